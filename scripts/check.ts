@@ -1,0 +1,38 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+/** `npm run check`: everything that can be said about a change without real processes and long runs. */
+
+const root = fileURLToPath(new URL('../', import.meta.url));
+const BROWSER_PROJECT = 'src/platform/http/api-page/browser/tsconfig.json';
+
+interface Step {
+  readonly name: string;
+  /** Arguments of Node. */
+  readonly run: readonly string[];
+}
+
+const steps: readonly Step[] = [
+  { name: 'format and lint', run: ['node_modules/@biomejs/biome/bin/biome', 'ci', '--error-on-warnings'] },
+  { name: 'types', run: ['node_modules/typescript/bin/tsc', '--noEmit'] },
+  ...(existsSync(`${root}${BROWSER_PROJECT}`)
+    ? [{ name: 'types in the browser', run: ['node_modules/typescript/bin/tsc', '--noEmit', '-p', BROWSER_PROJECT] }]
+    : []),
+  { name: 'dead code', run: ['node_modules/knip/bin/knip.js'] },
+  { name: 'code that only tests use', run: ['node_modules/knip/bin/knip.js', '--production'] },
+  {
+    name: 'architecture, documents, units and contracts',
+    run: ['--test', '--test-concurrency=4', 'test/*.test.ts', 'test/!(e2e|faults|packaging)/**/*.test.ts'],
+  },
+];
+
+const failed: string[] = [];
+for (const { name, run } of steps) {
+  console.log(`\n== ${name}`);
+  const { status } = spawnSync(process.execPath, run, { cwd: root, stdio: 'inherit' });
+  if (status !== 0) failed.push(name);
+}
+
+console.log(failed.length === 0 ? '\nAll checks passed.' : `\nFailed: ${failed.join('; ')}`);
+process.exitCode = failed.length === 0 ? 0 : 1;

@@ -1,0 +1,12 @@
+#!/usr/bin/env node
+// The command of the published package; the build puts it beside main.js.
+'use strict';
+
+const path = require('node:path');
+const { pathToFileURL } = require('node:url');
+const { preflight } = require('./preflight.cjs');
+const { enableCompileCache } = require('./compile-cache.cjs');
+
+preflight();
+enableCompileCache();
+import(pathToFileURL(path.join(__dirname, 'main.js')).href);

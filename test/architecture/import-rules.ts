@@ -1,0 +1,75 @@
+import { type Rule, type SourceFile, type Violation, violation } from './source-file.ts';
+
+const SERVICES = ['bridge', 'completions', 'accounts'];
+
+/** What each part of src/ may import besides itself. `contract` stands for the contract/ folder of any service. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  main: ['commands', 'system', 'platform'],
+  commands: ['system', 'client', 'platform'],
+  system: [...SERVICES, 'platform'],
+  bridge: ['platform'],
+  completions: ['platform'],
+  accounts: ['platform'],
+  client: ['contract'],
+  platform: [],
+};
+
+/** Imports run one way, main -> commands -> system -> services -> platform, and services never import each other. */
+export const importsRunOneWay: Rule = (file) => {
+  const part = partOf(file.path);
+  if (part === undefined) return [];
+  const allowed = MAY_IMPORT[part];
+  if (allowed === undefined) return [violation(file, 0, `src/${part} is not a part of the design`)];
+  return file.imports.flatMap(({ target, offset, specifier }) => {
+    if (target === undefined) return [];
+    const targetPart = partOf(target);
+    if (targetPart === part) return [];
+    const isContract = /^src\/\w+\/contract\//.test(target);
+    if (targetPart !== undefined && (allowed.includes(targetPart) || (isContract && allowed.includes('contract')))) {
+      return [];
+    }
+    return [violation(file, offset, `${part} must not import ${specifier}`)];
+  });
+};
+
+/** `src/bridge/x.ts` is part of `bridge`, `src/main.ts` of `main`; what is outside src/ has no part. */
+function partOf(path: string): string | undefined {
+  const match = /^src\/([\w-]+)(?:\/|\.ts$)/.exec(path);
+  return match?.[1];
+}
+
+/** What the program imports must be there in production: a listed dependency, or a part of Node named `node:`. */
+export function onlyListedPackages(dependencies: readonly string[]): Rule {
+  return (file) =>
+    file.imports.flatMap(({ specifier, target, offset }) => {
+      if (target !== undefined || specifier.startsWith('node:')) return [];
+      const name = specifier
+        .split('/')
+        .slice(0, specifier.startsWith('@') ? 2 : 1)
+        .join('/');
+      return dependencies.includes(name) ? [] : [violation(file, offset, `${name} is not a listed dependency`)];
+    });
+}
+
+/** Groups of files that import each other in a circle, types included: neither can be read before the other. */
+export function findCycles(files: readonly SourceFile[]): Violation[] {
+  const byPath = new Map(files.map((file) => [file.path, file]));
+  const cycles: Violation[] = [];
+  const done = new Set<string>();
+  const visit = (file: SourceFile, trail: readonly string[]) => {
+    const start = trail.indexOf(file.path);
+    if (start >= 0) {
+      const circle = [...trail.slice(start), file.path].join(' -> ');
+      cycles.push(violation(file, 0, `import cycle: ${circle}`));
+      return;
+    }
+    if (done.has(file.path)) return;
+    for (const { target } of file.imports) {
+      const next = target === undefined ? undefined : byPath.get(target);
+      if (next !== undefined) visit(next, [...trail, file.path]);
+    }
+    done.add(file.path);
+  };
+  for (const file of files) visit(file, []);
+  return cycles;
+}

@@ -1,0 +1,68 @@
+import { basename, dirname } from 'node:path/posix';
+import { type Rule, type Violation, violation } from './source-file.ts';
+
+const MAX_LINES = 400;
+const KEBAB_CASE = /^[a-z0-9]+(?:-[a-z0-9]+)*$/;
+/** Names that say nothing about what is inside. */
+const EMPTY_NAMES = /^(?:.*-)?(?:utils?|helpers?|managers?|services?|common|misc|index)$/;
+/** Words of the services: the platform is generic and knows none of them. */
+const DOMAIN_WORDS = new Set(
+  'bridge agent completion account subscription turn job chat prompt acp gateway artifact webhook mfa totp'.split(' '),
+);
+
+/** Every file and folder name, TypeScript or not. */
+export function checkPath(path: string): Violation[] {
+  const found: Violation[] = [];
+  const report = (message: string) => found.push({ path, line: 1, message });
+  const folders = dirname(path).split('/');
+  const nameParts = basename(path).split('.');
+  for (const part of [...folders, ...nameParts]) {
+    if (!KEBAB_CASE.test(part)) report(`"${part}" is not kebab-case`);
+  }
+  for (const part of [...folders, nameParts[0] ?? '']) {
+    if (EMPTY_NAMES.test(part)) report(`"${part}" does not say what is inside`);
+  }
+  return found;
+}
+
+export const shortFiles: Rule = (file) => {
+  const lines = file.text.trimEnd().split('\n').length;
+  return lines > MAX_LINES ? [violation(file, 0, `${lines} lines; the limit is ${MAX_LINES}`)] : [];
+};
+
+/** A name has one home: no file only hands on what others export, and nothing is exported without a name. */
+export const noBarrelsNoDefaults: Rule = (file) => {
+  const found: Violation[] = [];
+  if (file.reExports) found.push(violation(file, 0, 're-exports from another file: import from where it is'));
+  if (file.exportedNames.includes('default')) found.push(violation(file, 0, 'has a default export'));
+  return found;
+};
+
+/** platform/ has no domain word in a path or in an exported name. */
+export const genericPlatform: Rule = (file) => {
+  if (!file.path.startsWith('src/platform/')) return [];
+  return [file.path.slice('src/platform/'.length), ...file.exportedNames].flatMap((name) => {
+    const word = wordsOf(name).find(
+      (candidate) => DOMAIN_WORDS.has(candidate) || DOMAIN_WORDS.has(singular(candidate)),
+    );
+    return word === undefined ? [] : [violation(file, 0, `"${word}" in "${name}" is a word of a service`)];
+  });
+};
+
+/** `createUserAgent` -> create, user, agent. */
+function wordsOf(name: string): string[] {
+  return name
+    .replaceAll(/([a-z0-9])([A-Z])/g, '$1 $2')
+    .split(/[^A-Za-z0-9]+/)
+    .map((word) => word.toLowerCase());
+}
+
+function singular(word: string): string {
+  return word.endsWith('s') ? word.slice(0, -1) : word;
+}
+
+/** What is not done yet is not in the tree. */
+export const noLeftovers: Rule = (file) =>
+  file.comments
+    .filter(({ value }) => /\b(?:TODO|FIXME|XXX|HACK)\b/.test(value))
+    .map(({ start }) => violation(file, start, 'a comment that announces work'));

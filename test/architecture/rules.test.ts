@@ -1,0 +1,235 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { findCycles, importsRunOneWay, onlyListedPackages } from './import-rules.ts';
+import { checkPath, genericPlatform, noBarrelsNoDefaults, noLeftovers, shortFiles } from './naming-rules.ts';
+import { findSlowPatterns, noDynamicPatterns } from './pattern-rules.ts';
+import {
+  consoleInCommands,
+  environmentInOnePlace,
+  noMathRandom,
+  noSourceExtensionInPaths,
+  sqlInStorage,
+} from './placement-rules.ts';
+import { noEvaluation, noPlainSecretComparison, noShell } from './safety-rules.ts';
+import { parseSource, type Rule } from './source-file.ts';
+
+interface Samples {
+  readonly rule: Rule;
+  /** Path and text of files that the rule must refuse, and of files that it must let pass. */
+  readonly refused: readonly (readonly [path: string, text: string])[];
+  readonly passed: readonly (readonly [path: string, text: string])[];
+}
+
+const samples: Readonly<Record<string, Samples>> = {
+  importsRunOneWay: {
+    rule: importsRunOneWay,
+    refused: [
+      ['src/bridge/a.ts', "import { x } from '../completions/b.ts';"],
+      ['src/bridge/a.ts', "import type { X } from '../accounts/contract/b.ts';"],
+      ['src/platform/http/a.ts', "import '../../bridge/b.ts';"],
+      ['src/platform/http/a.ts', "export { x } from '../../system/b.ts';"],
+      ['src/system/a.ts', "const x = await import('../commands/b.ts');"],
+      ['src/commands/a.ts', "import { x } from '../bridge/b.ts';"],
+      ['src/client/a.ts', "import { x } from '../bridge/routes.ts';"],
+      ['src/platform/a/b.ts', "import { x } from '../../../test/fakes/c.ts';"],
+      ['src/extra/a.ts', ''],
+    ],
+    passed: [
+      ['src/main.ts', "import { x } from './commands/a.ts';"],
+      ['src/system/a.ts', "import { x } from '../bridge/b.ts';"],
+      ['src/bridge/a.ts', "import { x } from '../platform/errors/b.ts';\nimport { y } from './sessions/c.ts';"],
+      ['src/client/a.ts', "import type { X } from '../bridge/contract/b.ts';"],
+      ['test/a.ts', "import { x } from '../src/bridge/b.ts';"],
+    ],
+  },
+  onlyListedPackages: {
+    rule: onlyListedPackages(['listed', '@scope/listed']),
+    refused: [
+      ['src/a.ts', "import 'other';"],
+      ['src/a.ts', "import { readFile } from 'fs';"],
+      ['src/a.ts', "await import('@scope/other/deep');"],
+    ],
+    passed: [
+      ['src/a.ts', "import 'listed/deep';\nimport '@scope/listed/deep';\nimport 'node:fs';\nimport './own.ts';"],
+    ],
+  },
+  environmentInOnePlace: {
+    rule: environmentInOnePlace,
+    refused: [
+      ['src/system/a.ts', 'const home = process.env.HOME;'],
+      ['src/system/a.ts', "const all = process['env'];"],
+      ['src/system/a.ts', 'const all = globalThis.process.env;'],
+      ['src/system/a.ts', 'const { env } = process;'],
+      ['src/system/a.ts', "import { env } from 'node:process';"],
+    ],
+    passed: [
+      ['src/system/environment.ts', 'export const all = process.env;'],
+      ['src/system/a.ts', 'const x = options.env; const { pid } = process;'],
+    ],
+  },
+  sqlInStorage: {
+    rule: sqlInStorage,
+    refused: [
+      ['src/bridge/a.ts', "run('select id from jobs where id = ?');"],
+      ['src/bridge/a.ts', "run('INSERT INTO jobs VALUES (1)');"],
+      ['src/bridge/a.ts', "run('insert or ignore into jobs values (1)');"],
+      ['src/bridge/a.ts', 'run(`\n  DELETE FROM jobs WHERE id = 1`);'],
+      ['src/bridge/a.ts', 'const q = sql`whatever`;'],
+      ['src/platform/http/a.ts', "run('PRAGMA journal_mode = WAL');"],
+      ['src/system/a.ts', "import { sql } from 'kysely';"],
+      ['src/system/a.ts', "const { DatabaseSync } = await import('node:sqlite');"],
+    ],
+    passed: [
+      ['src/bridge/storage/a.ts', "import { sql } from 'kysely';\nrun('select id from jobs');"],
+      ['src/platform/database/a.ts', "run('create table t (id)');"],
+      ['src/bridge/a.ts', "const help = 'Select one from the list, then update it';"],
+    ],
+  },
+  consoleInCommands: {
+    rule: consoleInCommands,
+    refused: [['src/platform/log/a.ts', "console.error('x');"]],
+    passed: [['src/commands/a.ts', "console.log('x');"]],
+  },
+  noMathRandom: {
+    rule: noMathRandom,
+    refused: [['src/bridge/a.ts', 'const x = Math.random();']],
+    passed: [['src/bridge/a.ts', 'const x = Math.max(randomness.below(3), 1);']],
+  },
+  noSourceExtensionInPaths: {
+    rule: noSourceExtensionInPaths,
+    refused: [['src/platform/a.ts', "new Worker(new URL('./worker.ts', import.meta.url));"]],
+    passed: [
+      ['src/platform/a.ts', "import './b.ts';\nexport { x } from './c.ts';\nexport * from './d.ts';"],
+      ['src/platform/a.ts', "import type { E } from './e.ts';\nawait import('./f.ts');\ntype G = import('./g.ts').G;"],
+    ],
+  },
+  genericPlatform: {
+    rule: genericPlatform,
+    refused: [
+      ['src/platform/http/agent-pool.ts', ''],
+      ['src/platform/http/pool.ts', 'export const createBridgePool = 1;'],
+      ['src/platform/accounts/pool.ts', ''],
+    ],
+    passed: [
+      ['src/platform/http/pool.ts', 'export const createReturnPool = 1;'],
+      ['src/bridge/agents/pool.ts', 'export const createAgentPool = 1;'],
+    ],
+  },
+  noShell: {
+    rule: noShell,
+    refused: [
+      ['src/platform/child-process/a.ts', "import { exec } from 'node:child_process';"],
+      ['src/platform/child-process/a.ts', "import { execSync } from 'child_process';"],
+      ['src/platform/child-process/a.ts', "import * as all from 'node:child_process';"],
+      ['src/platform/child-process/a.ts', 'spawn(command, { shell: true });'],
+      ['src/platform/child-process/a.ts', "spawn(command, { 'shell': path });"],
+      ['src/bridge/a.ts', "import { spawn } from 'node:child_process';"],
+    ],
+    passed: [
+      [
+        'src/platform/child-process/a.ts',
+        "import { spawn } from 'node:child_process';\nspawn('ls', { shell: false });",
+      ],
+      ['src/commands/a.ts', 'const f = ({ shell }) => shell;\n/x/.exec(text);'],
+    ],
+  },
+  noEvaluation: {
+    rule: noEvaluation,
+    refused: [
+      ['src/a.ts', "eval('1');"],
+      ['src/a.ts', "globalThis.eval('1');"],
+      ['src/a.ts', "const f = new Function('return 1');"],
+      ['src/a.ts', "const f = Function('return 1');"],
+      ['src/a.ts', "setTimeout('run()', 10);"],
+      ['src/a.ts', "import { runInNewContext } from 'node:vm';"],
+    ],
+    passed: [['src/a.ts', 'setTimeout(() => run(), 10); const f = createFunction(1); await setTimeout(10);']],
+  },
+  noPlainSecretComparison: {
+    rule: noPlainSecretComparison,
+    refused: [
+      ['src/a.ts', 'if (token === expected) allow();'],
+      ['src/a.ts', 'if (given !== config.authToken) refuse();'],
+      ['src/a.ts', "if (request['password'] == stored) allow();"],
+      ['src/a.ts', 'if (user?.passwordDigest === digest(x)) allow();'],
+      ['src/a.ts', 'if (signature.equals(expected)) allow();'],
+      ['src/a.ts', 'if (Buffer.compare(given, apiKey) === 0) allow();'],
+    ],
+    passed: [
+      ['src/a.ts', "if (token === undefined || secret === '' || typeof password === 'string') refuse();"],
+      ['src/a.ts', 'if (token.length === limit || tokens === other || kind.equals(other)) refuse();'],
+    ],
+  },
+  noDynamicPatterns: {
+    rule: noDynamicPatterns,
+    refused: [
+      ['src/a.ts', 'const p = new RegExp(text);'],
+      ['src/a.ts', 'const p = RegExp(`^a`);'],
+    ],
+    passed: [['src/a.ts', "const p = new RegExp('^a$', 'u'); const q = /^b$/;"]],
+  },
+  shortFiles: {
+    rule: shortFiles,
+    refused: [['src/a.ts', '\n'.repeat(400).concat('export {};\n')]],
+    passed: [['src/a.ts', '\n'.repeat(399).concat('export {};\n')]],
+  },
+  noBarrelsNoDefaults: {
+    rule: noBarrelsNoDefaults,
+    refused: [
+      ['src/a.ts', "export * from './b.ts';"],
+      ['src/a.ts', "export type { B } from './b.ts';"],
+      ['src/a.ts', 'export default 1;'],
+    ],
+    passed: [['src/a.ts', 'const b = 1;\nexport { b };']],
+  },
+  noLeftovers: {
+    rule: noLeftovers,
+    refused: [['src/a.ts', '// TODO: later']],
+    passed: [['src/a.ts', "const list = 'TODO'; // todos are listed elsewhere"]],
+  },
+};
+
+for (const [name, { rule, refused, passed }] of Object.entries(samples)) {
+  test(`the rule ${name} refuses what it is there for and lets the rest pass`, () => {
+    for (const [path, text] of refused) {
+      assert.notDeepEqual(rule(parseSource(path, text)), [], `refused: ${path}: ${text}`);
+    }
+    for (const [path, text] of passed) {
+      assert.deepEqual(rule(parseSource(path, text)), [], `passed: ${path}: ${text}`);
+    }
+  });
+}
+
+test('a cycle of imports is found, over types and over three files too', () => {
+  const first = parseSource('src/a/one.ts', "import type { Two } from './two.ts';");
+  const second = parseSource('src/a/two.ts', "import { three } from '../b/three.ts';");
+  const third = parseSource('src/b/three.ts', "const one = await import('../a/one.ts');");
+  assert.deepEqual(findCycles([first, second]), []);
+  const [cycle, ...others] = findCycles([first, second, third]);
+  assert.equal(cycle?.message, 'import cycle: src/a/one.ts -> src/a/two.ts -> src/b/three.ts -> src/a/one.ts');
+  assert.deepEqual(others, []);
+});
+
+test('names that are not kebab-case or say nothing are refused', () => {
+  for (const path of [
+    'src/a/fooBar.ts',
+    'src/Foo/bar.ts',
+    'src/a/string-utils.ts',
+    'src/helpers/a.ts',
+    'src/a/index.ts',
+  ]) {
+    assert.notDeepEqual(checkPath(path), [], path);
+  }
+  for (const path of ['src/a/foo-bar.test.ts', 'src/platform/http/page.css', 'test/a/tsconfig.json']) {
+    assert.deepEqual(checkPath(path), [], path);
+  }
+});
+
+test('O-14: a pattern that can take exponential or polynomial time is found', async () => {
+  const slow = ['/^(a+)+$/', '/^(?:a|a)*$/', '/\\s+$/', "new RegExp('(x+x+)+y')", "{ pattern: '^(a+)+$' }"];
+  for (const pattern of slow) {
+    const file = parseSource('src/a.ts', `const p = ${pattern};`);
+    assert.equal((await findSlowPatterns(file)).length, 1, pattern);
+  }
+  assert.deepEqual(await findSlowPatterns(parseSource('src/a.ts', 'const p = /^[a-z0-9]+(?:-[a-z0-9]+)*$/;')), []);
+});

@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { projectRoot } from '../architecture/source-file.ts';
+import { cleanEnvironment, pinnedNodeFolder, runCommand } from './run-command.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'trestle-package-'));
+const { version } = JSON.parse(readFileSync(`${projectRoot}package.json`, 'utf8'));
+let packed: { filename: string; files: { path: string }[] };
+
+before(async () => {
+  await succeed(['npm', 'run', 'build'], projectRoot);
+  const pack = ['npm', 'pack', '--json', '--ignore-scripts', '--pack-destination', folder];
+  [packed] = JSON.parse((await succeed(pack, projectRoot)).stdout);
+  writeFileSync(join(folder, 'package.json'), '{"private":true}');
+  await succeed(['npm', 'install', '--omit=dev', '--no-audit', '--no-fund', join(folder, packed.filename)], folder);
+});
+
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+async function succeed(command: readonly string[], cwd: string) {
+  const outcome = await runCommand(command, cwd, [pinnedNodeFolder]);
+  assert.equal(outcome.code, 0, `${command.join(' ')}\n${outcome.stdout}\n${outcome.stderr}`);
+  return outcome;
+}
+
+test('O-16: the package holds the built program and its papers, and nothing else', () => {
+  const papers = ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'SECURITY.md'];
+  const isBuilt = (path: string) => /^dist\/[a-z0-9/.-]+\.(?:js|cjs|css)$/.test(path) && !path.includes('.test.');
+  const paths = packed.files.map(({ path }) => path);
+  const others = paths.filter((path) => !isBuilt(path));
+  assert.deepEqual(others.sort(), papers.sort());
+  for (const path of ['dist/main.js', 'dist/trestle.cjs', 'dist/preflight.cjs']) assert.ok(paths.includes(path), path);
+});
+
+test('O-16: no file of the package holds a private key', () => {
+  for (const { path } of packed.files) {
+    const text = readFileSync(join(folder, 'node_modules/trestle', path), 'utf8');
+    assert.doesNotMatch(text, /-----BEGIN [A-Z ]*PRIVATE KEY/, path);
+  }
+});
+
+test('O-16: a bill of materials can be made of what production installs', async () => {
+  const { stdout } = await succeed(['npm', 'sbom', '--sbom-format', 'cyclonedx', '--omit', 'dev'], projectRoot);
+  const { bomFormat, components } = JSON.parse(stdout);
+  assert.equal(bomFormat, 'CycloneDX');
+  const names = components.map((component: { name: string }) => component.name);
+  assert.ok(names.includes('fastify'));
+  assert.ok(!names.includes('typescript'));
+});
+
+test('npx runs the installed command', async () => {
+  const { stdout } = await succeed(['npx', '--no-install', 'trestle', '--version'], folder);
+  assert.ok(stdout.includes(version), stdout);
+});
+
+test('the installed program serves, shows its page and ends with 0 on SIGTERM', { timeout: 60_000 }, async () => {
+  const port = await freePort();
+  const base = `http://127.0.0.1:${port}`;
+  const command = [join(folder, 'node_modules/.bin/trestle'), 'serve', '--listen', `127.0.0.1:${port}`];
+  const child = spawn(process.execPath, [...command, '--data-dir', join(folder, 'data')], {
+    cwd: folder,
+    env: { ...cleanEnvironment([pinnedNodeFolder]), HOME: folder },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  const collect = (part: Buffer) => {
+    output += part;
+  };
+  child.stdout.on('data', collect);
+  child.stderr.on('data', collect);
+  const exited = once(child, 'exit');
+  try {
+    await untilHealthy(base, child, () => output);
+    const status = await fetch(`${base}/`, { headers: { accept: '*/*' } });
+    assert.equal(status.status, 200);
+    assert.match(await status.text(), /is running/);
+    const page = await fetch(`${base}/`, { headers: { accept: 'text/html' } });
+    assert.match(page.headers.get('content-type') ?? '', /^text\/html/);
+    await assertAssetsLoad(await page.text(), page.url);
+  } finally {
+    child.kill('SIGTERM');
+  }
+  assert.deepEqual(await exited, [0, null], output);
+});
+
+/** What the page links to was copied into the package too. */
+async function assertAssetsLoad(html: string, pageUrl: string): Promise<void> {
+  const assets = [...html.matchAll(/<(?:script|link)\b[^>]*?(?:src|href)="([^"]+)"/g)].map((match) => match[1] ?? '');
+  assert.ok(assets.length > 0, 'the page has assets');
+  for (const asset of assets) {
+    const response = await fetch(new URL(asset, pageUrl));
+    assert.equal(response.status, 200, asset);
+    await response.arrayBuffer();
+  }
+}
+
+async function untilHealthy(base: string, child: { exitCode: number | null }, output: () => string): Promise<void> {
+  for (let attempt = 0; attempt < 300 && child.exitCode === null; attempt += 1) {
+    const response = await fetch(`${base}/healthz`).catch(() => undefined);
+    await response?.arrayBuffer();
+    if (response?.status === 200) return;
+    await sleep(100);
+  }
+  assert.fail(`the server did not become healthy\n${output()}`);
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
