@@ -1,0 +1,60 @@
+import { isIPv4, isIPv6 } from 'node:net';
+
+/** An IPv4 address as one number, or an IPv6 address as its eight 16-bit groups. */
+export type IpAddress =
+  | { readonly version: 4; readonly value: number }
+  | { readonly version: 6; readonly groups: readonly number[] };
+
+/** Reads an address in its usual spelling; brackets and a zone (`fe80::1%eth0`) are allowed around IPv6. */
+export function parseIpAddress(text: string): IpAddress | undefined {
+  if (isIPv4(text)) return { version: 4, value: parseIpv4(text) };
+  const bare = text.startsWith('[') && text.endsWith(']') ? text.slice(1, -1) : text;
+  if (!isIPv6(bare)) return undefined;
+  return { version: 6, groups: parseIpv6(withoutZone(bare)) };
+}
+
+/** The IPv4 address inside `::ffff:a.b.c.d`, which is the same host as that address; any other address stays as it is. */
+export function unmapAddress(address: IpAddress): IpAddress {
+  if (address.version === 4) return address;
+  const [first = 0, second = 0, third = 0, fourth = 0, fifth = 0, marker = 0] = address.groups;
+  const mapped = (first | second | third | fourth | fifth) === 0 && marker === 0xffff;
+  return mapped ? { version: 4, value: ipv4At(address.groups, 6) } : address;
+}
+
+/** The two groups from `index` on, read as an IPv4 address. */
+export function ipv4At(groups: readonly number[], index: number): number {
+  return (groups[index] ?? 0) * 0x1_0000 + (groups[index + 1] ?? 0);
+}
+
+export function formatIpAddress(address: IpAddress): string {
+  if (address.version === 6) return address.groups.map((group) => group.toString(16)).join(':');
+  const { value } = address;
+  return [value >>> 24, (value >>> 16) & 255, (value >>> 8) & 255, value & 255].join('.');
+}
+
+function parseIpv4(text: string): number {
+  return text.split('.').reduce((value, part) => value * 256 + Number(part), 0);
+}
+
+function withoutZone(text: string): string {
+  const zone = text.indexOf('%');
+  return zone === -1 ? text : text.slice(0, zone);
+}
+
+function parseIpv6(text: string): number[] {
+  const [head = '', tail] = text.split('::');
+  const first = parseGroups(head);
+  if (tail === undefined) return first;
+  const last = parseGroups(tail);
+  const zeros = new Array<number>(8 - first.length - last.length).fill(0);
+  return [...first, ...zeros, ...last];
+}
+
+function parseGroups(text: string): number[] {
+  if (text === '') return [];
+  return text.split(':').flatMap((group) => {
+    if (!group.includes('.')) return [Number.parseInt(group, 16)];
+    const value = parseIpv4(group);
+    return [value >>> 16, value & 0xffff];
+  });
+}

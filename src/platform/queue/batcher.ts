@@ -1,0 +1,110 @@
+import type { Clock } from '../clock/clock.ts';
+
+/** Collects items and writes them in batches, in order and off the path of whoever adds them. */
+export interface Batcher<Item> {
+  /** False when there was no room: the item is dropped, and counted. */
+  add(item: Item): boolean;
+  /** Resolves when all that was added before is written; rejects when the writing fails (it is tried again later). */
+  flush(): Promise<void>;
+  /** Writes what is left and refuses what comes later. What cannot be written after some tries is dropped, and counted. */
+  close(): Promise<void>;
+  /** How many are not written yet. */
+  size(): number;
+}
+
+export interface BatcherOptions<Item> {
+  /** The most that may wait, the batch that is being written included. */
+  readonly capacity: number;
+  readonly maxBatch: number;
+  /** How long an item may wait for others to fill its batch. */
+  readonly maxDelayMs: number;
+  /** Never called again before it has settled. A rejected batch stays and is written again. */
+  write(batch: readonly Item[]): Promise<void>;
+  readonly clock: Pick<Clock, 'after'>;
+  onDropped(count: number): void;
+}
+
+interface Waiter {
+  readonly target: number;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+const LONGEST_DELAY_FACTOR = 64;
+const TRIES_AT_CLOSE = 3;
+
+export function createBatcher<Item>(options: BatcherOptions<Item>): Batcher<Item> {
+  const { capacity, maxBatch, maxDelayMs, write, clock, onDropped } = options;
+  const items: Item[] = [];
+  let waiters: Waiter[] = [];
+  let written = 0;
+  let failures = 0;
+  let writing = false;
+  let closed = false;
+  let stopTimer: (() => void) | undefined;
+
+  function writeSoon(): void {
+    if (writing || stopTimer !== undefined || items.length === 0) return;
+    stopTimer = clock.after(maxDelayMs * Math.min(2 ** failures, LONGEST_DELAY_FACTOR), () => void writeNow());
+  }
+
+  /** Goes on until nothing is left: what came during a write is the next batch. */
+  async function writeNow(): Promise<void> {
+    if (writing) return;
+    writing = true;
+    stopTimer?.();
+    stopTimer = undefined;
+    try {
+      while (items.length > 0) {
+        const batch = items.slice(0, maxBatch);
+        await write(batch);
+        items.splice(0, batch.length);
+        written += batch.length;
+        failures = 0;
+        settle();
+      }
+    } catch (error) {
+      failures += 1;
+      for (const waiter of waiters.splice(0)) waiter.reject(error);
+    }
+    writing = false;
+    writeSoon();
+  }
+
+  function settle(): void {
+    for (const waiter of waiters) if (waiter.target <= written) waiter.resolve();
+    waiters = waiters.filter((waiter) => waiter.target > written);
+  }
+
+  function flush(): Promise<void> {
+    if (items.length === 0) return Promise.resolve();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    waiters.push({ target: written + items.length, resolve, reject });
+    void writeNow();
+    return promise;
+  }
+
+  return {
+    flush,
+    size: () => items.length,
+    add(item) {
+      if (closed || items.length >= capacity) {
+        onDropped(1);
+        return false;
+      }
+      items.push(item);
+      // After a failure only the timer tries again: a store that is down is not asked for every item.
+      if (items.length >= maxBatch && failures === 0) void writeNow();
+      else writeSoon();
+      return true;
+    },
+    async close() {
+      closed = true;
+      for (let tries = 0; tries < TRIES_AT_CLOSE && items.length > 0; tries += 1) await flush().catch(() => undefined);
+      stopTimer?.();
+      stopTimer = undefined;
+      const lost = items.splice(0).length;
+      if (lost > 0) onDropped(lost);
+    },
+  };
+}

@@ -1,0 +1,95 @@
+import { link, mkdir, open, unlink } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Randomness } from '../clock/randomness.ts';
+import { AppError, errorCode } from '../errors/app-error.ts';
+
+/** The first one is for new work; the others still open what was made before a rotation. */
+export type SecretKeys = readonly [Uint8Array, ...Uint8Array[]];
+
+export const SECRET_KEY_BYTES = 32;
+
+const LARGEST_FILE = 4096;
+
+export interface SecretKeySource {
+  /** Where the key lives when none is given. Made at first start. */
+  readonly file: string;
+  /** From the configuration; wins over the file. One key, or several separated by commas or spaces. */
+  readonly given?: string | undefined;
+  readonly randomness: Pick<Randomness, 'bytes'>;
+}
+
+/** The keys that secrets are encrypted with: 32 bytes each, in base64, one per line of the file. */
+export async function loadSecretKeys({ file, given, randomness }: SecretKeySource): Promise<SecretKeys> {
+  if (given !== undefined && given.trim() !== '') return parseKeys(given, 'the given key');
+  const stored = await readKeyFile(file);
+  if (stored !== undefined) return parseKeys(stored, file);
+  await createKeyFile(file, randomness);
+  // Read back rather than remembered: when two instances start at once, both go on with the winner's key.
+  const made = await readKeyFile(file);
+  if (made === undefined) throw unusable(`${file} was removed while it was being made`);
+  return parseKeys(made, file);
+}
+
+function parseKeys(text: string, where: string): SecretKeys {
+  const [first, ...others] = text
+    .split(/[\s,]+/)
+    .filter((part) => part !== '')
+    .map((part) => parseKey(part, where));
+  if (first === undefined) throw unusable(`${where} is empty; restore it from a backup`);
+  return [first, ...others];
+}
+
+function parseKey(text: string, where: string): Uint8Array {
+  if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(text)) {
+    throw unusable(`${where} must be ${SECRET_KEY_BYTES} bytes in base64; make one with: openssl rand -base64 32`);
+  }
+  return Uint8Array.from(Buffer.from(text, 'base64'));
+}
+
+async function readKeyFile(file: string): Promise<string | undefined> {
+  try {
+    await using handle = await open(file, 'r');
+    const { mode, size } = await handle.stat();
+    if ((mode & 0o077) !== 0) throw unusable(`other users may read or change ${file}; run: chmod 600 ${file}`);
+    if (size > LARGEST_FILE) throw unusable(`${file} is too large to be a key file`);
+    return await handle.readFile('utf8');
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined;
+    if (error instanceof AppError) throw error;
+    throw unusable(`${file} cannot be read (${errorCode(error)})`, error);
+  }
+}
+
+/**
+ * Written beside its place, made durable, then linked into place: `link` fails where a file already is, so that of two
+ * instances one wins, and a crash never leaves half a key.
+ */
+async function createKeyFile(file: string, randomness: Pick<Randomness, 'bytes'>): Promise<void> {
+  const folder = dirname(file);
+  const draft = join(folder, `.secret-key-${Buffer.from(randomness.bytes(9)).toString('hex')}`);
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await writeDurably(draft, `${Buffer.from(randomness.bytes(SECRET_KEY_BYTES)).toString('base64')}\n`);
+    try {
+      await link(draft, file);
+    } catch (error) {
+      if (errorCode(error) !== 'EEXIST') throw error;
+    } finally {
+      await unlink(draft);
+    }
+    await using handle = await open(folder, 'r');
+    await handle.sync();
+  } catch (error) {
+    throw unusable(`${file} cannot be made (${errorCode(error)})`, error);
+  }
+}
+
+async function writeDurably(file: string, text: string): Promise<void> {
+  await using handle = await open(file, 'wx', 0o600);
+  await handle.writeFile(text);
+  await handle.sync();
+}
+
+function unusable(reason: string, cause?: unknown): AppError {
+  return new AppError('SECRET_KEY_INVALID', { reason }, { cause });
+}
