@@ -1,0 +1,151 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { statSync } from 'node:fs';
+import type { Readable, Writable } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
+import { AppError, errorCode } from '../errors/app-error.ts';
+import { childDescriptors } from './child-descriptors.ts';
+import { endProcessTree, killTree } from './end-process-tree.ts';
+import { noteProcess } from './process-journal.ts';
+import { type ProcessIdentity, readProcess } from './process-table.ts';
+import { keepTail } from './stderr-tail.ts';
+
+export interface ProcessOptions {
+  readonly command: string;
+  /** Reach the program as they are: no shell ever sees them. */
+  readonly args: readonly string[];
+  readonly cwd: string;
+  /** All of the environment: see `childEnvironment`. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Where running processes are noted for `sweepLeftovers`. */
+  readonly journalFolder?: string | undefined;
+}
+
+export interface ProcessExit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** The last it said on standard error, safe to show. */
+  readonly stderrTail: string;
+}
+
+export interface RunningProcess {
+  readonly pid: number;
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  /** When the process itself has ended, however that came. What it leaves behind is ended then too. */
+  readonly exited: Promise<ProcessExit>;
+  stderrTail(): string;
+  /** SIGTERM, after `graceMs` SIGKILL, to all that came from it; resolves when all are gone. A later call can hasten it. */
+  stop(options: { readonly graceMs: number }): Promise<void>;
+}
+
+type PipedChild = ChildProcess & { readonly stdin: Writable; readonly stdout: Readable; readonly stderr: Readable };
+
+const GRACE_FOR_SURVIVORS_MS = 1000;
+/** For what is still in the pipe of standard error when the process ends. */
+const LAST_WORDS_MS = 250;
+
+const running = new Set<ProcessIdentity>();
+let exitIsWatched = false;
+
+/** Starts a program in a process group of its own, with pipes for its three streams and no other descriptor of ours. */
+export async function startProcess(options: ProcessOptions): Promise<RunningProcess> {
+  const child = spawnChild(options);
+  const { pid } = child;
+  if (pid === undefined) {
+    const [cause] = await once(child, 'error');
+    throw notStarted(options, cause);
+  }
+  const identity: ProcessIdentity = { pid, startTime: readProcess(pid)?.startTime ?? 0 };
+  let unnote = (): void => undefined;
+  const supervised = superviseChild(child, identity, () => unnote());
+  try {
+    if (options.journalFolder !== undefined) unnote = noteProcess(options.journalFolder, identity, options.command);
+    return supervised;
+  } catch (cause) {
+    supervised.stdout.resume();
+    await supervised.stop({ graceMs: 0 });
+    throw notStarted(options, cause);
+  }
+}
+
+function superviseChild(child: PipedChild, identity: ProcessIdentity, onGone: () => void): RunningProcess {
+  watchExit();
+  running.add(identity);
+  const stderrTail = keepTail(child.stderr);
+  // A peer that is gone is told by `exited`; a broken pipe is no news beside it.
+  for (const emitter of [child, child.stdin, child.stdout, child.stderr]) emitter.on('error', () => undefined);
+  const closed = once(child, 'close');
+  closed.catch(() => undefined);
+
+  let killAt = Number.POSITIVE_INFINITY;
+  let ending: Promise<void> | undefined;
+  const end = (graceMs: number): Promise<void> => {
+    killAt = Math.min(killAt, performance.now() + graceMs);
+    ending ??= endProcessTree(identity, () => killAt).then((gone) => {
+      running.delete(identity);
+      if (gone) onGone();
+    });
+    return ending;
+  };
+
+  const exited = new Promise<ProcessExit>((resolve) => {
+    child.once('exit', (code, signal) => {
+      void end(GRACE_FOR_SURVIVORS_MS);
+      const waited = pause(LAST_WORDS_MS, undefined, { ref: false });
+      void Promise.race([closed, waited]).then(() => resolve({ code, signal, stderrTail: stderrTail() }));
+    });
+  });
+
+  return {
+    pid: identity.pid,
+    stdin: child.stdin,
+    stdout: child.stdout,
+    exited,
+    stderrTail,
+    async stop({ graceMs }) {
+      await end(graceMs);
+      await exited;
+    },
+  };
+}
+
+function spawnChild(options: ProcessOptions): PipedChild {
+  const { command, args, cwd, env } = options;
+  try {
+    const child = spawn(command, args, { cwd, env, detached: true, shell: false, stdio: childDescriptors() });
+    if (hasPipes(child)) return child;
+    throw new Error('a child without pipes');
+  } catch (cause) {
+    throw notStarted(options, cause);
+  }
+}
+
+function hasPipes(child: ChildProcess): child is PipedChild {
+  return child.stdin !== null && child.stdout !== null && child.stderr !== null;
+}
+
+function watchExit(): void {
+  if (exitIsWatched) return;
+  exitIsWatched = true;
+  process.on('exit', () => {
+    for (const identity of running) killTree(identity);
+  });
+}
+
+function notStarted({ command, cwd }: ProcessOptions, cause: unknown): AppError {
+  return new AppError('PROCESS_NOT_STARTED', { command, reason: reasonOf(cause, cwd) }, { cause });
+}
+
+function reasonOf(cause: unknown, cwd: string): string {
+  const code = errorCode(cause);
+  // The system gives the same code for a missing program and a missing folder.
+  if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EACCES') {
+    const folder = statSync(cwd, { throwIfNoEntry: false });
+    if (folder === undefined) return 'the working directory does not exist';
+    if (!folder.isDirectory()) return 'the working directory is not a folder';
+  }
+  if (code === 'ENOENT') return 'there is no such program';
+  if (code === 'EACCES') return 'it may not be executed';
+  return code === '' ? 'the system refused it' : code;
+}

@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { sweepLeftovers } from '../../../src/platform/child-process/process-journal.ts';
+import { readProcess } from '../../../src/platform/child-process/process-table.ts';
+import { isAlive, readNumbers, startShell, temporaryFolder, until } from './processes.ts';
+
+/** A leader with a child, a grandchild in the background, and one that moved to a session of its own. */
+const FAMILY = 'sleep 60 & echo $!; (sleep 60 & echo $!; wait) & setsid sleep 60 & echo $!; wait';
+const STUBBORN = "trap '' TERM; sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.1; done' & echo $!; wait; wait";
+
+test('B-53: stopping a process ends its children, theirs, and those that left the group', async (context) => {
+  const child = await startShell(context, FAMILY);
+  const pids = await readNumbers(child.stdout, 3);
+  assert.ok(pids.every(isAlive));
+  await child.stop({ graceMs: 5000 });
+  assert.deepEqual(pids.filter(isAlive), []);
+  assert.equal(isAlive(child.pid), false);
+});
+
+test('B-62: a process that ignores SIGTERM, and its children too, is killed when its time is up', async (context) => {
+  const child = await startShell(context, STUBBORN);
+  const pids = await readNumbers(child.stdout, 2);
+  await child.stop({ graceMs: 100 });
+  assert.deepEqual(pids.filter(isAlive), []);
+  assert.equal((await child.exited).signal, 'SIGKILL');
+});
+
+test('a process that ends at SIGTERM may finish its work first', async (context) => {
+  const child = await startShell(context, "trap 'echo 42; exit 7' TERM; echo 1; while :; do sleep 0.02; done");
+  await readNumbers(child.stdout, 1);
+  const rest = readNumbers(child.stdout, 1);
+  await child.stop({ graceMs: 10_000 });
+  assert.deepEqual(await rest, [42]);
+  assert.equal((await child.exited).code, 7);
+});
+
+test('a second stop with less patience hastens the first', async (context) => {
+  const child = await startShell(context, "trap '' TERM; echo $$; while :; do sleep 0.05; done");
+  await readNumbers(child.stdout, 1);
+  const patient = child.stop({ graceMs: 1_000_000 });
+  await child.stop({ graceMs: 0 });
+  await patient;
+  assert.equal(isAlive(child.pid), false);
+});
+
+test('stopping twice, or after the end, is no error', async (context) => {
+  const child = await startShell(context, 'exit 0');
+  await child.exited;
+  await Promise.all([child.stop({ graceMs: 0 }), child.stop({ graceMs: 10 })]);
+  await child.stop({ graceMs: 0 });
+});
+
+test('what a process leaves behind when it ends by itself is ended too', async (context) => {
+  const child = await startShell(context, 'sleep 60 & echo $!; set -m; sleep 60 & echo $!; exit 0');
+  const pids = await readNumbers(child.stdout, 2);
+  assert.equal((await child.exited).code, 0);
+  await until(() => !pids.some(isAlive));
+});
+
+test('many processes can be started and stopped at the same time', async (context) => {
+  const folder = await temporaryFolder(context);
+  const children = await Promise.all(Array.from({ length: 12 }, () => startShell(context, 'sleep 60', folder)));
+  assert.equal((await readdir(folder)).length, 12);
+  await Promise.all(children.map((child) => child.stop({ graceMs: 1000 })));
+  assert.deepEqual(children.map(({ pid }) => pid).filter(isAlive), []);
+  assert.deepEqual(await readdir(folder), []);
+});
+
+/** Another process of ours that starts the family, tells its numbers, and then does what `ending` says. */
+async function startParent(context: TestContext, folder: string, ending: string) {
+  const script = `
+    import { startProcess } from './src/platform/child-process/start-process.ts';
+    const child = await startProcess({
+      command: 'sh', args: ['-c', ${JSON.stringify(FAMILY)}], cwd: '/', env: { PATH: process.env.PATH },
+      journalFolder: ${JSON.stringify(folder)},
+    });
+    console.log(child.pid);
+    let told = '';
+    child.stdout.on('data', (chunk) => {
+      told += chunk;
+      process.stdout.write(chunk);
+      if (told.split('\\n').length > 3) { ${ending} }
+    });`;
+  const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  context.after(() => parent.kill('SIGKILL'));
+  const ended = new Promise((resolve) => parent.once('exit', resolve));
+  return { parent, ended, pids: await readNumbers(parent.stdout, 4) };
+}
+
+test('after a kill -9 of ours the next start finds what was left behind and ends it', async (context) => {
+  const folder = await temporaryFolder(context);
+  const { parent, ended, pids } = await startParent(context, folder, '');
+  assert.equal(await sweepLeftovers(folder), 0, 'while its owner lives, nothing is left behind');
+  assert.ok(pids.every(isAlive));
+  parent.kill('SIGKILL');
+  await ended;
+  assert.ok(pids.some(isAlive));
+  assert.equal(await sweepLeftovers(folder), 1);
+  assert.deepEqual(pids.filter(isAlive), []);
+  assert.deepEqual(await readdir(folder), []);
+});
+
+test('the sweep finds the rest of a group whose leader has gone', async (context) => {
+  const folder = await temporaryFolder(context);
+  const { parent, ended, pids } = await startParent(context, folder, '');
+  parent.kill('SIGKILL');
+  await ended;
+  const [leader = 0, ...others] = pids;
+  process.kill(leader, 'SIGKILL');
+  await until(() => !isAlive(leader));
+  // The one in a session of its own has lost its parent, so nothing links it to us any more.
+  const [first = 0, escaped = 0] = [others[0], others.find((pid) => readProcess(pid)?.session === pid)];
+  assert.ok(isAlive(first));
+  assert.equal(await sweepLeftovers(folder), 1);
+  const left = others.filter((pid) => pid !== escaped && isAlive(pid));
+  assert.deepEqual(left, []);
+  if (escaped !== 0 && isAlive(escaped)) process.kill(escaped, 'SIGKILL');
+});
+
+for (const [name, ending] of [
+  ['exits', 'process.exit(0);'],
+  ['dies of an uncaught error', 'throw new Error("uncaught");'],
+] as const) {
+  test(`nothing runs on when our process ${name}`, async (context) => {
+    const { ended, pids } = await startParent(context, await temporaryFolder(context), ending);
+    await ended;
+    await until(() => !pids.some(isAlive));
+  });
+}
+
+test('the sweep never touches a process that only has the number of an old one', async (context) => {
+  const folder = await temporaryFolder(context);
+  const bystander = await startShell(context, 'sleep 60', folder);
+  const [name = ''] = await readdir(folder);
+  const entry = JSON.parse(await readFile(join(folder, name), 'utf8'));
+  const dead = { pid: entry.owner.pid, startTime: 1 };
+  const earlier = { ...entry.child, startTime: entry.child.startTime - 5 };
+  await writeFile(join(folder, '1-1.json'), JSON.stringify({ ...entry, owner: dead, child: earlier }));
+  await writeFile(join(folder, '1-2.json'), JSON.stringify({ ...entry, owner: dead, bootId: 'another start' }));
+  await writeFile(join(folder, '1-3.json'), JSON.stringify({ ...entry, owner: dead, child: { pid: 1, startTime: 0 } }));
+  await writeFile(join(folder, '1-4.json'), '{"child":');
+  await writeFile(join(folder, 'notes.txt'), 'not ours');
+  await sweepLeftovers(folder);
+  assert.equal(isAlive(bystander.pid), true);
+  assert.deepEqual((await readdir(folder)).sort(), [name, 'notes.txt'].sort());
+});
+
+test('a folder that does not exist has no leftovers', async () => {
+  assert.equal(await sweepLeftovers('/no/such/folder'), 0);
+});
