@@ -1,0 +1,168 @@
+import type { Static } from 'typebox';
+import type { Complaint } from '../platform/config/problem.ts';
+import { setting } from '../platform/config/setting.ts';
+import { isLoopbackHost } from '../platform/network-address/classify-host.ts';
+
+const ID = {
+  pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+  expects: 'letters, digits, dots, dashes and underscores, at most 64',
+};
+const MAIL_ADDRESS = { pattern: '^([^<>]*<)?[^\\s@<>]+@[^\\s@<>]+>?$', expects: 'an e-mail address' };
+
+const oauthClient = (provider: string) =>
+  setting.group(`Login with ${provider}.`, {
+    client_id: setting.text({ default: '', description: `Client id at ${provider}. Empty: this login is off.` }),
+    client_secret: setting.text({ default: '', secret: true, reload: true, description: 'The client’s secret.' }),
+  });
+
+const port = (fallback: number, description: string) =>
+  setting.integer({ default: fallback, minimum: 1, maximum: 65_535, description });
+
+const proxyNode = setting.group('', {
+  id: setting.text({ ...ID, description: 'Id of the agent.' }),
+  name: setting.text({ default: '', description: 'Its name for people. Empty: the id.' }),
+  token: setting.token({
+    default: '',
+    reload: true,
+    description: 'Its bearer token. Empty: an administrator issues one.',
+  }),
+  groups: setting.list(setting.text({}), { description: 'Groups that it belongs to.' }),
+  address: setting.text({ default: '', description: 'Address that clients connect to. Empty: the id.' }),
+  port: port(443, 'Port that clients connect to.'),
+  server_name: setting.text({ default: '', description: 'Name in its certificate. Empty: the id.' }),
+  path: setting.text({ default: '/split', description: 'Path of the xhttp transport.' }),
+  mode: setting.text({ default: 'auto', description: 'Mode of the xhttp transport.' }),
+  xhttp_port: port(443, 'Port of the xhttp transport.'),
+  tcp_port: port(1443, 'Port of the tcp transport.'),
+});
+
+export const accountsSettings = setting.group('Identity, sessions and subscriptions.', {
+  public_url: setting.url({
+    schemes: ['http', 'https'],
+    default: '',
+    description: 'Address under which users reach this program. Empty: the listener’s own.',
+  }),
+  frontend_url: setting.url({
+    schemes: ['http', 'https'],
+    default: '',
+    description: 'Address of the web console that logins return to. Empty: the public address.',
+  }),
+  trial_days: setting.integer({
+    default: 7,
+    minimum: 0,
+    maximum: 3650,
+    description: 'Length of the trial that starts at registration.',
+  }),
+  require_verification: setting.flag({
+    default: true,
+    description: 'Registration needs a code that was sent by e-mail.',
+  }),
+  billing_webhook_secret: setting.text({
+    default: '',
+    secret: true,
+    reload: true,
+    description: 'Secret that signs the webhooks of payments; while it is empty they are refused.',
+  }),
+  smtp: setting.group('How mail is sent. Without a host it goes to an outbox folder in the data directory.', {
+    host: setting.text({
+      default: '',
+      pattern: '^[^\\s/@]+$',
+      expects: 'a host name',
+      description: 'The mail server.',
+    }),
+    port: port(587, 'Its port.'),
+    username: setting.text({ default: '', description: 'User to log in as. Empty: no login.' }),
+    password: setting.text({ default: '', secret: true, reload: true, description: 'That user’s password.' }),
+    from: setting.text({ ...MAIL_ADDRESS, default: '', description: 'Sender of all mail.' }),
+    tls: setting.choice(['starttls', 'tls', 'none'], {
+      default: 'starttls',
+      description: 'How the connection is encrypted; `none` only to a server on this machine.',
+    }),
+  }),
+  oauth: setting.group('Login with accounts from elsewhere.', {
+    github: oauthClient('GitHub'),
+    google: oauthClient('Google'),
+    oidc: setting.list(
+      setting.group('', {
+        id: setting.text({ ...ID, description: 'Name in the login address.' }),
+        issuer: setting.url({ schemes: ['http', 'https'], description: 'The issuer, as its discovery document says.' }),
+        client_id: setting.text({ description: 'Client id at the issuer.' }),
+        client_secret: setting.text({
+          default: '',
+          secret: true,
+          reload: true,
+          description: 'The client’s secret. Empty: a public client.',
+        }),
+      }),
+      { description: 'OpenID Connect issuers.' },
+    ),
+  }),
+  agents: setting.list(proxyNode, { description: 'Agents of proxy nodes that may report here.' }),
+});
+
+export type AccountsSettings = Static<typeof accountsSettings>;
+
+/** What must hold between the settings of accounts. */
+export function checkAccountsSettings({ smtp, oauth, agents }: AccountsSettings): readonly Complaint[] {
+  return [...checkMail(smtp), ...checkLogins(oauth), ...checkProxyNodes(agents)];
+}
+
+function checkMail({ host, from, tls }: AccountsSettings['smtp']): readonly Complaint[] {
+  if (host === '') return [];
+  const complaints: Complaint[] = [];
+  if (tls === 'none' && !isLoopbackHost(host.includes(':') ? `[${host}]` : host)) {
+    const right = 'say starttls or tls, or send through a server on this machine';
+    complaints.push({
+      path: 'accounts.smtp.tls',
+      wrong: 'mail would leave this machine unencrypted',
+      right,
+      involves: ['accounts.smtp.host'],
+    });
+  }
+  if (from === '')
+    complaints.push({ path: 'accounts.smtp.from', wrong: 'mail needs a sender', right: 'give an e-mail address' });
+  return complaints;
+}
+
+function checkLogins({ github, google, oidc }: AccountsSettings['oauth']): readonly Complaint[] {
+  const complaints: Complaint[] = [];
+  for (const [name, client] of Object.entries({ github, google })) {
+    if ((client.client_id === '') === (client.client_secret === '')) continue;
+    const missing = client.client_id === '' ? 'client_id' : 'client_secret';
+    const path = `accounts.oauth.${name}.${missing}`;
+    complaints.push({
+      path,
+      wrong: 'one half of the client is missing',
+      right: `add "${missing}"`,
+      involves: [`accounts.oauth.${name}`],
+    });
+  }
+  const ids = ['github', 'google', ...oidc.map(({ id }) => id)];
+  oidc.forEach(({ id, issuer }, index) => {
+    const path = `accounts.oauth.oidc[${index}]`;
+    if (ids.indexOf(id) !== index + 2) {
+      complaints.push({ path: `${path}.id`, wrong: `the id "${id}" is taken`, right: 'choose another id' });
+    }
+    const url = URL.parse(issuer);
+    if (url?.protocol === 'http:' && !isLoopbackHost(url.host)) {
+      complaints.push({ path: `${path}.issuer`, wrong: 'logins would be sent unencrypted', right: 'use https' });
+    }
+  });
+  return complaints;
+}
+
+function checkProxyNodes(agents: AccountsSettings['agents']): readonly Complaint[] {
+  const ids = agents.map(({ id }) => id);
+  const tokens = agents.map(({ token }) => token);
+  return agents.flatMap(({ id, token }, index): readonly Complaint[] => {
+    const path = `accounts.agents[${index}]`;
+    return [
+      ...(ids.indexOf(id) === index
+        ? []
+        : [{ path: `${path}.id`, wrong: `the agent "${id}" is there twice`, right: 'give each its own id' }]),
+      ...(token === '' || tokens.indexOf(token) === index
+        ? []
+        : [{ path: `${path}.token`, wrong: 'another agent has the same token', right: 'give each its own' }]),
+    ];
+  });
+}

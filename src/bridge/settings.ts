@@ -1,0 +1,282 @@
+import type { Static } from 'typebox';
+import { setting } from '../platform/config/setting.ts';
+
+const AGENT_ID = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
+const AGENT_ID_WORDS = 'letters, digits, dots, dashes and underscores, at most 64';
+const VARIABLE = { keyPattern: '^[A-Za-z_][A-Za-z0-9_]*$', keyExpects: 'names of environment variables' };
+
+export const bridgeSettings = setting.group('The bridge: the control plane that apps talk to.', {
+  auth_token: setting.token({
+    default: '',
+    env: 'BRIDGE_AUTH_TOKEN',
+    reload: true,
+    description: 'Main bearer token. While this and the review token are empty, requests pass without a credential.',
+  }),
+  review_auth_token: setting.token({
+    default: '',
+    env: 'BRIDGE_REVIEW_AUTH_TOKEN',
+    reload: true,
+    emptyClears: true,
+    description: 'Temporary second token for review and beta testing; clearing it leaves the main token valid.',
+  }),
+  allowed_origins: setting.list(setting.origin({ anyPort: true }), {
+    env: 'ACP_ALLOWED_ORIGINS',
+    reload: true,
+    description:
+      'Web origins that may call; `:*` at the end stands for any port. Empty: `http://localhost:*` and `http://127.0.0.1:*`.',
+  }),
+  webhook_secret: setting.text({
+    default: '',
+    env: 'BRIDGE_WEBHOOK_SECRET',
+    secret: true,
+    reload: true,
+    description: 'Signs the webhooks of finished jobs; while it is empty they carry no signature.',
+  }),
+  app_origin: setting.origin({
+    default: '',
+    reload: true,
+    description: 'Origin of the production app, which is always allowed.',
+  }),
+  method_prefix_aliases: setting.list(
+    setting.text({
+      pattern: '^[A-Za-z][A-Za-z0-9_-]{0,63}$',
+      expects: 'a word of letters, digits, dashes and underscores',
+    }),
+    { description: 'Other first words for the method family: with `acme`, `acme.jobs.submit` is `app.jobs.submit`.' },
+  ),
+  workspace_roots: setting.list(setting.path({}), {
+    description:
+      'Folders in which agents may work. Empty: the home directory and the system’s folder for temporary files.',
+  }),
+  permissions: setting.choice(['allow', 'deny'], {
+    default: 'allow',
+    description: 'How the bridge answers when an agent asks for permission.',
+  }),
+  limits: setting.group('What one client may use up.', {
+    message_bytes: setting.integer({
+      default: 8_388_608,
+      minimum: 1024,
+      maximum: 268_435_456,
+      description: 'Largest request body and WebSocket message.',
+    }),
+    calls_per_connection: setting.integer({
+      default: 1024,
+      minimum: 1,
+      maximum: 65_536,
+      description: 'Calls in flight on one connection.',
+    }),
+    connections_per_address: setting.integer({
+      default: 20_000,
+      minimum: 1,
+      maximum: 1_000_000,
+      description: 'Open WebSockets from one address.',
+    }),
+  }),
+});
+
+const environment = setting.record(setting.text({ default: '', secret: 'maybe' }), {
+  ...VARIABLE,
+  description: 'Variables for the program, added to the few that every agent gets.',
+});
+const adapterUrl = setting.url({
+  schemes: ['http', 'https'],
+  default: '',
+  description: 'Address of a remote `trestle adapter`, used instead of the program.',
+});
+const programArguments = (fallback: readonly string[]) =>
+  setting.list(setting.text({ default: '' }), { default: fallback, description: 'Arguments of the program.' });
+const programName = (fallback: string) =>
+  setting.command({ default: fallback, description: 'The program: a name to look up in PATH, or a path.' });
+
+export const agentsSettings = setting.group('The agents that do the work.', {
+  catalog: setting.list(setting.text({ pattern: AGENT_ID, expects: AGENT_ID_WORDS }), {
+    default: ['builtin', 'codex', 'opencode', 'gemini'],
+    description: 'Agents on offer, in routing order. Custom agents that are not named here come last.',
+  }),
+  default: setting.text({
+    default: 'builtin',
+    pattern: AGENT_ID,
+    expects: AGENT_ID_WORDS,
+    description: 'The agent that serves requests which name none.',
+  }),
+  builtin: setting.group('The built-in agent.', {
+    model: setting.text({ default: 'demo/echo', description: 'Model that the built-in agent runs on.' }),
+    base_url: setting.url({
+      schemes: ['http', 'https'],
+      default: '',
+      description: 'OpenAI-compatible API to use. Empty: the completions service inside this program.',
+    }),
+  }),
+  codex: setting.group('Codex, through its app-server protocol.', {
+    command: programName('codex'),
+    args: programArguments(['app-server']),
+    env: environment,
+  }),
+  opencode: setting.group('OpenCode, through the Agent Client Protocol.', {
+    command: programName('opencode'),
+    args: programArguments(['acp']),
+    env: environment,
+    url: adapterUrl,
+  }),
+  gemini: setting.group('Gemini, through the Agent Client Protocol.', {
+    command: programName('gemini'),
+    args: programArguments(['--acp']),
+    env: environment,
+    url: adapterUrl,
+  }),
+  custom: setting.list(
+    setting.group('', {
+      id: setting.text({ pattern: AGENT_ID, expects: AGENT_ID_WORDS, description: 'Its id in the catalog.' }),
+      label: setting.text({ default: '', description: 'Its name for people. Empty: the id.' }),
+      category: setting.choice(['native', 'protocol-adapter'], {
+        default: 'protocol-adapter',
+        description: 'The category that the catalog shows.',
+      }),
+      command: setting.command({ default: '', description: 'The program: a name to look up in PATH, or a path.' }),
+      args: programArguments([]),
+      env: environment,
+      url: adapterUrl,
+    }),
+    { description: 'Further agents that speak the Agent Client Protocol.' },
+  ),
+});
+
+export const jobsSettings = setting.group('Background jobs.', {
+  max_running: setting.integer({
+    default: 4,
+    minimum: 1,
+    maximum: 1000,
+    description: 'Jobs that run at the same time, fair over agents.',
+  }),
+  callback_allow: setting.list(setting.cidr({}), {
+    description: 'Private ranges to which callbacks may go although they are not public.',
+  }),
+});
+
+export const gatewaySettings = setting.group('The gateway runtime, and the tools that are reached through it.', {
+  provider_id: setting.text({
+    default: 'openclaw',
+    pattern: AGENT_ID,
+    expects: AGENT_ID_WORDS,
+    description: 'Id of the gateway provider.',
+  }),
+  label: setting.text({ default: 'OpenClaw', description: 'Its name for people.' }),
+  url: setting.url({
+    schemes: ['ws', 'wss'],
+    default: '',
+    description: 'Address of the gateway. Empty: there is none.',
+  }),
+  token: setting.token({ default: '', reload: true, description: 'Token for the gateway.' }),
+  tools_url: setting.url({
+    schemes: ['http', 'https'],
+    default: '',
+    env: 'GATEWAY_TOOLS_INVOKE_URL',
+    description: 'HTTP endpoint for tool calls. Empty: they go through the gateway itself.',
+  }),
+  tools_token: setting.token({
+    default: '',
+    env: 'GATEWAY_TOOLS_TOKEN',
+    reload: true,
+    description: 'Token for that endpoint.',
+  }),
+  tools_allow: setting.list(
+    setting.text({ pattern: '^[A-Za-z0-9_.*:/-]{1,128}$', expects: 'a tool name, with * for any characters' }),
+    { default: ['*'], description: 'Tools that may be called; `*` stands for any characters.' },
+  ),
+});
+
+const NODE_ID = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
+const NODE_ID_WORDS = 'a node id of letters, digits, dots, dashes and underscores, at most 64';
+const nodeId = (description: string, fallback?: '') =>
+  setting.text({
+    pattern: NODE_ID,
+    expects: NODE_ID_WORDS,
+    description,
+    ...(fallback !== undefined && { default: fallback }),
+  });
+const WORD = { pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$', expects: 'a word of letters, digits, dots and dashes' };
+
+export const distributedSettings = setting.group('Forwarding of tasks to other bridges.', {
+  topology: setting.text({
+    ...WORD,
+    default: '',
+    description: 'How the bridges are laid out, for people; `dual-node` is the short form with one peer.',
+  }),
+  local_node_id: nodeId('Id of this node.', ''),
+  task_forward_peer_id: nodeId('Short form: the peer that gets `session.start` and `session.message`.', ''),
+  task_forward_token: setting.token({
+    default: '',
+    reload: true,
+    description: 'Bearer token between bridges. Empty: the main token.',
+  }),
+  nodes: setting.list(
+    setting.group('', {
+      id: nodeId('Id of the node.'),
+      role: setting.text({
+        ...WORD,
+        default: '',
+        description: 'Role that selectors match, such as `edge`, `hub` or `executor`.',
+      }),
+      zone: setting.text({ ...WORD, default: '', description: 'Zone that selectors match.' }),
+      bridge_endpoint: setting.url({
+        schemes: ['http', 'https'],
+        description: 'Address of its bridge: loopback, private or link-local.',
+      }),
+      capabilities: setting.list(setting.text(WORD), { description: 'Capabilities that selectors match.' }),
+    }),
+    { description: 'The bridges that this one knows.' },
+  ),
+  forwarding: setting.group('Which calls go where.', {
+    hop_limit: setting.integer({
+      default: 3,
+      minimum: 1,
+      maximum: 16,
+      description: 'Nodes that a request may pass before it is refused.',
+    }),
+    default_action: setting.choice(['execute_local', 'reject'], {
+      default: 'execute_local',
+      description: 'What happens to calls that no rule matches.',
+    }),
+    rules: setting.list(
+      setting.group('', {
+        methods: setting.list(
+          setting.text({ pattern: '^(\\*|[A-Za-z][A-Za-z0-9_.-]{0,127})$', expects: 'a method name, or *' }),
+          { minimum: 1, description: 'Methods that the rule is about; `*` stands for all.' },
+        ),
+        target: setting.group('Where they go: either `node_id`, or `selector` with `strategy`.', {
+          node_id: nodeId('The node that gets them.', ''),
+          selector: setting.group('What a node must match.', {
+            role: setting.text({ ...WORD, default: '', description: 'Role of the nodes to choose from.' }),
+            capability: setting.text({ ...WORD, default: '', description: 'Capability that they have.' }),
+            zone: setting.text({ ...WORD, default: '', description: 'Zone that they are in.' }),
+          }),
+          strategy: setting.choice(['first', 'round_robin'], {
+            default: 'first',
+            description: 'Which of several matching nodes is taken.',
+          }),
+        }),
+      }),
+      { description: 'Rules, of which the first that matches counts.' },
+    ),
+    routes: setting.list(
+      setting.group('', {
+        target_node_id: nodeId('The node to be reached.'),
+        next_hop_node_id: nodeId('The node that requests for it are handed to.'),
+      }),
+      { description: 'Next hops for nodes that are not reached directly.' },
+    ),
+  }),
+});
+
+export type BridgeSettings = Static<typeof bridgeSettings>;
+export type AgentsSettings = Static<typeof agentsSettings>;
+export type DistributedSettings = Static<typeof distributedSettings>;
+
+/** All groups that are the bridge's. */
+export interface BridgeGroups {
+  readonly bridge: BridgeSettings;
+  readonly agents: AgentsSettings;
+  readonly jobs: Static<typeof jobsSettings>;
+  readonly gateway: Static<typeof gatewaySettings>;
+  readonly distributed: DistributedSettings;
+}

@@ -1,0 +1,162 @@
+import type { Static } from 'typebox';
+import { nearestName } from '../platform/config/nearest-name.ts';
+import type { Complaint } from '../platform/config/problem.ts';
+import { setting } from '../platform/config/setting.ts';
+import { joinPath } from '../platform/config/setting-path.ts';
+
+const DIALECTS = ['openai', 'anthropic', 'google', 'google-vertex', 'bedrock', 'azure', 'cohere'] as const;
+const MODEL = { pattern: '^[^\\s/]+(/[^\\s/]+)*$', expects: 'the name of an alias, or <api>/<model>' };
+const MODEL_OF_API = { pattern: '^[^\\s/]+(/[^\\s/]+)+$', expects: 'a model of an API, as <api>/<model>' };
+
+const target = setting.group('', {
+  model: setting.text({ ...MODEL_OF_API, description: 'The model, as `<api>/<model>`.' }),
+  weight: setting.integer({
+    default: 1,
+    minimum: 0,
+    maximum: 1000,
+    description: 'Its share among targets of one priority.',
+  }),
+  priority: setting.integer({
+    default: 1,
+    minimum: 1,
+    maximum: 100,
+    description: 'Targets with a lower number are used first; higher ones when those fail.',
+  }),
+  requests_per_minute: setting.integer({
+    default: 0,
+    minimum: 0,
+    maximum: 1_000_000_000,
+    description: 'Requests that it may get in a minute. 0: no limit.',
+  }),
+  tokens_per_minute: setting.integer({
+    default: 0,
+    minimum: 0,
+    maximum: 1_000_000_000_000,
+    description: 'Tokens that it may get in a minute. 0: no limit.',
+  }),
+});
+
+const timeouts = setting.group('How long to wait for an upstream.', {
+  connect: setting.duration({ default: '5s', minimum: '10ms', maximum: '10m', description: 'To connect.' }),
+  first_byte: setting.duration({ default: '60s', minimum: '10ms', maximum: '1h', description: 'For the first byte.' }),
+  idle: setting.duration({
+    default: '30s',
+    minimum: '10ms',
+    maximum: '1h',
+    description: 'Between two pieces of a stream.',
+  }),
+  total: setting.duration({ default: '10m', minimum: '10ms', maximum: '1d', description: 'For the whole answer.' }),
+});
+
+export const completionsSettings = setting.group('One chat-completion API in front of many model APIs.', {
+  master_key: setting.token({
+    default: '',
+    env: 'COMPLETIONS_MASTER_KEY',
+    reload: true,
+    description:
+      'The key that may do everything, such as issue other keys. Without any key the API is open on loopback.',
+  }),
+  strict_params: setting.flag({
+    default: false,
+    description: 'Refuse parameters that an upstream cannot take, instead of dropping and naming them.',
+  }),
+  store_content: setting.flag({ default: false, description: 'Store prompts and answers with the usage records.' }),
+  apis: setting.record(
+    setting.group('', {
+      dialect: setting.choice(DIALECTS, {
+        default: '',
+        description: 'What it speaks. Empty: as in the built-in table, else openai.',
+      }),
+      base_url: setting.url({
+        schemes: ['http', 'https'],
+        default: '',
+        description: 'Everything before the path of the operation. Empty: as in the built-in table.',
+      }),
+      api_key: setting.token({
+        default: '',
+        reload: true,
+        description: 'Its key. Empty: from the environment, or none.',
+      }),
+    }),
+    {
+      keyPattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+      keyExpects: 'names of letters, digits, dots and dashes',
+      description: 'Model APIs that are added to the built-in table, or override its rows.',
+    },
+  ),
+  models: setting.list(
+    setting.group('', {
+      name: setting.text({ ...MODEL, description: 'Name of the alias, as callers ask for it.' }),
+      targets: setting.list(target, { minimum: 1, description: 'The models behind the alias.' }),
+      fallbacks: setting.list(setting.text(MODEL), {
+        description: 'Aliases or models to try in turn when every target fails.',
+      }),
+      context_fallbacks: setting.list(setting.text(MODEL), {
+        description: 'Aliases or models to try when the prompt is too long.',
+      }),
+      retries: setting.integer({
+        default: 2,
+        minimum: 0,
+        maximum: 10,
+        description: 'Repeated attempts on one target.',
+      }),
+      timeouts,
+      cache: setting.group('Cache of answers to equal requests.', {
+        ttl: setting.duration({
+          default: '0s',
+          minimum: '0s',
+          maximum: '30d',
+          description: 'How long an answer is given again to the same request of the same key. 0s: never.',
+        }),
+      }),
+    }),
+    { description: 'Aliases: own names for one or several models.' },
+  ),
+  prices: setting.record(
+    setting.group('', {
+      input: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of a prompt.' }),
+      output: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of an answer.' }),
+    }),
+    {
+      keyPattern: MODEL_OF_API.pattern,
+      keyExpects: 'models, as <api>/<model>',
+      description: 'Prices that override the built-in table.',
+    },
+  ),
+});
+
+export type CompletionsSettings = Static<typeof completionsSettings>;
+
+/** What must hold between the settings of completions. */
+export function checkCompletionsSettings({ models }: CompletionsSettings): readonly Complaint[] {
+  const names = models.map(({ name }) => name);
+  return models.flatMap(({ name, fallbacks, context_fallbacks: contextFallbacks }, index) => {
+    const path = joinPath('completions.models', index);
+    const twice = {
+      path: `${path}.name`,
+      wrong: `the alias "${name}" is there twice`,
+      right: 'give each its own name',
+    };
+    return [
+      ...(names.indexOf(name) === index ? [] : [twice]),
+      ...checkFallbacks(`${path}.fallbacks`, fallbacks, name, names),
+      ...checkFallbacks(`${path}.context_fallbacks`, contextFallbacks, name, names),
+    ];
+  });
+}
+
+function checkFallbacks(
+  path: string,
+  fallbacks: readonly string[],
+  own: string,
+  names: readonly string[],
+): readonly Complaint[] {
+  return fallbacks.flatMap((fallback, index): readonly Complaint[] => {
+    const place = joinPath(path, index);
+    if (fallback === own) return [{ path: place, wrong: 'the alias falls back to itself', right: 'name another one' }];
+    if (fallback.includes('/') || names.includes(fallback)) return [];
+    const near = nearestName(fallback, names);
+    const right = near === undefined ? 'name an alias, or a model as <api>/<model>' : `did you mean "${near}"?`;
+    return [{ path: place, wrong: `there is no alias "${fallback}"`, right }];
+  });
+}

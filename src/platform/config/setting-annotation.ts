@@ -1,0 +1,78 @@
+import { type TSchema, type TUnsafe, Type } from 'typebox';
+
+/** A setting's schema; `T` is its type in the frozen result. */
+export type Setting<T> = TUnsafe<T>;
+
+/** What a printed configuration shows: all of it; nothing; nothing, for it may hold a secret; or a URL without its password. */
+export type Secrecy = 'open' | 'secret' | 'private' | 'url';
+
+/** Folders that relative paths and `~/` start from. */
+export interface Folders {
+  readonly directory: string;
+  readonly homeDirectory: string;
+}
+
+/** What stands before `wrong` is the value itself, or "the value" where it must not be shown. */
+export type Reading<T> = { readonly value: T } | { readonly wrong: string; readonly mend?: string };
+
+interface CommonAnnotation {
+  readonly description: string;
+  /** A name that the variable had before this program; the derived one works besides. */
+  readonly env: string | undefined;
+  readonly flag: string | undefined;
+  readonly reload: boolean;
+  /** In the form in which a file would have it. Undefined: has to be given. */
+  readonly fallback: unknown;
+  /** In a word or two, for the documentation. */
+  readonly type: string;
+}
+
+export interface LeafAnnotation extends CommonAnnotation {
+  readonly shape: 'leaf';
+  readonly secrecy: Secrecy;
+  /** An empty environment variable sets it to empty; for all others that counts as not set. */
+  readonly emptyClears: boolean;
+  /** What would be right, said without knowing the value: "a whole number from 1 to 10". */
+  readonly expects: string;
+  /** `textual`: the value comes from a variable or a flag, where numbers and truth values are text. */
+  read(raw: string | number | boolean, textual: boolean, folders: Folders): Reading<unknown>;
+  /** The value in the form in which a file would have it. */
+  write(value: unknown): unknown;
+}
+
+export interface ListAnnotation extends CommonAnnotation {
+  readonly shape: 'list';
+  readonly item: Setting<unknown>;
+  readonly minimum: number;
+}
+
+export interface RecordAnnotation extends CommonAnnotation {
+  readonly shape: 'record';
+  readonly value: Setting<unknown>;
+  readonly keyPattern: RegExp;
+  readonly keyExpects: string;
+}
+
+export interface GroupAnnotation {
+  readonly shape: 'group';
+  readonly description: string;
+  readonly members: Readonly<Record<string, Setting<unknown>>>;
+}
+
+export type SettingAnnotation = LeafAnnotation | ListAnnotation | RecordAnnotation | GroupAnnotation;
+
+const ANNOTATION = 'x-setting';
+
+/** A JSON schema of what a file may hold, which carries its annotation along. */
+export function annotate<T>(json: Readonly<Record<string, unknown>>, annotation: SettingAnnotation): Setting<T> {
+  return Type.Unsafe<T>({ ...json, description: annotation.description, [ANNOTATION]: annotation } as TSchema);
+}
+
+export function annotationOf(schema: Setting<unknown>): SettingAnnotation {
+  return (schema as unknown as Record<typeof ANNOTATION, SettingAnnotation>)[ANNOTATION];
+}
+
+/** The JSON schema's own keywords. */
+export function keywordsOf(schema: Setting<unknown>): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(schema).filter(([key]) => key !== ANNOTATION));
+}

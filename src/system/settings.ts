@@ -1,0 +1,132 @@
+import { join } from 'node:path';
+import type { Static } from 'typebox';
+import { accountsSettings, checkAccountsSettings } from '../accounts/settings.ts';
+import { checkBridgeSettings } from '../bridge/check-bridge-settings.ts';
+import {
+  agentsSettings,
+  bridgeSettings,
+  distributedSettings,
+  gatewaySettings,
+  jobsSettings,
+} from '../bridge/settings.ts';
+import { checkCompletionsSettings, completionsSettings } from '../completions/settings.ts';
+import { type ListenAddress, parseListenAddress } from '../platform/config/listen-address.ts';
+import { setting } from '../platform/config/setting.ts';
+import type { SettingsDeclaration } from '../platform/config/settings-declaration.ts';
+
+const kept = (fallback: string, what: string) =>
+  setting.duration({
+    default: fallback,
+    minimum: '0s',
+    maximum: '36500d',
+    description: `How long ${what} are kept. 0s: for ever.`,
+  });
+
+/** The whole of `trestle.yaml`. */
+const settingsSchema = setting.group('What all services share.', {
+  listen: setting.listenAddress({
+    default: '',
+    flag: '--listen',
+    description:
+      'Address and port. Empty: `127.0.0.1:8787`; `serve completions` and `serve accounts` alone take ports 4000 and 8080.',
+  }),
+  data_dir: setting.path({
+    default: '',
+    flag: '--data-dir',
+    description: 'Folder for all data. Empty: `trestle` in `$XDG_DATA_HOME`, which is `~/.local/share` by default.',
+  }),
+  allowed_hosts: setting.list(setting.hostName({}), {
+    description: 'Host names, besides loopback ones, that requests may name while no token is configured.',
+  }),
+  trusted_proxies: setting.list(setting.cidr({}), {
+    description: 'Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count.',
+  }),
+  insecure: setting.flag({
+    default: false,
+    flag: '--insecure',
+    description: 'Start on an address that others can reach although no token is configured.',
+  }),
+  metrics_token: setting.token({
+    default: '',
+    reload: true,
+    description: 'Bearer token for `/metrics`. Empty: only callers on this machine get them.',
+  }),
+  secret_key: setting.keyBytes({
+    default: '',
+    bytes: 32,
+    description:
+      'Key that encrypts stored secrets; several instances share it. Empty: made at the first start and kept in the data directory.',
+  }),
+  database: setting.group('Where data is stored.', {
+    url: setting.url({
+      schemes: ['postgres', 'postgresql'],
+      credentials: true,
+      default: '',
+      flag: '--database',
+      description: 'PostgreSQL database. Empty: SQLite files in the data directory.',
+    }),
+  }),
+  log: setting.group('What is logged, to standard error.', {
+    level: setting.choice(['debug', 'info', 'warn', 'error', 'silent'], {
+      default: 'info',
+      flag: '--log-level',
+      description: 'The least important lines to log.',
+    }),
+    format: setting.choice(['auto', 'json', 'text'], {
+      default: 'auto',
+      description: 'How lines look; `auto` is text on a terminal and JSON elsewhere.',
+    }),
+  }),
+  retention: setting.group('How long records are kept.', {
+    events: kept('30d', 'updates of agent sessions'),
+    jobs: kept('90d', 'finished jobs'),
+    usage: kept('400d', 'usage records'),
+    audit: kept('400d', 'audit records'),
+  }),
+  bridge: bridgeSettings,
+  agents: agentsSettings,
+  jobs: jobsSettings,
+  gateway: gatewaySettings,
+  distributed: distributedSettings,
+  completions: completionsSettings,
+  accounts: accountsSettings,
+});
+
+export type Settings = Static<typeof settingsSchema>;
+
+export const settingsDeclaration: SettingsDeclaration<Settings> = {
+  schema: settingsSchema,
+  environmentPrefix: 'TRESTLE_',
+  fileVariable: 'TRESTLE_CONFIG',
+  fileName: 'trestle.yaml',
+  otherVariables: ['TRESTLE_BUILD_COMMIT', 'TRESTLE_BUILD_DATE', 'TRESTLE_BUILD_IMAGE', 'TRESTLE_BUILD_TAG'],
+  check: (settings) => [
+    ...checkBridgeSettings(settings),
+    ...checkCompletionsSettings(settings.completions),
+    ...checkAccountsSettings(settings.accounts),
+  ],
+};
+
+/** In the order in which they are shown. */
+export const SERVICE_NAMES = ['bridge', 'completions', 'accounts'] as const;
+
+export type ServiceName = (typeof SERVICE_NAMES)[number];
+
+const DEFAULT_PORTS: Readonly<Record<ServiceName, number>> = { bridge: 8787, completions: 4000, accounts: 8080 };
+
+/** Where to listen: as configured, else on loopback with the port of the service that runs alone, or of all together. */
+export function listenAddress({ listen }: Settings, alone?: ServiceName): ListenAddress {
+  const configured = parseListenAddress(listen);
+  if ('host' in configured) return configured;
+  return { host: '127.0.0.1', port: DEFAULT_PORTS[alone ?? 'bridge'] };
+}
+
+/** The data directory: as configured, else in the XDG data home, which must be absolute to count. */
+export function dataDirectory(
+  { data_dir: configured }: Settings,
+  homeDirectory: string,
+  xdgDataHome: string | undefined,
+): string {
+  if (configured !== '') return configured;
+  return join(xdgDataHome?.startsWith('/') === true ? xdgDataHome : join(homeDirectory, '.local', 'share'), 'trestle');
+}

@@ -1,0 +1,78 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are references of the configuration, not templates
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { maskSettings } from '../../src/platform/config/mask-settings.ts';
+import { annotationOf, type Setting } from '../../src/platform/config/setting-annotation.ts';
+import { settingsDeclaration } from '../../src/system/settings.ts';
+import { resolveTrestle } from './resolve-trestle.ts';
+
+const odd = fc.oneof(
+  fc.string({ maxLength: 12 }),
+  fc.integer(),
+  fc.boolean(),
+  fc.constant(null),
+  fc.constant([]),
+  fc.constant({}),
+  fc.constantFrom('${env:A}', 'http://a', 'builtin', 'lab/small', 'primary', '127.0.0.1:1', '10s'),
+);
+
+/** Values of the right shape, with something odd here and there. */
+function valueFor(schema: Setting<unknown>): fc.Arbitrary<unknown> {
+  const annotation = annotationOf(schema);
+  if (annotation.shape === 'leaf') return odd;
+  const oddly = { arbitrary: odd, weight: 1 };
+  if (annotation.shape === 'list') {
+    return fc.oneof({ arbitrary: fc.array(valueFor(annotation.item), { maxLength: 3 }), weight: 5 }, oddly);
+  }
+  if (annotation.shape === 'record') {
+    const key = fc.oneof(fc.constantFrom('lab', 'A', 'lab/small', '__proto__'), fc.string({ maxLength: 4 }));
+    return fc.oneof({ arbitrary: fc.dictionary(key, valueFor(annotation.value), { maxKeys: 3 }), weight: 5 }, oddly);
+  }
+  const members = Object.entries(annotation.members).map(([key, member]) => [key, valueFor(member)] as const);
+  return fc.oneof({ arbitrary: fc.record(Object.fromEntries(members), { requiredKeys: [] }), weight: 8 }, oddly);
+}
+
+test('O-07: no file of about the right shape breaks reading, checking or printing', () => {
+  fc.assert(
+    fc.property(valueFor(settingsDeclaration.schema), (value) => {
+      const { settings, problems } = resolveTrestle(JSON.stringify(value));
+      for (const { where, wrong } of problems) assert.ok(where !== '' && wrong !== '');
+      assert.doesNotThrow(() => JSON.stringify(maskSettings(settingsDeclaration.schema, settings)));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+const PLAIN_VALUES = ['x', 'a/b', 'http://a.example'];
+
+/** A file in which every secret of the schema is set to a value of its own, and whatever else has to be given is given. */
+function withSecrets(schema: Setting<unknown>, made: string[]): unknown {
+  const annotation = annotationOf(schema);
+  if (annotation.shape === 'list') return [withSecrets(annotation.item, made)].filter((item) => item !== undefined);
+  if (annotation.shape === 'record') {
+    const key = PLAIN_VALUES.find((candidate) => annotation.keyPattern.test(candidate)) ?? '';
+    return { [key]: withSecrets(annotation.value, made) };
+  }
+  if (annotation.shape === 'group') {
+    const members = Object.entries(annotation.members);
+    return Object.fromEntries(members.map(([key, member]) => [key, withSecrets(member, made)]));
+  }
+  if (annotation.secrecy === 'secret' || annotation.secrecy === 'private') {
+    const isKey = annotation.type.includes('base64');
+    made.push(isKey ? Buffer.alloc(32, 7).toString('base64') : `hidden-${made.length}-value`);
+    return made.at(-1);
+  }
+  if (annotation.fallback !== undefined) return undefined;
+  const folders = { directory: '/', homeDirectory: '/' };
+  return PLAIN_VALUES.find((candidate) => 'value' in annotation.read(candidate, false, folders));
+}
+
+test('P-37: with every secret of the whole schema set, none of them is printed or named in a problem', () => {
+  const made: string[] = [];
+  const { settings, problems } = resolveTrestle(JSON.stringify(withSecrets(settingsDeclaration.schema, made)));
+  const loaded = JSON.stringify(settings);
+  const printed = JSON.stringify([maskSettings(settingsDeclaration.schema, settings), problems]);
+  assert.ok(made.length >= 18, String(made.length));
+  for (const secret of made) assert.ok(loaded.includes(secret) && !printed.includes(secret), secret);
+});
