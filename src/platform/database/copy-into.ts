@@ -1,0 +1,77 @@
+import type { Clock } from '../clock/clock.ts';
+import { AppError } from '../errors/app-error.ts';
+import type { DatabaseLocation, Engine, EngineName, SqlConnection } from './engine.ts';
+import type { DatabaseDefinition } from './migration.ts';
+import { openEngine } from './open-engine.ts';
+import { migrate } from './run-migrations.ts';
+import { runTransaction } from './run-transaction.ts';
+import { compareDigests, digestTable, digestTables, type TableDigest } from './table-digest.ts';
+import { holdsRows, placeholders, quoted, type Row, readPages, readTables, type Table } from './tables.ts';
+
+export interface CopyTarget extends DatabaseDefinition {
+  readonly location: DatabaseLocation;
+  readonly clock: Clock;
+  /** Replaces what is there; otherwise a target that holds anything is refused. */
+  readonly replace?: boolean;
+}
+
+const LONGEST_COPY_MS = 24 * 60 * 60 * 1000;
+/** Both engines limit the values of one statement; SQLite to 32,766. */
+const VALUES_PER_STATEMENT = 16_000;
+
+/**
+ * Makes the schema at the target, fills it in one transaction and compares counts and checksums before it commits: a
+ * copy that was interrupted or does not match leaves the target as it was. The data of the source must not change
+ * meanwhile, and its schema must be up to date.
+ */
+export async function copyInto(source: SqlConnection, target: CopyTarget): Promise<TableDigest[]> {
+  const { name, location, clock } = target;
+  const engine = await openEngine(location);
+  try {
+    if (!target.replace) await refuseUnlessEmpty(engine, name);
+    await migrate(engine, target, clock, location);
+    return await runTransaction(engine, clock, LONGEST_COPY_MS, (connection) => fill(source, connection, name));
+  } finally {
+    await engine.close();
+  }
+}
+
+async function refuseUnlessEmpty(engine: Engine, name: string): Promise<void> {
+  if (await engine.snapshot(holdsRows)) throw new AppError('STORAGE_NOT_EMPTY', { name });
+}
+
+async function fill(source: SqlConnection, target: SqlConnection, name: string): Promise<TableDigest[]> {
+  const tables = await readTables(target);
+  // For tables that refer to themselves or to each other in a circle.
+  const defer = target.engine === 'sqlite' ? 'PRAGMA defer_foreign_keys = ON' : 'SET CONSTRAINTS ALL DEFERRED';
+  await target.execute({ sql: defer, parameters: [] });
+  // Also rows that a migration put there: the source has them too, if it still wants them.
+  for (const table of tables.toReversed()) {
+    await target.execute({ sql: `DELETE FROM ${quoted(table.name)}`, parameters: [] });
+  }
+  const expected: TableDigest[] = [];
+  for (const table of await readTables(source)) {
+    for await (const page of readPages(source, table)) await insertRows(target, table, page);
+    expected.push(await digestTable(source, table));
+  }
+  const found = await digestTables(target);
+  const problems = compareDigests(expected, found);
+  if (problems.length > 0) throw new Error(`the copy of ${name} does not match: ${problems.join('; ')}`);
+  return found;
+}
+
+async function insertRows(target: SqlConnection, table: Table, rows: readonly Row[]): Promise<void> {
+  const { columns } = table;
+  const perStatement = Math.max(1, Math.floor(VALUES_PER_STATEMENT / columns.length));
+  for (let start = 0; start < rows.length; start += perStatement) {
+    const part = rows.slice(start, start + perStatement);
+    const parameters = part.flatMap((row) => columns.map((name) => row[name]));
+    await target.execute({ sql: insertText(target.engine, table, part.length), parameters });
+  }
+}
+
+function insertText(engine: EngineName, { name, columns }: Table, count: number): string {
+  const width = columns.length;
+  const rows = Array.from({ length: count }, (_, index) => `(${placeholders(engine, width, index * width + 1)})`);
+  return `INSERT INTO ${quoted(name)} (${columns.map(quoted).join(', ')}) VALUES ${rows.join(', ')}`;
+}

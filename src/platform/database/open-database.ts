@@ -1,0 +1,84 @@
+import type { Clock } from '../clock/clock.ts';
+import { AppError } from '../errors/app-error.ts';
+import { copyInto } from './copy-into.ts';
+import type { Database, Transaction } from './database.ts';
+import type { DatabaseLocation, Engine, SqlConnection } from './engine.ts';
+import { createQueryBuilder, isSelect } from './kysely-dialect.ts';
+import type { DatabaseDefinition } from './migration.ts';
+import { openEngine } from './open-engine.ts';
+import { migrate } from './run-migrations.ts';
+import { runTransaction } from './run-transaction.ts';
+import type { SqliteLimits } from './sqlite/sqlite-engine.ts';
+import { copySqliteFile, foldLog, makeNewFile } from './sqlite/sqlite-file.ts';
+import { compileStatement } from './statement.ts';
+
+export interface DatabaseOptions extends DatabaseDefinition {
+  readonly location: DatabaseLocation;
+  readonly clock: Clock;
+  readonly limits?: Partial<SqliteLimits>;
+}
+
+const TRANSACTION_TIMEOUT_MS = 5000;
+const CHECK_TIMEOUT_MS = 2000;
+
+/** Opens a service's database and brings its schema up to date. */
+export async function openDatabase<Schema>(options: DatabaseOptions): Promise<Database<Schema>> {
+  const engine = await openEngine(options.location, options.limits);
+  try {
+    await migrate(engine, options, options.clock, options.location);
+  } catch (error) {
+    await engine.close();
+    throw error;
+  }
+  return createDatabase<Schema>(engine, options);
+}
+
+function createDatabase<Schema>(engine: Engine, options: DatabaseOptions): Database<Schema> {
+  const { name, clock, location } = options;
+  const query = createQueryBuilder<Schema>(engine.name, async (compiled) => {
+    if (isSelect(compiled)) {
+      const rows = await engine.read(compiled);
+      return { rows, changes: rows.length };
+    }
+    const [result] = await engine.write([compiled]);
+    return result ?? { rows: [], changes: 0 };
+  });
+  return {
+    name,
+    engine: engine.name,
+    query,
+    statement: (build) => compileStatement(query, build),
+    readKeyed: engine.readKeyed,
+    read: engine.read,
+    write: engine.write as Database<Schema>['write'],
+    transaction: (work, { timeoutMs = TRANSACTION_TIMEOUT_MS } = {}) =>
+      runTransaction(engine, clock, timeoutMs, (connection) => work(createTransaction<Schema>(connection))),
+    snapshot: engine.snapshot,
+    check: () => within(clock, CHECK_TIMEOUT_MS, engine.ping()),
+    statistics: engine.statistics,
+    async backupTo(file) {
+      if (location.engine === 'sqlite') return copySqliteFile(location.file, file);
+      await makeNewFile(file);
+      await engine.snapshot((source) => copyInto(source, { ...options, location: { engine: 'sqlite', file } }));
+      await foldLog(file);
+    },
+    close: engine.close,
+  };
+}
+
+function createTransaction<Schema>(connection: SqlConnection): Transaction<Schema> {
+  return { query: createQueryBuilder<Schema>(connection.engine, connection.execute), run: connection.execute };
+}
+
+async function within(clock: Clock, ms: number, work: Promise<void>): Promise<void> {
+  const { promise: expired, reject } = Promise.withResolvers<never>();
+  const stopTimer = clock.after(ms, () => reject(new AppError('STORAGE_UNAVAILABLE')));
+  try {
+    await Promise.race([work, expired]);
+  } catch (error) {
+    if (error instanceof AppError) throw error;
+    throw new AppError('STORAGE_UNAVAILABLE', {}, { cause: error });
+  } finally {
+    stopTimer();
+  }
+}

@@ -1,0 +1,197 @@
+import type { PoolClient, QueryConfig } from 'pg';
+import { AppError } from '../../errors/app-error.ts';
+import type { Engine, ExclusiveOptions, SqlConnection } from '../engine.ts';
+import { checkedValue, type Runnable, type Statement, type StatementResult } from '../statement.ts';
+import { describePostgresError, type PostgresProblem } from './postgres-errors.ts';
+import { portableTypes } from './postgres-values.ts';
+
+const CONNECTIONS = 10;
+const CONNECT_TIMEOUT_MS = 5000;
+const IDLE_TIMEOUT_MS = 30_000;
+const STATEMENT_TIMEOUT_MS = 30_000;
+/** A little later than the server's own, for a server that does not answer at all. */
+const ANSWER_TIMEOUT_MS = 35_000;
+/** The server frees what a process holds that froze in the middle of a transaction. */
+const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
+const QUEUED_CALLS = 10_000;
+/** What is read is often written elsewhere, and that may take its time. */
+const BEGIN_SNAPSHOT = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+  SET LOCAL idle_in_transaction_session_timeout = 0`;
+const ATTEMPTS = 3;
+
+type Work<T> = (connection: SqlConnection) => Promise<T>;
+
+/** All of one service is in one schema, which is made when it is missing. */
+export async function openPostgresEngine(url: string, schema: string): Promise<Engine> {
+  if (!/^[a-z_][a-z0-9_]{0,62}$/.test(schema)) throw new TypeError(`"${schema}" cannot be the name of a schema`);
+  const { Pool } = await import('pg');
+  const pool = new Pool({
+    connectionString: withSearchPath(url, schema),
+    max: CONNECTIONS,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
+    statement_timeout: STATEMENT_TIMEOUT_MS,
+    idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
+    keepAlive: true,
+    types: portableTypes,
+  });
+  // Connections break while nobody uses them (a restart of the server): whoever needs one next gets a new one.
+  pool.on('error', () => undefined);
+  pool.on('connect', (client) => void client.on('error', () => undefined));
+  const problems = new WeakMap<Error, PostgresProblem>();
+  const underWay = new Set<Promise<unknown>>();
+  let closing = false;
+  let batches = 0;
+  let reads = 0;
+  let queued = 0;
+
+  const translate = (cause: unknown): PostgresProblem => {
+    const problem = describePostgresError(cause);
+    problems.set(problem.error, problem);
+    return problem;
+  };
+  const connect = async (): Promise<PoolClient> => {
+    try {
+      return await pool.connect();
+    } catch (error) {
+      throw describePostgresError(error).error;
+    }
+  };
+  /** Takes a connection of the pool, and throws it away when it broke. */
+  const useConnection = async <T>(work: Work<T>, { discard = false, timeoutMs = 0 }: ExclusiveOptions): Promise<T> => {
+    const client = await connect();
+    const answerTimeout = Math.max(ANSWER_TIMEOUT_MS, timeoutMs + ANSWER_TIMEOUT_MS - STATEMENT_TIMEOUT_MS);
+    let broken = discard;
+    const execute: SqlConnection['execute'] = async <Row>(statement: Runnable<Row>) => {
+      const query = { ...toQuery(statement), query_timeout: answerTimeout };
+      try {
+        const { rows, rowCount } = await client.query(query);
+        return { rows: rows as Row[], changes: rowCount ?? 0 };
+      } catch (error) {
+        const problem = translate(error);
+        broken ||= problem.connectionLost;
+        throw problem.error;
+      }
+    };
+    try {
+      return await work({ engine: 'postgres', execute });
+    } finally {
+      client.release(broken);
+    }
+  };
+  const withConnection = async <T>(work: Work<T>, options: ExclusiveOptions = {}): Promise<T> => {
+    if (closing) throw new AppError('SHUTTING_DOWN');
+    if (pool.waitingCount >= QUEUED_CALLS) throw new AppError('OVERLOADED');
+    const use = useConnection(work, options);
+    underWay.add(use);
+    try {
+      return await use;
+    } finally {
+      underWay.delete(use);
+    }
+  };
+  const again = async <T>(
+    when: 'connectionLost' | 'tryAgain',
+    attempts: number,
+    work: () => Promise<T>,
+  ): Promise<T> => {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await work();
+      } catch (error) {
+        const problem = error instanceof Error ? problems.get(error) : undefined;
+        if (attempt === attempts || !(problem?.tryAgain || problem?.[when])) throw error;
+      }
+    }
+  };
+  const read = async <Row>(statement: Runnable<Row>): Promise<Row[]> => {
+    reads += 1;
+    // A read changes nothing, so when its connection turns out to be lost it is asked again. All connections of the
+    // pool may be lost at once, after a restart of the server; one that cannot even be made ends the attempts.
+    const ask = () => withConnection((connection) => connection.execute(statement));
+    return (await again('connectionLost', CONNECTIONS + 1, ask)).rows;
+  };
+
+  return {
+    name: 'postgres',
+    readKeyed: read,
+    read,
+    async write(statements) {
+      if (statements.length === 0) return [];
+      queued += 1;
+      try {
+        const store = () => withConnection((connection) => runBatch(connection, statements));
+        const results = await again('tryAgain', ATTEMPTS, store);
+        batches += 1;
+        return results;
+      } finally {
+        queued -= 1;
+      }
+    },
+    exclusive: withConnection,
+    snapshot: (work) =>
+      withConnection(async (connection) => {
+        await connection.execute(plain(BEGIN_SNAPSHOT));
+        try {
+          return await work(connection);
+        } finally {
+          await connection.execute(plain('COMMIT')).catch(() => undefined);
+        }
+      }),
+    async ping() {
+      await withConnection((connection) => connection.execute(plain('SELECT 1')));
+    },
+    statistics: () => ({ batches, commits: batches, reads, queued }),
+    async close() {
+      if (closing) return;
+      closing = true;
+      while (underWay.size > 0) await Promise.allSettled(underWay);
+      await pool.end();
+    },
+  };
+}
+
+/** A single statement is a transaction by itself. */
+async function runBatch(connection: SqlConnection, statements: readonly Runnable[]): Promise<StatementResult[]> {
+  const [only] = statements;
+  if (statements.length === 1 && only !== undefined && !('expectedChanges' in only)) {
+    return [await connection.execute(only)];
+  }
+  await connection.execute(plain('BEGIN'));
+  try {
+    const results: StatementResult[] = [];
+    for (const [index, statement] of statements.entries()) {
+      const { expectedChanges: expected }: Partial<Statement> = statement;
+      const result = await connection.execute(statement);
+      if (expected !== undefined && result.changes !== expected) {
+        throw new AppError('STORAGE_CONFLICT', { statement: index, expected, changes: result.changes });
+      }
+      results.push(result);
+    }
+    await connection.execute(plain('COMMIT'));
+    return results;
+  } catch (error) {
+    await connection.execute(plain('ROLLBACK')).catch(() => undefined);
+    throw error;
+  }
+}
+
+function plain(sql: string): Statement {
+  return { sql, parameters: [] };
+}
+
+/** Statements that are known ahead are parsed once per connection. */
+function toQuery(statement: Runnable): QueryConfig {
+  const { textId }: Partial<Statement> = statement;
+  const query = { text: statement.sql, values: statement.parameters.map(checkedValue) };
+  return textId === undefined ? query : { ...query, name: `s${textId}` };
+}
+
+function withSearchPath(url: string, schema: string): string {
+  // The error of `new URL` would show the address, and with it the password.
+  if (!URL.canParse(url)) throw new TypeError('the address of the database is not a URL');
+  const address = new URL(url);
+  const given = address.searchParams.get('options');
+  address.searchParams.set('options', `${given === null ? '' : `${given} `}-c search_path=${schema}`);
+  return address.href;
+}

@@ -1,0 +1,132 @@
+import type { Clock } from '../clock/clock.ts';
+import { AppError } from '../errors/app-error.ts';
+import type { DatabaseLocation, Engine, SqlConnection } from './engine.ts';
+import { type DatabaseDefinition, type PlannedMigration, planMigrations } from './migration.ts';
+import { MIGRATIONS_TABLE, readTables } from './tables.ts';
+
+interface Applied {
+  readonly id: string;
+  readonly checksum: string;
+}
+
+interface MigrationRun {
+  readonly connection: SqlConnection;
+  readonly location: DatabaseLocation;
+  readonly name: string;
+  readonly plan: readonly PlannedMigration[];
+  readonly clock: Pick<Clock, 'now'>;
+}
+
+/** Also for waiting until another instance has done it. */
+const LONGEST_STATEMENT_MS = 24 * 60 * 60 * 1000;
+
+/** The engines differ in little; `?` and `$1` cannot be written alike. */
+const DIFFERENCES = {
+  sqlite: {
+    begin: 'BEGIN EXCLUSIVE',
+    columns: 'id text PRIMARY KEY, applied_at integer NOT NULL, checksum text NOT NULL',
+    end: 'STRICT',
+    values: '?, ?, ?',
+  },
+  postgres: {
+    begin: 'BEGIN',
+    columns: 'id text COLLATE "C" PRIMARY KEY, applied_at bigint NOT NULL, checksum text NOT NULL',
+    end: '',
+    values: '$1, $2, $3',
+  },
+} as const;
+
+/**
+ * Brings the schema up to date. Each migration is one transaction together with the row that records it, so that a
+ * killed process leaves it done or not begun; instances that start at once do it one after another.
+ */
+export async function migrate(
+  engine: Engine,
+  { name, migrations }: DatabaseDefinition,
+  clock: Pick<Clock, 'now'>,
+  location: DatabaseLocation,
+): Promise<void> {
+  const plan = planMigrations(engine.name, migrations);
+  const options = { timeoutMs: LONGEST_STATEMENT_MS, discard: true };
+  await engine.exclusive((connection) => runMigrations({ connection, location, name, plan, clock }), options);
+}
+
+/** For a copy of a database that must not be changed. */
+export async function refuseNewerSchema(
+  connection: SqlConnection,
+  { name, migrations }: DatabaseDefinition,
+): Promise<void> {
+  const { rows } = await runner(connection)(`SELECT id, checksum FROM ${MIGRATIONS_TABLE} ORDER BY id`);
+  nextMigration(name, planMigrations(connection.engine, migrations), rows);
+}
+
+async function runMigrations(given: MigrationRun): Promise<void> {
+  const run = runner(given.connection);
+  if (given.location.engine === 'sqlite') {
+    // As SQLite advises for changing tables that others refer to; the references are checked before each commit.
+    await run('PRAGMA foreign_keys = OFF');
+    try {
+      while (await runNext(given));
+    } finally {
+      await run('PRAGMA foreign_keys = ON');
+    }
+  } else {
+    // The connection is thrown away afterwards, and with it the lock and the setting.
+    const { schema } = given.location;
+    await run('SET statement_timeout = 0');
+    await run('SELECT pg_advisory_lock(hashtextextended($1, 0))', [`migrations ${schema}`]);
+    await run(`CREATE SCHEMA IF NOT EXISTS "${schema}"`);
+    while (await runNext(given));
+  }
+}
+
+/** One transaction: looks what is done, does the next. False when there was nothing left to do. */
+async function runNext({ connection, name, plan, clock }: MigrationRun): Promise<boolean> {
+  const { begin, columns, end, values } = DIFFERENCES[connection.engine];
+  const run = runner(connection);
+  await run(begin);
+  try {
+    await run(`CREATE TABLE IF NOT EXISTS ${MIGRATIONS_TABLE} (${columns}) ${end}`);
+    const { rows } = await run(`SELECT id, checksum FROM ${MIGRATIONS_TABLE} ORDER BY id`);
+    const next = nextMigration(name, plan, rows);
+    if (next !== undefined) {
+      for (const statement of next.statements) await connection.execute(statement);
+      const record = [next.id, clock.now(), next.checksum];
+      await run(`INSERT INTO ${MIGRATIONS_TABLE} (id, applied_at, checksum) VALUES (${values})`, record);
+      await checkSchema(connection, next.id);
+    }
+    await run('COMMIT');
+    return next !== undefined;
+  } catch (error) {
+    await run('ROLLBACK').catch(() => undefined);
+    throw error;
+  }
+}
+
+function runner(connection: SqlConnection) {
+  return (sql: string, parameters: readonly unknown[] = []) => connection.execute<Applied>({ sql, parameters });
+}
+
+/** What was applied must be the beginning of what this program knows. */
+function nextMigration(
+  name: string,
+  plan: readonly PlannedMigration[],
+  applied: readonly Applied[],
+): PlannedMigration | undefined {
+  const known = new Set(plan.map(({ id }) => id));
+  const unknown = applied.filter(({ id }) => !known.has(id)).map(({ id }) => id);
+  if (unknown.length > 0) throw new AppError('SCHEMA_TOO_NEW', { name, ids: unknown });
+  for (const [index, { id, checksum }] of applied.entries()) {
+    const planned = plan[index];
+    if (planned?.id !== id || planned.checksum !== checksum) throw new AppError('SCHEMA_CHANGED', { name, id });
+  }
+  return plan[applied.length];
+}
+
+/** Every table must have a primary key, and every reference must lead somewhere. */
+async function checkSchema(connection: SqlConnection, id: string): Promise<void> {
+  await readTables(connection);
+  if (connection.engine !== 'sqlite') return;
+  const { rows } = await connection.execute({ sql: 'PRAGMA foreign_key_check', parameters: [] });
+  if (rows.length > 0) throw new Error(`migration ${id} would leave rows that refer to nothing`);
+}

@@ -1,0 +1,82 @@
+import type { Clock } from '../clock/clock.ts';
+import { AppError, errorCode } from '../errors/app-error.ts';
+import type { Engine, EngineName, SqlConnection } from './engine.ts';
+import type { StatementResult } from './statement.ts';
+
+/** PostgreSQL is told too how long it may take: a statement that waits for a lock would outlive its transaction. */
+const BEGIN: Readonly<Record<EngineName, (timeoutMs: number) => string>> = {
+  sqlite: () => 'BEGIN IMMEDIATE',
+  postgres: (timeoutMs) => `BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL statement_timeout = ${timeoutMs};
+    SET LOCAL idle_in_transaction_session_timeout = ${timeoutMs}`,
+};
+const ATTEMPTS = 5;
+const FIRST_PAUSE_MS = 5;
+
+/**
+ * Runs `work` in a transaction that behaves as if nothing else ran meanwhile. PostgreSQL may refuse that afterwards
+ * (STORAGE_CONFLICT without details): then `work` runs again, a few times. It is given up after `timeoutMs`, because
+ * on SQLite every other writer waits for it.
+ */
+export async function runTransaction<T>(
+  engine: Engine,
+  clock: Pick<Clock, 'after'>,
+  timeoutMs: number,
+  work: (connection: SqlConnection) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await engine.exclusive((connection) => attemptOnce(connection, clock, timeoutMs, work), { timeoutMs });
+    } catch (error) {
+      if (!isSerialisationFailure(error) || attempt === ATTEMPTS) throw error;
+      await pause(clock, FIRST_PAUSE_MS * 2 ** attempt);
+    }
+  }
+}
+
+async function attemptOnce<T>(
+  connection: SqlConnection,
+  clock: Pick<Clock, 'after'>,
+  timeoutMs: number,
+  work: (connection: SqlConnection) => Promise<T>,
+): Promise<T> {
+  const control = (sql: string): Promise<StatementResult> => connection.execute({ sql, parameters: [] });
+  let over: unknown;
+  const guarded: SqlConnection = {
+    engine: connection.engine,
+    async execute(statement) {
+      if (over !== undefined) throw over;
+      try {
+        return await connection.execute(statement);
+      } catch (error) {
+        // In PostgreSQL a statement that fails ends its transaction; so it does here, on both.
+        over ??= error;
+        throw error;
+      }
+    },
+  };
+  await control(BEGIN[connection.engine](timeoutMs));
+  const { promise: expired, reject } = Promise.withResolvers<never>();
+  const stopTimer = clock.after(timeoutMs, () => reject(new AppError('CALL_TIMEOUT', { timeoutMs })));
+  try {
+    const result = await Promise.race([work(guarded), expired]);
+    if (over !== undefined) throw over;
+    over = new AppError('CALL_CANCELLED');
+    await control('COMMIT');
+    return result;
+  } catch (error) {
+    over ??= error;
+    await control('ROLLBACK').catch(() => undefined);
+    throw error;
+  } finally {
+    stopTimer();
+  }
+}
+
+/** The engines' own refusals carry no details; those of `expectChanges` do, and trying again would not help them. */
+function isSerialisationFailure(error: unknown): boolean {
+  return errorCode(error) === 'STORAGE_CONFLICT' && Object.keys((error as AppError).details).length === 0;
+}
+
+function pause(clock: Pick<Clock, 'after'>, ms: number): Promise<void> {
+  return new Promise((resolve) => clock.after(ms, resolve));
+}

@@ -1,0 +1,127 @@
+import type { EngineName, SqlConnection } from './engine.ts';
+import type { SqlValue } from './statement.ts';
+
+export const MIGRATIONS_TABLE = 'schema_migrations';
+
+/** A table as the database itself describes it. */
+export interface Table {
+  readonly name: string;
+  /** By name, whatever order the engine has them in. */
+  readonly columns: readonly string[];
+  readonly primaryKey: readonly string[];
+  /** Tables that its foreign keys point at. */
+  readonly references: readonly string[];
+}
+
+export type Row = Readonly<Record<string, SqlValue>>;
+
+/** One row per column: its table, its name, its place in the primary key (from 1; 0 when it is not in it). */
+const COLUMNS: Readonly<Record<EngineName, string>> = {
+  sqlite: `SELECT t.name AS table_name, c.name AS column_name, c.pk AS key_place
+    FROM pragma_table_list() t, pragma_table_info(t.name) c
+    WHERE t.schema = 'main' AND t.type = 'table' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'`,
+  postgres: `SELECT t.relname AS table_name, c.attname AS column_name,
+      coalesce(array_position(string_to_array(k.indkey::text, ' '), c.attnum::text), 0) AS key_place
+    FROM pg_class t JOIN pg_attribute c ON c.attrelid = t.oid AND c.attnum > 0 AND NOT c.attisdropped
+    LEFT JOIN pg_index k ON k.indrelid = t.oid AND k.indisprimary
+    WHERE t.relnamespace = to_regnamespace(current_schema()) AND t.relkind IN ('r', 'p')`,
+};
+
+const REFERENCES: Readonly<Record<EngineName, string>> = {
+  sqlite: `SELECT DISTINCT t.name AS table_name, f."table" AS target
+    FROM pragma_table_list() t, pragma_foreign_key_list(t.name) f WHERE t.schema = 'main' AND t.type = 'table'`,
+  postgres: `SELECT DISTINCT t.relname AS table_name, o.relname AS target
+    FROM pg_constraint f JOIN pg_class t ON t.oid = f.conrelid JOIN pg_class o ON o.oid = f.confrelid
+    WHERE f.contype = 'f' AND t.relnamespace = to_regnamespace(current_schema())`,
+};
+
+interface ColumnRow {
+  readonly table_name: string;
+  readonly column_name: string;
+  readonly key_place: number;
+}
+
+/** All tables but the list of migrations, each after those that it refers to. */
+export async function readTables(connection: SqlConnection): Promise<Table[]> {
+  const { engine } = connection;
+  const columns = await connection.execute<ColumnRow>({ sql: COLUMNS[engine], parameters: [] });
+  const links = await connection.execute<{ table_name: string; target: string }>({
+    sql: REFERENCES[engine],
+    parameters: [],
+  });
+  const byTable = Map.groupBy(columns.rows, (row) => row.table_name);
+  byTable.delete(MIGRATIONS_TABLE);
+  const tables = [...byTable].map(([name, rows]): Table => {
+    const key = rows.filter((row) => row.key_place > 0).sort((a, b) => a.key_place - b.key_place);
+    if (key.length === 0) throw new Error(`the table ${name} has no primary key`);
+    return {
+      name,
+      columns: rows.map((row) => row.column_name).sort(),
+      primaryKey: key.map((row) => row.column_name),
+      references: links.rows.filter((row) => row.table_name === name).map((row) => row.target),
+    };
+  });
+  return inOrderOfReference(tables.sort((a, b) => (a.name < b.name ? -1 : 1)));
+}
+
+/** Tables that refer to each other in a circle keep the order of their names. */
+function inOrderOfReference(tables: readonly Table[]): Table[] {
+  const ordered = new Set<Table>();
+  const begun = new Set<Table>();
+  const place = (table: Table): void => {
+    if (begun.has(table)) return;
+    begun.add(table);
+    for (const target of tables) if (table.references.includes(target.name)) place(target);
+    ordered.add(table);
+  };
+  for (const table of tables) place(table);
+  return [...ordered];
+}
+
+const FIRST_PAGE = 16;
+const LARGEST_PAGE = 1024;
+const PAGE_SIZE_GOAL = 2 * 1024 * 1024;
+
+/** Reads a table page by page in the order of its primary key; pages shrink when rows are large. */
+export async function* readPages(connection: SqlConnection, table: Table): AsyncGenerator<readonly Row[]> {
+  const key = table.primaryKey.map(quoted).join(', ');
+  const columns = table.columns.map(quoted).join(', ');
+  const slots = placeholders(connection.engine, table.primaryKey.length);
+  let after: readonly SqlValue[] = [];
+  for (let limit = FIRST_PAGE; ; ) {
+    const where = after.length === 0 ? '' : `WHERE (${key}) > (${slots})`;
+    const sql = `SELECT ${columns} FROM ${quoted(table.name)} ${where} ORDER BY ${key} LIMIT ${limit}`;
+    const { rows } = await connection.execute<Row>({ sql, parameters: after });
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    yield rows;
+    if (rows.length < limit) return;
+    after = table.primaryKey.map((name) => last[name] as SqlValue);
+    const size = rows.reduce((sum, row) => sum + sizeOf(row), 0);
+    limit = Math.min(LARGEST_PAGE, Math.max(1, size > PAGE_SIZE_GOAL ? limit >> 1 : limit << 1));
+  }
+}
+
+export async function holdsRows(connection: SqlConnection): Promise<boolean> {
+  for (const table of await readTables(connection)) {
+    const { rows } = await connection.execute({ sql: `SELECT 1 FROM ${quoted(table.name)} LIMIT 1`, parameters: [] });
+    if (rows.length > 0) return true;
+  }
+  return false;
+}
+
+export function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}
+
+export function placeholders(engine: EngineName, count: number, from = 1): string {
+  return Array.from({ length: count }, (_, index) => (engine === 'sqlite' ? '?' : `$${from + index}`)).join(', ');
+}
+
+function sizeOf(row: Row): number {
+  let size = 0;
+  for (const value of Object.values(row)) {
+    size += typeof value === 'string' || value instanceof Uint8Array ? value.length : 8;
+  }
+  return size;
+}
