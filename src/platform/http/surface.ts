@@ -71,15 +71,21 @@ export interface HttpSurface {
   readonly title: string;
   /** Paths whose 404s, 405s and other refusals take this surface's error shape. The longest match wins. */
   readonly prefixes: readonly string[];
-  readonly routes: readonly Route<never>[];
-  readonly upgrades: readonly UpgradeRoute<never>[];
+  readonly routes: readonly Route[];
+  readonly upgrades: readonly UpgradeRoute[];
   readonly errors: ErrorTable;
+  /** The shape of `errorBody`, for the API description. */
+  readonly errorSchema?: TSchema;
   /** The service's own error body. */
   errorBody(error: ErrorForBody): unknown;
   /** Extra headers on a refusal, such as CORS headers for a foreign origin. Optional. */
   errorHeaders?(error: ErrorForBody, head: RequestHead): Readonly<Record<string, string>>;
   /** True while it answers without any credential: then the address must be loopback and Host is checked. */
   isOpen(): boolean;
+  /** The setting that asks for a credential, named when a public address is refused. */
+  readonly credentialSetting?: string;
+  /** Called once, when the listener drains: take no new work, and resolve when the work under way is done. */
+  settle?(): Promise<void>;
 }
 
 export interface ErrorForBody extends DescribedError {

@@ -1,0 +1,199 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Clock } from '../clock/clock.ts';
+import type { Randomness } from '../clock/randomness.ts';
+import { AppError } from '../errors/app-error.ts';
+import type { Logger } from '../log/logger.ts';
+import { createAddressMatcher } from '../network-address/address-matcher.ts';
+import { createAdmission } from './admission.ts';
+import { createClientErrorAnswer } from './client-error.ts';
+import { createCommonSurface } from './common-routes.ts';
+import { limitConnections } from './connection-limit.ts';
+import { createHostCheck } from './host-check.ts';
+import type { HttpMetrics } from './http-metrics.ts';
+import { createHttpServer } from './http-server.ts';
+import { createInFlight } from './in-flight.ts';
+import { defaultLimits, type ListenerLimits } from './limits.ts';
+import { type BoundAddress, type ListenAddress, openAddress, refusalToListen } from './listen-address.ts';
+import { createReadiness, type ReadinessCheck } from './readiness.ts';
+import { createRefuser } from './refuse-request.ts';
+import { createRequestIds } from './request-id.ts';
+import { createRequestRecord, type RequestLines } from './request-record.ts';
+import { RequestState } from './request-state.ts';
+import { createRouteRow } from './route-row.ts';
+import { createRouter } from './serve-routes.ts';
+import type { HttpSurface, Route } from './surface.ts';
+import { createSurfaceMap } from './surface-map.ts';
+import { createWebSockets } from './web-sockets.ts';
+
+export interface ListenerOptions {
+  readonly surfaces: readonly HttpSurface[];
+  readonly address: ListenAddress;
+  /** Open an address that other machines reach although something on it asks for no credential. */
+  readonly insecure?: boolean;
+  readonly allowedHosts?: readonly string[];
+  /** Ranges whose `X-Forwarded-*` headers count. */
+  readonly trustedProxies?: readonly string[];
+  readonly limits?: Partial<ListenerLimits>;
+  readonly readinessChecks?: Readonly<Record<string, ReadinessCheck>>;
+  readonly metrics: HttpMetrics;
+  /** The bearer token that opens `/metrics` to other machines; empty when none does. Asked each time: it may change. */
+  readonly metricsToken?: () => string;
+  readonly logger: Logger;
+  /** The quick way for the lines of ordinary requests, for a log of JSON lines at level `info` or below. */
+  readonly requestLines?: RequestLines;
+  readonly clock: Clock;
+  readonly randomness: Randomness;
+}
+
+export interface Listener {
+  /** Throws an `AppError` that says in one line why the address cannot be opened. */
+  start(): Promise<BoundAddress>;
+  /** What is served: the given surfaces, and the routes that every listener has. */
+  readonly surfaces: readonly HttpSurface[];
+  /** Asks for every open WebSocket whether its caller is still allowed; for after a reload. */
+  revalidate(): void;
+  /** Refuses new work at once, gives what is under way this long, then closes everything. */
+  drain(graceMs: number): Promise<void>;
+  /** Closes everything at once. */
+  close(): Promise<void>;
+}
+
+export function createListener(options: ListenerOptions): Listener {
+  const { address, insecure = false, allowedHosts = [], trustedProxies = [], metrics, logger, clock } = options;
+  const limits = { ...defaultLimits, ...options.limits };
+  let draining: Promise<void> | undefined;
+  let closing: Promise<void> | undefined;
+  const isDraining = () => draining !== undefined || closing !== undefined;
+
+  const readiness = createReadiness({
+    checks: options.readinessChecks ?? {},
+    timeoutMs: limits.readinessTimeoutMs,
+    clock,
+    logger,
+  });
+  const { metricsToken = () => '' } = options;
+  const common = createCommonSurface({ metrics, readiness, isDraining, metricsToken });
+  const surfaces = [...options.surfaces, common];
+  const isOpen = () => options.surfaces.some((surface) => surface.isOpen());
+
+  const inFlight = createInFlight();
+  const surfaceFor = createSurfaceMap(surfaces);
+  const makeRequestId = createRequestIds(options.randomness);
+  const { requestLines } = options;
+  const record = createRequestRecord({ inFlight, metrics, clock, logger, requestLines });
+  const refuse = createRefuser({ surfaceFor, clock, logger, lingerMs: limits.lingerMs, isDraining });
+  const checkHost = createHostCheck({ boundHost: address.host, insecure, allowedHosts, isOpen });
+  const admit = createAdmission({ headerCount: limits.headerCount, checkHost, isDraining });
+  const webSockets = createWebSockets({ surfaces, limits, metrics, clock, logger, refuse, admit });
+  const rows = surfaces.flatMap((surface) =>
+    [...surface.routes, ...withoutUpgrade(surface)].map((route) =>
+      createRouteRow({ surface, route, metrics, defaultBodyLimit: limits.bodyBytes }),
+    ),
+  );
+  const router = createRouter({ rows, refuse, isDraining });
+  const isTrustedProxy = createAddressMatcher(trustedProxies);
+  const origin = { hasTrustedProxies: trustedProxies.length > 0, isTrustedProxy };
+
+  function begin(request: IncomingMessage, response: ServerResponse | undefined): RequestState {
+    const requestId = makeRequestId(request.headers['x-request-id']);
+    const state = new RequestState(origin, requestId, clock.monotonic(), request, response);
+    if (response !== undefined) record.begin(state);
+    return state;
+  }
+
+  const server = createHttpServer(limits, {
+    request(request, response, awaitsContinue) {
+      const state = begin(request, response);
+      state.awaitsContinue = awaitsContinue;
+      const refusal = admit(state);
+      try {
+        if (refusal === undefined) router.routing(request, response);
+        else refuse(state, refusal);
+      } catch (error) {
+        refuse(state, error);
+      }
+    },
+    strangeExpectation(request, response) {
+      refuse(begin(request, response), new AppError('INVALID_REQUEST', { reason: 'its Expect header is not known' }));
+    },
+    acceptsUpgrade: webSockets.accepts,
+    upgrade(request, socket, head) {
+      socket.on('error', ignore);
+      webSockets.upgrade(begin(request, undefined), socket, head);
+    },
+    connect(request, socket) {
+      socket.on('error', ignore);
+      refuse(begin(request, undefined), new AppError('INVALID_REQUEST', { reason: 'this is no proxy' }));
+    },
+    clientError: createClientErrorAnswer({
+      surfaceFor,
+      makeRequestId: () => makeRequestId(undefined),
+      clock,
+      lingerMs: limits.lingerMs,
+      requestOn: record.requestOn,
+      noted: (status) => record.unmatched('OTHER').observe(status, 0),
+    }),
+  });
+  limitConnections(server, limits.connectionsPerAddress, isTrustedProxy);
+  metrics.watch({ requestsInFlight: inFlight.count, webSockets: webSockets.count });
+
+  async function finish(graceMs: number): Promise<void> {
+    const settled = Promise.allSettled([inFlight.whenIdle(), ...surfaces.map((surface) => surface.settle?.())]);
+    await within(graceMs, settled);
+    await within(limits.closeTimeoutMs, webSockets.closeAll(1001, 'shutting down'));
+    closing ??= shut();
+    await closing;
+  }
+
+  async function shut(): Promise<void> {
+    webSockets.terminateAll();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    server.close(() => resolve());
+    server.closeAllConnections();
+    await promise;
+    await router.close();
+  }
+
+  async function within(ms: number, work: Promise<unknown>): Promise<void> {
+    const { promise: timeout, resolve } = Promise.withResolvers<void>();
+    const cancel = clock.after(ms, resolve);
+    await Promise.race([work, timeout]);
+    cancel();
+  }
+
+  return {
+    surfaces,
+    async start() {
+      const reason = refusalToListen({ host: address.host, insecure, surfaces });
+      if (reason !== undefined) throw new AppError('LISTEN_REFUSED', { reason });
+      await router.ready();
+      return openAddress(server, address);
+    },
+    revalidate: webSockets.revalidate,
+    drain(graceMs) {
+      draining ??= finish(graceMs);
+      return draining;
+    },
+    close() {
+      closing ??= shut();
+      return closing;
+    },
+  };
+}
+
+/** The address of a WebSocket, called without asking for one: its guard speaks first all the same. */
+function withoutUpgrade({ upgrades, routes }: HttpSurface): Route[] {
+  return upgrades
+    .filter(({ path }) => !routes.some((route) => route.method === 'GET' && route.path === path))
+    .map(({ path, guard, summary }) => ({
+      method: 'GET',
+      path,
+      guard,
+      summary,
+      handle() {
+        throw new AppError('UPGRADE_REQUIRED');
+      },
+    }));
+}
+
+function ignore(): void {}

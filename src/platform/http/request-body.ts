@@ -1,0 +1,72 @@
+import type { IncomingMessage } from 'node:http';
+import { AppError } from '../errors/app-error.ts';
+import { decodeUtf8, parseJson } from '../json/parse-json.ts';
+
+const EMPTY = Buffer.alloc(0);
+const UTF8 = /^"?utf-?8"?$/i;
+
+/** Why a body must not be read at all, from the head alone: its type first, then its size (contract order of checks). */
+export function refusalOfBody({ headers }: IncomingMessage, limit: number): AppError | undefined {
+  const type = headers['content-type'];
+  const encoding = headers['content-encoding'];
+  if (type === undefined ? hasBody(headers) : !isJsonType(type)) return new AppError('UNSUPPORTED_MEDIA_TYPE');
+  // A compressed body could grow without bound while its length looks harmless.
+  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return new AppError('UNSUPPORTED_MEDIA_TYPE');
+  if (Number(headers['content-length'] ?? 0) > limit) return new AppError('BODY_TOO_LARGE', { limit });
+  return undefined;
+}
+
+export type BodyRead = (error: AppError | undefined, body: Buffer) => void;
+
+/** Collects the body, and stops listening at the first byte over the limit. */
+export function readBody(request: IncomingMessage, limit: number, done: BodyRead): void {
+  if (!hasBody(request.headers)) {
+    done(undefined, EMPTY);
+    return;
+  }
+  const chunks: Buffer[] = [];
+  let length = 0;
+
+  function onData(chunk: Buffer): void {
+    length += chunk.length;
+    if (length > limit) finish(new AppError('BODY_TOO_LARGE', { limit }));
+    else chunks.push(chunk);
+  }
+  function onEnd(): void {
+    finish(undefined);
+  }
+  function onLost(): void {
+    finish(new AppError('CONNECTION_CLOSED'));
+  }
+  function finish(error: AppError | undefined): void {
+    request.off('data', onData).off('end', onEnd).off('error', onLost).off('close', onLost);
+    // An aborted request says so once more after this.
+    request.on('error', ignore);
+    // Always a copy: the bytes of a single chunk are a view into the socket's shared buffer.
+    done(error, error === undefined ? Buffer.concat(chunks, length) : EMPTY);
+  }
+
+  request.on('data', onData).on('end', onEnd).on('error', onLost).on('close', onLost);
+}
+
+/** An empty body is `undefined`: whether that will do is for the schema to say. */
+export function parseBody(body: Buffer): unknown {
+  return body.length === 0 ? undefined : parseJson(decodeUtf8(body));
+}
+
+export function hasBody(headers: IncomingMessage['headers']): boolean {
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+}
+
+/** `application/json` in UTF-8. Nothing else: a form or plain text can be sent across sites without asking (CSRF). */
+function isJsonType(type: string): boolean {
+  if (type === 'application/json') return true;
+  const [media = '', ...parameters] = type.split(';');
+  if (media.trim().toLowerCase() !== 'application/json') return false;
+  return parameters.every((parameter) => {
+    const [name = '', value = ''] = parameter.split('=', 2);
+    return name.trim().toLowerCase() !== 'charset' || UTF8.test(value.trim());
+  });
+}
+
+function ignore(): void {}

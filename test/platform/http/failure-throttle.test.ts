@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createFailureThrottle } from '../../../src/platform/http/failure-throttle.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+
+test('B-46: from the 21st failure in a minute an address is told when to come back, and it is news only once', async () => {
+  const clock = createFakeClock();
+  const throttle = createFailureThrottle({ clock });
+  for (let count = 1; count <= 20; count += 1)
+    assert.deepEqual(throttle.note('203.0.113.9'), { firstOverLimit: false });
+  await clock.advance(20_000);
+  assert.deepEqual(throttle.note('203.0.113.9'), { retryAfterSeconds: 40, firstOverLimit: true });
+  assert.deepEqual(throttle.note('203.0.113.9'), { retryAfterSeconds: 40, firstOverLimit: false });
+  assert.deepEqual(throttle.note('203.0.113.10'), { firstOverLimit: false }, 'another address');
+  await clock.advance(40_000);
+  assert.deepEqual(throttle.note('203.0.113.9'), { firstOverLimit: false }, 'a new window');
+});
+
+test('B-46: the wall clock does not matter, and mapped and neighbouring IPv6 addresses count as one', () => {
+  const clock = createFakeClock();
+  const throttle = createFailureThrottle({ clock, limit: 1 });
+  throttle.note('203.0.113.9');
+  clock.stepWall(3_600_000);
+  assert.equal(throttle.note('::ffff:203.0.113.9').firstOverLimit, true);
+  throttle.note('2001:db8:1:2::1');
+  assert.equal(throttle.note('2001:db8:1:2:ffff::9').firstOverLimit, true);
+  assert.equal(throttle.note('2001:db8:1:3::1').firstOverLimit, false);
+});
+
+test('B-46: a flood from many addresses keeps no more than the newest', () => {
+  const throttle = createFailureThrottle({ clock: createFakeClock(), limit: 1, maxEntries: 3 });
+  for (const address of ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4']) throttle.note(address);
+  assert.equal(throttle.note('10.0.0.4').firstOverLimit, true);
+  assert.equal(throttle.note('10.0.0.2').firstOverLimit, true);
+  assert.equal(throttle.note('10.0.0.1').firstOverLimit, false, 'the oldest was forgotten');
+});

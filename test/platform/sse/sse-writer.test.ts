@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { type EventStream, type EventStreamOptions, openEventStream } from '../../../src/platform/sse/sse-writer.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { eventually } from '../http/eventually.ts';
+import { exchange, openRaw, statusOf } from '../http/raw-connection.ts';
+import { routeOf, startListener, surfaceOf } from '../http/start-listener.ts';
+import { readEvents } from './read-events.ts';
+
+/** A listener whose one route opens an event stream and hands it to the test. */
+async function start(t: TestContext, options: Partial<EventStreamOptions> = {}) {
+  const clock = createFakeClock();
+  const streams: EventStream[] = [];
+  const route = routeOf({
+    path: '/lab/stream',
+    handle({ reply }) {
+      reply.header('x-from-handler', 'yes');
+      streams.push(openEventStream(reply, { clock, ...options }));
+      return reply;
+    },
+  });
+  const running = await startListener(t, { surfaces: [surfaceOf({ routes: [route] })] });
+  const raw = await openRaw(t, running.bound.port);
+  raw.socket.write('GET /lab/stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+  const stream = await eventually(() => streams[0]);
+  return { ...running, clock, stream, raw };
+}
+
+/** The events in a chunked response. */
+const eventsIn = (response: string) =>
+  readEvents(response.slice(response.indexOf('\r\n\r\n') + 4).replaceAll(/(?:\r\n)?[0-9a-f]+\r\n/g, ''));
+
+test('P-02: the headers of a stream go out at once, with those of the handler and of the platform', async (t) => {
+  const { raw } = await start(t, { headers: { 'x-more': '1' } });
+  const head = await raw.until('\r\n\r\n');
+  assert.equal(statusOf(head), 200);
+  const expected = [
+    'content-type: text/event-stream; charset=utf-8',
+    'cache-control: no-cache',
+    'x-accel-buffering: no',
+    'x-from-handler: yes',
+    'x-more: 1',
+    'x-content-type-options: nosniff',
+    'x-request-id: req-',
+  ];
+  for (const line of expected) assert.ok(head.includes(`\r\n${line}`), line);
+});
+
+test('P-02: every event is flushed by itself, and the end closes the response', async (t) => {
+  const { raw, stream } = await start(t);
+  stream.send({ data: 'one', id: '1' });
+  await raw.until('data: one\n\n');
+  stream.send({ data: 'two', id: '2' });
+  await raw.until('data: two\n\n');
+  let closes = 0;
+  stream.onClose(() => {
+    closes += 1;
+  });
+  stream.end();
+  stream.end();
+  assert.equal(stream.closed, true);
+  assert.deepEqual(eventsIn(await raw.closed()), [
+    { id: '1', data: 'one' },
+    { id: '2', data: 'two' },
+  ]);
+  assert.equal(stream.send({ data: 'late' }), false);
+  assert.equal(closes, 1);
+  stream.onClose(() => {
+    closes += 1;
+  });
+  assert.equal(closes, 2);
+});
+
+test('P-05: a comment follows every 15 seconds of silence, and none while events flow', async (t) => {
+  const { raw, stream, clock } = await start(t);
+  const comments = () => raw.text().split(': keep-alive\n\n').length - 1;
+  for (let second = 0; second < 60; second += 10) {
+    await clock.advance(10_000);
+    stream.send({ data: String(second) });
+  }
+  await raw.until('data: 50\n\n');
+  assert.equal(comments(), 0);
+  await clock.advance(15_000);
+  await eventually(() => (comments() === 1 ? true : undefined));
+  await clock.advance(30_000);
+  await eventually(() => (comments() === 3 ? true : undefined));
+  assert.equal(clock.pending(), 1);
+  stream.end();
+  assert.equal(clock.pending(), 0);
+});
+
+test('a client that leaves closes the stream, and no timer stays', async (t) => {
+  const { raw, stream, clock } = await start(t);
+  const closed = new Promise<void>((resolve) => stream.onClose(resolve));
+  raw.socket.destroy();
+  await closed;
+  assert.equal(stream.closed, true);
+  assert.equal(clock.pending(), 0);
+  assert.equal(stream.send({ data: 'x' }), false);
+  await stream.whenWritable();
+});
+
+test('back-pressure: a writer that waits for whenWritable loses nothing, however slow the reader', async (t) => {
+  const { raw, stream } = await start(t);
+  await raw.until('\r\n\r\n');
+  raw.socket.pause();
+  const data = 'x'.repeat(65_536);
+  let waited = 0;
+  const writing = (async () => {
+    for (let index = 0; index < 200; index += 1) {
+      if (!stream.send({ data, id: String(index) })) waited += 1;
+      await stream.whenWritable();
+    }
+    stream.end();
+  })();
+  await pause(100);
+  assert.ok(waited > 0, 'the reader was behind');
+  assert.equal(stream.closed, false);
+  raw.socket.resume();
+  await writing;
+  const events = eventsIn(await raw.closed());
+  assert.deepEqual([events.length, events.at(-1)?.id], [200, '199']);
+  assert.ok(events.every((event) => event.data === data));
+});
+
+test('back-pressure: a writer that does not wait is stopped at the bound, and its waiters are let go', async (t) => {
+  const { raw, stream } = await start(t, { maxBufferedBytes: 100_000 });
+  await raw.until('\r\n\r\n');
+  raw.socket.pause();
+  for (let count = 0; count < 1000 && !stream.closed; count += 1) {
+    stream.send({ data: 'x'.repeat(100_000) });
+    await pause(0);
+  }
+  await stream.whenWritable();
+  assert.equal(stream.closed, true);
+  raw.socket.resume();
+  await raw.closed();
+});
+
+test('one event larger than the bound is not mistaken for a slow reader', async (t) => {
+  const { raw, stream } = await start(t, { maxBufferedBytes: 1000 });
+  stream.send({ data: 'x'.repeat(2_000_000) });
+  await stream.whenWritable();
+  stream.end();
+  assert.equal(eventsIn(await raw.closed())[0]?.data.length, 2_000_000);
+});
+
+test('HEAD gets the headers of a stream and no stream', async (t) => {
+  const { bound, clock, stream } = await start(t);
+  stream.end();
+  const response = await exchange(t, bound.port, 'HEAD /lab/stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+  assert.equal(statusOf(response), 200);
+  await eventually(() => (clock.pending() === 0 ? true : undefined));
+});
