@@ -1,0 +1,101 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+
+/** What a probe found. `status` is `ok`, `not_installed`, `not_configured` or `failed: <short>` (contract/bridge 5). */
+export interface ProbeResult {
+  readonly status: string;
+  readonly version: string;
+}
+
+/** Looks once whether a provider can be used. It must end by itself soon after `signal` aborts. */
+export type Probe = (signal: AbortSignal) => Promise<ProbeResult>;
+
+export interface ProbeBoard {
+  /** The latest result of each provider, in the order given. Never waits. */
+  results(): ReadonlyMap<string, ProbeResult>;
+  /** Grows whenever a result changes, so that answers made from the results can be kept until then. */
+  revision(): number;
+  /** Resolves when every provider was looked at once. */
+  readonly firstRound: Promise<void>;
+  stop(): Promise<void>;
+}
+
+export interface ProbeBoardOptions {
+  readonly probes: ReadonlyMap<string, Probe>;
+  readonly clock: Clock;
+  readonly intervalMs: number;
+  readonly timeoutMs: number;
+}
+
+const NOT_YET: ProbeResult = { status: 'failed: not probed yet', version: '' };
+
+/** Runs all probes in the background, side by side, again and again; a slow one is cut off and never overlaps itself. */
+export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeBoardOptions): ProbeBoard {
+  const stopped = new AbortController();
+  const results = new Map<string, ProbeResult>();
+  let revision = 0;
+  for (const id of probes.keys()) results.set(id, NOT_YET);
+
+  async function look(id: string, probe: Probe): Promise<void> {
+    const result = await limited(probe, clock, timeoutMs, stopped.signal);
+    const before = results.get(id);
+    if (before?.status === result.status && before.version === result.version) return;
+    results.set(id, result);
+    revision += 1;
+  }
+
+  async function watch(id: string, probe: Probe, firstDone: () => void): Promise<void> {
+    while (!stopped.signal.aborted) {
+      await look(id, probe);
+      firstDone();
+      await pause(clock, intervalMs, stopped.signal);
+    }
+  }
+
+  const watches: Promise<void>[] = [];
+  const firsts = [...probes].map(([id, probe]) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    watches.push(watch(id, probe, resolve));
+    return promise;
+  });
+
+  return {
+    results: () => results,
+    revision: () => revision,
+    firstRound: Promise.all(firsts).then(() => undefined),
+    async stop() {
+      stopped.abort();
+      await Promise.all(watches);
+    },
+  };
+}
+
+async function limited(probe: Probe, clock: Clock, timeoutMs: number, stopped: AbortSignal): Promise<ProbeResult> {
+  const timeUp = new AbortController();
+  const cancelTimer = clock.after(timeoutMs, () => timeUp.abort());
+  try {
+    return await probe(AbortSignal.any([stopped, timeUp.signal]));
+  } catch (error) {
+    if (timeUp.signal.aborted) return { status: 'failed: timed out', version: '' };
+    return { status: `failed: ${shortReason(error)}`, version: '' };
+  } finally {
+    cancelTimer();
+  }
+}
+
+function shortReason(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.replaceAll(/\s+/g, ' ').slice(0, 80);
+}
+
+function pause(clock: Clock, ms: number, stopped: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const cancel = clock.after(ms, done);
+  stopped.addEventListener('abort', done, { once: true });
+  function done(): void {
+    cancel();
+    stopped.removeEventListener('abort', done);
+    resolve();
+  }
+  if (stopped.aborted) done();
+  return promise;
+}

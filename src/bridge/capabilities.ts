@@ -1,0 +1,62 @@
+import type { CatalogAgent } from './agents/agent-catalog.ts';
+import type { ProbeBoard, ProbeResult } from './agents/probe-board.ts';
+import type { Capabilities } from './contract/capabilities.ts';
+
+export interface GatewayEntry {
+  readonly id: string;
+  readonly label: string;
+}
+
+export interface CapabilitiesSource {
+  readonly agents: readonly CatalogAgent[];
+  readonly gateway: GatewayEntry;
+  readonly probes: ProbeBoard;
+  /** Names of the served methods: what is not served is not announced. */
+  readonly methodNames: ReadonlySet<string>;
+}
+
+/** The answer to `acp.capabilities` as text, made anew only when a probe result changed. */
+export function createCapabilitiesText(source: CapabilitiesSource): () => string {
+  let text = '';
+  let madeAt = -1;
+  return () => {
+    const revision = source.probes.revision();
+    if (madeAt !== revision) {
+      text = JSON.stringify(describeCapabilities(source));
+      madeAt = revision;
+    }
+    return text;
+  };
+}
+
+export function describeCapabilities({ agents, gateway, probes, methodNames }: CapabilitiesSource): Capabilities {
+  const results = probes.results();
+  const found = (id: string): ProbeResult => results.get(id) ?? { status: 'not_configured', version: '' };
+  return {
+    singleAgent: methodNames.has('session.start'),
+    multiAgent: methodNames.has('session.start'),
+    availableExecutionTargets: ['agent', 'gateway'],
+    providerCatalog: agents.map((agent) => ({
+      providerId: agent.id,
+      label: agent.label,
+      targets: ['agent'],
+      category: agent.category,
+      ...availability(found(agent.id)),
+    })),
+    gatewayProviders: [
+      { providerId: gateway.id, label: gateway.label, targets: ['gateway'], ...availability(found(gateway.id)) },
+    ],
+    providerProbeSummary: [...agents.map((agent) => agent.id), gateway.id].map((id) => {
+      const { status } = found(id);
+      return { providerId: id, available: status === 'ok', status };
+    }),
+  };
+}
+
+function availability({ status, version }: ProbeResult): {
+  enabled: boolean;
+  unavailableReason: string;
+  version: string;
+} {
+  return { enabled: status === 'ok', unavailableReason: status === 'ok' ? '' : status, version };
+}

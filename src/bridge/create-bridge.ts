@@ -1,0 +1,136 @@
+import type { Clock } from '../platform/clock/clock.ts';
+import type { Database } from '../platform/database/database.ts';
+import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
+import type { HttpSurface } from '../platform/http/surface.ts';
+import type { MakeId } from '../platform/ids/sortable-id.ts';
+import { refusalBody } from '../platform/json-rpc/answer-http.ts';
+import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
+import { createDispatch, type MethodRow } from '../platform/json-rpc/method-table.ts';
+import type { Logger } from '../platform/log/logger.ts';
+import { type BridgeCaller, createBridgeAccess } from './access.ts';
+import { buildAgentCatalog } from './agents/agent-catalog.ts';
+import { createAgentProbe, type ProbeEffects } from './agents/agent-probe.ts';
+import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
+import { createCapabilitiesText } from './capabilities.ts';
+import type { Ping } from './contract/ping.ts';
+import { RpcError } from './contract/rpc-error.ts';
+import { bridgeErrors } from './errors.ts';
+import { createGatewayProbe } from './gateway/gateway-probe.ts';
+import { registerInstance } from './instances/instance-registry.ts';
+import { bridgeMethods } from './methods.ts';
+import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
+import { createRpcOverHttp } from './rpc-over-http.ts';
+import { createRpcOverSocket } from './rpc-over-socket.ts';
+import type { BridgeGroups } from './settings.ts';
+import { type BridgeSchema, createInstanceStore } from './storage/instance-store.ts';
+
+export interface Bridge {
+  readonly surface: HttpSurface;
+  readonly methods: readonly MethodRow<BridgeCaller>[];
+  /** The latest probe result of each agent, in catalog order. */
+  agents(): readonly { readonly id: string; readonly status: string; readonly version: string }[];
+  /** Resolves when every agent was looked at once. */
+  readonly probed: Promise<void>;
+  reload(settings: BridgeGroups): void;
+  stop(): Promise<void>;
+}
+
+export interface BridgeOptions {
+  readonly settings: BridgeGroups;
+  readonly database: Database<BridgeSchema>;
+  readonly ping: Ping;
+  /** Where this instance listens, for the list of instances. */
+  readonly address: string;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+  readonly probeEffects: ProbeEffects;
+}
+
+const PROBE_INTERVAL_MS = 30_000;
+const PROBE_TIMEOUT_MS = 15_000;
+const HEARTBEAT_MS = 5_000;
+
+export async function createBridge(options: BridgeOptions): Promise<Bridge> {
+  const { settings, database, ping, clock, makeId, logger } = options;
+  const onUnexpectedError = (error: unknown, requestId: string) =>
+    logger.error({ err: error, requestId }, 'call failed');
+
+  const agents = buildAgentCatalog(settings.agents);
+  const gateway = { id: settings.gateway.provider_id, label: settings.gateway.label };
+  const probes = startProbeBoard({
+    probes: new Map<string, Probe>([
+      ...agents.map((agent): [string, Probe] => [
+        agent.id,
+        createAgentProbe({ agent, effects: options.probeEffects, ownVersion: ping.version }),
+      ]),
+      [gateway.id, createGatewayProbe(settings.gateway.url)],
+    ]),
+    clock,
+    intervalMs: PROBE_INTERVAL_MS,
+    timeoutMs: PROBE_TIMEOUT_MS,
+  });
+
+  const methodNames = new Set<string>();
+  const capabilitiesText = createCapabilitiesText({ agents, gateway, probes, methodNames });
+  const methods = bridgeMethods({ capabilitiesText });
+  for (const method of methods) methodNames.add(method.name);
+  const dispatch = createDispatch({
+    rows: methods,
+    aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
+  });
+
+  const access = createBridgeAccess({
+    settings: settings.bridge,
+    throttle: createFailureThrottle({ clock }),
+    onFlood: (address) => logger.warn({ address }, 'many wrong credentials from one address'),
+  });
+  const overHttp = createRpcOverHttp({ access, dispatch, clock, onUnexpectedError });
+  const overSocket = createRpcOverSocket({
+    dispatch,
+    clock,
+    callsPerConnection: settings.bridge.limits.calls_per_connection,
+    makeRequestId: () => makeId('req_'),
+    onUnexpectedError,
+  });
+  const parts = { access, ping, overHttp, overSocket, messageBytes: settings.bridge.limits.message_bytes };
+
+  const instance = await registerInstance({
+    store: createInstanceStore(database),
+    clock,
+    id: makeId('ins_'),
+    version: ping.version,
+    address: options.address,
+    heartbeatMs: database.engine === 'postgres' ? HEARTBEAT_MS : undefined,
+    onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
+  });
+
+  return {
+    methods,
+    surface: {
+      name: 'bridge',
+      title: 'Bridge',
+      prefixes: ['/acp', '/api/ping'],
+      routes: bridgeRoutes(parts),
+      upgrades: bridgeUpgrades(parts),
+      errors: bridgeErrors,
+      errorSchema: RpcError,
+      // Contract/bridge 3 has one word for a wrong HTTP method and for what is no JSON-RPC request.
+      errorBody: (error) =>
+        refusalBody(
+          hybridEnvelope,
+          error.code === 'METHOD_NOT_ALLOWED' ? { ...error, code: 'INVALID_REQUEST' } : error,
+        ),
+      errorHeaders: (_error, head) => (head.path.startsWith('/acp') ? overHttp.corsHeaders(head) : {}),
+      isOpen: access.isOpen,
+      credentialSetting: 'BRIDGE_AUTH_TOKEN',
+    },
+    agents: () => agents.map(({ id }) => ({ id, ...(probes.results().get(id) as ProbeResult) })),
+    probed: probes.firstRound,
+    reload: (next) => access.reload(next.bridge),
+    async stop() {
+      await probes.stop();
+      await instance.remove();
+    },
+  };
+}

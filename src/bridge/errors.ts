@@ -1,0 +1,17 @@
+import type { ErrorTable } from '../platform/errors/error-table.ts';
+import { platformErrors } from '../platform/errors/platform-errors.ts';
+
+/** Every error of the bridge: contract/bridge section 3. */
+export const bridgeErrors = {
+  ...platformErrors,
+  UNAUTHORIZED: {
+    status: 401,
+    rpc: -32001,
+    message: 'A valid token is needed: send "Authorization: Bearer <token>".',
+  },
+  ORIGIN_NOT_ALLOWED: {
+    status: 403,
+    rpc: -32003,
+    message: 'The origin "{origin}" is not allowed; list it in ACP_ALLOWED_ORIGINS.',
+  },
+} as const satisfies ErrorTable;

@@ -1,0 +1,57 @@
+import { anyone } from '../platform/http/anyone.ts';
+import type { Route, UpgradeRoute } from '../platform/http/surface.ts';
+import type { BridgeAccess, BridgeCaller } from './access.ts';
+import { Ping } from './contract/ping.ts';
+import type { RpcOverHttp } from './rpc-over-http.ts';
+import type { RpcOverSocket } from './rpc-over-socket.ts';
+
+export interface RouteParts {
+  readonly access: BridgeAccess;
+  readonly ping: Ping;
+  readonly overHttp: RpcOverHttp;
+  readonly overSocket: RpcOverSocket;
+  readonly messageBytes: number;
+}
+
+/** THE TABLE of paths (spec/bridge 4.1): each row names its guard. */
+export function bridgeRoutes(parts: RouteParts): readonly Route<BridgeCaller>[] {
+  const { access, ping, overHttp, messageBytes } = parts;
+  return [
+    {
+      method: 'GET',
+      path: '/api/ping',
+      guard: access.withToken,
+      summary: 'Which release runs here.',
+      schema: { response: { 200: Ping } },
+      handle: () => ping,
+    },
+    {
+      method: 'POST',
+      path: '/acp/rpc',
+      guard: access.fromApp,
+      summary: 'JSON-RPC over HTTP; with "Accept: text/event-stream" as a stream of events.',
+      body: 'bytes',
+      bodyLimit: messageBytes,
+      handle: overHttp.answer,
+    },
+    {
+      method: 'OPTIONS',
+      path: '/acp/rpc',
+      guard: anyone,
+      summary: 'CORS preflight.',
+      handle: overHttp.preflight,
+    },
+  ];
+}
+
+export function bridgeUpgrades({ access, overSocket }: RouteParts): readonly UpgradeRoute<BridgeCaller>[] {
+  return [
+    {
+      path: '/acp',
+      guard: access.fromApp,
+      summary: 'JSON-RPC over WebSocket.',
+      accept: overSocket.accept,
+      stillAllowed: access.stillAllowed,
+    },
+  ];
+}

@@ -1,0 +1,99 @@
+import type { FastifyReply } from 'fastify';
+import type { Clock } from '../platform/clock/clock.ts';
+import type { Call, RequestHead } from '../platform/http/surface.ts';
+import { answerHttp, type HttpAnswer, streamHttp } from '../platform/json-rpc/answer-http.ts';
+import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
+import type { Dispatch } from '../platform/json-rpc/method-call.ts';
+import { openEventStream } from '../platform/sse/sse-writer.ts';
+import type { BridgeAccess, BridgeCaller } from './access.ts';
+import { bridgeErrors } from './errors.ts';
+
+export interface RpcOverHttp {
+  /** `POST /acp/rpc`. */
+  answer(call: Call<BridgeCaller>): Promise<unknown>;
+  /** `OPTIONS /acp/rpc`. */
+  preflight(call: Call<unknown>): unknown;
+  /** The headers that let a browser app of an allowed origin read an answer. */
+  corsHeaders(head: RequestHead): Readonly<Record<string, string>>;
+}
+
+export interface RpcOverHttpOptions {
+  readonly access: Pick<BridgeAccess, 'originAllowed'>;
+  readonly dispatch: Dispatch<BridgeCaller>;
+  readonly clock: Clock;
+  onUnexpectedError(error: unknown, requestId: string): void;
+}
+
+const PREFLIGHT_HEADERS = {
+  'access-control-allow-methods': 'GET, POST, OPTIONS',
+  'access-control-allow-headers': 'Authorization, Content-Type, Accept, Last-Event-ID, Idempotency-Key',
+  'access-control-max-age': '600',
+};
+/** Refusals that keep their HTTP status also once a call was dispatched (contract/bridge 1). */
+const CODES_WITH_STATUS: ReadonlySet<string> = new Set(['PARSE_ERROR', 'OVERLOADED', 'SHUTTING_DOWN']);
+
+export function createRpcOverHttp({ access, dispatch, clock, onUnexpectedError }: RpcOverHttpOptions): RpcOverHttp {
+  function corsHeaders({ headers: { origin } }: RequestHead): Readonly<Record<string, string>> {
+    if (origin === undefined || origin === '' || !access.originAllowed(origin)) return { vary: 'Origin' };
+    return { vary: 'Origin', 'access-control-allow-origin': origin, 'access-control-expose-headers': 'X-Request-Id' };
+  }
+
+  return {
+    corsHeaders,
+    preflight({ head, reply }) {
+      const cors = corsHeaders(head);
+      const allowed = 'access-control-allow-origin' in cors;
+      return reply
+        .code(204)
+        .headers(allowed ? { ...cors, ...PREFLIGHT_HEADERS } : cors)
+        .send();
+    },
+    async answer({ head, caller, body, reply }) {
+      reply.headers(corsHeaders(head));
+      const exchange = {
+        body: body as Uint8Array,
+        caller,
+        dispatch,
+        envelope: hybridEnvelope,
+        errors: bridgeErrors,
+        requestId: head.requestId,
+        codesWithStatus: CODES_WITH_STATUS,
+        onUnexpectedError,
+      };
+      if (!wantsEvents(head)) return sendAnswer(reply, await answerHttp(exchange));
+      const answer = await streamHttp({ ...exchange, sink: createSink(reply, clock) });
+      return answer === undefined ? reply : sendAnswer(reply, answer);
+    },
+  };
+}
+
+function wantsEvents(head: RequestHead): boolean {
+  return head.headers.accept?.includes('text/event-stream') === true;
+}
+
+/** Opens the event stream with the first thing to send: until then the call can still be refused with a status. */
+function createSink(reply: FastifyReply, clock: Clock) {
+  let stream: ReturnType<typeof openEventStream> | undefined;
+  const opened = () => {
+    stream ??= openEventStream(reply, { clock });
+    return stream;
+  };
+  const event = (data: string, id: string | number | undefined) =>
+    id === undefined ? { data } : { data, id: String(id) };
+  return {
+    open: () => void opened(),
+    notification: (text: string, eventId?: string | number) => void opened().send(event(text, eventId)),
+    final(text: string, eventId?: string | number) {
+      opened().send(event(text, eventId));
+      opened().send({ data: '[DONE]' });
+      opened().end();
+    },
+  };
+}
+
+function sendAnswer(reply: FastifyReply, { status, body, retryAfter }: HttpAnswer): FastifyReply {
+  reply.code(status);
+  if (retryAfter !== undefined) reply.header('retry-after', String(retryAfter));
+  if (body === undefined) return reply.send();
+  return reply.type('application/json; charset=utf-8').send(body);
+}

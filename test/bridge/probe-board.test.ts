@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Probe, startProbeBoard } from '../../src/bridge/agents/probe-board.ts';
+import { createFakeClock } from '../fakes/fake-clock.ts';
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+const limits = { intervalMs: 30_000, timeoutMs: 15_000 };
+
+test('every provider is looked at side by side, and again after the interval', async () => {
+  const clock = createFakeClock();
+  let looks = 0;
+  const probe: Probe = () => {
+    looks += 1;
+    return Promise.resolve({ status: looks > 2 ? 'not_installed' : 'ok', version: '1.2.3' });
+  };
+  const board = startProbeBoard({
+    probes: new Map([
+      ['a', probe],
+      ['b', probe],
+    ]),
+    clock,
+    ...limits,
+  });
+  assert.match(board.results().get('a')?.status ?? '', /^failed: /);
+  await board.firstRound;
+  assert.equal(board.results().get('b')?.status, 'ok');
+  const before = board.revision();
+  await clock.advance(limits.intervalMs);
+  assert.equal(looks, 4);
+  assert.equal(board.results().get('a')?.status, 'not_installed');
+  assert.ok(board.revision() > before);
+  await board.stop();
+});
+
+test('a result that stays the same leaves the revision alone', async () => {
+  const clock = createFakeClock();
+  const probes = new Map([['a', () => Promise.resolve({ status: 'ok', version: '1' })]]);
+  const board = startProbeBoard({ probes, clock, ...limits });
+  await board.firstRound;
+  const before = board.revision();
+  await clock.advance(limits.intervalMs);
+  assert.equal(board.revision(), before);
+  await board.stop();
+});
+
+test('a probe that hangs is cut off and does not hold up the others', async () => {
+  const clock = createFakeClock();
+  const hangs: Probe = (signal) =>
+    new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('aborted'))));
+  const board = startProbeBoard({
+    probes: new Map([
+      ['slow', hangs],
+      ['quick', () => Promise.resolve({ status: 'ok', version: '' })],
+    ]),
+    clock,
+    ...limits,
+  });
+  await settled();
+  assert.equal(board.results().get('quick')?.status, 'ok');
+  await clock.advance(limits.timeoutMs);
+  assert.equal(board.results().get('slow')?.status, 'failed: timed out');
+  await board.stop();
+});
+
+test('a probe that throws is a short failure, and stopping ends a probe under way', async () => {
+  const clock = createFakeClock();
+  const endless: Probe = (signal) =>
+    new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+  const board = startProbeBoard({
+    probes: new Map<string, Probe>([
+      ['broken', () => Promise.reject(new Error(`first line\nsecond line ${'x'.repeat(500)}`))],
+      ['endless', endless],
+    ]),
+    clock,
+    ...limits,
+  });
+  await settled();
+  const status = board.results().get('broken')?.status ?? '';
+  assert.match(status, /^failed: first line second line x+$/);
+  assert.ok(status.length < 100);
+  await board.stop();
+});
