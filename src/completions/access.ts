@@ -1,0 +1,29 @@
+import { AppError } from '../platform/errors/app-error.ts';
+import type { Guard } from '../platform/http/surface.ts';
+import { createSecretMatcher } from '../platform/secrets/token-digest.ts';
+import type { CompletionsSettings } from './settings.ts';
+
+export interface CompletionsAccess {
+  readonly withKey: Guard<undefined>;
+  isOpen(): boolean;
+  reload(settings: Pick<CompletionsSettings, 'master_key'>): void;
+}
+
+/** Open while no key is configured; otherwise `Authorization: Bearer <key>` (contract/completions 6). */
+export function createCompletionsAccess(settings: Pick<CompletionsSettings, 'master_key'>): CompletionsAccess {
+  let masterKey = settings.master_key;
+  let matches = createSecretMatcher(masterKey);
+  return {
+    withKey(head) {
+      if (masterKey === '') return undefined;
+      const given = /^bearer +(\S+)$/i.exec(head.headers.authorization ?? '')?.[1] ?? '';
+      if (!matches(given)) throw new AppError('INVALID_API_KEY');
+      return undefined;
+    },
+    isOpen: () => masterKey === '',
+    reload(next) {
+      masterKey = next.master_key;
+      matches = createSecretMatcher(masterKey);
+    },
+  };
+}
