@@ -1,0 +1,60 @@
+import { platformErrors } from '../platform/errors/platform-errors.ts';
+import { anyone } from '../platform/http/anyone.ts';
+import { createApiPage } from '../platform/http/api-page/create-api-page.ts';
+import { buildOpenApi } from '../platform/http/openapi/build-openapi.ts';
+import { plainShape } from '../platform/http/refusal.ts';
+import type { HttpSurface, Route } from '../platform/http/surface.ts';
+import { CONTRACT_VERSION, PROGRAM_VERSION } from './release.ts';
+import { rootRoute } from './root-route.ts';
+import type { RunningService } from './service-table.ts';
+import type { ServiceName } from './settings.ts';
+
+export interface ApiSurfaceOptions {
+  readonly services: ReadonlyMap<ServiceName, RunningService>;
+  /** Everything that the listener serves; asked for when the description is first read. */
+  readonly surfaces: () => readonly HttpSurface[];
+}
+
+/** `/`, `/docs` and `/openapi.json`: the API, described from the very tables that serve it. */
+export function createApiSurface({ services, surfaces }: ApiSurfaceOptions): HttpSurface {
+  const { page, assets } = createApiPage<unknown>({ guard: anyone });
+  const methods = [...services.values()].find((service) => service.methods !== undefined)?.methods;
+  let description: string | undefined;
+  const openApi: Route = {
+    method: 'GET',
+    path: '/openapi.json',
+    guard: anyone,
+    summary: 'This description: OpenAPI 3.1.',
+    handle({ reply }) {
+      description ??= JSON.stringify(
+        buildOpenApi({
+          title: 'Trestle',
+          version: CONTRACT_VERSION,
+          surfaces: surfaces().map((surface) =>
+            surface === own ? { ...own, routes: [root, page, openApi] } : surface,
+          ),
+          ...(methods === undefined ? {} : { methods }),
+        }),
+      );
+      return reply.type('application/json; charset=utf-8').header('cache-control', 'no-cache').send(description);
+    },
+  };
+  const root = rootRoute({ version: PROGRAM_VERSION, page: page.handle, showPage: pageAtRoot([...services.keys()]) });
+  const own: HttpSurface = {
+    ...plainShape,
+    name: 'api',
+    title: 'About this server',
+    prefixes: [],
+    errors: platformErrors,
+    routes: [root, page, ...assets, openApi],
+    upgrades: [],
+    isOpen: () => false,
+  };
+  return own;
+}
+
+/** Alone, a service's `/` is what its document says: a line of text for the bridge, the page for completions. */
+function pageAtRoot(names: readonly ServiceName[]): 'never' | 'browsers' | 'always' {
+  if (names.length > 1) return 'browsers';
+  return names[0] === 'completions' ? 'always' : 'never';
+}

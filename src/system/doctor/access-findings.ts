@@ -1,0 +1,35 @@
+import { isLoopbackBind } from '../../platform/http/listen-address.ts';
+import { tokenWeakness } from '../../platform/secrets/token-weakness.ts';
+import type { Settings } from '../settings.ts';
+import { broken, type Finding, fine, note } from './finding.ts';
+
+interface NamedToken {
+  readonly name: string;
+  readonly value: string;
+  /** Whether being without it leaves a door open. */
+  readonly needed: boolean;
+}
+
+/** Weak tokens, and missing ones: those matter once others can reach the address. */
+export function accessFindings(settings: Settings, host: string): readonly Finding[] {
+  const { bridge, completions, distributed } = settings;
+  const tokens: readonly NamedToken[] = [
+    { name: 'BRIDGE_AUTH_TOKEN', value: bridge.auth_token, needed: bridge.review_auth_token === '' },
+    { name: 'BRIDGE_REVIEW_AUTH_TOKEN', value: bridge.review_auth_token, needed: false },
+    { name: 'COMPLETIONS_MASTER_KEY', value: completions.master_key, needed: true },
+    { name: 'metrics_token', value: settings.metrics_token, needed: false },
+    { name: 'distributed.task_forward_token', value: distributed.task_forward_token, needed: false },
+  ];
+  const exposed = !isLoopbackBind(host);
+  return tokens.flatMap(({ name, value, needed }) => {
+    if (value === '') return needed ? [missing(name, exposed, settings.insecure)] : [];
+    const weakness = tokenWeakness(value);
+    return [weakness === undefined ? fine(name, 'set') : note(name, `weak: ${weakness}`)];
+  });
+}
+
+function missing(name: string, exposed: boolean, insecure: boolean): Finding {
+  if (!exposed) return fine(name, 'not set: open to programs on this machine only');
+  if (insecure) return note(name, 'not set: open to everybody who reaches the address (--insecure)');
+  return broken(name, 'not set, and the address can be reached from other machines: the server will not start');
+}

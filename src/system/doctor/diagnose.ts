@@ -1,0 +1,48 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { dataFiles } from '../data-directory.ts';
+import { createProbeEffects } from '../probe-effects.ts';
+import { dataDirectory, listenAddress, type Settings } from '../settings.ts';
+import { accessFindings } from './access-findings.ts';
+import { agentFindings } from './agent-findings.ts';
+import { type Finding, fine } from './finding.ts';
+import {
+  clockFinding,
+  dataDirectoryFinding,
+  diskFinding,
+  runtimeFinding,
+  secretKeyFinding,
+} from './machine-findings.ts';
+import { databaseFindings, portFinding, runningServer } from './store-findings.ts';
+
+export interface DiagnoseOptions {
+  readonly settings: Settings;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly homeDirectory: string;
+  readonly clock: Clock;
+}
+
+/** Looks at everything that a server needs, as it would find it when it starts now. */
+export async function diagnose(options: DiagnoseOptions): Promise<readonly Finding[]> {
+  const { settings, environment, homeDirectory, clock } = options;
+  const files = dataFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
+  const folder = await dataDirectoryFinding(files.folder);
+  const usable = folder.state !== 'broken';
+  const serverPid = usable ? await runningServer(files) : undefined;
+  const stored = usable
+    ? [
+        ...(serverPid === undefined ? [] : [fine('server', `runs (pid ${serverPid})`)]),
+        ...(await databaseFindings(settings, files)),
+        await secretKeyFinding(files.secretKey, settings.secret_key),
+        await diskFinding(files.folder),
+        await clockFinding(files.folder, clock.now),
+      ]
+    : [];
+  return [
+    runtimeFinding(process.version),
+    folder,
+    ...stored,
+    await portFinding(settings, serverPid),
+    ...accessFindings(settings, listenAddress(settings).host),
+    ...(await agentFindings(settings, createProbeEffects(environment, homeDirectory, files.processes))),
+  ];
+}

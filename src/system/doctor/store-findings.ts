@@ -1,0 +1,58 @@
+import { createServer } from 'node:http';
+import { callControlSocket } from '../../platform/control-socket/call-control-socket.ts';
+import { inspectDatabase } from '../../platform/database/inspect-database.ts';
+import { describeError } from '../../platform/errors/error-table.ts';
+import { platformErrors } from '../../platform/errors/platform-errors.ts';
+import { openAddress } from '../../platform/http/listen-address.ts';
+import type { DataFiles } from '../data-directory.ts';
+import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
+import { storeDefinitions, storeLocation } from '../store-location.ts';
+import { broken, type Finding, fine } from './finding.ts';
+
+const STATUS_TIMEOUT_MS = 2000;
+
+/** The process that serves this data directory, if one runs. */
+export async function runningServer(files: DataFiles): Promise<number | undefined> {
+  for (const { name } of storeDefinitions(SERVICE_NAMES)) {
+    const answer = await callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
+    if (answer !== undefined) return (answer.result as { pid: number }).pid;
+  }
+  return undefined;
+}
+
+/** Looks at each database as a start would find it, and leaves it as it is. */
+export async function databaseFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
+  const { url } = settings.database;
+  return Promise.all(
+    storeDefinitions(SERVICE_NAMES).map(async (definition) => {
+      const name = `database ${definition.name}`;
+      const location = storeLocation(url, files, definition.name);
+      const place = location.engine === 'sqlite' ? `SQLite, ${location.file}` : 'PostgreSQL';
+      try {
+        const state = await inspectDatabase(definition, location);
+        return fine(name, state === 'new' ? `${place}, will be made at the first start` : place);
+      } catch (error) {
+        return broken(name, describeError(platformErrors, error).message);
+      }
+    }),
+  );
+}
+
+/** Whether the address could be opened now. One that the running server holds is fine. */
+export async function portFinding(settings: Settings, serverPid: number | undefined): Promise<Finding> {
+  const address = listenAddress(settings);
+  const text = `${address.host}:${address.port}`;
+  const server = createServer();
+  try {
+    await openAddress(server, address);
+    return fine('port', `${text} is free`);
+  } catch (error) {
+    const { code, message, details } = describeError(platformErrors, error);
+    if (code === 'PORT_IN_USE' && serverPid !== undefined && details.pid === serverPid) {
+      return fine('port', `${text}, held by the server (pid ${serverPid})`);
+    }
+    return broken('port', message);
+  } finally {
+    server.close();
+  }
+}

@@ -1,0 +1,10 @@
+import type { ErrorTable } from '../platform/errors/error-table.ts';
+
+/** What stands in the way of a start or of a command. Only people at a terminal see these. */
+export const systemErrors = {
+  DATA_DIRECTORY_UNUSABLE: {
+    status: 500,
+    message: 'The data directory {folder} cannot be used ({reason}); choose another with --data-dir.',
+  },
+  COPY_TARGET_INVALID: { status: 400, message: '--to takes a URL such as postgres://user@host/database.' },
+} as const satisfies ErrorTable;

@@ -1,0 +1,93 @@
+import { createBridge } from '../bridge/create-bridge.ts';
+import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema } from '../bridge/storage/instance-store.ts';
+import { createCompletions } from '../completions/create-completions.ts';
+import type { Clock } from '../platform/clock/clock.ts';
+import type { Database } from '../platform/database/database.ts';
+import type { Migration } from '../platform/database/migration.ts';
+import type { HttpSurface } from '../platform/http/surface.ts';
+import type { MakeId } from '../platform/ids/sortable-id.ts';
+import type { MethodRow } from '../platform/json-rpc/method-table.ts';
+import type { Logger } from '../platform/log/logger.ts';
+import type { SecretBox } from '../platform/secrets/secret-box.ts';
+import { createProbeEffects } from './probe-effects.ts';
+import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION } from './release.ts';
+import type { ServiceName, Settings } from './settings.ts';
+
+/** What the system hands to each service. */
+export interface ServiceParts {
+  readonly settings: Settings;
+  /** Open and up to date, for a service that has migrations. */
+  readonly database: Database<never> | undefined;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly homeDirectory: string;
+  readonly processJournal: string;
+  readonly address: string;
+  readonly build: BuildFacts;
+  /** Encrypts what a service must store and read again. */
+  readonly secretBox: SecretBox;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+}
+
+export interface AgentStatus {
+  readonly id: string;
+  readonly status: string;
+  readonly version: string;
+}
+
+/** A service that runs, as the system needs it. */
+export interface RunningService {
+  readonly surface?: HttpSurface;
+  /** JSON-RPC methods and the paths that carry them, for the API description. */
+  readonly methods?: { readonly paths: readonly string[]; readonly rows: readonly MethodRow<never>[] };
+  agents?(): readonly AgentStatus[];
+  /** Resolves when `agents()` has looked at each of them once. */
+  readonly agentsKnown?: Promise<void>;
+  reload?(settings: Settings): void;
+  stop?(): Promise<void>;
+}
+
+interface ServiceRow {
+  /** A service with migrations has a database of its own. */
+  readonly migrations: readonly Migration[];
+  create(parts: ServiceParts): RunningService | Promise<RunningService>;
+}
+
+/** THE TABLE of services: the only place that knows how each is made. */
+export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
+  bridge: {
+    migrations: bridgeMigrations,
+    async create({ settings, database, environment, homeDirectory, processJournal, address, build, ...shared }) {
+      const bridge = await createBridge({
+        ...shared,
+        settings,
+        database: database as unknown as Database<BridgeSchema>,
+        address,
+        ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
+        probeEffects: createProbeEffects(environment, homeDirectory, processJournal),
+      });
+      return {
+        surface: bridge.surface,
+        methods: { paths: ['/acp/rpc', '/acp'], rows: bridge.methods },
+        agents: bridge.agents,
+        agentsKnown: bridge.probed,
+        reload: bridge.reload,
+        stop: bridge.stop,
+      };
+    },
+  },
+  completions: {
+    migrations: [],
+    create({ settings, clock, makeId }) {
+      const completions = createCompletions({ settings: settings.completions, clock, makeId });
+      return {
+        surface: completions.surface,
+        reload: (next) => completions.reload(next.completions),
+      };
+    },
+  },
+  // Its document's one public path, /healthz, is served by every listener.
+  accounts: { migrations: [], create: () => ({}) },
+};

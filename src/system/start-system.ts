@@ -1,0 +1,143 @@
+import { sweepLeftovers } from '../platform/child-process/process-journal.ts';
+import { systemClock } from '../platform/clock/clock.ts';
+import { systemRandomness } from '../platform/clock/randomness.ts';
+import { type ChangedSettings, changedSettings } from '../platform/config/changed-settings.ts';
+import { isLoopbackBind } from '../platform/http/listen-address.ts';
+import { createListener, type Listener } from '../platform/http/listener.ts';
+import { createSortableIds } from '../platform/ids/sortable-id.ts';
+import type { LogOutput } from '../platform/log/log-output.ts';
+import type { Logger } from '../platform/log/logger.ts';
+import { createSecretBox } from '../platform/secrets/secret-box.ts';
+import { loadSecretKeys } from '../platform/secrets/secret-keys.ts';
+import { createApiSurface } from './api-surface.ts';
+import { createMetrics } from './create-metrics.ts';
+import { prepareDataDirectory } from './data-directory.ts';
+import { openStores } from './open-stores.ts';
+import { PROGRAM_VERSION, readBuildFacts } from './release.ts';
+import { type RunningService, serviceTable } from './service-table.ts';
+import { dataDirectory, listenAddress, type ServiceName, type Settings, settingsDeclaration } from './settings.ts';
+import type { SystemSummary } from './system-summary.ts';
+
+export interface SystemOptions {
+  readonly settings: Settings;
+  /** The services to run; with one of them, its own default port is taken. */
+  readonly services: readonly ServiceName[];
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly homeDirectory: string;
+  readonly logger: Logger;
+  /** Takes the log lines of requests ready made, when there is to be one for each. */
+  readonly requestLines: LogOutput | undefined;
+}
+
+/** The running program: config, databases, services and listener, and the way back down. */
+export interface System {
+  summary(): SystemSummary;
+  /** Resolves when the agents were looked at once, or soon after when some take long. */
+  agentsKnown(): Promise<void>;
+  /** Takes over what may change while running; answers with the paths of what changed and of what needs a restart. */
+  reload(next: Settings): ChangedSettings;
+  /** Refuses new work, lets what is under way finish, then closes everything. */
+  stop(): Promise<void>;
+}
+
+const DRAIN_MS = 30_000;
+const AGENTS_WAIT_MS = 800;
+
+export async function startSystem(options: SystemOptions): Promise<System> {
+  const { services: names, environment, homeDirectory, logger } = options;
+  let { settings } = options;
+  const clock = systemClock;
+  const randomness = systemRandomness;
+  const makeId = createSortableIds(clock, randomness);
+
+  // What was opened is closed in reverse order: when a later step of the start fails, and when the system stops.
+  await using opened = new AsyncDisposableStack();
+  const files = await prepareDataDirectory(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
+  const stores = opened.use(await openStores({ settings, names, files, clock, makeId, logger }));
+  const keys = await loadSecretKeys({ file: files.secretKey, given: settings.secret_key, randomness });
+  const secretBox = createSecretBox(keys, randomness);
+  const swept = await sweepLeftovers(files.processes);
+  if (swept > 0) logger.warn({ swept }, 'ended processes that an earlier run had left behind');
+
+  const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
+  const services = new Map<ServiceName, RunningService>();
+  for (const name of names) {
+    const service = await serviceTable[name].create({
+      settings,
+      database: stores.database(name),
+      environment,
+      homeDirectory,
+      processJournal: files.processes,
+      address: `${address.host}:${address.port}`,
+      build: readBuildFacts(environment),
+      secretBox,
+      clock,
+      makeId,
+      logger: logger.child({ service: name }),
+    });
+    services.set(name, service);
+    opened.defer(async () => service.stop?.());
+  }
+
+  const surfaces = [...services.values()].flatMap((service) => service.surface ?? []);
+  const listener: Listener = createListener({
+    surfaces: [...surfaces, createApiSurface({ services, surfaces: () => listener.surfaces })],
+    address,
+    insecure: settings.insecure,
+    allowedHosts: settings.allowed_hosts,
+    trustedProxies: settings.trusted_proxies,
+    limits: {
+      messageBytes: settings.bridge.limits.message_bytes,
+      connectionsPerAddress: settings.bridge.limits.connections_per_address,
+    },
+    readinessChecks: { store: stores.check },
+    metrics: createMetrics(stores),
+    metricsToken: () => settings.metrics_token,
+    logger,
+    ...(options.requestLines === undefined ? {} : { requestLines: options.requestLines }),
+    clock,
+    randomness,
+  });
+  opened.defer(() => listener.close());
+  const bound = await listener.start();
+  const owned = opened.move();
+
+  return {
+    summary: () => ({
+      version: PROGRAM_VERSION,
+      url: bound.url,
+      pid: process.pid,
+      dataDirectory: files.folder,
+      database: settings.database.url === '' ? 'SQLite' : 'PostgreSQL',
+      services: names,
+      guarded: names.filter((name) => services.get(name)?.surface?.isOpen() === false),
+      exposure: describeExposure(
+        bound.host,
+        surfaces.some((surface) => surface.isOpen()),
+      ),
+      agents: [...services.values()].flatMap((service) => service.agents?.() ?? []),
+    }),
+    async agentsKnown() {
+      const { promise: enough, resolve } = Promise.withResolvers<void>();
+      const cancel = clock.after(AGENTS_WAIT_MS, resolve);
+      await Promise.race([Promise.all([...services.values()].map((service) => service.agentsKnown)), enough]);
+      cancel();
+    },
+    reload(next) {
+      const changes = changedSettings(settingsDeclaration.schema, settings, next);
+      settings = next;
+      for (const service of services.values()) service.reload?.(next);
+      listener.revalidate();
+      return changes;
+    },
+    async stop() {
+      await listener.drain(DRAIN_MS);
+      await owned.disposeAsync();
+    },
+  };
+}
+
+function describeExposure(host: string, open: boolean): string {
+  const reach = isLoopbackBind(host) ? 'loopback only' : 'reachable from other machines';
+  return `${reach}, ${open ? 'no token' : 'token needed'}`;
+}

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { test } from 'node:test';
+import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
+
+const MAIN = join(import.meta.dirname, '../../src/main.ts');
+
+test('--version prints the version, --help the commands with examples', async () => {
+  const version = await runProgram(['--version']);
+  assert.equal(version.code, 0);
+  assert.match(version.stdout, /^\d+\.\d+\.\d+\n$/);
+  const help = await runProgram(['--help']);
+  assert.equal(help.code, 0);
+  for (const word of ['serve', 'doctor', 'config', 'backup', 'restore', 'copy', 'completion', 'Examples:']) {
+    assert.ok(help.stdout.includes(word), word);
+  }
+  const serve = await runProgram(['serve', '--help']);
+  assert.match(serve.stdout, /Examples:/);
+});
+
+test('wrong usage ends with 2 and says what is wrong', async () => {
+  for (const args of [['serv'], ['serve', 'nothing'], ['--nope'], ['backup']]) {
+    const { code, stderr } = await runProgram(args);
+    assert.equal(code, 2, args.join(' '));
+    assert.match(stderr, /^error: /);
+  }
+});
+
+test('O-07: a wrong configuration ends with 78 and shows all problems with their lines and the nearest names', async (t) => {
+  const folder = await temporaryFolder(t);
+  const config = join(folder, 'trestle.yaml');
+  await writeFile(config, 'listen: nowhere\nbrigde:\n  auth_token: x\njobs:\n  max_runing: 4\n', { mode: 0o600 });
+  for (const args of [['serve'], ['config', 'check'], ['doctor']]) {
+    const { code, stderr } = await runProgram([...args, '--config', config, '--data-dir', folder]);
+    assert.equal(code, 78, args.join(' '));
+    assert.match(stderr, /trestle\.yaml:1:\d+/);
+    assert.match(stderr, /trestle\.yaml:2:\d+.*bridge/s);
+    assert.match(stderr, /trestle\.yaml:5:\d+.*max_running/s);
+  }
+});
+
+test('doctor says what is there, in words and as JSON, and ends with 0 when nothing is broken', async (t) => {
+  const dataDirectory = await temporaryFolder(t);
+  const args = ['doctor', '--data-dir', dataDirectory, '--listen', '127.0.0.1:0'];
+  const words = await runProgram(args);
+  assert.equal(words.code, 0, words.stdout + words.stderr);
+  for (const name of ['node', 'data directory', 'database bridge', 'port', 'disk', 'clock', 'agent codex']) {
+    assert.match(words.stdout, new RegExp(`(ok|note) +${name} `), name);
+  }
+  const json = JSON.parse((await runProgram([...args, '--json'])).stdout);
+  assert.equal(json.ok, true);
+  assert.equal(json.findings[0].name, 'node');
+});
+
+test('doctor finds agents on the path and asks them for their version', async (t) => {
+  const folder = await temporaryFolder(t);
+  const script = '#!/bin/sh\nif [ -n "$BRIDGE_AUTH_TOKEN" ]; then echo leaked; else echo codex-cli 9.8.7; fi\n';
+  await writeFile(join(folder, 'codex'), script, { mode: 0o755 });
+  await writeFile(join(folder, 'gemini'), '#!/bin/sh\nexit 3\n', { mode: 0o755 });
+  const environment = { PATH: `${folder}:/usr/bin:/bin`, BRIDGE_AUTH_TOKEN: 'a-rather-good-token-71' };
+  const args = ['doctor', '--json', '--data-dir', join(folder, 'data'), '--listen', '127.0.0.1:0'];
+  const { stdout } = await runProgram(args, { environment });
+  const findings = new Map(
+    JSON.parse(stdout).findings.map(({ name, ...rest }: { name: string }) => [name, rest] as const),
+  );
+  assert.deepEqual(findings.get('agent codex'), { state: 'ok', text: '9.8.7' });
+  assert.deepEqual(findings.get('agent gemini'), { state: 'note', text: 'failed: "gemini --version" ended with 3' });
+});
+
+test('doctor ends with 1 when the port is taken or an open address lacks a token', async (t) => {
+  const other = await startProgram(t);
+  const folder = await temporaryFolder(t);
+  const taken = await runProgram(['doctor', '--data-dir', folder, '--listen', `127.0.0.1:${other.port}`]);
+  assert.equal(taken.code, 1);
+  assert.match(taken.stdout, /broken +port .*in use/);
+  const exposed = await runProgram(['doctor', '--data-dir', folder, '--listen', '0.0.0.0:0']);
+  assert.equal(exposed.code, 1);
+  assert.match(exposed.stdout, /broken +BRIDGE_AUTH_TOKEN/);
+  const environment = { BRIDGE_AUTH_TOKEN: 'changeme', COMPLETIONS_MASTER_KEY: 'k7PqXw2vBn5RtY8mZs3d' };
+  const weak = await runProgram(['doctor', '--data-dir', folder, '--listen', '0.0.0.0:0'], { environment });
+  assert.equal(weak.code, 0, weak.stdout);
+  assert.match(weak.stdout, /note +BRIDGE_AUTH_TOKEN +weak/);
+  assert.equal(weak.stdout.includes('changeme'), false);
+});
+
+test('doctor recognises the running server, also as the owner of the port', async (t) => {
+  const program = await startProgram(t);
+  const args = ['doctor', '--data-dir', program.dataDirectory, '--listen', `127.0.0.1:${program.port}`];
+  const { code, stdout } = await runProgram(args);
+  assert.equal(code, 0, stdout);
+  assert.match(stdout, new RegExp(`ok +server +runs \\(pid ${program.pid}\\)`));
+  assert.match(stdout, new RegExp(`port .*pid ${program.pid}`));
+});
+
+test('doctor leaves a fresh data directory without databases, and names one of a newer version as broken', async (t) => {
+  const dataDirectory = await temporaryFolder(t);
+  const args = ['doctor', '--data-dir', dataDirectory, '--listen', '127.0.0.1:0'];
+  assert.match((await runProgram(args)).stdout, /ok +database bridge .*will be made/);
+  assert.deepEqual(await readdir(dataDirectory), []);
+  await (await startProgram(t, { dataDirectory })).stop();
+  const database = new DatabaseSync(join(dataDirectory, 'bridge.db'));
+  database.exec("insert into schema_migrations values ('9999-from-the-future', 0, 'x')");
+  database.close();
+  const { code, stdout } = await runProgram(args);
+  assert.equal(code, 1);
+  assert.match(stdout, /broken +database bridge .*9999-from-the-future/);
+  const serve = await runProgram(['serve', '--data-dir', dataDirectory, '--listen', '127.0.0.1:0']);
+  assert.equal(serve.code, 1);
+  assert.match(serve.stderr, /9999-from-the-future/);
+});
+
+test('the completion script of bash completes commands, services and options', async (t) => {
+  const folder = await temporaryFolder(t);
+  await mkdir(join(folder, 'bin'));
+  await writeFile(join(folder, 'bin/trestle'), `#!/bin/sh\nexec ${process.execPath} ${MAIN} "$@"\n`, { mode: 0o755 });
+  const complete = (...words: string[]): string => {
+    const script = `source <(trestle completion bash); COMP_WORDS=(trestle ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _trestle; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const env = { PATH: `${folder}/bin:${process.env.PATH}`, HOME: folder };
+    return execFileSync('bash', ['-c', script], { encoding: 'utf8', env });
+  };
+  assert.equal(complete('ser'), 'serve\n');
+  assert.equal(complete('serve', 'b'), 'bridge\n');
+  assert.equal(complete('config', 'sch'), 'schema\n');
+  assert.equal(complete('serve', '--data-'), '--data-dir\n');
+});
+
+test('a terminal gets colours, but not with NO_COLOR', { skip: !existsSync('/usr/bin/script') }, async (t) => {
+  const folder = await temporaryFolder(t);
+  const onTerminal = (environment: Record<string, string>): string => {
+    const command = `${process.execPath} ${MAIN} doctor --data-dir ${folder} --listen 127.0.0.1:0`;
+    const env = { PATH: process.env.PATH, HOME: folder, TERM: 'xterm', ...environment };
+    return execFileSync('/usr/bin/script', ['-qec', command, '/dev/null'], { encoding: 'utf8', env, stdio: 'pipe' });
+  };
+  assert.ok(onTerminal({}).includes('\u001b[32mok'));
+  assert.equal(onTerminal({ NO_COLOR: '1' }).includes('\u001b'), false);
+  assert.equal(onTerminal({ TERM: 'dumb' }).includes('\u001b'), false);
+});

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { test } from 'node:test';
+import { startPostgres } from '../fakes/real-postgres.ts';
+import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
+
+test('O-11: a running server is backed up, and the backup restored elsewhere serves the same data', async (t) => {
+  const program = await startProgram(t);
+  const folder = join(await temporaryFolder(t), 'backup');
+  const backup = await runProgram(['backup', folder, '--data-dir', program.dataDirectory, '--json']);
+  assert.equal(backup.code, 0, backup.stderr);
+  const manifest = JSON.parse(backup.stdout);
+  const counted = manifest.databases[0].tables.find(({ name }: { name: string }) => name === 'instances');
+  assert.equal(counted.rows, 1);
+  assert.equal((await stat(folder)).mode & 0o777, 0o700);
+  assert.equal((await stat(join(folder, 'bridge.db'))).mode & 0o777, 0o600);
+
+  const restored = await temporaryFolder(t);
+  const restore = await runProgram(['restore', folder, '--data-dir', restored]);
+  assert.equal(restore.code, 0, restore.stderr);
+  const database = new DatabaseSync(join(restored, 'bridge.db'), { readOnly: true });
+  t.after(() => database.close());
+  assert.equal(database.prepare('select count(*) as count from instances').get()?.count, 1);
+});
+
+test('O-11: a restore over existing data, over a running server, or of a damaged backup is refused', async (t) => {
+  const program = await startProgram(t);
+  const parent = await temporaryFolder(t);
+  const folder = join(parent, 'backup');
+  assert.equal((await runProgram(['backup', folder, '--data-dir', program.dataDirectory])).code, 0);
+  const again = await runProgram(['backup', folder, '--data-dir', program.dataDirectory]);
+  assert.equal(again.code, 1);
+  assert.match(again.stderr, /exists already/);
+  const running = await runProgram(['restore', folder, '--data-dir', program.dataDirectory]);
+  assert.equal(running.code, 1);
+  assert.match(running.stderr, new RegExp(String(program.pid)));
+  await program.stop('SIGKILL');
+  const filled = await runProgram(['restore', folder, '--data-dir', program.dataDirectory]);
+  assert.equal(filled.code, 1);
+  const replaced = await runProgram(['restore', folder, '--replace', '--data-dir', program.dataDirectory]);
+  assert.equal(replaced.code, 0, replaced.stderr);
+  const { writeFile } = await import('node:fs/promises');
+  const bytes = await readFile(join(folder, 'bridge.db'));
+  bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
+  await writeFile(join(folder, 'bridge.db'), bytes);
+  const damaged = await runProgram(['restore', folder, '--data-dir', join(parent, 'fresh')]);
+  assert.equal(damaged.code, 1);
+  assert.match(damaged.stderr, /bridge\.db/);
+});
+
+test('O-12: all data is copied to PostgreSQL, where the program then runs, twice at once', async (t) => {
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  const source = await startProgram(t);
+  await source.stop('SIGKILL');
+  const copy = await runProgram(['copy', '--to', postgres.url, '--data-dir', source.dataDirectory, '--json']);
+  assert.equal(copy.code, 0, copy.stderr);
+  assert.equal(
+    JSON.parse(copy.stdout).databases[0].tables.find((table: { name: string }) => table.name === 'instances').rows,
+    1,
+  );
+  const again = await runProgram(['copy', '--to', postgres.url, '--data-dir', source.dataDirectory]);
+  assert.equal(again.code, 1);
+
+  const args = ['--database', postgres.url];
+  const [first, second] = await Promise.all([startProgram(t, { args }), startProgram(t, { args })]);
+  assert.equal(first.summary.database, 'PostgreSQL');
+  for (const { url } of [first, second]) assert.equal((await fetch(`${url}/readyz`)).status, 200);
+  assert.deepEqual(
+    (await readdir(first.dataDirectory)).filter((name) => name.endsWith('.db')),
+    [],
+  );
+  const backup = join(await temporaryFolder(t), 'backup');
+  const { stdout, code, stderr } = await runProgram(['backup', backup, '--json', ...args]);
+  assert.equal(code, 0, stderr);
+  assert.equal(
+    JSON.parse(stdout).databases[0].tables.find((table: { name: string }) => table.name === 'instances').rows,
+    3,
+  );
+  assert.equal(await first.stop(), 0);
+  assert.equal(await second.stop(), 0);
+});
+
+test('A-63: readiness fails while the database is gone and liveness stays; it recovers without a restart', async (t) => {
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  const program = await startProgram(t, { args: ['--database', postgres.url] });
+  await postgres.stop();
+  assert.equal((await fetch(`${program.url}/readyz`)).status, 503);
+  const health = await fetch(`${program.url}/healthz`);
+  assert.equal(health.status, 200);
+  assert.equal(program.child.exitCode, null);
+});

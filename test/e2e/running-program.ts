@@ -1,0 +1,111 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const MAIN = join(ROOT, 'src/main.ts');
+const START_LIMIT_MS = 60_000;
+
+export interface RunningProgram {
+  readonly url: string;
+  readonly port: number;
+  readonly pid: number;
+  readonly child: ChildProcess;
+  readonly dataDirectory: string;
+  /** What `serve --json` printed. */
+  readonly summary: Record<string, unknown>;
+  stderr(): string;
+  /** Sends a signal and resolves with the exit code (or the signal's name). */
+  stop(signal?: NodeJS.Signals): Promise<number | string | null>;
+}
+
+export interface ProgramOptions {
+  readonly args?: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly dataDirectory?: string;
+  readonly workingDirectory?: string;
+}
+
+/** Whatever runs a function at its end: a test's context, or `{ after }` of `node:test` for a whole file. */
+export interface Scope {
+  after(run: () => unknown): void;
+}
+
+/** Starts the program as a user does, in a process of its own, on a free port, and waits until it says that it is ready. */
+export async function startProgram(scope: Scope, options: ProgramOptions = {}): Promise<RunningProgram> {
+  const dataDirectory = options.dataDirectory ?? (await temporaryFolder(scope));
+  const args = ['serve', '--json', '--listen', '127.0.0.1:0', '--data-dir', dataDirectory, ...(options.args ?? [])];
+  const { child, output, errors } = launch(args, options);
+  scope.after(() => stopChild(child, 'SIGKILL'));
+  const summary = JSON.parse(await firstLine(child, output, errors)) as Record<string, unknown>;
+  const url = String(summary.url);
+  return {
+    url,
+    port: Number(new URL(url).port),
+    pid: child.pid ?? 0,
+    child,
+    dataDirectory,
+    summary,
+    stderr: () => errors.join(''),
+    stop: (signal = 'SIGTERM') => stopChild(child, signal),
+  };
+}
+
+export interface FinishedProgram {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs the program to its end, for commands other than `serve`, or for a `serve` that must refuse. */
+export async function runProgram(args: readonly string[], options: ProgramOptions = {}): Promise<FinishedProgram> {
+  const { child, output, errors } = launch(args, options);
+  const timer = setTimeout(() => child.kill('SIGKILL'), START_LIMIT_MS);
+  const [code] = (await once(child, 'close')) as [number | null];
+  clearTimeout(timer);
+  return { code, stdout: output.join(''), stderr: errors.join('') };
+}
+
+/** A folder that is removed when the test ends. */
+export async function temporaryFolder(scope: Scope): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'trestle-test-'));
+  scope.after(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+function launch(args: readonly string[], { environment = {}, workingDirectory = tmpdir() }: ProgramOptions) {
+  const { PATH = '', HOME = tmpdir() } = process.env;
+  const child = spawn(process.execPath, [MAIN, ...args], {
+    cwd: workingDirectory,
+    env: { PATH, HOME, ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const output: string[] = [];
+  const errors: string[] = [];
+  child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => errors.push(text));
+  return { child, output, errors };
+}
+
+async function firstLine(child: ChildProcess, output: readonly string[], errors: readonly string[]): Promise<string> {
+  const deadline = Date.now() + START_LIMIT_MS;
+  for (;;) {
+    const text = output.join('');
+    if (text.includes('\n')) return text.slice(0, text.indexOf('\n'));
+    if (child.exitCode !== null || child.signalCode !== null || Date.now() > deadline) {
+      throw new Error(`the program did not start (exit ${child.exitCode}): ${text}${errors.join('')}`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+async function stopChild(child: ChildProcess, signal: NodeJS.Signals): Promise<number | string | null> {
+  if (child.exitCode === null && child.signalCode === null) {
+    child.kill(signal);
+    await once(child, 'exit');
+  }
+  return child.exitCode ?? child.signalCode;
+}

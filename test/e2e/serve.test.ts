@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, readdir, stat, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
+
+test('O-08: SIGTERM drains and ends with 0, and takes its files away', async (t) => {
+  const program = await startProgram(t);
+  assert.deepEqual((await readdir(program.dataDirectory)).includes('bridge.sock'), true);
+  assert.equal(await program.stop('SIGTERM'), 0);
+  assert.deepEqual((await readdir(program.dataDirectory)).includes('bridge.sock'), false);
+  assert.match(program.stderr(), /"msg":"stopped"/);
+});
+
+test('O-08: while a request is under way the first signal waits, a second one ends at once', async (t) => {
+  const program = await startProgram(t);
+  const slow = connect(program.port, '127.0.0.1');
+  t.after(() => slow.destroy());
+  await once(slow, 'connect');
+  slow.write('POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n');
+  slow.write('Content-Length: 100\r\n\r\n{');
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  program.child.kill('SIGTERM');
+  await waitUntil(async () => (await fetch(`${program.url}/readyz`)).status === 503);
+  const refused = await fetch(`${program.url}/v1/models`);
+  assert.equal(refused.status, 503);
+  assert.equal(program.child.exitCode, null);
+  program.child.kill('SIGTERM');
+  await once(program.child, 'exit');
+  assert.equal(program.child.exitCode, 1);
+});
+
+test('O-08: SIGHUP with a broken configuration changes nothing and says so', async (t) => {
+  const folder = await temporaryFolder(t);
+  const config = join(folder, 'trestle.yaml');
+  await writeFile(config, 'bridge: { auth_token: first-token-1234567890 }\n', { mode: 0o600 });
+  const program = await startProgram(t, { args: ['--config', config] });
+  const ping = (token: string) => fetch(`${program.url}/api/ping`, { headers: { authorization: `Bearer ${token}` } });
+  await writeFile(config, 'bridge: { auth_tokn: x }\n');
+  program.child.kill('SIGHUP');
+  await waitUntil(async () => program.stderr().includes('not read again'));
+  assert.match(program.stderr(), /auth_token/);
+  assert.equal((await ping('first-token-1234567890')).status, 200);
+  await writeFile(config, 'bridge: { auth_token: second-token-1234567890 }\nlisten: 127.0.0.1:1\n');
+  program.child.kill('SIGHUP');
+  await waitUntil(async () => (await ping('second-token-1234567890')).status === 200);
+  assert.equal((await ping('first-token-1234567890')).status, 401);
+  await program.stop();
+  assert.equal(/(first|second)-token-1234567890/.test(program.stderr()), false);
+});
+
+test('O-09: a port in use is one line that names it and who holds it, with exit code 1', async (t) => {
+  const first = await startProgram(t);
+  const dataDirectory = await temporaryFolder(t);
+  const args = ['serve', '--data-dir', dataDirectory, '--listen', `127.0.0.1:${first.port}`];
+  const { code, stderr } = await runProgram(args);
+  assert.equal(code, 1);
+  assert.equal(stderr.trim().split('\n').length, 1);
+  assert.match(stderr, new RegExp(`${first.port}`));
+  assert.match(stderr, new RegExp(`pid ${first.pid}`));
+});
+
+test('a second server on the same data is refused with the process id of the first', async (t) => {
+  const first = await startProgram(t);
+  const { code, stderr } = await runProgram(['serve', '--data-dir', first.dataDirectory, '--listen', '127.0.0.1:0']);
+  assert.equal(code, 1);
+  assert.equal(stderr.trim().split('\n').length, 1);
+  assert.match(stderr, new RegExp(`${first.pid}`));
+});
+
+test('services may run apart on one data directory', async (t) => {
+  const bridge = await startProgram(t, { args: ['bridge'] });
+  const { dataDirectory } = bridge;
+  const completions = await startProgram(t, { args: ['completions'], dataDirectory });
+  const accounts = await startProgram(t, { args: ['accounts'], dataDirectory });
+  assert.equal((await fetch(`${completions.url}/v1/models`)).status, 200);
+  assert.equal((await fetch(`${completions.url}/api/ping`)).status, 404);
+  assert.deepEqual(await (await fetch(`${accounts.url}/healthz`)).json(), { status: 'ok' });
+});
+
+test('after kill -9 the next start takes over at once', async (t) => {
+  const first = await startProgram(t);
+  assert.equal(await first.stop('SIGKILL'), 'SIGKILL');
+  const second = await startProgram(t, { dataDirectory: first.dataDirectory });
+  assert.equal((await fetch(`${second.url}/readyz`)).status, 200);
+  assert.equal(await second.stop(), 0);
+});
+
+test('a data directory that cannot be used is one line, with exit code 78', async (t) => {
+  const folder = await temporaryFolder(t);
+  const file = join(folder, 'file');
+  await writeFile(file, '');
+  const { code, stderr } = await runProgram(['serve', '--data-dir', join(file, 'data')]);
+  assert.equal(code, 78);
+  assert.match(stderr, /^trestle: The data directory .*ENOTDIR.*--data-dir/);
+  assert.equal(stderr.trim().split('\n').length, 1);
+});
+
+test('a data directory of another user is refused', { skip: process.getuid?.() !== 0 }, async (t) => {
+  const folder = await temporaryFolder(t);
+  await chmod(folder, 0o700);
+  const program = ['-u', 'nobody', '--', process.execPath, join(import.meta.dirname, '../../src/main.ts')];
+  try {
+    execFileSync('runuser', [...program, 'serve', '--data-dir', folder], { stdio: 'pipe' });
+    assert.fail('it must not start');
+  } catch (error) {
+    const { status, stderr } = error as { status: number; stderr: Buffer };
+    assert.equal(status, 78, String(stderr));
+    assert.match(String(stderr), /EACCES/);
+  }
+});
+
+test('what is stored is for its owner only', async (t) => {
+  const program = await startProgram(t);
+  const files = await readdir(program.dataDirectory);
+  assert.ok(files.includes('bridge.db'));
+  assert.ok(files.includes('secret.key'));
+  for (const name of files) {
+    const { mode } = await stat(join(program.dataDirectory, name));
+    assert.equal(mode & 0o077, 0, name);
+  }
+});
+
+test('a secret key that others can read ends the start with 78, and doctor says so', async (t) => {
+  const program = await startProgram(t);
+  await program.stop();
+  await chmod(join(program.dataDirectory, 'secret.key'), 0o644);
+  const args = ['--data-dir', program.dataDirectory, '--listen', '127.0.0.1:0'];
+  const { code, stderr } = await runProgram(['serve', ...args]);
+  assert.equal(code, 78);
+  assert.match(stderr, /chmod 600/);
+  const doctor = await runProgram(['doctor', ...args]);
+  assert.equal(doctor.code, 1);
+  assert.match(doctor.stdout, /broken +secret key/);
+});
+
+test('the first screen shows where each service is and a call that works as printed', async (t) => {
+  const dataDirectory = await temporaryFolder(t);
+  const program = await startProgram(t, { dataDirectory });
+  await program.stop();
+  const child = await import('node:child_process').then(({ spawn }) =>
+    spawn(process.execPath, [join(import.meta.dirname, '../../src/main.ts'), 'serve', '--data-dir', dataDirectory], {
+      env: { PATH: process.env.PATH, HOME: dataDirectory, TRESTLE_LISTEN: `127.0.0.1:${program.port}` },
+      stdio: ['ignore', 'pipe', 'ignore'],
+    }),
+  );
+  t.after(() => child.kill('SIGKILL'));
+  let text = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk;
+  });
+  await waitUntil(async () => text.includes('Try'));
+  assert.match(text, /Bridge {8}ws:\/\/127\.0\.0\.1:\d+\/acp/);
+  assert.match(text, /OPENAI_BASE_URL=http:\/\/127\.0\.0\.1:\d+\/v1/);
+  assert.match(text, /Agents {8}builtin ok {3}codex /);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: no colours where there is no terminal
+  assert.equal(/\u001b/.test(text), false);
+  const curl = /Try\s+(curl .*)/.exec(text)?.[1] ?? '';
+  const answer = JSON.parse(execFileSync('/bin/sh', ['-c', `${curl} -s`], { encoding: 'utf8' }));
+  assert.equal(answer.choices[0].message.content, 'Hello');
+});
+
+async function waitUntil(condition: () => Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + 10_000;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error('waited too long');
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
