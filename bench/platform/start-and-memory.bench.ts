@@ -1,0 +1,64 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const IDLE_MS = 2000;
+
+export interface StartFigures {
+  /** From the start of the process to the answer of `/readyz`, one entry for each start. */
+  readonly readyMs: number[];
+  /** Resident memory while nothing happens, in MiB. */
+  readonly idleMebibytes: number[];
+}
+
+/** Starts the program as `npm start` does (compile cache on), again and again; `built` takes dist/ instead of src/. */
+export async function benchStart({ starts, built }: { starts: number; built: boolean }): Promise<StartFigures> {
+  const entry = built ? ['dist/trestle.cjs'] : ['scripts/run.cjs', 'src/main.ts'];
+  if (built && !existsSync(join(ROOT, 'dist/trestle.cjs'))) throw new Error('run "npm run build" first');
+  const figures: StartFigures = { readyMs: [], idleMebibytes: [] };
+  // The first start fills the compile cache and does not count.
+  for (let count = 0; count <= starts; count += 1) {
+    const { readyMs, idleMebibytes } = await startOnce(entry);
+    if (count === 0) continue;
+    figures.readyMs.push(readyMs);
+    figures.idleMebibytes.push(idleMebibytes);
+  }
+  return figures;
+}
+
+async function startOnce(entry: readonly string[]): Promise<{ readyMs: number; idleMebibytes: number }> {
+  const folder = await mkdtemp(join(tmpdir(), 'trestle-bench-'));
+  const started = performance.now();
+  const args = [...entry, 'serve', '--json', '--listen', '127.0.0.1:0', '--data-dir', folder];
+  const child = spawn(process.execPath, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'ignore'] });
+  try {
+    const url = await urlOf(child);
+    const response = await fetch(`${url}/readyz`);
+    if (!response.ok) throw new Error(`not ready: ${response.status}`);
+    const readyMs = performance.now() - started;
+    await sleep(IDLE_MS);
+    return { readyMs, idleMebibytes: await residentMebibytes(child.pid ?? 0) };
+  } finally {
+    child.kill();
+    await once(child, 'exit');
+    await rm(folder, { recursive: true });
+  }
+}
+
+async function urlOf(child: ChildProcess): Promise<string> {
+  if (child.stdout === null) throw new Error('no output');
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+  return (JSON.parse(line) as { url: string }).url;
+}
+
+async function residentMebibytes(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
+}
