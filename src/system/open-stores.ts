@@ -1,14 +1,13 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import { serveControlSocket } from '../platform/control-socket/serve-control-socket.ts';
 import type { Database } from '../platform/database/database.ts';
-import { openDatabase } from '../platform/database/open-database.ts';
-import { ownSqliteFile } from '../platform/database/sqlite/own-sqlite-file.ts';
 import { platformErrors } from '../platform/errors/platform-errors.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
 import { createDispatch } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import { controlMethods } from './control-methods.ts';
 import type { DataFiles } from './data-directory.ts';
+import { openStore } from './open-store.ts';
 import type { ServiceName, Settings } from './settings.ts';
 import { storeDefinitions, storeLocation } from './store-location.ts';
 
@@ -35,12 +34,7 @@ export async function openStores(options: OpenStoresOptions): Promise<Stores> {
   const databases = new Map<ServiceName, Database<never>>();
   for (const definition of storeDefinitions(names)) {
     const location = storeLocation(settings.database.url, files, definition.name);
-    if (location.engine === 'sqlite') {
-      const ownership = await ownSqliteFile(location.file);
-      opened.defer(() => ownership.release());
-    }
-    const database = await openDatabase<never>({ ...definition, location, clock });
-    opened.defer(() => database.close());
+    const database = await openStore(definition, location, clock, opened);
     databases.set(definition.name, database);
     // On PostgreSQL several instances may share a machine: a socket would belong to one of them at random.
     if (location.engine === 'sqlite') {

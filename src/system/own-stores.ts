@@ -1,10 +1,9 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import { callControlSocket } from '../platform/control-socket/call-control-socket.ts';
 import type { Database } from '../platform/database/database.ts';
-import { openDatabase } from '../platform/database/open-database.ts';
-import { ownSqliteFile } from '../platform/database/sqlite/own-sqlite-file.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
-import { dataDirectory, SERVICE_NAMES, type Settings } from './settings.ts';
+import { openStore } from './open-store.ts';
+import { dataDirectory, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
 import { storeDefinitions, storeLocation } from './store-location.ts';
 
 export interface StoreAccessOptions {
@@ -17,6 +16,7 @@ export interface StoreAccessOptions {
 /** A database that a command may copy, whoever has it open. */
 export type CopyableDatabase = Pick<Database, 'name' | 'engine' | 'backupTo'>;
 
+const STATUS_TIMEOUT_MS = 5000;
 const BACKUP_TIMEOUT_MS = 6 * 60 * 60 * 1000;
 
 export function dataFilesOf({ settings, environment, homeDirectory }: StoreAccessOptions): Promise<DataFiles> {
@@ -32,34 +32,32 @@ export async function openStoresAlone(
   const databases: Database<never>[] = [];
   for (const definition of storeDefinitions(SERVICE_NAMES)) {
     const location = storeLocation(options.settings.database.url, files, definition.name);
-    if (location.engine === 'sqlite') {
-      const ownership = await ownSqliteFile(location.file);
-      opened.defer(() => ownership.release());
-    }
-    const database = await openDatabase<never>({ ...definition, location, clock: options.clock });
-    opened.defer(() => database.close());
-    databases.push(database);
+    databases.push(await openStore(definition, location, options.clock, opened));
   }
   return databases;
 }
 
-/** The databases as they are now: those of a running server through its socket, otherwise opened here. */
+/** The databases as they are now: each through the socket of the server that has it open, otherwise opened here. */
 export async function copyableStores(
   options: StoreAccessOptions,
   opened: AsyncDisposableStack,
 ): Promise<readonly CopyableDatabase[]> {
   const files = await dataFilesOf(options);
-  const served: CopyableDatabase[] = [];
-  if (options.settings.database.url === '') {
-    for (const { name } of storeDefinitions(SERVICE_NAMES)) {
-      const socket = files.controlSocket(name);
-      if ((await callControlSocket(socket, 'status', {}, 5000)) === undefined) continue;
-      served.push({
-        name,
-        engine: 'sqlite',
-        backupTo: async (file) => void (await callControlSocket(socket, 'backup', { file }, BACKUP_TIMEOUT_MS)),
-      });
-    }
+  const stores: CopyableDatabase[] = [];
+  for (const definition of storeDefinitions(SERVICE_NAMES)) {
+    const { name } = definition;
+    const location = storeLocation(options.settings.database.url, files, name);
+    const served = location.engine === 'sqlite' ? await servedStore(name, files.controlSocket(name)) : undefined;
+    stores.push(served ?? (await openStore(definition, location, options.clock, opened)));
   }
-  return served.length > 0 ? served : openStoresAlone(options, opened);
+  return stores;
+}
+
+async function servedStore(name: ServiceName, socket: string): Promise<CopyableDatabase | undefined> {
+  if ((await callControlSocket(socket, 'status', {}, STATUS_TIMEOUT_MS)) === undefined) return undefined;
+  return {
+    name,
+    engine: 'sqlite',
+    backupTo: async (file) => void (await callControlSocket(socket, 'backup', { file }, BACKUP_TIMEOUT_MS)),
+  };
 }
