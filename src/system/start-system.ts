@@ -1,6 +1,7 @@
 import { sweepLeftovers } from '../platform/child-process/process-journal.ts';
 import { systemClock } from '../platform/clock/clock.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
+import { withinTime } from '../platform/clock/within-time.ts';
 import { type ChangedSettings, changedSettings } from '../platform/config/changed-settings.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, type Listener } from '../platform/http/listener.ts';
@@ -118,10 +119,8 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       agents: [...services.values()].flatMap((service) => service.agents?.() ?? []),
     }),
     async agentsKnown() {
-      const { promise: enough, resolve } = Promise.withResolvers<void>();
-      const cancel = clock.after(AGENTS_WAIT_MS, resolve);
-      await Promise.race([Promise.all([...services.values()].map((service) => service.agentsKnown)), enough]);
-      cancel();
+      const known = Promise.all([...services.values()].map((service) => service.agentsKnown));
+      await withinTime(clock, AGENTS_WAIT_MS, known, () => undefined);
     },
     reload(next) {
       const changes = changedSettings(settingsDeclaration.schema, settings, next);

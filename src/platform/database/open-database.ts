@@ -1,4 +1,5 @@
 import type { Clock } from '../clock/clock.ts';
+import { withinTime } from '../clock/within-time.ts';
 import { AppError } from '../errors/app-error.ts';
 import { copyInto } from './copy-into.ts';
 import type { Database, Transaction } from './database.ts';
@@ -54,7 +55,7 @@ function createDatabase<Schema>(engine: Engine, options: DatabaseOptions): Datab
     transaction: (work, { timeoutMs = TRANSACTION_TIMEOUT_MS } = {}) =>
       runTransaction(engine, clock, timeoutMs, (connection) => work(createTransaction<Schema>(connection))),
     snapshot: engine.snapshot,
-    check: () => within(clock, CHECK_TIMEOUT_MS, engine.ping()),
+    check: () => checkWithin(clock, CHECK_TIMEOUT_MS, engine.ping()),
     statistics: engine.statistics,
     async backupTo(file) {
       if (location.engine === 'sqlite') return copySqliteFile(location.file, file);
@@ -70,15 +71,13 @@ function createTransaction<Schema>(connection: SqlConnection): Transaction<Schem
   return { query: createQueryBuilder<Schema>(connection.engine, connection.execute), run: connection.execute };
 }
 
-async function within(clock: Clock, ms: number, work: Promise<void>): Promise<void> {
-  const { promise: expired, reject } = Promise.withResolvers<never>();
-  const stopTimer = clock.after(ms, () => reject(new AppError('STORAGE_UNAVAILABLE')));
+async function checkWithin(clock: Clock, ms: number, ping: Promise<void>): Promise<void> {
   try {
-    await Promise.race([work, expired]);
+    await withinTime(clock, ms, ping, () => {
+      throw new AppError('STORAGE_UNAVAILABLE');
+    });
   } catch (error) {
     if (error instanceof AppError) throw error;
     throw new AppError('STORAGE_UNAVAILABLE', {}, { cause: error });
-  } finally {
-    stopTimer();
   }
 }

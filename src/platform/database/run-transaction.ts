@@ -1,4 +1,5 @@
 import type { Clock } from '../clock/clock.ts';
+import { withinTime } from '../clock/within-time.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
 import type { Engine, EngineName, SqlConnection } from './engine.ts';
 import type { StatementResult } from './statement.ts';
@@ -55,10 +56,10 @@ async function attemptOnce<T>(
     },
   };
   await control(BEGIN[connection.engine](timeoutMs));
-  const { promise: expired, reject } = Promise.withResolvers<never>();
-  const stopTimer = clock.after(timeoutMs, () => reject(new AppError('CALL_TIMEOUT', { timeoutMs })));
   try {
-    const result = await Promise.race([work(guarded), expired]);
+    const result = await withinTime(clock, timeoutMs, work(guarded), () => {
+      throw new AppError('CALL_TIMEOUT', { timeoutMs });
+    });
     if (over !== undefined) throw over;
     over = new AppError('CALL_CANCELLED');
     await control('COMMIT');
@@ -67,8 +68,6 @@ async function attemptOnce<T>(
     over ??= error;
     await control('ROLLBACK').catch(() => undefined);
     throw error;
-  } finally {
-    stopTimer();
   }
 }
 

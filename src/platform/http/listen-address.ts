@@ -1,14 +1,10 @@
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { ListenAddress } from '../config/listen-address.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
 import { classifyAddress } from '../network-address/classify-address.ts';
 import { findPortOwner } from './port-owner.ts';
 import type { HttpSurface } from './surface.ts';
-
-export interface ListenAddress {
-  readonly host: string;
-  readonly port: number;
-}
 
 export interface BoundAddress extends ListenAddress {
   /** Where a browser on this machine reaches it. */

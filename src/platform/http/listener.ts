@@ -1,6 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../clock/clock.ts';
 import type { Randomness } from '../clock/randomness.ts';
+import { withinTime } from '../clock/within-time.ts';
+import type { ListenAddress } from '../config/listen-address.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { Logger } from '../log/logger.ts';
 import { createAddressMatcher } from '../network-address/address-matcher.ts';
@@ -13,7 +15,7 @@ import type { HttpMetrics } from './http-metrics.ts';
 import { createHttpServer } from './http-server.ts';
 import { createInFlight } from './in-flight.ts';
 import { defaultLimits, type ListenerLimits } from './limits.ts';
-import { type BoundAddress, type ListenAddress, openAddress, refusalToListen } from './listen-address.ts';
+import { type BoundAddress, openAddress, refusalToListen } from './listen-address.ts';
 import { createReadiness, type ReadinessCheck } from './readiness.ts';
 import { createRefuser } from './refuse-request.ts';
 import { createRequestIds } from './request-id.ts';
@@ -139,8 +141,8 @@ export function createListener(options: ListenerOptions): Listener {
 
   async function finish(graceMs: number): Promise<void> {
     const settled = Promise.allSettled([inFlight.whenIdle(), ...surfaces.map((surface) => surface.settle?.())]);
-    await within(graceMs, settled);
-    await within(limits.closeTimeoutMs, webSockets.closeAll(1001, 'shutting down'));
+    await withinTime(clock, graceMs, settled, () => undefined);
+    await withinTime(clock, limits.closeTimeoutMs, webSockets.closeAll(1001, 'shutting down'), () => undefined);
     closing ??= shut();
     await closing;
   }
@@ -152,13 +154,6 @@ export function createListener(options: ListenerOptions): Listener {
     server.closeAllConnections();
     await promise;
     await router.close();
-  }
-
-  async function within(ms: number, work: Promise<unknown>): Promise<void> {
-    const { promise: timeout, resolve } = Promise.withResolvers<void>();
-    const cancel = clock.after(ms, resolve);
-    await Promise.race([work, timeout]);
-    cancel();
   }
 
   return {

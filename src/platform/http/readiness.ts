@@ -1,4 +1,5 @@
 import type { Clock } from '../clock/clock.ts';
+import { withinTime } from '../clock/within-time.ts';
 import type { Logger } from '../log/logger.ts';
 
 /** Resolves when what it looks at is fit for work, rejects when not. */
@@ -32,8 +33,6 @@ export function createReadiness(options: ReadinessOptions): () => Promise<Readin
 async function askAll({ checks, timeoutMs, clock, logger }: ReadinessOptions): Promise<ReadinessReport> {
   const results = await Promise.all(
     Object.entries(checks).map(async ([name, check]): Promise<[string, CheckResult]> => {
-      const { promise: timeout, resolve } = Promise.withResolvers<CheckResult>();
-      const cancel = clock.after(timeoutMs, () => resolve('timeout'));
       const asked = Promise.resolve()
         .then(check)
         .then(
@@ -43,9 +42,7 @@ async function askAll({ checks, timeoutMs, clock, logger }: ReadinessOptions): P
             return 'failed';
           },
         );
-      const result = await Promise.race([asked, timeout]);
-      cancel();
-      return [name, result];
+      return [name, await withinTime(clock, timeoutMs, asked, (): CheckResult => 'timeout')];
     }),
   );
   return { ready: results.every(([, result]) => result === 'ok'), checks: Object.fromEntries(results) };
