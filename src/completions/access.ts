@@ -1,4 +1,5 @@
 import { AppError } from '../platform/errors/app-error.ts';
+import { bearerToken } from '../platform/http/bearer-token.ts';
 import type { Guard } from '../platform/http/surface.ts';
 import { createSecretMatcher } from '../platform/secrets/token-digest.ts';
 import type { CompletionsSettings } from './settings.ts';
@@ -16,8 +17,7 @@ export function createCompletionsAccess(settings: Pick<CompletionsSettings, 'mas
   return {
     withKey(head) {
       if (masterKey === '') return undefined;
-      const given = /^bearer +(\S+)$/i.exec(head.headers.authorization ?? '')?.[1] ?? '';
-      if (!matches(given)) throw new AppError('INVALID_API_KEY');
+      if (!matches(bearerToken(head))) throw new AppError('INVALID_API_KEY');
       return undefined;
     },
     isOpen: () => masterKey === '',

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { projectRoot } from '../architecture/source-file.ts';
+import { freePort } from '../fakes/free-port.ts';
 import { cleanEnvironment, pinnedNodeFolder, runCommand } from './run-command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'trestle-package-'));
@@ -109,13 +109,4 @@ async function untilHealthy(base: string, child: { exitCode: number | null }, ou
     await sleep(100);
   }
   assert.fail(`the server did not become healthy\n${output()}`);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address !== null ? address.port : 0;
 }

@@ -5,6 +5,7 @@ import { classifyAddress } from '../network-address/classify-address.ts';
 import { isLoopbackHost } from '../network-address/classify-host.ts';
 import { sameSecret } from '../secrets/token-digest.ts';
 import { anyone } from './anyone.ts';
+import { bearerToken } from './bearer-token.ts';
 import type { HttpMetrics } from './http-metrics.ts';
 import type { ReadinessReport } from './readiness.ts';
 import { plainShape } from './refusal.ts';
@@ -83,8 +84,7 @@ function metricsGuard({ metricsToken }: CommonRoutesOptions): Guard<never> {
     if (isLocal(head)) return undefined as never;
     const expected = metricsToken();
     if (expected === '') throw new AppError('FORBIDDEN');
-    const [, given = ''] = /^Bearer +(\S+)$/i.exec(head.headers.authorization ?? '') ?? [];
-    if (!sameSecret(given, expected)) throw new AppError('UNAUTHORIZED');
+    if (!sameSecret(bearerToken(head), expected)) throw new AppError('UNAUTHORIZED');
     return undefined as never;
   };
 }
