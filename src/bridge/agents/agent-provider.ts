@@ -1,0 +1,93 @@
+import type { ProbeResult } from './probe-board.ts';
+
+/**
+ * One agent that can do work. The session orchestrator knows agents by this interface only; what is special about an
+ * agent is absorbed by its implementation and nowhere else (spec/bridge 4.3, session rule 2).
+ */
+export interface AgentProvider {
+  readonly id: string;
+  /** Looks once whether the agent can be used. Ends soon after `signal` aborts. */
+  probe(signal: AbortSignal): Promise<ProbeResult>;
+  /** Opens a new conversation of the agent and runs its first turn. */
+  startTurn(turn: AgentTurn): Promise<TurnEnd>;
+  /** Runs one more turn of a conversation that exists. It cannot open a new one: a lost conversation is an end. */
+  continueTurn(reference: string, turn: AgentTurn): Promise<TurnEnd>;
+  /**
+   * Stops a running turn; its promise then resolves as cancelled. Resolves when the agent is quiet, at most five
+   * seconds later, by force if need be. Unknown turns are fine.
+   */
+  cancel(turnId: string): Promise<void>;
+  /** Lets go of a conversation for good, and of the process if nothing else uses it. Unknown references are fine. */
+  close(reference: string): Promise<void>;
+  /** Ends everything the agent runs. Called once, when the bridge stops. */
+  stop(): Promise<void>;
+}
+
+/** What an agent is asked to do, and where it tells how that goes. */
+export interface AgentTurn {
+  readonly turnId: string;
+  readonly prompt: string;
+  /** A real path that was just checked against the allowed roots. */
+  readonly workingDirectory: string;
+  /** Empty: the agent's own choice. */
+  readonly model: string;
+  /** Ids of skills that the prompt asks for; an agent that knows none ignores them. */
+  readonly skills: readonly string[];
+  /**
+   * Called once by `startTurn`, as soon as the conversation has a reference and before it does any work, so that the
+   * reference is stored even if the turn never ends. A reference holds all that `continueTurn` needs after a restart.
+   */
+  opened(reference: string): void;
+  /** In the order in which things happened. */
+  report(event: AgentEvent): void;
+}
+
+/** What an agent tells while it works. Kinds of an agent that have no place here are dropped by its implementation. */
+export type AgentEvent =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'thinking'; readonly text: string }
+  | {
+      readonly kind: 'tool_call';
+      readonly toolCallId: string;
+      readonly title: string;
+      readonly status: 'pending' | 'in_progress' | 'completed' | 'failed';
+      /** read, edit, delete, move, search, execute, think, fetch or other. */
+      readonly toolKind: string;
+      readonly input?: unknown;
+      readonly output?: unknown;
+      readonly locations?: readonly { readonly path: string; readonly line?: number }[];
+    }
+  | { readonly kind: 'status'; readonly text: string }
+  /** A question of the agent that was answered for the user; it is shown and recorded. */
+  | {
+      readonly kind: 'permission';
+      readonly title: string;
+      readonly decision: 'allowed' | 'denied';
+      readonly toolCallId?: string;
+    };
+
+export interface TurnUsage {
+  readonly inputTokens?: number;
+  readonly outputTokens?: number;
+  readonly totalTokens?: number;
+}
+
+/** Every way in which a turn can end (contract/bridge 4). Nothing here is thrown: a throw is a fault of ours. */
+export type TurnEnd =
+  | {
+      readonly kind: 'completed';
+      /** The final text. Empty: the agent said nothing that can be shown. */
+      readonly output: string;
+      readonly stopReason: string;
+      readonly usage?: TurnUsage;
+    }
+  | { readonly kind: 'cancelled'; readonly output: string; readonly usage?: TurnUsage }
+  | {
+      readonly kind: 'failed';
+      readonly code: 'AGENT_FAILED' | 'AGENT_EXITED' | 'AGENT_TIMEOUT';
+      readonly error: string;
+      readonly output: string;
+      readonly usage?: TurnUsage;
+    }
+  /** Only from `continueTurn`: the agent no longer has the conversation. */
+  | { readonly kind: 'lost'; readonly detail: string };

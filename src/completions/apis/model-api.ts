@@ -1,0 +1,31 @@
+import type { DialectName } from '../dialects/dialect.ts';
+
+/** One model API: data, never code. Nine in ten speak OpenAI's dialect and differ by address and key alone. */
+export interface ModelApi {
+  readonly id: string;
+  readonly name: string;
+  readonly dialect: DialectName;
+  /** Everything before the path of the operation; `${NAME}` stands for a variable such as AWS_REGION. */
+  readonly baseUrl: string;
+  /** Environment variables that may hold the key, the first one found counts. Empty: it needs none. */
+  readonly keyVariables: readonly string[];
+  /** A server on this machine or network, usable without a key. */
+  readonly local?: true;
+  /** Sent with every request. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Fields of OpenAI's request that this API refuses. */
+  readonly refuses?: readonly string[];
+  /** It does not know `stream_options`, so its streams may come without usage. */
+  readonly noStreamOptions?: true;
+}
+
+/** What is known of one model: sizes and prices (USD per token) where a source had them. */
+export interface KnownModel {
+  readonly api: string;
+  readonly id: string;
+  readonly contextWindow?: number;
+  readonly maxOutputTokens?: number;
+  readonly inputPrice?: number;
+  readonly outputPrice?: number;
+  readonly inputModalities?: readonly string[];
+}

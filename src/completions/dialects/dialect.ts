@@ -1,0 +1,60 @@
+import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts';
+
+export type DialectName = 'openai' | 'azure' | 'anthropic' | 'google' | 'google-vertex' | 'bedrock' | 'cohere';
+
+/** What a dialect must know of the API and the model that it talks to; plain data. */
+export interface DialectContext {
+  /** The upstream's own name of the model. */
+  readonly model: string;
+  readonly stream: boolean;
+  /** Made by us, for answers of upstreams that give none. */
+  readonly id: string;
+  /** Epoch seconds, for the same. */
+  readonly created: number;
+}
+
+/** A request as the upstream takes it; authentication comes on top (`authorise-upstream.ts`). */
+export interface UpstreamRequest {
+  /** What follows the base URL, with a query where the dialect needs one: `/messages`. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: unknown;
+  /** Fields of the caller that the upstream cannot take (contract/completions 2). */
+  readonly dropped: readonly string[];
+}
+
+/** One event of a stream: of server-sent events, or a decoded frame of another framing. */
+export interface StreamEvent {
+  readonly event: string | undefined;
+  readonly data: string;
+}
+
+/** What an upstream said when it refused or failed, in one shape for all. */
+export interface UpstreamFailure {
+  readonly message: string;
+  /** Of our own words where one fits: `context_length_exceeded`, `rate_limit_exceeded`, `invalid_request_error`, ... */
+  readonly code: string;
+  readonly param: string | null;
+}
+
+/** What one event of a stream means: chunks to send on, a failure inside a stream that began well, or the end. */
+export interface StreamStep<State> {
+  readonly state: State;
+  readonly chunks: readonly ChatChunk[];
+  readonly failure?: UpstreamFailure;
+  /** The upstream said that nothing more will come. A stream that ends without it is broken. */
+  readonly done?: boolean;
+}
+
+/** A wire format: a pure codec between OpenAI's chat completion and what an upstream speaks. */
+export interface Dialect<State = unknown> {
+  readonly name: DialectName;
+  /** `sse`: server-sent events; `event-stream`: the binary framing of AWS. */
+  readonly framing: 'sse' | 'event-stream';
+  encodeRequest(request: ChatRequest, context: DialectContext): UpstreamRequest;
+  decodeResponse(body: unknown, context: DialectContext): ChatCompletion;
+  /** The body of an answer that is not 2xx: parsed JSON, or text. */
+  decodeFailure(status: number, body: unknown): UpstreamFailure;
+  startStream(context: DialectContext): State;
+  decodeEvent(state: State, event: StreamEvent): StreamStep<State>;
+}

@@ -1,0 +1,52 @@
+import type { Usage } from '../contract/chat.ts';
+
+/** Who calls the completions API. `id` is what usage is recorded under. */
+export interface KeyHolder {
+  /** `key_...`, or `master`, `open` (nothing is configured) and `internal` (another part of this program). */
+  readonly id: string;
+  /** The user whose key it is; empty for nobody's. */
+  readonly owner: string;
+  /** Only the master key, or anybody while nothing is configured, may manage keys and see all usage. */
+  readonly isMaster: boolean;
+  /** Whether the key may use a model: an alias, or `<api>/<model>`. */
+  mayUse(model: string): boolean;
+}
+
+export interface AdmissionRequest {
+  /** As the caller named it. */
+  readonly model: string;
+  /** Tokens that the call may cost, for limits by token and for the reservation of a budget. */
+  readonly estimatedTokens: number;
+  readonly estimatedCostUsd: number;
+}
+
+/** How a call ended, for metering (contract/completions 6). */
+export interface CallOutcome {
+  readonly model: string;
+  /** Of the target that answered, or that was tried last; empty when none was. */
+  readonly api: string;
+  readonly upstreamModel: string;
+  readonly usage: Usage | undefined;
+  /** The usage was counted by us because the upstream gave none. */
+  readonly estimated: boolean;
+  readonly outcome: 'ok' | 'error' | 'aborted' | 'partial' | 'cached';
+  readonly status: number;
+  readonly attempts: number;
+  readonly durationMs: number;
+  /** To the first event of a stream; equal to `durationMs` otherwise. */
+  readonly firstTokenMs: number;
+  readonly requestId: string;
+}
+
+/** A call that was let in. `settle` is called exactly once, however the call ends. */
+export interface Admission {
+  /** For the headers `x-ratelimit-*`; empty when the key has no limit. */
+  readonly headers: Readonly<Record<string, string>>;
+  settle(outcome: CallOutcome): void;
+}
+
+/** Limits and budgets of keys. Both functions answer at once, without a promise: they are on the way of every call. */
+export interface Admissions {
+  /** Throws `RATE_LIMITED` (with retryAfterSeconds and headers), `BUDGET_EXCEEDED` or `MODEL_NOT_ALLOWED`. */
+  admit(holder: KeyHolder, request: AdmissionRequest): Admission;
+}
