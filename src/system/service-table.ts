@@ -1,8 +1,9 @@
 import { createBridge } from '../bridge/create-bridge.ts';
 import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
-import type { BridgeSchema } from '../bridge/storage/instance-store.ts';
+import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { createCompletions } from '../completions/create-completions.ts';
 import type { Clock } from '../platform/clock/clock.ts';
+import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
 import type { Migration } from '../platform/database/migration.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
@@ -21,11 +22,14 @@ export interface ServiceParts {
   readonly database: Database<never> | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly homeDirectory: string;
+  /** For files of a service's own, such as scratch folders; for its owner only. */
+  readonly dataDirectory: string;
   readonly processJournal: string;
   readonly address: string;
   readonly build: BuildFacts;
   /** Encrypts what a service must store and read again. */
   readonly secretBox: SecretBox;
+  readonly randomness: Randomness;
   readonly clock: Clock;
   readonly makeId: MakeId;
   readonly logger: Logger;
@@ -42,6 +46,8 @@ export interface RunningService {
   readonly surface?: HttpSurface;
   /** JSON-RPC methods and the paths that carry them, for the API description. */
   readonly methods?: { readonly paths: readonly string[]; readonly rows: readonly MethodRow<never>[] };
+  /** What the operator's commands may ask of it, through the control socket or, when no server runs, in their process. */
+  readonly controls?: readonly MethodRow<undefined>[];
   agents?(): readonly AgentStatus[];
   /** Resolves when `agents()` has looked at each of them once. */
   readonly agentsKnown?: Promise<void>;

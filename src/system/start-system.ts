@@ -1,20 +1,18 @@
 import { sweepLeftovers } from '../platform/child-process/process-journal.ts';
 import { systemClock } from '../platform/clock/clock.ts';
-import { systemRandomness } from '../platform/clock/randomness.ts';
 import { withinTime } from '../platform/clock/within-time.ts';
 import { type ChangedSettings, changedSettings } from '../platform/config/changed-settings.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, type Listener } from '../platform/http/listener.ts';
-import { createSortableIds } from '../platform/ids/sortable-id.ts';
 import type { LogOutput } from '../platform/log/log-output.ts';
 import type { Logger } from '../platform/log/logger.ts';
-import { createSecretBox } from '../platform/secrets/secret-box.ts';
-import { loadSecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createApiSurface } from './api-surface.ts';
 import { createMetrics } from './create-metrics.ts';
 import { prepareDataDirectory } from './data-directory.ts';
 import { openStores } from './open-stores.ts';
-import { PROGRAM_VERSION, readBuildFacts } from './release.ts';
+import { PROGRAM_VERSION } from './release.ts';
+import { serveControls } from './serve-controls.ts';
+import { prepareServiceParts } from './service-parts.ts';
 import { type RunningService, serviceTable } from './service-table.ts';
 import { dataDirectory, listenAddress, type ServiceName, type Settings, settingsDeclaration } from './settings.ts';
 import type { SystemSummary } from './system-summary.ts';
@@ -48,36 +46,36 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   const { services: names, environment, homeDirectory, logger } = options;
   let { settings } = options;
   const clock = systemClock;
-  const randomness = systemRandomness;
-  const makeId = createSortableIds(clock, randomness);
 
   // What was opened is closed in reverse order: when a later step of the start fails, and when the system stops.
   await using opened = new AsyncDisposableStack();
   const files = await prepareDataDirectory(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
-  const stores = opened.use(await openStores({ settings, names, files, clock, makeId, logger }));
-  const keys = await loadSecretKeys({ file: files.secretKey, given: settings.secret_key, randomness });
-  const secretBox = createSecretBox(keys, randomness);
+  const stores = opened.use(await openStores({ settings, names, files, clock }));
   const swept = await sweepLeftovers(files.processes);
   if (swept > 0) logger.warn({ swept }, 'ended processes that an earlier run had left behind');
 
   const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
+  const parts = await prepareServiceParts({
+    settings,
+    services: names,
+    environment,
+    homeDirectory,
+    files,
+    clock,
+    logger,
+  });
   const services = new Map<ServiceName, RunningService>();
   for (const name of names) {
-    const service = await serviceTable[name].create({
-      settings,
-      database: stores.database(name),
-      environment,
-      homeDirectory,
-      processJournal: files.processes,
-      address: `${address.host}:${address.port}`,
-      build: readBuildFacts(environment),
-      secretBox,
-      clock,
-      makeId,
-      logger: logger.child({ service: name }),
-    });
+    const database = stores.database(name);
+    const ownLogger = logger.child({ service: name });
+    const service = await serviceTable[name].create({ ...parts, database, logger: ownLogger });
     services.set(name, service);
     opened.defer(async () => service.stop?.());
+    if (database?.engine === 'sqlite') {
+      const file = files.controlSocket(name);
+      const socket = await serveControls({ file, service, database, clock, makeId: parts.makeId, logger: ownLogger });
+      opened.defer(() => socket.close());
+    }
   }
 
   const surfaces = [...services.values()].flatMap((service) => service.surface ?? []);
@@ -97,7 +95,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     logger,
     ...(options.requestLines === undefined ? {} : { requestLines: options.requestLines }),
     clock,
-    randomness,
+    randomness: parts.randomness,
   });
   opened.defer(() => listener.close());
   const bound = await listener.start();
