@@ -78,6 +78,10 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
       default: 'starttls',
       description: 'How the connection is encrypted; `none` only to a server on this machine.',
     }),
+    ca_file: setting.path({
+      default: '',
+      description: 'Certificates (PEM) to trust instead of the usual ones, for a mail server with a private authority.',
+    }),
   }),
   oauth: setting.group('Login with accounts from elsewhere.', {
     github: oauthClient('GitHub'),

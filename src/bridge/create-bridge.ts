@@ -22,7 +22,8 @@ import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
 import { createRpcOverHttp } from './rpc-over-http.ts';
 import { createRpcOverSocket } from './rpc-over-socket.ts';
 import type { BridgeGroups } from './settings.ts';
-import { type BridgeSchema, createInstanceStore } from './storage/instance-store.ts';
+import type { BridgeSchema } from './storage/bridge-schema.ts';
+import { createInstanceStore } from './storage/instance-store.ts';
 
 export interface Bridge {
   readonly surface: HttpSurface;

@@ -14,4 +14,6 @@ export const bridgeErrors = {
     rpc: -32003,
     message: 'The origin "{origin}" is not allowed; list it in ACP_ALLOWED_ORIGINS.',
   },
+  MODEL_FAILED: { status: 502, rpc: -32603, message: 'The model could not answer: {reason}' },
+  TOOL_CALL_REFUSED: { status: 400, rpc: -32602, message: 'The tool call was refused: {reason}' },
 } as const satisfies ErrorTable;

@@ -83,6 +83,7 @@ const adapterUrl = setting.url({
   default: '',
   description: 'Address of a remote `trestle adapter`, used instead of the program.',
 });
+const adapterToken = setting.token({ default: '', description: 'Token for that address. Empty: none is sent.' });
 const programArguments = (fallback: readonly string[]) =>
   setting.list(setting.text({ default: '' }), { default: fallback, description: 'Arguments of the program.' });
 const programName = (fallback: string) =>
@@ -106,6 +107,25 @@ export const agentsSettings = setting.group('The agents that do the work.', {
       default: '',
       description: 'OpenAI-compatible API to use. Empty: the completions service inside this program.',
     }),
+    api_key: setting.token({ default: '', description: 'Key for that API. Empty: none is sent.' }),
+    max_requests: setting.integer({
+      default: 50,
+      minimum: 1,
+      maximum: 1000,
+      description: 'Requests to the model in one turn; then the turn ends, with what was done until then.',
+    }),
+    context_characters: setting.integer({
+      default: 400_000,
+      minimum: 10_000,
+      maximum: 4_000_000,
+      description: 'How much of a conversation is sent to the model. The oldest tool outputs are left out first.',
+    }),
+    command_timeout: setting.duration({
+      default: '2m',
+      minimum: '1s',
+      maximum: '1h',
+      description: 'How long a command that it runs may take.',
+    }),
   }),
   codex: setting.group('Codex, through its app-server protocol.', {
     command: programName('codex'),
@@ -117,12 +137,14 @@ export const agentsSettings = setting.group('The agents that do the work.', {
     args: programArguments(['acp']),
     env: environment,
     url: adapterUrl,
+    token: adapterToken,
   }),
   gemini: setting.group('Gemini, through the Agent Client Protocol.', {
     command: programName('gemini'),
     args: programArguments(['--acp']),
     env: environment,
     url: adapterUrl,
+    token: adapterToken,
   }),
   custom: setting.list(
     setting.group('', {
@@ -136,6 +158,7 @@ export const agentsSettings = setting.group('The agents that do the work.', {
       args: programArguments([]),
       env: environment,
       url: adapterUrl,
+      token: adapterToken,
     }),
     { description: 'Further agents that speak the Agent Client Protocol.' },
   ),

@@ -1,17 +1,76 @@
-import type { ErrorTable } from '../platform/errors/error-table.ts';
+import { AppError } from '../platform/errors/app-error.ts';
+import { describeError, type ErrorTable } from '../platform/errors/error-table.ts';
 import { platformErrors } from '../platform/errors/platform-errors.ts';
+import type { ApiErrorBody } from './contract/api-error.ts';
 
-/** `type` is the word that clients of OpenAI's API switch on; `code` is in lower case there. */
+/** What callers are told; `code` is in lower case there (contract/completions 5). */
 export const completionsErrors = {
   ...platformErrors,
   INVALID_API_KEY: { status: 401, message: 'A valid key is needed: send "Authorization: Bearer <key>".' },
   MODEL_NOT_FOUND: { status: 404, message: 'There is no model "{model}". Nearest: {nearest}.' },
+  MODEL_NOT_ALLOWED: { status: 403, message: 'This key may not use the model "{model}".' },
+  RATE_LIMIT_EXCEEDED: { status: 429, message: 'The limit of {limit} {unit} a minute is reached; try again later.' },
+  BUDGET_EXCEEDED: { status: 402, message: 'The budget of {usd} USD ({period}) of this key is used up.' },
+  INSUFFICIENT_QUOTA: { status: 429, message: 'The budget of {usd} USD ({period}) of this key is used up.' },
+  UNSUPPORTED_PARAMETER: { status: 400, message: 'The model API cannot take "{param}": leave it out.' },
+  OPERATION_NOT_SUPPORTED: { status: 400, message: 'The API of this model offers no {operation}; use another model.' },
+  NO_TARGET_AVAILABLE: { status: 503, message: 'Nothing that answers for "{model}" is available now; try again later.' },
+  UPSTREAM_REFUSED: { status: 400, message: '{message}' },
+  UPSTREAM_AUTHENTICATION: { status: 502, message: 'The model API does not accept the key that is configured for it.' },
+  UPSTREAM_ERROR: { status: 502, message: 'The model API failed: {reason}' },
+  UPSTREAM_TIMEOUT: { status: 504, message: 'The model API took too long ({limit}).' },
+  NOTHING_STORED: {
+    status: 400,
+    message: '{field} needs stored responses, and none are stored here: send the whole conversation as "input".',
+  },
 } as const satisfies ErrorTable;
 
-/** The error `type` of a status (contract/completions 5). */
-export function errorType(status: number): string {
+/** An error as callers of OpenAI's API read it. */
+export interface ApiFailure {
+  readonly status: number;
+  readonly body: ApiErrorBody;
+}
+
+type Details = Readonly<Record<string, unknown>>;
+
+/** The one translator: status, and a body with all four keys. */
+export function describeFailure(error: unknown): ApiFailure {
+  const { code, message, details } = describeError(completionsErrors, error);
+  const status = statusOf(error);
+  return { status, body: apiErrorBody({ status, code, message, details }) };
+}
+
+/** An upstream's own 4xx passes with its status; everything else has the one of its row. */
+export function statusOf(error: unknown): number {
+  const own = error instanceof AppError && error.code === 'UPSTREAM_REFUSED' ? error.details.status : undefined;
+  return typeof own === 'number' ? own : describeError(completionsErrors, error).status;
+}
+
+export function apiErrorBody(error: {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+  readonly details: Details;
+}): ApiErrorBody {
+  const { status, code, message, details } = error;
+  const said = typeof details.upstreamCode === 'string' ? details.upstreamCode : code.toLowerCase();
+  return { error: { message, type: errorType(status, said), param: paramOf(details), code: said } };
+}
+
+/** The word that clients of OpenAI's API switch on. */
+function errorType(status: number, code: string): string {
+  if (code === 'insufficient_quota') return 'insufficient_quota';
   if (status === 401) return 'authentication_error';
   if (status === 403) return 'permission_error';
   if (status === 429) return 'rate_limit_error';
+  if (status === 502) return 'upstream_error';
+  if (status === 504) return 'upstream_timeout';
   return status >= 500 ? 'server_error' : 'invalid_request_error';
+}
+
+/** The field that is wrong, as `messages.0.role`. */
+function paramOf({ issues, param }: Details): string | null {
+  if (typeof param === 'string') return param;
+  const [first] = Array.isArray(issues) ? (issues as { path: string }[]) : [];
+  return first === undefined || first.path === '' ? null : first.path.slice(1).replaceAll('/', '.');
 }

@@ -77,6 +77,13 @@ export const completionsSettings = setting.group('One chat-completion API in fro
         reload: true,
         description: 'Its key. Empty: from the environment, or none.',
       }),
+      variables: setting.record(setting.text({ secret: 'maybe', reload: true }), {
+        keyPattern: '^[A-Za-z_][A-Za-z0-9_]{0,127}$',
+        keyExpects: 'names of environment variables',
+        reload: true,
+        description:
+          'What else it needs, by the name of the variable that would hold it: `AWS_REGION`, `AZURE_RESOURCE_NAME`, `GOOGLE_VERTEX_PROJECT`, ... These win over the environment.',
+      }),
     }),
     {
       keyPattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',

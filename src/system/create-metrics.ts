@@ -1,12 +1,18 @@
 import type { Registry } from 'prom-client';
-import { createHttpMetrics, type HttpMetrics, type MetricsLibrary } from '../platform/http/http-metrics.ts';
+import {
+  createHttpMetrics,
+  type FigureSource,
+  type HttpMetrics,
+  type MetricsLibrary,
+} from '../platform/http/http-metrics.ts';
 import type { Stores } from './open-stores.ts';
 
 const FIGURES = ['batches', 'commits', 'reads', 'queued'] as const;
 
-/** The figures of `/metrics`: HTTP, the process, and each database. */
-export function createMetrics(stores: Stores): HttpMetrics {
+/** The figures of `/metrics`: HTTP, the process, each database, and what services count by themselves. */
+export function createMetrics(stores: Stores, sources: readonly FigureSource[]): HttpMetrics {
   return createHttpMetrics({
+    sources,
     addFigures(registry, library) {
       library.collectDefaultMetrics({ register: registry });
       addDatabaseFigures(stores, registry, library);

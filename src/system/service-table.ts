@@ -1,3 +1,6 @@
+import { createAccounts } from '../accounts/create-accounts.ts';
+import { accountsMigrations } from '../accounts/storage/accounts-migrations.ts';
+import type { AccountsSchema } from '../accounts/storage/accounts-schema.ts';
 import { createBridge } from '../bridge/create-bridge.ts';
 import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
@@ -6,6 +9,7 @@ import type { Clock } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
 import type { Migration } from '../platform/database/migration.ts';
+import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
@@ -51,6 +55,8 @@ export interface RunningService {
   agents?(): readonly AgentStatus[];
   /** Resolves when `agents()` has looked at each of them once. */
   readonly agentsKnown?: Promise<void>;
+  /** What it counts by itself, for `/metrics`. */
+  readonly figures?: readonly FigureSource[];
   reload?(settings: Settings): void;
   stop?(): Promise<void>;
 }
@@ -94,6 +100,21 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
       };
     },
   },
-  // Its document's one public path, /healthz, is served by every listener.
-  accounts: { migrations: [], create: () => ({}) },
+  accounts: {
+    migrations: accountsMigrations,
+    async create({ settings, database, address, ...shared }) {
+      const accounts = await createAccounts({
+        ...shared,
+        settings: settings.accounts,
+        auditRetentionMs: settings.retention.audit,
+        database: database as unknown as Database<AccountsSchema>,
+        ownUrl: () => `http://${address}`,
+      });
+      return {
+        surface: accounts.surface,
+        reload: (next) => accounts.reload(next.accounts),
+        stop: accounts.stop,
+      };
+    },
+  },
 };

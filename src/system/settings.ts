@@ -83,6 +83,15 @@ const settingsSchema = setting.group('What all services share.', {
     usage: kept('400d', 'usage records'),
     audit: kept('400d', 'audit records'),
   }),
+  telemetry: setting.group('Where traces go.', {
+    otlp_endpoint: setting.url({
+      schemes: ['http', 'https'],
+      default: '',
+      env: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+      description:
+        'OpenTelemetry collector (OTLP over HTTP) that gets a span for each call of a model. Empty: none are made.',
+    }),
+  }),
   bridge: bridgeSettings,
   agents: agentsSettings,
   jobs: jobsSettings,

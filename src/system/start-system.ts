@@ -90,7 +90,10 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       connectionsPerAddress: settings.bridge.limits.connections_per_address,
     },
     readinessChecks: { store: stores.check },
-    metrics: createMetrics(stores),
+    metrics: createMetrics(
+      stores,
+      [...services.values()].flatMap((service) => service.figures ?? []),
+    ),
     metricsToken: () => settings.metrics_token,
     logger,
     ...(options.requestLines === undefined ? {} : { requestLines: options.requestLines }),

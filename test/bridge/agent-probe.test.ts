@@ -16,7 +16,7 @@ const program: CatalogAgent = {
   id: 'codex',
   label: 'Codex',
   category: 'native',
-  place: { kind: 'program', command: 'codex', environment: { CODEX_HOME: '/x' } },
+  place: { kind: 'program', protocol: 'codex', command: 'codex', args: [], environment: { CODEX_HOME: '/x' } },
 };
 
 function effects(found: string | undefined, answer: { code: number; stdout: string }) {
@@ -67,7 +67,7 @@ test('an agent at an address is available while it answers as healthy', async (t
   await once(server, 'listening');
   t.after(() => server.close());
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const agent: CatalogAgent = { ...program, place: { kind: 'remote', url } };
+  const agent: CatalogAgent = { ...program, place: { kind: 'remote', url, token: '' } };
   const { probeEffects } = effects(undefined, { code: 0, stdout: '' });
   const probe = createAgentProbe({ agent, effects: probeEffects, ownVersion: '0' });
   assert.equal((await probe(never)).status, 'ok');

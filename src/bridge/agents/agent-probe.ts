@@ -37,7 +37,7 @@ export function createAgentProbe({ agent, effects, ownVersion }: AgentProbeOptio
  * Asks a program for its version, and again only when its file has changed: some agents take seconds to start,
  * and a probe every half minute must cost next to nothing.
  */
-function createProgramProbe(
+export function createProgramProbe(
   place: { readonly command: string; readonly environment: Readonly<Record<string, string>> },
   effects: ProbeEffects,
 ): Probe {

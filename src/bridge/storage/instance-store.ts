@@ -1,21 +1,12 @@
 import type { Database } from '../../platform/database/database.ts';
-
-export interface InstanceRow {
-  readonly id: string;
-  readonly version: string;
-  readonly address: string;
-  readonly started_at: number;
-  readonly heartbeat_at: number;
-}
-
-export interface BridgeSchema {
-  instances: InstanceRow;
-}
+import type { BridgeSchema, InstanceRow } from './bridge-schema.ts';
 
 export interface InstanceStore {
   add(instance: InstanceRow): Promise<void>;
   beat(id: string, now: number): Promise<void>;
   remove(id: string): Promise<void>;
+  /** Takes the others off the list that gave no sign of life since then. */
+  removeOthers(own: string, aliveSince: number): Promise<void>;
 }
 
 export function createInstanceStore(database: Database<BridgeSchema>): InstanceStore {
@@ -29,6 +20,10 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
     },
     async remove(id) {
       await database.write([query.deleteFrom('instances').where('id', '=', id).compile()]);
+    },
+    async removeOthers(own, aliveSince) {
+      const others = query.deleteFrom('instances').where('id', '!=', own).where('heartbeat_at', '<', aliveSince);
+      await database.write([others.compile()]);
     },
   };
 }

@@ -5,7 +5,7 @@ export interface ModelApi {
   readonly id: string;
   readonly name: string;
   readonly dialect: DialectName;
-  /** Everything before the path of the operation; `${NAME}` stands for a variable such as AWS_REGION. */
+  /** Everything before the path of the operation; `{NAME}` stands for a variable such as AWS_REGION. */
   readonly baseUrl: string;
   /** Environment variables that may hold the key, the first one found counts. Empty: it needs none. */
   readonly keyVariables: readonly string[];
@@ -17,6 +17,29 @@ export interface ModelApi {
   readonly refuses?: readonly string[];
   /** It does not know `stream_options`, so its streams may come without usage. */
   readonly noStreamOptions?: true;
+}
+
+/** What a request is signed with; which part of it counts is the dialect's business. */
+export interface ApiCredentials {
+  /** Sent as the dialect sends keys. Empty: there is none. */
+  readonly key: string;
+  /** For `bedrock` without a key: requests are signed (SigV4). */
+  readonly aws?: {
+    readonly accessKeyId: string;
+    readonly secretAccessKey: string;
+    readonly sessionToken?: string;
+  };
+  /** For `bedrock`: the region that a signature names. */
+  readonly region?: string;
+  /** For `google-vertex` without a key: file of a service account (JSON). */
+  readonly googleCredentialsFile?: string;
+}
+
+/** An API that can be called: its base URL is complete, and it has what it needs to be let in. */
+export interface UsableApi extends ModelApi {
+  readonly credentials: ApiCredentials;
+  /** Named in the settings or by a variable of the environment, rather than found in the table alone. */
+  readonly configured: boolean;
 }
 
 /** What is known of one model: sizes and prices (USD per token) where a source had them. */

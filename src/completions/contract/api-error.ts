@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 
 /** Every error of the service, in the shape that clients of OpenAI's API read (contract/completions 5). */
 export const ApiError = Type.Object({
@@ -9,3 +9,5 @@ export const ApiError = Type.Object({
     code: Type.Union([Type.String(), Type.Null()]),
   }),
 });
+
+export type ApiErrorBody = Static<typeof ApiError>;

@@ -10,6 +10,15 @@ export interface KeyHolder {
   readonly isMaster: boolean;
   /** Whether the key may use a model: an alias, or `<api>/<model>`. */
   mayUse(model: string): boolean;
+  /** Absent: no limit and no budget. */
+  readonly limits?: KeyLimits;
+}
+
+/** What an issued key may use up. What is not there has no bound. */
+export interface KeyLimits {
+  readonly requestsPerMinute?: number;
+  readonly tokensPerMinute?: number;
+  readonly budget?: { readonly usd: number; readonly period: 'day' | 'month' | 'total' };
 }
 
 export interface AdmissionRequest {
@@ -36,17 +45,27 @@ export interface CallOutcome {
   /** To the first event of a stream; equal to `durationMs` otherwise. */
   readonly firstTokenMs: number;
   readonly requestId: string;
+  /** `embeddings` and `text_completion` where it was no chat. */
+  readonly operation?: 'chat' | 'text_completion' | 'embeddings';
+  /** What was asked and answered, as JSON. Only given when the admission keeps content. */
+  readonly content?: { readonly request: string; readonly answer: string };
 }
 
 /** A call that was let in. `settle` is called exactly once, however the call ends. */
 export interface Admission {
   /** For the headers `x-ratelimit-*`; empty when the key has no limit. */
   readonly headers: Readonly<Record<string, string>>;
+  /** `outcome.content` is stored: give it. False unless it is configured so. */
+  readonly keepsContent: boolean;
+  /** Feeds limits, budget, usage records, metrics and spans. */
   settle(outcome: CallOutcome): void;
 }
 
-/** Limits and budgets of keys. Both functions answer at once, without a promise: they are on the way of every call. */
+/** Limits and budgets of keys. Answers at once, without a promise: it is on the way of every call. */
 export interface Admissions {
-  /** Throws `RATE_LIMITED` (with retryAfterSeconds and headers), `BUDGET_EXCEEDED` or `MODEL_NOT_ALLOWED`. */
+  /**
+   * Throws `MODEL_NOT_ALLOWED`, `RATE_LIMIT_EXCEEDED` (with `retryAfterSeconds`, and `headers` for the answer in its
+   * details) or `BUDGET_EXCEEDED`.
+   */
   admit(holder: KeyHolder, request: AdmissionRequest): Admission;
 }

@@ -31,7 +31,17 @@ export interface HttpMetrics {
   read(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
+/** Figures that a part of the program counts by itself; read when they are asked for. */
+export interface FigureSource {
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly name: string;
+  readonly help: string;
+  /** The parts of a histogram name themselves by `metricName`: `x_bucket`, `x_sum`, `x_count`. */
+  read(): readonly Sample[];
+}
+
 export interface HttpMetricsOptions {
+  readonly sources?: readonly FigureSource[];
   /** Adds further figures, once, before the first are read. */
   addFigures?(registry: Registry, library: MetricsLibrary): void;
 }
@@ -46,12 +56,12 @@ interface Series {
 
 interface Sample {
   readonly value: number;
-  readonly labels: Record<string, string | number>;
+  readonly labels: Readonly<Record<string, string | number>>;
   readonly metricName?: string;
 }
 
 /** One for all listeners of a process. */
-export function createHttpMetrics({ addFigures }: HttpMetricsOptions = {}): HttpMetrics {
+export function createHttpMetrics({ addFigures, sources = [] }: HttpMetricsOptions = {}): HttpMetrics {
   const series: Series[] = [];
   const watched: ListenerGauges[] = [];
   let loading: Promise<Registry> | undefined;
@@ -78,6 +88,7 @@ export function createHttpMetrics({ addFigures }: HttpMetricsOptions = {}): Http
       gauges.requestsInFlight(),
     );
     gauge('websocket_connections', 'Open WebSockets.', (gauges) => gauges.webSockets());
+    for (const { type, name, help, read } of sources) register(registry, type, name, help, read);
     addFigures?.(registry, library);
     return registry;
   }

@@ -42,7 +42,7 @@ export function rawResponse({ status, headers, body }: Refusal): string {
 }
 
 function build(shape: RefusalShape, error: ErrorForBody, head: RequestHead, expected: boolean): Refusal {
-  const body = JSON.stringify(shape.errorBody(error));
+  const body = JSON.stringify(shape.errorBody(error, head));
   const headers: Record<string, string> = {
     ...(head.secure ? secureHeaders : plainHeaders),
     'x-request-id': head.requestId,

@@ -53,6 +53,8 @@ export interface RouteSchema {
   readonly params?: TSchema;
   /** By status; the first one is what a caller gets when all goes well. */
   readonly response?: Readonly<Record<number, TSchema>>;
+  /** The shape of this row's errors, where it is not the surface's `errorSchema`. */
+  readonly error?: TSchema;
 }
 
 /** One row of a service's table of WebSocket addresses. */
@@ -76,8 +78,8 @@ export interface HttpSurface {
   readonly errors: ErrorTable;
   /** The shape of `errorBody`, for the API description. */
   readonly errorSchema?: TSchema;
-  /** The service's own error body. */
-  errorBody(error: ErrorForBody): unknown;
+  /** The service's own error body; `head` tells the path, where one path speaks another language than the rest. */
+  errorBody(error: ErrorForBody, head: RequestHead): unknown;
   /** Extra headers on a refusal, such as CORS headers for a foreign origin. Optional. */
   errorHeaders?(error: ErrorForBody, head: RequestHead): Readonly<Record<string, string>>;
   /** True while it answers without any credential: then the address must be loopback and Host is checked. */

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { TSchema } from 'typebox';
+import type { RouteSchema } from '../surface.ts';
 import { type ComponentSchemas, isObject, type JsonObject, type JsonSchema } from './component-schemas.ts';
 import type { MethodSchemas } from './describe-methods.ts';
 import type { DescribedRoute, DescribedUpgrade } from './described-surface.ts';
@@ -51,7 +52,7 @@ export function createOperationDescriber({ components, tag, error }: DescriberIn
       tags: [tag],
       ...(parameters.length > 0 && { parameters }),
       ...(route.body !== undefined && { requestBody: requestBody(route, methods) }),
-      responses: responses(route.schema?.response ?? {}, methods),
+      responses: responses(route.schema ?? {}, methods),
     };
   };
 
@@ -76,9 +77,9 @@ export function createOperationDescriber({ components, tag, error }: DescriberIn
     return { required: true, content: { [body === 'json' ? JSON_TYPE : 'application/octet-stream']: {} } };
   }
 
-  function responses(byStatus: Readonly<Record<number, TSchema>>, methods: MethodSchemas | undefined) {
+  function responses({ response = {}, error: ownError }: RouteSchema, methods: MethodSchemas | undefined) {
     const described: Record<string, JsonObject> = {};
-    for (const [status, schema] of Object.entries(byStatus)) {
+    for (const [status, schema] of Object.entries(response)) {
       const content = contentOf(schema);
       described[status] = {
         description: descriptionOf(schema) ?? STATUS_CODES[status] ?? `Status ${status}`,
@@ -92,13 +93,11 @@ export function createOperationDescriber({ components, tag, error }: DescriberIn
       described[200] = { description: 'OK', ...described[200], content };
     }
     if (Object.keys(described).length === 0) described[200] = { description: 'OK' };
-    return { ...described, ...errorResponse() };
+    return { ...described, ...errorResponse(ownError === undefined ? error : components.describe(ownError)) };
   }
 
-  function errorResponse(): Record<string, JsonObject> {
-    return error === undefined
-      ? {}
-      : { default: { description: 'An error', content: { [JSON_TYPE]: { schema: error } } } };
+  function errorResponse(schema: JsonSchema | undefined = error): Record<string, JsonObject> {
+    return schema === undefined ? {} : { default: { description: 'An error', content: { [JSON_TYPE]: { schema } } } };
   }
 
   /**

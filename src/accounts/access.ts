@@ -1,0 +1,117 @@
+import { AppError } from '../platform/errors/app-error.ts';
+import { bearerToken } from '../platform/http/bearer-token.ts';
+import type { Guard, RequestHead } from '../platform/http/surface.ts';
+import { isSecretParameter } from '../platform/log/secret-names.ts';
+import { readCookie, SESSION_COOKIE } from './cookies.ts';
+import { tokenKey } from './flows.ts';
+import type { SessionCheck } from './login/session-check.ts';
+import { type AdminPermission, holdsPermission, type PermissionMatrix } from './permissions.ts';
+import type { ProxyAgentRow } from './storage/accounts-schema.ts';
+import type { ProxyAgentStore } from './storage/proxy-agent-store.ts';
+import type { FoundSession } from './storage/session-store.ts';
+
+/** Someone who is logged in. */
+export interface UserCaller {
+  /** The user's row, and the session that the request came with. */
+  readonly user: FoundSession;
+}
+
+export interface AgentCaller {
+  readonly agent: ProxyAgentRow;
+}
+
+/** The guards of the route table. Each refuses credentials in the address first. */
+export interface AccountsAccess {
+  /** Open to everyone; `allowed` are names in the query that look like credentials and are none here. */
+  anyone(...allowed: readonly string[]): Guard<never>;
+  /** A user's session by bearer token or cookie; `readonly` users may only read. */
+  readonly user: Guard<UserCaller>;
+  /** As `user`, for what a `readonly` user may change too: the own logout, password and second factor. */
+  readonly userEvenReadonly: Guard<UserCaller>;
+  adminWith(permission: AdminPermission): Guard<UserCaller>;
+  /** Only root and admin: for what no permission key names. */
+  readonly adminOnly: Guard<UserCaller>;
+  readonly agent: Guard<AgentCaller>;
+}
+
+export interface AccountsAccessOptions {
+  readonly checkSession: SessionCheck;
+  readonly agents: Pick<ProxyAgentStore, 'byTokenHash'>;
+  matrix(): Promise<PermissionMatrix>;
+  /** Under which users reach this program: `https://accounts.example`. */
+  publicUrl(): string;
+}
+
+const ADMIN_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
+
+export function createAccountsAccess(options: AccountsAccessOptions): AccountsAccess {
+  const { checkSession, agents, matrix, publicUrl } = options;
+
+  async function session(head: RequestHead): Promise<UserCaller> {
+    refuseCredentialsInQuery(head, []);
+    // The bearer token wins, even a wrong one: nobody is taken for someone that they did not ask to be.
+    const byHeader = head.headers.authorization !== undefined;
+    const token = byHeader ? bearerToken(head) : readCookie(head, SESSION_COOKIE);
+    if (token === '') throw new AppError('SESSION_TOKEN_REQUIRED');
+    const user = await checkSession(token);
+    if (user === undefined) throw new AppError('INVALID_SESSION');
+    if (!byHeader && isWrite(head) && !isSameOrigin(head, publicUrl())) throw new AppError('CROSS_SITE_REQUEST');
+    return { user };
+  }
+
+  const adminBy =
+    (allows: (role: string) => Promise<boolean>): Guard<UserCaller> =>
+    async (head) => {
+      const caller = await session(head);
+      const { role } = caller.user;
+      if (!ADMIN_ROLES.has(role) || !(await allows(role))) throw new AppError('FORBIDDEN');
+      return caller;
+    };
+
+  return {
+    anyone: (...allowed) => {
+      return (head) => {
+        refuseCredentialsInQuery(head, allowed);
+        return undefined as never;
+      };
+    },
+    async user(head) {
+      const caller = await session(head);
+      if (caller.user.role === 'readonly' && isWrite(head)) throw new AppError('READ_ONLY_ACCOUNT');
+      return caller;
+    },
+    userEvenReadonly: session,
+    adminWith: (permission) => adminBy(async (role) => holdsPermission(role, permission, await matrix())),
+    adminOnly: adminBy(async (role) => role !== 'operator'),
+    async agent(head) {
+      refuseCredentialsInQuery(head, []);
+      const token = bearerToken(head);
+      if (token === '') throw new AppError('MISSING_TOKEN');
+      const agent = await agents.byTokenHash(tokenKey(token));
+      if (agent === undefined) throw new AppError('INVALID_AGENT_TOKEN');
+      return { agent };
+    },
+  };
+}
+
+/** An address ends up in logs, histories and Referer headers: no place for a credential. */
+function refuseCredentialsInQuery({ query }: RequestHead, allowed: readonly string[]): void {
+  for (const name of query.keys()) {
+    if (isSecretParameter(name) && !allowed.includes(name)) {
+      throw new AppError('CREDENTIALS_IN_QUERY', { name: name.slice(0, 64) });
+    }
+  }
+}
+
+function isWrite({ method }: RequestHead): boolean {
+  return method !== 'GET' && method !== 'HEAD';
+}
+
+/** Browsers say where a request comes from; a request that does not say so brings no cookie of ours along. */
+function isSameOrigin(head: RequestHead, publicUrl: string): boolean {
+  const { origin, host = '', 'sec-fetch-site': site } = head.headers;
+  if (site !== undefined && site !== 'same-origin') return false;
+  if (origin === undefined) return site === 'same-origin';
+  const own = [URL.parse(publicUrl)?.origin, `${head.secure ? 'https' : 'http'}://${host}`];
+  return own.includes(origin);
+}

@@ -1,0 +1,137 @@
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import type { Clock } from '../platform/clock/clock.ts';
+import type { Randomness } from '../platform/clock/randomness.ts';
+import type { Database } from '../platform/database/database.ts';
+import type { RequestHead } from '../platform/http/surface.ts';
+import type { MakeId } from '../platform/ids/sortable-id.ts';
+import type { Logger } from '../platform/log/logger.ts';
+import { createBatcher } from '../platform/queue/batcher.ts';
+import type { SecretBox } from '../platform/secrets/secret-box.ts';
+import { type AccountsAccess, createAccountsAccess } from './access.ts';
+import { type Audit, createAudit } from './audit.ts';
+import { createFlows, type Flows } from './flows.ts';
+import { type AddressFailures, createAddressFailures } from './login/address-failures.ts';
+import { createSessionCheck, type SeenSession, type SessionCheck } from './login/session-check.ts';
+import { createMailLimits, type MailLimits } from './mail/mail-limits.ts';
+import { createMailPost, type MailPost } from './mail/mail-post.ts';
+import { createPasswordHasher, type PasswordHasher } from './passwords/password-hasher.ts';
+import type { AccountsSettings } from './settings.ts';
+import type { AccountsSchema } from './storage/accounts-schema.ts';
+import { createAuditStore } from './storage/audit-store.ts';
+import { type BlacklistStore, createBlacklistStore } from './storage/blacklist-store.ts';
+import { type CounterStore, createCounterStore } from './storage/counter-store.ts';
+import { createFlowStore, type FlowStore } from './storage/flow-store.ts';
+import { createPermissionStore } from './storage/permission-store.ts';
+import { createProxyAgentStore, type ProxyAgentStore } from './storage/proxy-agent-store.ts';
+import { createSessionStore, type SessionStore } from './storage/session-store.ts';
+import { createSubscriptionStore, type SubscriptionStore } from './storage/subscription-store.ts';
+import { createUserStore, type UserStore } from './storage/user-store.ts';
+import { createUserObjects, type UserObjects } from './user-object.ts';
+
+export interface AccountsOptions {
+  readonly settings: AccountsSettings;
+  /** How long audit records are kept, in milliseconds; 0: for ever. */
+  readonly auditRetentionMs: number;
+  readonly database: Database<AccountsSchema>;
+  readonly secretBox: SecretBox;
+  readonly dataDirectory: string;
+  /** The address of the listener, once it is open: what users call when no public address is configured. */
+  ownUrl(): string;
+  readonly clock: Clock;
+  readonly randomness: Randomness;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+}
+
+/** What every part of accounts stands on. Parts take from it what they need. */
+export interface AccountsCore extends Omit<AccountsOptions, 'settings'> {
+  /** As they are now: some change while the program runs. */
+  settings(): AccountsSettings;
+  /** Under which users reach this program, without a slash at the end. */
+  publicUrl(): string;
+  /** The web console that logins return to, without a slash at the end. */
+  frontendUrl(): string;
+  /** Whether cookies may only travel encrypted. */
+  cookiesAreSecure(head: RequestHead): boolean;
+  readonly users: UserStore;
+  readonly sessions: SessionStore;
+  readonly subscriptions: SubscriptionStore;
+  readonly blacklist: BlacklistStore;
+  readonly agents: ProxyAgentStore;
+  readonly flowStore: FlowStore;
+  readonly flows: Flows;
+  readonly audit: Audit;
+  readonly mail: MailPost;
+  readonly mailLimits: MailLimits;
+  readonly counters: CounterStore;
+  readonly addressFailures: AddressFailures;
+  readonly passwords: PasswordHasher;
+  readonly userObjects: UserObjects;
+  readonly checkSession: SessionCheck;
+  readonly access: AccountsAccess;
+  stop(): Promise<void>;
+}
+
+const SEEN_CAPACITY = 10_000;
+const SEEN_BATCH = 200;
+const SEEN_DELAY_MS = 1000;
+
+export function createAccountsCore(options: AccountsOptions, settings: () => AccountsSettings): AccountsCore {
+  const { database, secretBox, clock, randomness, makeId, logger, ownUrl } = options;
+  const users = createUserStore(database);
+  const sessions = createSessionStore(database);
+  const agents = createProxyAgentStore(database);
+  const flowStore = createFlowStore(database);
+  const counters = createCounterStore(database);
+  const userObjects = createUserObjects(createPermissionStore(database), clock);
+  const mail = createMailPost({
+    settings: () => settings().smtp,
+    outboxFolder: join(options.dataDirectory, 'outbox'),
+    clock,
+    makeId,
+    logger,
+  });
+  const seen = createBatcher<SeenSession>({
+    capacity: SEEN_CAPACITY,
+    maxBatch: SEEN_BATCH,
+    maxDelayMs: SEEN_DELAY_MS,
+    write: async (batch) => void (await database.write(batch.map(sessions.touch))),
+    clock,
+    onDropped: () => undefined,
+  });
+  const checkSession = createSessionCheck({ store: sessions, clock, seen });
+  const publicUrl = () => withoutSlash(settings().public_url === '' ? ownUrl() : settings().public_url);
+
+  return {
+    ...options,
+    settings,
+    publicUrl,
+    frontendUrl: () => (settings().frontend_url === '' ? publicUrl() : withoutSlash(settings().frontend_url)),
+    cookiesAreSecure: (head) => head.secure || publicUrl().startsWith('https:'),
+    users,
+    sessions,
+    subscriptions: createSubscriptionStore(database),
+    blacklist: createBlacklistStore(database),
+    agents,
+    flowStore,
+    flows: createFlows({ store: flowStore, secretBox, clock, randomness }),
+    audit: createAudit({ store: createAuditStore(database), clock, makeId }),
+    mail,
+    mailLimits: createMailLimits({ database, counters, clock }),
+    counters,
+    addressFailures: createAddressFailures(counters, clock),
+    passwords: createPasswordHasher({ concurrency: availableParallelism() }),
+    userObjects,
+    checkSession,
+    access: createAccountsAccess({ checkSession, agents, matrix: userObjects.matrix, publicUrl }),
+    async stop() {
+      await mail.stop();
+      await seen.close();
+    },
+  };
+}
+
+function withoutSlash(url: string): string {
+  return url.endsWith('/') ? url.slice(0, -1) : url;
+}

@@ -1,0 +1,33 @@
+import type { RequestHead } from '../platform/http/surface.ts';
+
+export const SESSION_COOKIE = 'xc_session';
+export const DEVICE_COOKIE = 'xc_device';
+export const VERIFICATION_COOKIE = 'xc_verification';
+
+export interface CookieOptions {
+  readonly secure: boolean;
+  /** 0 takes the cookie away. */
+  readonly maxAgeSeconds: number;
+}
+
+/** HttpOnly, for this host alone (no Domain), not sent along by other sites' writes (contract/accounts, Rules: Tokens). */
+export function cookieText(name: string, value: string, { secure, maxAgeSeconds }: CookieOptions): string {
+  const flags = `Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
+  return `${name}=${value}; Max-Age=${maxAgeSeconds}; ${flags}`;
+}
+
+/**
+ * The value of a cookie; empty when there is none. Two different ones under one name are none: a neighbour under the same
+ * domain may have planted one of them.
+ */
+export function readCookie({ headers }: Pick<RequestHead, 'headers'>, name: string): string {
+  let found: string | undefined;
+  for (const part of (headers.cookie ?? '').split(';')) {
+    const mark = part.indexOf('=');
+    if (mark === -1 || part.slice(0, mark).trim() !== name) continue;
+    const value = part.slice(mark + 1).trim();
+    if (found !== undefined && found !== value) return '';
+    found = value;
+  }
+  return found ?? '';
+}

@@ -1,0 +1,35 @@
+import type { HttpSurface } from '../platform/http/surface.ts';
+import { type AccountsOptions, createAccountsCore } from './accounts-core.ts';
+import { AccountError } from './contract/account-error.ts';
+import { accountsErrorBody, accountsErrors } from './errors.ts';
+import { accountsRoutes } from './routes.ts';
+import type { AccountsSettings } from './settings.ts';
+
+export interface Accounts {
+  readonly surface: HttpSurface;
+  reload(settings: AccountsSettings): void;
+  stop(): Promise<void>;
+}
+
+export async function createAccounts(options: AccountsOptions): Promise<Accounts> {
+  let { settings } = options;
+  const core = createAccountsCore(options, () => settings);
+  return {
+    surface: {
+      name: 'accounts',
+      title: 'Accounts',
+      prefixes: ['/api/auth', '/api/agent-server', '/api/admin', '/api/billing', '/setup'],
+      routes: accountsRoutes(core),
+      upgrades: [],
+      errors: accountsErrors,
+      errorSchema: AccountError,
+      errorBody: accountsErrorBody,
+      // Everything that is worth something asks for a session or an agent's token.
+      isOpen: () => false,
+    },
+    reload(next) {
+      settings = next;
+    },
+    stop: core.stop,
+  };
+}

@@ -1,0 +1,63 @@
+import type { ErrorTable } from '../platform/errors/error-table.ts';
+import { platformErrors } from '../platform/errors/platform-errors.ts';
+import type { ErrorForBody } from '../platform/http/surface.ts';
+
+/** Every error of accounts (contract/accounts, Endpoints). Callers see the codes in lower case. */
+export const accountsErrors = {
+  ...platformErrors,
+  CREDENTIALS_IN_QUERY: { status: 400, message: 'Send "{name}" in the body or a header, never in the address.' },
+  SESSION_TOKEN_REQUIRED: { status: 401, message: 'Log in first: send the session token as a bearer token or cookie.' },
+  INVALID_SESSION: { status: 401, message: 'The session has ended; log in again.' },
+  CROSS_SITE_REQUEST: {
+    status: 403,
+    message: 'A change with the session cookie must come from this site itself; or send the token as a bearer token.',
+  },
+  READ_ONLY_ACCOUNT: { status: 403, message: 'This account may read, and change nothing.' },
+  RATE_LIMITED: { status: 429, message: 'Too often; try again in {retryAfterSeconds} seconds.' },
+  INVALID_EMAIL: { status: 400, message: 'That is not an e-mail address that can be used here.' },
+  NAME_REQUIRED: { status: 400, message: 'Give a name: 1 to 64 characters, without "@" and control characters.' },
+  MISSING_CREDENTIALS: { status: 400, message: 'Give {fields}.' },
+  PASSWORD_TOO_SHORT: { status: 400, message: 'The password needs at least {least} characters.' },
+  PASSWORD_TOO_LONG: { status: 400, message: 'The password may have at most {most} characters.' },
+  PASSWORD_TOO_COMMON: { status: 400, message: 'That password is one of the first that are guessed; take another.' },
+  PASSWORD_CONTAINS_IDENTITY: { status: 400, message: 'The password must not contain your name or e-mail address.' },
+  VERIFICATION_REQUIRED: { status: 400, message: 'Give the code that was sent to the e-mail address.' },
+  INVALID_CODE: { status: 400, message: 'The code is wrong or has ended; ask for a new one.' },
+  EMAIL_ALREADY_EXISTS: { status: 409, message: 'There is an account with this e-mail address.' },
+  NAME_ALREADY_EXISTS: { status: 409, message: 'This name is taken; choose another.' },
+  SMTP_TIMEOUT: { status: 504, message: 'The mail server did not answer in time; try again in a moment.' },
+  SMTP_FAILED: { status: 502, message: 'The mail server did not take the message; try again later.' },
+  INVALID_CREDENTIALS: { status: 401, message: 'The name or the password is wrong.' },
+  EMAIL_NOT_VERIFIED: { status: 401, message: 'Confirm your e-mail address first: use the link that was mailed.' },
+  ACCOUNT_SUSPENDED: { status: 403, message: 'This account is suspended.' },
+  INVALID_MFA_TICKET: { status: 401, message: 'The login was not finished in time; start again.' },
+  INVALID_MFA_CODE: { status: 401, message: 'The code is wrong, was used before, or is not for now.' },
+  MFA_CHALLENGE_LOCKED: { status: 429, message: 'Too many wrong codes; the next one is looked at from {retryAt} on.' },
+  MFA_ALREADY_ENABLED: { status: 400, message: 'The second factor is on; switch it off to enrol another device.' },
+  MFA_NOT_ENABLED: { status: 400, message: 'The second factor is not on.' },
+  REAUTHENTICATION_REQUIRED: { status: 401, message: 'Confirm it with {fields}.' },
+  INVALID_EXCHANGE_CODE: { status: 401, message: 'The exchange code is unknown, was used, or has ended.' },
+  INVALID_REFRESH_TOKEN: { status: 401, message: 'The refresh token is not valid; log in again.' },
+  INVALID_TOKEN: { status: 400, message: 'The token is wrong, was used, or has ended.' },
+  SESSION_NOT_FOUND: { status: 404, message: 'There is no such session.' },
+  NOT_IMPLEMENTED: { status: 501, message: 'Configuration sync is not implemented.' },
+  MISSING_TOKEN: { status: 401, message: 'Send the agent’s token: "Authorization: Bearer <token>".' },
+  INVALID_AGENT_TOKEN: { status: 401, message: 'The agent’s token is not valid.' },
+} as const satisfies ErrorTable;
+
+/** What callers see where our name and theirs differ. */
+const OUTSIDE_NAMES: Readonly<Record<string, string>> = {
+  // A token that was mailed (400) and that of an agent (401) share one word outside.
+  INVALID_AGENT_TOKEN: 'invalid_token',
+  PARSE_ERROR: 'invalid_request',
+};
+
+/** Details that are members of the answer, beside error, message and requestId. */
+const OWN_MEMBERS = ['retryAt', 'version', 'matrix'];
+
+export function accountsErrorBody({ code, message, requestId, details }: ErrorForBody): Record<string, unknown> {
+  const body: Record<string, unknown> = { error: OUTSIDE_NAMES[code] ?? code.toLowerCase(), message, requestId };
+  for (const name of OWN_MEMBERS) if (details[name] !== undefined) body[name] = details[name];
+  if (Array.isArray(details.issues)) body.details = details.issues;
+  return body;
+}

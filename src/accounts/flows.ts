@@ -1,0 +1,95 @@
+import type { Clock } from '../platform/clock/clock.ts';
+import type { Randomness } from '../platform/clock/randomness.ts';
+import type { Runnable } from '../platform/database/statement.ts';
+import { createToken } from '../platform/secrets/create-token.ts';
+import type { SecretBox } from '../platform/secrets/secret-box.ts';
+import { digestToken } from '../platform/secrets/token-digest.ts';
+import type { FlowStore } from './storage/flow-store.ts';
+
+/** The flows that a token carries on, each with how long it may take. */
+export const FLOW_LIFETIMES = {
+  verification: 15 * 60_000,
+  mfa_ticket: 5 * 60_000,
+  mfa_provision: 10 * 60_000,
+  reset: 15 * 60_000,
+  forgot: 15 * 60_000,
+  set_password: 72 * 3_600_000,
+  exchange: 60_000,
+  oauth_state: 10 * 60_000,
+  setup: 15 * 60_000,
+} as const;
+
+export type FlowKind = keyof typeof FLOW_LIFETIMES;
+
+export interface OpenFlow {
+  readonly userId: string;
+  readonly email: string;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly expiresAt: number;
+}
+
+export interface NewFlow {
+  readonly userId?: string;
+  readonly email?: string;
+  readonly data?: Readonly<Record<string, unknown>>;
+}
+
+export interface IssuedFlow {
+  readonly token: string;
+  readonly expiresAt: number;
+  /** Stores it; until then the token means nothing. */
+  readonly statement: Runnable;
+}
+
+/**
+ * Steps of flows that live in the store, so that a restart or another instance changes nothing. The token is known to its
+ * holder only: its digest is stored, and what belongs to it is sealed.
+ */
+export interface Flows {
+  issue(kind: FlowKind, flow: NewFlow): IssuedFlow;
+  /** Undefined for a token that is unknown, was used, or has ended. */
+  open(kind: FlowKind, token: string): Promise<OpenFlow | undefined>;
+  /** As `open`, and counts a try: undefined as well once `limit` tries were made. */
+  tryOpen(kind: FlowKind, token: string, limit: number): Promise<OpenFlow | undefined>;
+  /** For the batch that finishes the flow: only one such batch is stored, any other ends with STORAGE_CONFLICT. */
+  take(kind: FlowKind, token: string): Runnable;
+}
+
+export interface FlowsOptions {
+  readonly store: FlowStore;
+  readonly secretBox: SecretBox;
+  readonly clock: Pick<Clock, 'now'>;
+  readonly randomness: Pick<Randomness, 'bytes'>;
+}
+
+export function createFlows({ store, secretBox, clock, randomness }: FlowsOptions): Flows {
+  const opened = (kind: FlowKind, row: Awaited<ReturnType<FlowStore['find']>>): OpenFlow | undefined => {
+    if (row === undefined) return undefined;
+    const text = Buffer.from(secretBox.open(row.data, contextOf(kind, row.key))).toString('utf8');
+    return { userId: row.user_id, email: row.email, data: JSON.parse(text), expiresAt: row.expires_at };
+  };
+  return {
+    issue(kind, { userId = '', email = '', data = {} }) {
+      const token = createToken(randomness);
+      const key = tokenKey(token);
+      const now = clock.now();
+      const expiresAt = now + FLOW_LIFETIMES[kind];
+      const sealed = secretBox.seal(JSON.stringify(data), contextOf(kind, key));
+      const row = { kind, key, user_id: userId, email, data: sealed, attempts: 0, created_at: now };
+      return { token, expiresAt, statement: store.add({ ...row, expires_at: expiresAt }) };
+    },
+    open: async (kind, token) => opened(kind, await store.find({ kind, key: tokenKey(token) }, clock.now())),
+    tryOpen: async (kind, token, limit) =>
+      opened(kind, await store.reserveTry({ kind, key: tokenKey(token) }, limit, clock.now())),
+    take: (kind, token) => store.take({ kind, key: tokenKey(token) }, clock.now()),
+  };
+}
+
+/** How a token is stored and found. */
+export function tokenKey(token: string): string {
+  return digestToken(token).toString('base64url');
+}
+
+function contextOf(kind: string, key: string): string {
+  return `flow:${kind}:${key}`;
+}

@@ -1,0 +1,42 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Batcher } from '../../platform/queue/batcher.ts';
+import { tokenKey } from '../flows.ts';
+import type { FoundSession, SessionStore } from '../storage/session-store.ts';
+import { IDLE_LIFETIME_MS } from './session-lifetimes.ts';
+
+/** Whose session a token is. Asked for every request: one keyed read, and so a revocation counts at once. */
+export type SessionCheck = (token: string) => Promise<FoundSession | undefined>;
+
+export interface SessionCheckOptions {
+  readonly store: Pick<SessionStore, 'byToken'>;
+  readonly clock: Pick<Clock, 'now'>;
+  /** Takes note of sessions that were used; what it loses only makes a session look idle a little longer. */
+  readonly seen: Pick<Batcher<SeenSession>, 'add'>;
+}
+
+export interface SeenSession {
+  readonly id: string;
+  readonly now: number;
+}
+
+/** A use is noted again after this time: a session in use costs a read per request, and a write per minute. */
+const NOTED_EVERY_MS = 60_000;
+/** Longer than any token of ours: not worth a digest. */
+const LONGEST_TOKEN = 128;
+
+export function createSessionCheck({ store, clock, seen }: SessionCheckOptions): SessionCheck {
+  return async (token) => {
+    if (token === '' || token.length > LONGEST_TOKEN) return undefined;
+    const found = await store.byToken(tokenKey(token));
+    if (found === undefined) return undefined;
+    const now = clock.now();
+    const ended =
+      found.token_expires_at <= now ||
+      found.session_last_seen_at + IDLE_LIFETIME_MS <= now ||
+      found.session_epoch !== found.access_epoch ||
+      found.active !== 1;
+    if (ended) return undefined;
+    if (now - found.session_last_seen_at >= NOTED_EVERY_MS) seen.add({ id: found.session_id, now });
+    return found;
+  };
+}

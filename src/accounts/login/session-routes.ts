@@ -1,0 +1,126 @@
+import { Type } from 'typebox';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { Call, Route } from '../../platform/http/surface.ts';
+import type { UserCaller } from '../access.ts';
+import type { AccountsCore } from '../accounts-core.ts';
+import { User } from '../contract/user.ts';
+import { cookieText, SESSION_COOKIE } from '../cookies.ts';
+import { timeText } from '../user-object.ts';
+
+const CurrentSession = Type.Object({
+  user: User,
+  session: Type.Object({ id: Type.String(), createdAt: Type.String(), expiresAt: Type.String() }),
+});
+const Sessions = Type.Object({
+  sessions: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      current: Type.Boolean(),
+      createdAt: Type.String(),
+      lastSeenAt: Type.String(),
+      expiresAt: Type.String(),
+      address: Type.String(),
+      userAgent: Type.String(),
+    }),
+  ),
+});
+
+type Parts = Pick<
+  AccountsCore,
+  'access' | 'sessions' | 'database' | 'audit' | 'userObjects' | 'clock' | 'cookiesAreSecure'
+>;
+
+/** The own sessions: who am I, log out, see the others, end them. */
+export function sessionRoutes(parts: Parts): readonly Route[] {
+  const { access, sessions, database, audit, userObjects, clock } = parts;
+
+  const clearCookie = ({ head, reply }: Call): void => {
+    const options = { secure: parts.cookiesAreSecure(head), maxAgeSeconds: 0 };
+    reply.header('set-cookie', cookieText(SESSION_COOKIE, '', options));
+  };
+
+  const rows: readonly Route<UserCaller>[] = [
+    {
+      method: 'GET',
+      path: '/api/auth/session',
+      guard: access.user,
+      summary: 'The current session and its user.',
+      schema: { response: { 200: CurrentSession } },
+      async handle({ caller: { user } }) {
+        return {
+          user: await userObjects.describe(user),
+          session: {
+            id: user.session_id,
+            createdAt: timeText(user.session_created_at),
+            expiresAt: timeText(user.access_expires_at),
+          },
+        };
+      },
+    },
+    {
+      method: 'DELETE',
+      path: '/api/auth/session',
+      guard: access.userEvenReadonly,
+      summary: 'Logs out: the session and its refresh tokens end.',
+      schema: { response: { 204: Type.Null() } },
+      async handle(call) {
+        const { id: userId, session_id: id } = call.caller.user;
+        await database.write([
+          sessions.end({ id, userId }),
+          audit.statement({ event: 'logout', actor: userId, subject: userId, head: call.head }),
+        ]);
+        clearCookie(call);
+      },
+    },
+    {
+      method: 'GET',
+      path: '/api/auth/sessions',
+      guard: access.user,
+      summary: 'The own sessions, newest first.',
+      schema: { response: { 200: Sessions } },
+      async handle({ caller: { user } }) {
+        const rows = await sessions.ofUser(user.id, user.access_epoch, clock.now());
+        return {
+          sessions: rows.map((row) => ({
+            id: row.id,
+            current: row.id === user.session_id,
+            createdAt: timeText(row.created_at),
+            lastSeenAt: timeText(row.last_seen_at),
+            expiresAt: timeText(row.expires_at),
+            address: row.address,
+            userAgent: row.user_agent,
+          })),
+        };
+      },
+    },
+    {
+      method: 'DELETE',
+      path: '/api/auth/sessions/:id',
+      guard: access.userEvenReadonly,
+      summary: 'Ends one of the own sessions.',
+      schema: { response: { 204: Type.Null() } },
+      async handle(call) {
+        const { id: userId, session_id: current } = call.caller.user;
+        const id = call.params.id ?? '';
+        const [{ changes }] = await database.write([
+          sessions.end({ id, userId }),
+          audit.statement({ event: 'session.ended', actor: userId, subject: userId, head: call.head }),
+        ]);
+        if (changes === 0) throw new AppError('SESSION_NOT_FOUND');
+        if (id === current) clearCookie(call);
+      },
+    },
+    {
+      method: 'DELETE',
+      path: '/api/auth/sessions',
+      guard: access.userEvenReadonly,
+      summary: 'Ends all own sessions but this one.',
+      schema: { response: { 204: Type.Null() } },
+      async handle({ caller: { user }, head }) {
+        const ended = audit.statement({ event: 'sessions.ended', actor: user.id, subject: user.id, head });
+        await database.write([sessions.endOthersOf({ id: user.session_id, userId: user.id }), ended]);
+      },
+    },
+  ];
+  return rows;
+}

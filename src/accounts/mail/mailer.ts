@@ -1,0 +1,11 @@
+/** A message to one person, as plain text. `to` has passed the check of addresses: it holds no line break. */
+export interface Mail {
+  readonly to: string;
+  readonly subject: string;
+  readonly text: string;
+}
+
+/** Resolves when the message is out of our hands; otherwise SMTP_TIMEOUT or SMTP_FAILED. */
+export interface Mailer {
+  send(mail: Mail): Promise<void>;
+}

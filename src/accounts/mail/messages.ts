@@ -1,0 +1,36 @@
+import type { Mail } from './mailer.ts';
+
+/** The texts of all mail. Nothing that a stranger typed stands in them, except the address they go to. */
+
+export function registrationCodeMail(to: string, code: string): Mail {
+  return {
+    to,
+    subject: 'Your verification code',
+    text: `Your code is ${code}\n\nIt is valid for ten minutes from when you first asked for it. If you did not ask, ignore this message.\n`,
+  };
+}
+
+export function accountExistsMail(to: string): Mail {
+  return {
+    to,
+    subject: 'You already have an account',
+    text: 'Someone, perhaps you, tried to register with this address. You have an account already: log in, or ask for a new password if you forgot it. If it was not you, nothing needs to be done.\n',
+  };
+}
+
+export function passwordResetMail(to: string, token: string, link: string): Mail {
+  return {
+    to,
+    subject: 'Set a new password',
+    text: `Someone, perhaps you, asked to set a new password. Within 15 minutes, open\n\n${link}\n\nor give this token: ${token}\n\nIf it was not you, ignore this message: the password stays as it is.\n`,
+  };
+}
+
+/** A change that its owner should know of, in case it was someone else. */
+export function securityNoticeMail(to: string, what: string): Mail {
+  return {
+    to,
+    subject: 'A change to your account',
+    text: `${what}\n\nIf that was not you, set a new password now and end the sessions that you do not know.\n`,
+  };
+}

@@ -1,0 +1,42 @@
+import { mkdir, open, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Mailer } from './mailer.ts';
+
+export interface OutboxMailerOptions {
+  readonly folder: string;
+  /** The sender; empty as long as none is configured. */
+  from(): string;
+  readonly makeId: MakeId;
+}
+
+const LOCAL_SENDER = 'Trestle <no-reply@localhost>';
+
+/** Without a mail server each message becomes a file for the owner of the data directory alone; never a log line. */
+export function createOutboxMailer({ folder, from, makeId }: OutboxMailerOptions): Mailer {
+  return {
+    async send({ to, subject, text }) {
+      const { createTransport } = await import('nodemailer');
+      const transport = createTransport({
+        streamTransport: true,
+        buffer: true,
+        newline: 'unix',
+        disableFileAccess: true,
+        disableUrlAccess: true,
+      });
+      const sender = from() === '' ? LOCAL_SENDER : from();
+      const { message } = await transport.sendMail({ from: sender, to: { name: '', address: to }, subject, text });
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      const name = makeId('mail_');
+      const draft = join(folder, `.${name}`);
+      await writeDurably(draft, message as Buffer);
+      await rename(draft, join(folder, `${name}.eml`));
+    },
+  };
+}
+
+async function writeDurably(file: string, bytes: Buffer): Promise<void> {
+  await using handle = await open(file, 'wx', 0o600);
+  await handle.writeFile(bytes);
+  await handle.sync();
+}

@@ -1,0 +1,54 @@
+/** Who may do what (contract/accounts, Rules: Admin). Pure: the matrix is handed in. */
+
+export const ROLES = ['root', 'admin', 'operator', 'user', 'readonly'] as const;
+
+export type Role = (typeof ROLES)[number];
+
+/** Module -> role -> whether it is granted. Modules are the permission keys below, and the app's own. */
+export type PermissionMatrix = Readonly<Record<string, Readonly<Record<string, boolean>>>>;
+
+export const ADMIN_PERMISSIONS = [
+  'admin.settings.read',
+  'admin.settings.write',
+  'admin.users.metrics.read',
+  'admin.users.list.read',
+  'admin.agents.status.read',
+  'admin.users.pause.write',
+  'admin.users.resume.write',
+  'admin.users.delete.write',
+  'admin.users.renew_uuid.write',
+  'admin.users.role.write',
+  'admin.blacklist.read',
+  'admin.blacklist.write',
+  'admin.audit.read',
+] as const;
+
+export type AdminPermission = (typeof ADMIN_PERMISSIONS)[number];
+
+const NOT_FOR_OPERATORS: ReadonlySet<string> = new Set<AdminPermission>([
+  'admin.users.delete.write',
+  'admin.users.role.write',
+]);
+const ADMIN_KEYS: ReadonlySet<string> = new Set(ADMIN_PERMISSIONS);
+
+/** Whether a role holds a permission key. A key that starts with `admin.` and is not ours belongs to nobody. */
+export function holdsPermission(role: string, key: string, matrix: PermissionMatrix): boolean {
+  const stated = Object.hasOwn(matrix, key) ? matrix[key] : undefined;
+  const granted = stated !== undefined && Object.hasOwn(stated, role) ? stated[role] : undefined;
+  if (ADMIN_KEYS.has(key)) {
+    if (role === 'root' || role === 'admin') return true;
+    return role === 'operator' && (granted ?? !NOT_FOR_OPERATORS.has(key));
+  }
+  if (key.startsWith('admin.')) return false;
+  return role === 'root' || (granted ?? (role === 'admin' && stated !== undefined));
+}
+
+/** All keys that a role holds, as the user object lists them. */
+export function permissionsOf(role: string, matrix: PermissionMatrix): string[] {
+  const keys = new Set<string>([...ADMIN_PERMISSIONS, ...Object.keys(matrix)]);
+  return [...keys].filter((key) => holdsPermission(role, key, matrix)).sort();
+}
+
+export function isRole(text: string): text is Role {
+  return (ROLES as readonly string[]).includes(text);
+}

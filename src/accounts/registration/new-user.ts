@@ -1,0 +1,57 @@
+import type { Randomness } from '../../platform/clock/randomness.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Role } from '../permissions.ts';
+import type { UserRow } from '../storage/accounts-schema.ts';
+import { TENANT } from '../storage/user-store.ts';
+import { nameKey } from './identity-names.ts';
+
+export interface NewUser {
+  /** As `normalizeName` gives it. */
+  readonly name: string;
+  /** As `normalizeEmail` gives it. */
+  readonly email: string;
+  readonly emailVerified: boolean;
+  readonly passwordHash: string | null;
+  readonly role: Role;
+  readonly now: number;
+}
+
+/** The row of someone who has just come: every member is ours to set, none is taken over from a request. */
+export function newUserRow(user: NewUser, makeId: MakeId, randomness: Pick<Randomness, 'bytes'>): UserRow {
+  return {
+    id: makeId('usr_'),
+    tenant: TENANT,
+    name: user.name,
+    name_key: nameKey(user.name),
+    email: user.email,
+    email_verified: user.emailVerified ? 1 : 0,
+    password_hash: user.passwordHash,
+    role: user.role,
+    root_mark: user.role === 'root' ? 'root' : null,
+    groups: '[]',
+    active: 1,
+    proxy_uuid: randomUuid(randomness),
+    proxy_uuid_expires_at: null,
+    access_epoch: 1,
+    totp_secret: null,
+    totp_pending: null,
+    totp_issued_at: null,
+    totp_confirmed_at: null,
+    totp_last_step: 0,
+    totp_failures: 0,
+    totp_locks: 0,
+    totp_locked_until: 0,
+    created_at: user.now,
+    updated_at: user.now,
+    last_login_at: null,
+  };
+}
+
+/** RFC 9562, version 4. */
+export function randomUuid(randomness: Pick<Randomness, 'bytes'>): string {
+  const bytes = Uint8Array.from(randomness.bytes(16));
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const hex = Buffer.from(bytes).toString('hex');
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}

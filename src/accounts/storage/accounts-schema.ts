@@ -1,0 +1,220 @@
+/** Rows as they are stored. Times are milliseconds since 1970, flags 1 and 0, `*_hash` the digest of a token. */
+
+export interface UserRow {
+  readonly id: string;
+  readonly tenant: string;
+  readonly name: string;
+  /** The name as names are compared: see `identity-names.ts`. */
+  readonly name_key: string;
+  /** As addresses are compared: see `email-address.ts`. */
+  readonly email: string;
+  readonly email_verified: number;
+  /** Null for someone who only logs in elsewhere, or has yet to choose one. */
+  readonly password_hash: string | null;
+  readonly role: string;
+  /** `root` for the one user of that role: the column is unique. */
+  readonly root_mark: string | null;
+  /** A JSON list. */
+  readonly groups: string;
+  readonly active: number;
+  readonly proxy_uuid: string;
+  readonly proxy_uuid_expires_at: number | null;
+  /** A session counts only while it carries this number: raising it ends them all. */
+  readonly access_epoch: number;
+  readonly totp_secret: string | null;
+  readonly totp_pending: string | null;
+  readonly totp_issued_at: number | null;
+  readonly totp_confirmed_at: number | null;
+  /** The last time step whose code was accepted. */
+  readonly totp_last_step: number;
+  readonly totp_failures: number;
+  readonly totp_locks: number;
+  readonly totp_locked_until: number;
+  readonly created_at: number;
+  readonly updated_at: number;
+  readonly last_login_at: number | null;
+}
+
+/** One login and, with it, one family of refresh tokens. */
+export interface SessionRow {
+  readonly id: string;
+  readonly user_id: string;
+  readonly epoch: number;
+  /** Which refresh token of the family is the current one. */
+  readonly generation: number;
+  readonly created_at: number;
+  readonly last_seen_at: number;
+  /** When the newest session token ends. */
+  readonly access_expires_at: number;
+  /** When nothing of it can be used any more. */
+  readonly expires_at: number;
+  readonly family_expires_at: number;
+  readonly address: string;
+  readonly user_agent: string;
+}
+
+export interface SessionTokenRow {
+  readonly token_hash: string;
+  readonly session_id: string;
+  readonly expires_at: number;
+}
+
+export interface RefreshTokenRow {
+  readonly token_hash: string;
+  readonly session_id: string;
+  readonly generation: number;
+  readonly expires_at: number;
+  readonly used_at: number | null;
+  /** The pair that its use gave, sealed: a lost answer is given again for a few seconds. */
+  readonly replacement: string | null;
+}
+
+/** One step of a flow that someone may still finish: a code, ticket, reset, exchange code, state. */
+export interface FlowRow {
+  readonly kind: string;
+  /** The digest of a token, or the e-mail address that a code is for. */
+  readonly key: string;
+  readonly user_id: string;
+  readonly email: string;
+  /** Sealed. */
+  readonly data: string;
+  readonly attempts: number;
+  readonly created_at: number;
+  readonly expires_at: number;
+}
+
+export interface RecoveryCodeRow {
+  readonly user_id: string;
+  readonly code_hash: string;
+}
+
+/** Failures on one account: from one address, or (`*`) from anywhere. */
+export interface LoginFailureRow {
+  readonly account: string;
+  readonly address: string;
+  readonly failures: number;
+  readonly window_started_at: number;
+  readonly locked_until: number;
+  readonly expires_at: number;
+}
+
+/** How often something happened in a window that began with its first time. */
+export interface CounterRow {
+  readonly kind: string;
+  readonly key: string;
+  readonly count: number;
+  readonly window_started_at: number;
+  readonly expires_at: number;
+}
+
+export interface DeviceRow {
+  readonly device_hash: string;
+  readonly user_id: string;
+  readonly created_at: number;
+  readonly last_seen_at: number;
+}
+
+export interface OauthLinkRow {
+  readonly provider: string;
+  readonly provider_user_id: string;
+  readonly user_id: string;
+  readonly email: string;
+  readonly created_at: number;
+}
+
+export interface SubscriptionRow {
+  readonly id: string;
+  readonly user_id: string;
+  readonly external_id: string;
+  readonly provider: string;
+  readonly payment_method: string;
+  readonly payment_qr: string;
+  readonly kind: string;
+  readonly plan_id: string;
+  readonly status: string;
+  /** JSON. */
+  readonly meta: string;
+  readonly revision: number;
+  readonly created_at: number;
+  readonly updated_at: number;
+  readonly expires_at: number | null;
+  readonly cancelled_at: number | null;
+}
+
+/** Webhooks of payments that were taken: a replay is recognised by its digest. */
+export interface BillingDeliveryRow {
+  readonly digest: string;
+  readonly received_at: number;
+}
+
+/** One row. `matrix` is JSON: module -> role -> whether it is granted. */
+export interface PermissionMatrixRow {
+  readonly id: string;
+  readonly version: number;
+  readonly matrix: string;
+  readonly updated_at: number;
+}
+
+export interface ProxyAgentRow {
+  readonly id: string;
+  readonly name: string;
+  readonly token_hash: string;
+  /** A JSON list. */
+  readonly groups: string;
+  /** JSON: what of address, port, server_name, path, mode, xhttp_port, tcp_port was given. */
+  readonly node: string;
+  /** 1: from the settings; 0: made by an administrator. */
+  readonly configured: number;
+  readonly created_at: number;
+}
+
+export interface ProxyAgentStatusRow {
+  readonly agent_id: string;
+  readonly healthy: number;
+  readonly message: string;
+  readonly users: number;
+  readonly sync_revision: string;
+  /** JSON. */
+  readonly xray: string;
+  readonly updated_at: number;
+}
+
+export interface BlacklistRow {
+  readonly email: string;
+  readonly created_by: string;
+  readonly created_at: number;
+}
+
+export interface AuditRow {
+  readonly id: string;
+  readonly at: number;
+  readonly event: string;
+  /** Who did it: a user's id, `agent:<id>`, `command`, `system`, or empty for a stranger. */
+  readonly actor: string;
+  /** Whom or what it was done to. */
+  readonly subject: string;
+  readonly address: string;
+  readonly request_id: string;
+  /** JSON. */
+  readonly details: string;
+}
+
+export interface AccountsSchema {
+  users: UserRow;
+  sessions: SessionRow;
+  session_tokens: SessionTokenRow;
+  refresh_tokens: RefreshTokenRow;
+  flows: FlowRow;
+  recovery_codes: RecoveryCodeRow;
+  login_failures: LoginFailureRow;
+  counters: CounterRow;
+  devices: DeviceRow;
+  oauth_links: OauthLinkRow;
+  subscriptions: SubscriptionRow;
+  billing_deliveries: BillingDeliveryRow;
+  permission_matrix: PermissionMatrixRow;
+  proxy_agents: ProxyAgentRow;
+  proxy_agent_status: ProxyAgentStatusRow;
+  blacklist: BlacklistRow;
+  audit: AuditRow;
+}

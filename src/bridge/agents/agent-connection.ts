@@ -1,0 +1,48 @@
+import type { AgentEvent, TurnUsage } from './agent-provider.ts';
+
+/**
+ * A running agent program, spoken to in its own protocol. This is all that differs between protocols: processes, turns,
+ * cancelling and giving up are the same for all of them. Every function may reject, at the latest when the program ends.
+ */
+export interface AgentConnection {
+  /** Whether a conversation can be taken up by a later process of the agent. */
+  readonly continues: boolean;
+  /** Opens a conversation in a folder and returns the agent's name for it. */
+  open(folder: string, model: string): Promise<string>;
+  /** Takes up a conversation of an earlier process. Rejects, for whatever reason, when the agent cannot. */
+  resume(conversation: string, folder: string): Promise<void>;
+  /** Runs one turn of a conversation that this process has open. */
+  prompt(request: PromptRequest): Promise<PromptEnd>;
+  /** Asks the agent to stop the running turn of a conversation; the prompt then ends. */
+  interrupt(conversation: string): void;
+  /** Tells the agent that a conversation is over. */
+  close(conversation: string): Promise<void>;
+  /** Resolves when no further message can come. */
+  readonly closed: Promise<unknown>;
+}
+
+export interface PromptRequest {
+  readonly conversation: string;
+  readonly text: string;
+  readonly folder: string;
+  /** Empty: as it is. */
+  readonly model: string;
+  report(event: AgentEvent): void;
+}
+
+/** How the agent says that a turn ended. What it said and did was reported before. */
+export type PromptEnd =
+  | {
+      readonly kind: 'completed';
+      readonly stopReason: string;
+      /** The final text, where the agent says which one it is. */
+      readonly output?: string;
+      readonly usage?: TurnUsage;
+    }
+  | { readonly kind: 'cancelled'; readonly usage?: TurnUsage }
+  | { readonly kind: 'failed'; readonly error: string; readonly usage?: TurnUsage }
+  /** The agent does not know the conversation, and has done nothing. */
+  | { readonly kind: 'lost'; readonly detail: string };
+
+/** How the bridge answers questions for permission: `bridge.permissions`. */
+export type PermissionPolicy = 'allow' | 'deny';

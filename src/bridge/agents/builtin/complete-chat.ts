@@ -1,0 +1,67 @@
+/**
+ * What the built-in agent asks of a model, in OpenAI's words. The bridge knows models by this function only: the
+ * program hands in its own completions service, or `complete-over-http.ts` any compatible API.
+ *
+ * It throws MODEL_FAILED (or another error of the bridge's table) when the model cannot answer, also in the middle of an
+ * answer. It has timeouts of its own, and lets go of the model when `signal` aborts or the iteration ends early.
+ */
+export type CompleteChat = (request: CompletionRequest, signal: AbortSignal) => AsyncIterable<CompletionChunk>;
+
+export interface CompletionRequest {
+  model: string;
+  messages: ConversationMessage[];
+  tools: ToolDefinition[];
+  stream: true;
+  stream_options: { include_usage: true };
+}
+
+export type ConversationMessage =
+  | { role: 'system' | 'user'; content: string }
+  | AssistantMessage
+  | { role: 'tool'; tool_call_id: string; content: string };
+
+export interface AssistantMessage {
+  role: 'assistant';
+  content: string | null;
+  tool_calls?: RequestedToolCall[];
+  /** Kept only with its signature, for models that want their own reasoning back. */
+  reasoning_content?: string;
+  reasoning_signature?: string;
+}
+
+export interface RequestedToolCall {
+  id: string;
+  type: 'function';
+  function: { name: string; arguments: string };
+}
+
+export interface ToolDefinition {
+  type: 'function';
+  function: { name: string; description: string; parameters: object };
+}
+
+/** One piece of a streamed answer. */
+export interface CompletionChunk {
+  readonly choices: readonly { readonly delta: CompletionDelta; readonly finish_reason?: string | null }[];
+  readonly usage?: CompletionUsage | null;
+}
+
+export interface CompletionDelta {
+  readonly content?: string | null;
+  readonly reasoning_content?: string | null;
+  readonly reasoning_signature?: string;
+  readonly refusal?: string | null;
+  readonly tool_calls?: readonly ToolCallDelta[];
+}
+
+export interface ToolCallDelta {
+  readonly index?: number;
+  readonly id?: string;
+  readonly function?: { readonly name?: string; readonly arguments?: string };
+}
+
+export interface CompletionUsage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+}

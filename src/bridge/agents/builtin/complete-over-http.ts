@@ -1,0 +1,136 @@
+import type { Clock } from '../../../platform/clock/clock.ts';
+import type { Randomness } from '../../../platform/clock/randomness.ts';
+import { AppError } from '../../../platform/errors/app-error.ts';
+import { parseJson } from '../../../platform/json/parse-json.ts';
+import { hideCredentials } from '../../../platform/log/hide-credentials.ts';
+import { retry } from '../../../platform/retry/retry.ts';
+import { asObject } from '../loose-json.ts';
+import { type EventResponse, networkReason, postForEvents, type ReceivedEvent } from '../post-for-events.ts';
+import type { CompleteChat, CompletionChunk, CompletionRequest } from './complete-chat.ts';
+import { toChunk } from './read-chunk.ts';
+
+export interface CompleteOverHttpOptions {
+  /** Up to and with the version: `https://api.example/v1`. */
+  readonly baseUrl: string;
+  /** Empty: none is sent. */
+  readonly apiKey: string;
+  readonly clock: Pick<Clock, 'after'>;
+  readonly randomness: Pick<Randomness, 'below'>;
+  readonly limits?: Partial<typeof LIMITS>;
+}
+
+const LIMITS = {
+  firstByteMs: 120_000,
+  idleMs: 120_000,
+  totalMs: 15 * 60_000,
+  attempts: 3,
+  pauseMs: 500,
+  longestPauseMs: 10_000,
+};
+const MAX_EVENT_CHARACTERS = 4 * 1024 * 1024;
+const LONGEST_REASON = 300;
+/** An answer that may come out better a moment later. */
+const PASSING: ReadonlySet<number> = new Set([408, 429, 502, 503, 504]);
+
+/** Asks any API that speaks OpenAI's chat completions. What fails before the answer begins is tried again, a few times. */
+export function createCompleteOverHttp(options: CompleteOverHttpOptions): CompleteChat {
+  const { apiKey, clock } = options;
+  const limits = { ...LIMITS, ...options.limits };
+  const url = `${options.baseUrl.replace(/\/$/, '')}/chat/completions`;
+  const headers: Record<string, string> = apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` };
+
+  const failed = (reason: string, passing = false, retryAfterMs = 0, cause?: unknown): AppError => {
+    const known = apiKey === '' ? reason : reason.replaceAll(apiKey, '[hidden]');
+    const shown = hideCredentials(known).slice(0, LONGEST_REASON);
+    return new AppError('MODEL_FAILED', { reason: shown, passing, retryAfterMs }, { cause });
+  };
+
+  async function begin(request: CompletionRequest, signal: AbortSignal): Promise<AsyncIterable<ReceivedEvent>> {
+    const response = await postForEvents({
+      url,
+      headers,
+      body: JSON.stringify(request),
+      signal,
+      headersTimeoutMs: limits.firstByteMs,
+      idleTimeoutMs: limits.idleMs,
+      maxEventCharacters: MAX_EVENT_CHARACTERS,
+    }).catch((error: unknown) => {
+      throw failed(networkReason(error), true, 0, error);
+    });
+    if (response.kind === 'events') return response.events;
+    throw failed(refusal(response), PASSING.has(response.status), (response.retryAfter ?? 0) * 1000);
+  }
+
+  return async function* complete(request, signal) {
+    const timeUp = new AbortController();
+    const stopTimer = clock.after(limits.totalMs, () => timeUp.abort());
+    const either = AbortSignal.any([signal, timeUp.signal]);
+    try {
+      const events = await retry(() => begin(request, either), {
+        attempts: limits.attempts,
+        baseMs: limits.pauseMs,
+        maxMs: limits.longestPauseMs,
+        clock,
+        randomness: options.randomness,
+        signal: either,
+        shouldRetry: (error) => error instanceof AppError && error.details.passing === true,
+        retryAfterMs: (error) => (error instanceof AppError ? Number(error.details.retryAfterMs) : undefined),
+      });
+      yield* readChunks(events, failed);
+    } catch (error) {
+      if (timeUp.signal.aborted) throw failed(`the answer took longer than ${limits.totalMs} ms`);
+      throw error instanceof AppError && error.code === 'MODEL_FAILED'
+        ? error
+        : failed(networkReason(error), false, 0, error);
+    } finally {
+      stopTimer();
+    }
+  };
+}
+
+type Failed = (reason: string) => AppError;
+
+async function* readChunks(events: AsyncIterable<ReceivedEvent>, failed: Failed): AsyncGenerator<CompletionChunk> {
+  let isWhole = false;
+  for await (const { data } of events) {
+    if (data === '[DONE]') {
+      isWhole = true;
+      break;
+    }
+    const value = readJson(data, failed);
+    const error = asObject(value).error;
+    if (error !== undefined && error !== null) throw failed(errorText(error));
+    const chunk = toChunk(value);
+    isWhole ||= chunk.choices.some(({ finish_reason: reason }) => typeof reason === 'string');
+    yield chunk;
+  }
+  if (!isWhole) throw failed('the connection ended before the answer was complete');
+}
+
+function readJson(text: string, failed: Failed): unknown {
+  try {
+    return parseJson(text);
+  } catch {
+    throw failed('it sent an event that is not JSON');
+  }
+}
+
+function refusal({ status, contentType, text }: Extract<EventResponse, { kind: 'document' }>): string {
+  if (status === 200)
+    return `it answered with ${contentType === '' ? 'no content type' : contentType} instead of a stream`;
+  const said = documentError(text);
+  return said === '' ? `it answered with status ${status}` : `it answered with status ${status}: ${said}`;
+}
+
+function documentError(text: string): string {
+  try {
+    return errorText(asObject(parseJson(text)).error);
+  } catch {
+    return '';
+  }
+}
+
+function errorText(error: unknown): string {
+  const message = typeof error === 'string' ? error : asObject(error).message;
+  return typeof message === 'string' ? message.replaceAll(/\s+/g, ' ').trim() : '';
+}

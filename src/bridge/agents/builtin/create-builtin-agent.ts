@@ -1,0 +1,136 @@
+import { childEnvironment, type Environment } from '../../../platform/child-process/child-environment.ts';
+import type { Clock } from '../../../platform/clock/clock.ts';
+import { withinTime } from '../../../platform/clock/within-time.ts';
+import { describeError, isExpected } from '../../../platform/errors/error-table.ts';
+import type { MakeId } from '../../../platform/ids/sortable-id.ts';
+import { bridgeErrors } from '../../errors.ts';
+import type { BuiltinConversationStore } from '../../storage/builtin-conversation-store.ts';
+import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
+import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
+import { repairConversation } from './conversation.ts';
+import { runTurn } from './run-turn.ts';
+
+export interface BuiltinAgentOptions {
+  /** Of this program. */
+  readonly version: string;
+  readonly complete: CompleteChat;
+  /** For turns that name no model. */
+  readonly model: string;
+  readonly store: BuiltinConversationStore;
+  readonly clock: Pick<Clock, 'after' | 'now'>;
+  readonly makeId: MakeId;
+  readonly permissions: 'allow' | 'deny';
+  /** Of this program; the commands that the agent runs get the allowed part of it. */
+  readonly environment: Environment;
+  /** Where running commands are noted, to be swept after a crash. */
+  readonly processJournal: string | undefined;
+  readonly maxRequests: number;
+  readonly contextCharacters: number;
+  readonly commandTimeoutMs: number;
+}
+
+interface RunningTurn {
+  readonly reference: string;
+  readonly aborter: AbortController;
+  readonly ended: Promise<unknown>;
+}
+
+const QUIET_WITHIN_MS = 5_000;
+
+/** Our own agent, in this process: a model, a few tools, and a conversation that is kept in the database. */
+export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider {
+  const { store, clock, makeId, version } = options;
+  const running = new Map<string, RunningTurn>();
+  let isStopped = false;
+  const commands = {
+    environment: childEnvironment(options.environment),
+    journalFolder: options.processJournal,
+    timeoutMs: options.commandTimeoutMs,
+    clock,
+  };
+
+  async function run(reference: string, turn: AgentTurn, work: (signal: AbortSignal) => Promise<TurnEnd>) {
+    const aborter = new AbortController();
+    if (isStopped) aborter.abort();
+    const outcome = work(aborter.signal);
+    running.set(turn.turnId, { reference, aborter, ended: outcome.catch(() => undefined) });
+    try {
+      return await outcome;
+    } finally {
+      running.delete(turn.turnId);
+    }
+  }
+
+  /** `position`: where the prompt of this turn goes. */
+  async function converse(
+    reference: string,
+    turn: AgentTurn,
+    before: readonly ConversationMessage[],
+    position: number,
+    signal: AbortSignal,
+  ): Promise<TurnEnd> {
+    let next = position;
+    const append = async (messages: readonly ConversationMessage[]): Promise<void> => {
+      const first = next;
+      next += messages.length;
+      await store.append(
+        reference,
+        first,
+        messages.map((message) => JSON.stringify(message)),
+        clock.now(),
+      );
+    };
+    const prompt: ConversationMessage = { role: 'user', content: turn.prompt };
+    await append([prompt]);
+    // Only now: a reference that is kept must be one that can be continued.
+    if (position === 0) turn.opened(reference);
+    return runTurn({
+      ...options,
+      turn,
+      signal,
+      commands,
+      append,
+      describe,
+      model: turn.model === '' ? options.model : turn.model,
+      messages: [...before, prompt],
+    });
+  }
+
+  async function cancelAll(turns: readonly RunningTurn[]): Promise<void> {
+    for (const { aborter } of turns) aborter.abort();
+    await withinTime(clock, QUIET_WITHIN_MS, Promise.all(turns.map(({ ended }) => ended)), () => undefined);
+  }
+
+  return {
+    id: 'builtin',
+    probe: async () => (options.model === '' ? { status: 'not_configured', version } : { status: 'ok', version }),
+    startTurn(turn) {
+      const reference = makeId('conversation-');
+      return run(reference, turn, (signal) => converse(reference, turn, [], 0, signal));
+    },
+    continueTurn: (reference, turn) =>
+      run(reference, turn, async (signal) => {
+        const kept = await store.read(reference);
+        if (kept === undefined) return { kind: 'lost', detail: 'the built-in agent no longer has the conversation' };
+        const messages = repairConversation(kept.bodies.map((body) => JSON.parse(body) as ConversationMessage));
+        return converse(reference, turn, messages, kept.nextPosition, signal);
+      }),
+    cancel(turnId) {
+      const turn = running.get(turnId);
+      return turn === undefined ? Promise.resolve() : cancelAll([turn]);
+    },
+    async close(reference) {
+      await cancelAll([...running.values()].filter((turn) => turn.reference === reference));
+      await store.remove(reference);
+    },
+    async stop() {
+      isStopped = true;
+      await cancelAll([...running.values()]);
+    },
+  };
+}
+
+function describe(error: unknown): string {
+  if (!isExpected(bridgeErrors, error)) throw error;
+  return describeError(bridgeErrors, error).message;
+}

@@ -1,0 +1,111 @@
+import { Compile, type Validator } from 'typebox/schema';
+import { AppError, errorCode } from '../../../platform/errors/app-error.ts';
+import { findIssues, firstIssue } from '../../../platform/json/describe-issues.ts';
+import { parseJson } from '../../../platform/json/parse-json.ts';
+import type { AgentEvent } from '../agent-provider.ts';
+import type { RequestedToolCall } from './complete-chat.ts';
+import type { Tool, ToolContext, ToolOutput } from './tools/tool.ts';
+import { toolTable } from './tools/tool-table.ts';
+
+export interface ToolCallOptions {
+  readonly call: RequestedToolCall;
+  /** The id under which the call is shown; a model's own ids repeat from answer to answer. */
+  readonly eventId: string;
+  readonly permissions: 'allow' | 'deny';
+  readonly context: ToolContext;
+  report(event: AgentEvent): void;
+}
+
+const MAX_OUTPUT_CHARACTERS = 40 * 1024;
+const MAX_SHOWN_INPUT = 16 * 1024;
+const DENIED =
+  'Refused: on this bridge agents may not change files or run commands (bridge.permissions is "deny"). Use the tools that read, and tell the user what you would have done.';
+const FILE_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: 'There is no such file or folder; list_files shows what is there.',
+  ENOTDIR: 'A part of the path is a file, not a folder.',
+  EISDIR: 'It is a folder, not a file.',
+  ELOOP: 'A part of the path is a link that is not followed here.',
+  EEXIST: 'It exists already.',
+  EACCES: 'The system does not permit it.',
+  EPERM: 'The system does not permit it.',
+  EROFS: 'The file system is read-only.',
+  ENOSPC: 'The disk is full.',
+  EDQUOT: 'The disk quota is used up.',
+  ENAMETOOLONG: 'The path is too long.',
+  ENXIO: 'It is not a regular file.',
+  EBUSY: 'It is in use.',
+};
+
+const SYSTEM_CODE = /^E[A-Z0-9]{1,20}$/;
+
+const tools = new Map(toolTable.map((tool) => [tool.name, tool]));
+const validators = new Map<string, Validator>();
+
+/** Does what the model asked for, if that can and may be done, and returns what it is told. */
+export async function runToolCall(options: ToolCallOptions): Promise<string> {
+  const { call, eventId, report } = options;
+  const tool = tools.get(call.function.name);
+  const read = tool === undefined ? unknownTool(call.function.name) : readInput(tool, call.function.arguments);
+  const shownName = call.function.name.slice(0, 100);
+  const shown = {
+    kind: 'tool_call' as const,
+    toolCallId: eventId,
+    title: tool === undefined || read.wrong !== undefined ? shownName : tool.title(read.input).slice(0, 500),
+    toolKind: tool?.toolKind ?? 'other',
+  };
+  const input = shownInput(read.input, call.function.arguments);
+  report({ ...shown, status: 'pending', input });
+  const end = (status: 'completed' | 'failed', { text, locations }: ToolOutput): string => {
+    const output = text.length > MAX_OUTPUT_CHARACTERS ? `${text.slice(0, MAX_OUTPUT_CHARACTERS)}\n[cut]` : text;
+    report({ ...shown, status, input, output, ...(locations && { locations }) });
+    return output;
+  };
+  if (tool === undefined || read.wrong !== undefined) return end('failed', { text: read.wrong ?? '' });
+  if (tool.needsPermission) {
+    const decision = options.permissions === 'allow' ? 'allowed' : 'denied';
+    report({ kind: 'permission', title: shown.title, decision, toolCallId: eventId });
+    if (decision === 'denied') return end('failed', { text: DENIED });
+  }
+  report({ ...shown, status: 'in_progress', input });
+  const output = await tool.run(read.input, options.context).catch(failure);
+  return end(output.failed === true ? 'failed' : 'completed', output);
+}
+
+interface ReadInput {
+  readonly input?: unknown;
+  /** What the model is told instead of a result. */
+  readonly wrong?: string;
+}
+
+function unknownTool(name: string): ReadInput {
+  return { wrong: `Error: there is no tool "${name.slice(0, 100)}". There are: ${[...tools.keys()].join(', ')}.` };
+}
+
+function readInput(tool: Tool, text: string): ReadInput {
+  let input: unknown;
+  try {
+    // No arguments at all stands for none: some models leave the text empty for tools without required ones.
+    input = parseJson(text.trim() === '' ? '{}' : text);
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    return { wrong: `Error: the arguments are not valid JSON: ${String(error.details.reason)}. Send one JSON object.` };
+  }
+  const validator = validators.get(tool.name) ?? Compile(tool.parameters);
+  validators.set(tool.name, validator);
+  if (validator.Check(input)) return { input };
+  return { input, wrong: `Error: the arguments do not fit: ${firstIssue(findIssues(validator, input))}.` };
+}
+
+function failure(error: unknown): ToolOutput {
+  const code = errorCode(error);
+  if (code === 'TOOL_CALL_REFUSED')
+    return { text: `Error: ${String((error as AppError).details.reason)}`, failed: true };
+  if (error instanceof AppError || !SYSTEM_CODE.test(code)) throw error;
+  return { text: `Error: ${FILE_ERRORS[code] ?? `the system answered ${code}.`}`, failed: true };
+}
+
+/** Enough of the input for people to see what was asked. */
+function shownInput(input: unknown, text: string): unknown {
+  if (input === undefined || text.length > MAX_SHOWN_INPUT) return text.slice(0, MAX_SHOWN_INPUT);
+  return input;
+}

@@ -1,0 +1,155 @@
+import type { MakeId } from '../../../platform/ids/sortable-id.ts';
+import type { AgentEvent, AgentTurn, TurnEnd } from '../agent-provider.ts';
+import type { CompleteChat, CompletionChunk, ConversationMessage, RequestedToolCall } from './complete-chat.ts';
+import { fitConversation, resultOf } from './conversation.ts';
+import { emptyAnswer, readAnswer, toMessage } from './read-answer.ts';
+import { runToolCall } from './run-tool-call.ts';
+import { systemPrompt } from './system-prompt.ts';
+import type { CommandLimits, ToolContext } from './tools/tool.ts';
+import { toolTable } from './tools/tool-table.ts';
+import { untilAborted } from './until-aborted.ts';
+import { createUsageSum } from './usage-sum.ts';
+
+export interface TurnOptions {
+  readonly turn: AgentTurn;
+  readonly model: string;
+  readonly signal: AbortSignal;
+  readonly complete: CompleteChat;
+  readonly permissions: 'allow' | 'deny';
+  /** Requests to the model in one turn. */
+  readonly maxRequests: number;
+  /** Of the conversation, as far as it is sent to the model. */
+  readonly contextCharacters: number;
+  readonly commands: CommandLimits;
+  readonly makeId: MakeId;
+  /** The conversation so far, the prompt of this turn included. */
+  readonly messages: readonly ConversationMessage[];
+  /** Stores messages that were added; resolves when they are kept. */
+  append(messages: readonly ConversationMessage[]): Promise<void>;
+  /** What a failure is called outside. Throws it again when it is a fault of ours. */
+  describe(error: unknown): string;
+}
+
+const STOP_REASONS: Readonly<Record<string, string>> = { length: 'max_tokens', content_filter: 'refusal' };
+const NOT_RUN = 'Not run: this turn has used up its requests to the model. Ask for it again in the next turn.';
+
+/** One turn: the model is asked, what it asks for is done, and so on until it has nothing more to ask for. */
+export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
+  const { signal, makeId, maxRequests } = options;
+  const usage = createUsageSum();
+  const speech = createSpeech(options.turn);
+  let messages = options.messages;
+  let answer = emptyAnswer();
+  /** The last thing that was said. */
+  let output = '';
+
+  async function keep(...added: readonly ConversationMessage[]): Promise<void> {
+    if (added.length === 0) return;
+    await options.append(added);
+    messages = [...messages, ...added];
+  }
+
+  async function askModel(): Promise<void> {
+    signal.throwIfAborted();
+    messages = fitConversation(messages, options.contextCharacters);
+    answer = emptyAnswer();
+    speech.beginAnswer();
+    try {
+      await readAnswer(untilAborted(startAnswer(options, messages), signal), answer, speech.report);
+    } finally {
+      usage.add(answer.usage);
+      output = answer.text + answer.refusal || output;
+    }
+  }
+
+  async function runCalls(calls: readonly RequestedToolCall[]): Promise<void> {
+    const context = toolContext(options);
+    for (const call of calls) {
+      signal.throwIfAborted();
+      const eventId = makeId('tool-');
+      const { permissions } = options;
+      const text = await runToolCall({ call, eventId, permissions, context, report: speech.report });
+      await keep(resultOf(call.id, text));
+    }
+  }
+
+  try {
+    for (let request = 1; ; request += 1) {
+      await askModel();
+      const message = toMessage(answer, makeId);
+      const calls = message?.tool_calls ?? [];
+      const isLast = request >= maxRequests;
+      // What will not be done is answered at once, so that the next turn finds a whole conversation.
+      if (message !== undefined) await keep(message, ...(isLast ? calls.map(({ id }) => resultOf(id, NOT_RUN)) : []));
+      const stopReason = STOP_REASONS[answer.finishReason] ?? 'end_turn';
+      answer = emptyAnswer();
+      if (calls.length === 0) return { kind: 'completed', output, stopReason, ...usage.total() };
+      if (isLast) {
+        output ||= speech.say(`I stopped after ${maxRequests} requests to the model, before the work was done.`);
+        return { kind: 'completed', output, stopReason: 'max_turn_requests', ...usage.total() };
+      }
+      await runCalls(calls);
+    }
+  } catch (error) {
+    // What was said stays said; calls that were not complete are forgotten.
+    const said = toMessage({ ...answer, toolCalls: [] }, makeId);
+    if (said !== undefined) await keep(said).catch(() => undefined);
+    if (signal.aborted) return { kind: 'cancelled', output, ...usage.total() };
+    return { kind: 'failed', code: 'AGENT_FAILED', error: options.describe(error), output, ...usage.total() };
+  }
+}
+
+function startAnswer(
+  { complete, model, turn, permissions, signal }: TurnOptions,
+  messages: readonly ConversationMessage[],
+): AsyncIterable<CompletionChunk> {
+  const { workingDirectory } = turn;
+  const system = { role: 'system' as const, content: systemPrompt({ workingDirectory, permissions }) };
+  return complete(
+    {
+      model,
+      messages: [system, ...messages],
+      tools: toolTable.map(({ name, description, parameters }) => ({
+        type: 'function',
+        function: { name, description, parameters },
+      })),
+      stream: true,
+      stream_options: { include_usage: true },
+    },
+    signal,
+  );
+}
+
+function toolContext({ turn, signal, makeId, commands }: TurnOptions): ToolContext {
+  return {
+    root: turn.workingDirectory,
+    signal,
+    commands,
+    makeTemporaryName: () => makeId('.trestle-'),
+  };
+}
+
+/** What the agent tells. Each answer of the model that has text begins a new paragraph. */
+function createSpeech(turn: AgentTurn) {
+  let last = '';
+  let isNewAnswer = false;
+  function report(event: AgentEvent): void {
+    if (event.kind === 'text') {
+      if (isNewAnswer && last !== '' && !last.endsWith('\n')) turn.report({ kind: 'text', text: '\n\n' });
+      isNewAnswer = false;
+      last = event.text;
+    }
+    turn.report(event);
+  }
+  return {
+    report,
+    beginAnswer() {
+      isNewAnswer = true;
+    },
+    say(text: string): string {
+      isNewAnswer = true;
+      report({ kind: 'text', text });
+      return text;
+    },
+  };
+}

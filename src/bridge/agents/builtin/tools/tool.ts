@@ -1,0 +1,52 @@
+import type { Static, TSchema } from 'typebox';
+import type { Clock } from '../../../../platform/clock/clock.ts';
+import { AppError } from '../../../../platform/errors/app-error.ts';
+
+/** What a tool may use. Everything it does stays in `root`, except what a program does that it runs. */
+export interface ToolContext {
+  /** The working directory, as a real path. */
+  readonly root: string;
+  /** Aborts when the turn is cancelled. */
+  readonly signal: AbortSignal;
+  /** A name that no file has yet. */
+  makeTemporaryName(): string;
+  readonly commands: CommandLimits;
+}
+
+export interface CommandLimits {
+  /** All of the environment of a program that is run. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly journalFolder: string | undefined;
+  readonly timeoutMs: number;
+  readonly clock: Pick<Clock, 'after'>;
+}
+
+export interface ToolOutput {
+  /** What the model is told. */
+  readonly text: string;
+  /** The tool ran, and it did not go well. */
+  readonly failed?: boolean;
+  readonly locations?: readonly { readonly path: string; readonly line?: number }[];
+}
+
+export interface Tool<Parameters extends TSchema = TSchema> {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: Parameters;
+  readonly toolKind: 'read' | 'search' | 'edit' | 'execute';
+  /** True for what changes something: `bridge.permissions` decides about it. */
+  readonly needsPermission: boolean;
+  title(input: Static<Parameters>): string;
+  /** Throws TOOL_CALL_REFUSED, or an error of the file system, for what the model can mend. */
+  run(input: Static<Parameters>, context: ToolContext): Promise<ToolOutput>;
+}
+
+/** Lets a tool take the type of its input from its schema. */
+export function defineTool<Parameters extends TSchema>(tool: Tool<Parameters>): Tool {
+  return tool as unknown as Tool;
+}
+
+/** Something the model asked for that is not done; the reason tells it the mend. */
+export function refuse(reason: string): never {
+  throw new AppError('TOOL_CALL_REFUSED', { reason });
+}

@@ -1,0 +1,166 @@
+import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
+import type { Clock } from '../../../platform/clock/clock.ts';
+import { AppError } from '../../../platform/errors/app-error.ts';
+import { platformErrors } from '../../../platform/errors/platform-errors.ts';
+import { bareEnvelope } from '../../../platform/json-rpc/envelope.ts';
+import type { MessageChannel } from '../../../platform/json-rpc/message-channel.ts';
+import { createPeer } from '../../../platform/json-rpc/peer.ts';
+import { RemoteError } from '../../../platform/json-rpc/remote-error.ts';
+import type { Logger } from '../../../platform/log/logger.ts';
+import { createAgentChannel } from '../agent-channel.ts';
+import type { AgentConnection, PermissionPolicy, PromptEnd, PromptRequest } from '../agent-connection.ts';
+import { asObject } from '../loose-json.ts';
+import { saysUnknownConversation } from '../unknown-conversation.ts';
+import { answerApproval } from './answer-approval.ts';
+import { type CodexReader, createCodexReader } from './read-notification.ts';
+
+export interface CodexAgentOptions {
+  readonly process: RunningProcess;
+  readonly permissions: PermissionPolicy;
+  /** Ours, by which Codex may know us. */
+  readonly version: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+interface RunningPrompt {
+  readonly request: PromptRequest;
+  readonly reader: CodexReader;
+  readonly ended: PromiseWithResolvers<PromptEnd>;
+  turnId: string | undefined;
+  interrupted: boolean;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const CALLS_IN_FLIGHT = 256;
+/** Codex asks before all but harmless commands, so that each decision is seen; what runs is kept to the folder. */
+const THREAD_POLICY = { approvalPolicy: 'untrusted', sandbox: 'workspace-write' };
+
+/** Speaks the app-server protocol of Codex: JSON-RPC without its version member, a thread for each conversation. */
+export async function connectCodexAgent(options: CodexAgentOptions): Promise<AgentConnection> {
+  const prompts = new Map<string, RunningPrompt>();
+  const agentChannel = createAgentChannel(options.process, options.clock);
+  const channel: MessageChannel = {
+    ...agentChannel,
+    onMessage: (listener) => agentChannel.onMessage((_message, text) => listener(text)),
+  };
+
+  const peer = createPeer({
+    channel,
+    envelope: bareEnvelope,
+    clock: options.clock,
+    caller: undefined,
+    errors: platformErrors,
+    limits: { callsInFlight: CALLS_IN_FLIGHT },
+    makeRequestId: () => '',
+    onUnexpectedError: (error) => options.logger.error({ err: error }, 'message of codex not understood'),
+    dispatch({ id, method, params }) {
+      const fields = asObject(params);
+      if (id === undefined) takeNotification(method, fields);
+      else return answer(method, fields);
+    },
+  });
+
+  function takeNotification(method: string, params: Fields): void {
+    const prompt = prompts.get(String(params.threadId));
+    if (prompt === undefined) return;
+    const taken = prompt.reader.read(method, params);
+    for (const event of taken.events) prompt.request.report(event);
+    if (taken.end !== undefined) prompt.ended.resolve(taken.end);
+  }
+
+  function answer(method: string, params: Fields): unknown {
+    const prompt = prompts.get(String(params.threadId));
+    const policy = prompt === undefined || prompt.interrupted ? 'deny' : options.permissions;
+    const given = answerApproval(method, params, policy);
+    if (given === undefined) throw new AppError('METHOD_NOT_FOUND', { method });
+    if (given.event !== undefined) prompt?.request.report(given.event);
+    return given.response;
+  }
+
+  async function startTurn(prompt: RunningPrompt): Promise<PromptEnd> {
+    const { conversation: threadId, text, folder, model } = prompt.request;
+    const answered = await peer.request('turn/start', {
+      threadId,
+      input: [{ type: 'text', text, text_elements: [] }],
+      cwd: folder,
+      ...chosen(model),
+    });
+    prompt.turnId = String(fieldsAt(answered, 'turn').id ?? '');
+    if (prompt.interrupted) askToStop(prompt);
+    return prompt.ended.promise;
+  }
+
+  function askToStop({ request, turnId }: RunningPrompt): void {
+    if (turnId === undefined) return;
+    peer.request('turn/interrupt', { threadId: request.conversation, turnId }).catch(() => undefined);
+  }
+
+  await peer.request('initialize', {
+    clientInfo: { name: 'trestle', title: 'Trestle', version: options.version },
+    capabilities: null,
+  });
+  peer.notify('initialized');
+
+  return {
+    continues: true,
+    async open(folder, model) {
+      const answered = await peer.request('thread/start', { cwd: folder, ...THREAD_POLICY, ...chosen(model) });
+      const { id } = fieldsAt(answered, 'thread');
+      if (typeof id !== 'string') throw new Error('it opened a thread without an id');
+      return id;
+    },
+    async resume(conversation, folder) {
+      await peer.request('thread/resume', {
+        threadId: conversation,
+        cwd: folder,
+        excludeTurns: true,
+        ...THREAD_POLICY,
+      });
+    },
+    async prompt(request) {
+      const prompt: RunningPrompt = {
+        request,
+        reader: createCodexReader(),
+        ended: Promise.withResolvers(),
+        turnId: undefined,
+        interrupted: false,
+      };
+      prompts.set(request.conversation, prompt);
+      try {
+        return await Promise.race([startTurn(prompt), rejectOnEnd(peer.closed)]);
+      } catch (error) {
+        if (!(error instanceof RemoteError) || !saysUnknownConversation(error.rpcCode, error.remoteMessage))
+          throw error;
+        return { kind: 'lost', detail: error.remoteMessage };
+      } finally {
+        prompts.delete(request.conversation);
+      }
+    },
+    interrupt(conversation) {
+      const prompt = prompts.get(conversation);
+      if (prompt === undefined) return;
+      prompt.interrupted = true;
+      askToStop(prompt);
+    },
+    async close(conversation) {
+      await peer.request('thread/unsubscribe', { threadId: conversation });
+    },
+    closed: peer.closed,
+  };
+}
+
+/** A turn ends by a notification: no request is left open whose failure would tell of a broken connection. */
+async function rejectOnEnd(closed: Promise<unknown>): Promise<never> {
+  await closed;
+  throw new AppError('CONNECTION_CLOSED');
+}
+
+function chosen(model: string): { readonly model?: string } {
+  return model === '' ? {} : { model };
+}
+
+function fieldsAt(value: unknown, name: string): Fields {
+  return asObject(asObject(value)[name]);
+}

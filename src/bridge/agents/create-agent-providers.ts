@@ -1,0 +1,54 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import { connectAcpAgent } from './acp/connect-acp-agent.ts';
+import type { AgentPlace, CatalogAgent } from './agent-catalog.ts';
+import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
+import type { LaunchAgent } from './agent-launcher.ts';
+import { type AgentLimits, DEFAULT_AGENT_LIMITS } from './agent-limits.ts';
+import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
+import type { AgentProvider } from './agent-provider.ts';
+import { connectCodexAgent } from './codex/connect-codex-agent.ts';
+import { createProgramAgent, type ProgramAgentOptions } from './create-program-agent.ts';
+
+type Place<Kind extends AgentPlace['kind']> = Extract<AgentPlace, { kind: Kind }>;
+
+export interface AgentProvidersOptions {
+  readonly catalog: readonly CatalogAgent[];
+  readonly permissions: PermissionPolicy;
+  /** Of this program; agents may learn it. */
+  readonly version: string;
+  readonly launch: LaunchAgent;
+  readonly probeEffects: ProbeEffects;
+  createBuiltin(): AgentProvider;
+  createRemote(id: string, place: Place<'remote'>): AgentProvider;
+  readonly limits?: Partial<AgentLimits>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** An implementation for each agent of the catalog, in its order. Nothing is started before the first turn. */
+export function createAgentProviders(options: AgentProvidersOptions): ReadonlyMap<string, AgentProvider> {
+  const create = ({ id, place }: CatalogAgent): AgentProvider => {
+    if (place.kind === 'in-process') return options.createBuiltin();
+    if (place.kind === 'remote') return options.createRemote(id, place);
+    return createFromProgram(id, place, options);
+  };
+  return new Map(options.catalog.map((agent) => [agent.id, create(agent)]));
+}
+
+function createFromProgram(id: string, place: Place<'program'>, options: AgentProvidersOptions): AgentProvider {
+  const { launch, clock, logger, permissions, version } = options;
+  const shared = { permissions, version, clock, logger };
+  const connect: ProgramAgentOptions['connect'] = (process): Promise<AgentConnection> =>
+    place.protocol === 'codex' ? connectCodexAgent({ ...shared, process }) : connectAcpAgent({ ...shared, process });
+  return createProgramAgent({
+    id,
+    program: place,
+    launch,
+    connect,
+    probe: createProgramProbe(place, options.probeEffects),
+    limits: { ...DEFAULT_AGENT_LIMITS, ...options.limits },
+    clock,
+    logger,
+  });
+}

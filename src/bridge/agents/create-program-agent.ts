@@ -1,0 +1,231 @@
+import type { RunningProcess } from '../../platform/child-process/start-process.ts';
+import type { Clock } from '../../platform/clock/clock.ts';
+import { withinTime } from '../../platform/clock/within-time.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { AgentConnection, PromptEnd } from './agent-connection.ts';
+import type { AgentProgram, LaunchAgent } from './agent-launcher.ts';
+import type { AgentLimits } from './agent-limits.ts';
+import { createProcessKeeper, type KeptProcess, type StartFailure } from './agent-process-keeper.ts';
+import type { AgentProvider, AgentTurn, TurnEnd } from './agent-provider.ts';
+import { type ConversationReference, readReference, writeReference } from './conversation-reference.ts';
+import { createHiding, describeFailure } from './describe-failure.ts';
+import { type OpenTurn, openTurn } from './open-turn.ts';
+import type { Probe } from './probe-board.ts';
+
+export interface ProgramAgentOptions {
+  readonly id: string;
+  readonly program: AgentProgram;
+  readonly launch: LaunchAgent;
+  /** Speaks the agent's protocol over the pipes of its process. */
+  connect(process: RunningProcess): Promise<AgentConnection>;
+  readonly probe: Probe;
+  readonly limits: AgentLimits;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+type Found = { readonly kind: 'found'; readonly process: KeptProcess; readonly conversation: string };
+
+/** An agent that is a program of this machine: one process serves all of its conversations. */
+export function createProgramAgent(options: ProgramAgentOptions): AgentProvider {
+  const { id, program, limits, clock } = options;
+  const hide = createHiding(program.environment);
+  const keeper = createProcessKeeper({ ...options, hide });
+  const turns = new Map<string, OpenTurn>();
+
+  /** Finds the conversation, runs the turn in it, and turns whatever happens into an end. */
+  async function run(turn: AgentTurn, find: (open: OpenTurn) => Promise<Found | TurnEnd>): Promise<TurnEnd> {
+    const open = openTurn({ turn, clock, silenceMs: limits.silenceMs, onSilence: giveUp });
+    turns.set(turn.turnId, open);
+    let letGo = (): void => undefined;
+    try {
+      const found = await Promise.race([find(open), open.ended]);
+      if (found.kind !== 'found') return found;
+      letGo = found.process.hold();
+      return await Promise.race([prompt(open, found), open.ended]);
+    } catch (error) {
+      return open.failed('AGENT_FAILED', hide(describeFailure(error)));
+    } finally {
+      turns.delete(turn.turnId);
+      open.finish();
+      letGo();
+    }
+  }
+
+  async function prompt(open: OpenTurn, { process, conversation }: Found): Promise<TurnEnd> {
+    const { turn } = open;
+    open.running = { process, conversation };
+    const { prompt: text, workingDirectory: folder, model } = turn;
+    const request = { conversation, text, folder, model, report: open.report };
+    const asked = process.connection.prompt(request);
+    const outcome = await firstOf(process, asked);
+    if (outcome.kind === 'exited') {
+      return open.overruled ? open.ended : open.failed('AGENT_EXITED', outcome.error);
+    }
+    if (outcome.kind === 'broken') return open.failed('AGENT_FAILED', hide(describeFailure(outcome.error)));
+    if (outcome.value.kind !== 'failed') keeper.proved();
+    if (outcome.value.kind === 'lost') process.conversations.delete(conversation);
+    return toTurnEnd(open, outcome.value);
+  }
+
+  function toTurnEnd(open: OpenTurn, end: PromptEnd): TurnEnd {
+    if (end.kind === 'lost') return { kind: 'lost', detail: hide(end.detail) };
+    const said = { output: open.output(), ...(end.usage !== undefined && { usage: end.usage }) };
+    if (open.cancelled || end.kind === 'cancelled') return { kind: 'cancelled', ...said };
+    if (end.kind === 'failed') return { kind: 'failed', code: 'AGENT_FAILED', error: hide(end.error), ...said };
+    return { kind: 'completed', stopReason: end.stopReason, ...said, output: end.output ?? said.output };
+  }
+
+  /** A step that the agent must answer soon: what it gives, or the end that came of it. */
+  async function answered<Value>(
+    open: OpenTurn,
+    process: KeptProcess,
+    work: Promise<Value>,
+  ): Promise<{ readonly kind: 'done'; readonly value: Value } | TurnEnd> {
+    const late = { kind: 'late' } as const;
+    const outcome = await withinTime(clock, limits.startMs, firstOf(process, work), () => late);
+    if (outcome.kind === 'done') return outcome;
+    if (outcome.kind === 'exited') return open.failed('AGENT_EXITED', outcome.error);
+    if (outcome.kind === 'broken') return open.failed('AGENT_FAILED', hide(describeFailure(outcome.error)));
+    if (process.conversations.size === 0) void process.kill('it opened no conversation in time');
+    return open.failed('AGENT_TIMEOUT', `the agent opened no conversation within ${limits.startMs} ms`);
+  }
+
+  async function openConversation(open: OpenTurn): Promise<Found | TurnEnd> {
+    const process = await keeper.acquire();
+    if (process.kind === 'not-started') return notStarted(open, process);
+    const { workingDirectory: folder, model } = open.turn;
+    const letGo = process.hold();
+    try {
+      const outcome = await answered(open, process, process.connection.open(folder, model));
+      if (outcome.kind !== 'done') return outcome;
+      const conversation = outcome.value;
+      if (open.isOver()) {
+        // Nobody will ever learn of this conversation.
+        process.connection.close(conversation).catch(() => undefined);
+        return { kind: 'cancelled', output: '' };
+      }
+      process.conversations.add(conversation);
+      open.turn.opened(writeReference({ conversation, folder, continues: process.connection.continues }));
+      return { kind: 'found', process, conversation };
+    } finally {
+      letGo();
+    }
+  }
+
+  async function findConversation(open: OpenTurn, reference: ConversationReference): Promise<Found | TurnEnd> {
+    const { conversation, folder, continues } = reference;
+    const running = keeper.current();
+    if (running?.conversations.has(conversation)) return { kind: 'found', process: running, conversation };
+    if (!continues) return { kind: 'lost', detail: 'the process that held the conversation has ended' };
+    const process = await keeper.acquire();
+    if (process.kind === 'not-started') return notStarted(open, process);
+    if (!process.connection.continues) return { kind: 'lost', detail: 'this agent cannot take up conversations' };
+    const letGo = process.hold();
+    try {
+      const outcome = await answered(open, process, process.connection.resume(conversation, folder));
+      // Agents tell a lost conversation from other trouble in different ways, and wrongly (contract/bridge 4).
+      if (outcome.kind === 'failed' && outcome.code === 'AGENT_FAILED') return { kind: 'lost', detail: outcome.error };
+      if (outcome.kind !== 'done') return outcome;
+      process.conversations.add(conversation);
+      return { kind: 'found', process, conversation };
+    } finally {
+      letGo();
+    }
+  }
+
+  /** Asks a turn to stop; an agent that does not is ended by force. Resolves when it is quiet. */
+  async function quieten(open: OpenTurn): Promise<void> {
+    const { running } = open;
+    if (running === undefined) return;
+    running.process.connection.interrupt(running.conversation);
+    const isQuiet = await withinTime(
+      clock,
+      limits.cancelMs,
+      open.finished.then(() => true),
+      () => false,
+    );
+    if (isQuiet) return;
+    open.overruled = true;
+    await running.process.kill('it went on with a turn that was stopped');
+  }
+
+  function giveUp(open: OpenTurn): void {
+    const error = `nothing has happened for ${limits.silenceMs} ms`;
+    quieten(open).finally(() => open.end(open.failed('AGENT_TIMEOUT', error)));
+  }
+
+  async function cancel(open: OpenTurn): Promise<void> {
+    open.cancelled = true;
+    if (open.running === undefined) {
+      open.end({ kind: 'cancelled', output: '' });
+      return;
+    }
+    await quieten(open);
+    open.end({ kind: 'cancelled', output: open.output() });
+  }
+
+  return {
+    id,
+    async probe(signal) {
+      const trouble = keeper.trouble();
+      if (trouble !== undefined) return { status: `failed: ${shortened(trouble)}`, version: '' };
+      return options.probe(signal);
+    },
+    startTurn: (turn) => run(turn, openConversation),
+    async continueTurn(text, turn) {
+      const reference = readReference(text);
+      if (reference === undefined) return { kind: 'lost', detail: 'the reference is not one of this agent' };
+      return run(turn, (open) => findConversation(open, reference));
+    },
+    async cancel(turnId) {
+      const open = turns.get(turnId);
+      if (open !== undefined) await cancel(open);
+    },
+    async close(text) {
+      const conversation = readReference(text)?.conversation;
+      const process = keeper.current();
+      if (conversation === undefined || process === undefined || !process.conversations.has(conversation)) return;
+      const open = [...turns.values()].find(({ running }) => running?.conversation === conversation);
+      if (open !== undefined) await cancel(open);
+      process.conversations.delete(conversation);
+      const told = process.connection.close(conversation).catch(() => undefined);
+      await withinTime(clock, limits.killMs, told, () => undefined);
+      await process.endIfUnused();
+    },
+    stop: keeper.stop,
+  };
+}
+
+/** The first of: what was asked for, its failure, and the end of the process (which the failure may be due to). */
+async function firstOf<Value>(
+  process: KeptProcess,
+  work: Promise<Value>,
+): Promise<
+  | { readonly kind: 'done'; readonly value: Value }
+  | { readonly kind: 'broken'; readonly error: unknown }
+  | { readonly kind: 'exited'; readonly error: string }
+> {
+  const exited = process.ended.then((error) => ({ kind: 'exited', error }) as const);
+  const first = await Promise.race([
+    exited,
+    work.then(
+      (value) => ({ kind: 'done', value }) as const,
+      (error: unknown) => ({ kind: 'broken', error }) as const,
+    ),
+  ]);
+  if (first.kind !== 'broken' || !(await isClosed(process.connection))) return first;
+  return exited;
+}
+
+async function isClosed({ closed }: AgentConnection): Promise<boolean> {
+  return Promise.race([closed.then(() => true), Promise.resolve().then(() => false)]);
+}
+
+function notStarted(open: OpenTurn, { code, error }: StartFailure): TurnEnd {
+  return open.failed(code, error);
+}
+
+function shortened(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').slice(0, 80);
+}

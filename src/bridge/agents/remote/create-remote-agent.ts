@@ -1,0 +1,157 @@
+import type { Clock } from '../../../platform/clock/clock.ts';
+import type { Randomness } from '../../../platform/clock/randomness.ts';
+import { withinTime } from '../../../platform/clock/within-time.ts';
+import type { MakeId } from '../../../platform/ids/sortable-id.ts';
+import type { Logger } from '../../../platform/log/logger.ts';
+import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
+import { createFinalText } from '../final-text.ts';
+import { asObject, textOf } from '../loose-json.ts';
+import type { ProbeResult } from '../probe-board.ts';
+import { readTurnEnd } from './read-turn-end.ts';
+import { readUpdate } from './read-update.ts';
+import { createRemoteConnection, type RemoteConnectionOptions, type RemoteReply } from './remote-connection.ts';
+
+export interface RemoteAgentOptions {
+  readonly id: string;
+  /** Of another bridge, or of `trestle adapter NAME`. */
+  readonly url: string;
+  /** Empty: none is sent. */
+  readonly token: string;
+  readonly clock: Pick<Clock, 'after'>;
+  readonly randomness: Pick<Randomness, 'below'>;
+  readonly makeId: MakeId;
+  readonly logger: Pick<Logger, 'warn'>;
+  /**
+   * True for a folder that our bridge made itself because the app named none: the other side makes its own. Any other
+   * folder is handed on, and must exist there too.
+   */
+  isScratchFolder(path: string): boolean;
+  readonly limits?: RemoteConnectionOptions['limits'];
+}
+
+interface RunningTurn {
+  readonly reference: string;
+  readonly aborter: AbortController;
+  readonly ended: Promise<unknown>;
+}
+
+/** In a row: between them pauses of five seconds at most. */
+const TURN_ATTEMPTS = 6;
+const SHORT_CALL_MS = 10_000;
+/** Of the five seconds in which a cancelled turn must be quiet: what the other side gets to end it in good order. */
+const CANCEL_MS = 4_000;
+
+/** An agent on another host, behind a bridge there. Its sessions there are named by us, and the name is the reference. */
+export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
+  const { id, clock, makeId, logger } = options;
+  const callRemote = createRemoteConnection(options);
+  const running = new Map<string, RunningTurn>();
+
+  async function runTurn(method: string, reference: string, turn: AgentTurn): Promise<TurnEnd> {
+    const aborter = new AbortController();
+    const said = createFinalText();
+    const reply = callRemote({
+      method,
+      params: turnParams(options, reference, turn),
+      key: turn.turnId,
+      resumable: true,
+      attempts: TURN_ATTEMPTS,
+      signal: aborter.signal,
+      onUpdate(params) {
+        if (params.sessionId !== reference) return;
+        const event = readUpdate(params);
+        if (event === undefined) return;
+        said.add(event);
+        turn.report(event);
+      },
+    });
+    running.set(turn.turnId, { reference, aborter, ended: reply });
+    try {
+      return readTurnEnd(await reply, said.value());
+    } finally {
+      running.delete(turn.turnId);
+    }
+  }
+
+  /** A call that is over soon, or given up. */
+  async function shortCall(method: string, params: object, attempts: number, outer?: AbortSignal) {
+    const timeUp = new AbortController();
+    const stopTimer = clock.after(SHORT_CALL_MS, () => timeUp.abort());
+    const signal = outer === undefined ? timeUp.signal : AbortSignal.any([outer, timeUp.signal]);
+    try {
+      return await callRemote({ method, params, key: makeId('call-'), resumable: false, attempts, signal });
+    } finally {
+      stopTimer();
+    }
+  }
+
+  async function cancelTurns(turns: readonly RunningTurn[]): Promise<void> {
+    await Promise.all(
+      turns.map(async ({ reference, aborter, ended }) => {
+        const cancelled = shortCall('session.cancel', { sessionId: reference }, 3, aborter.signal).then(() => ended);
+        await withinTime(clock, CANCEL_MS, cancelled, () => undefined);
+        aborter.abort();
+        await ended;
+      }),
+    );
+  }
+
+  return {
+    id,
+    async probe(signal) {
+      return readCapabilities(await shortCall('acp.capabilities', {}, 1, signal));
+    },
+    async startTurn(turn) {
+      const reference = makeId('remote-');
+      turn.opened(reference);
+      const end = await runTurn('session.start', reference, turn);
+      // There is nothing yet that could have been lost.
+      return end.kind === 'lost' ? { kind: 'failed', code: 'AGENT_FAILED', error: end.detail, output: '' } : end;
+    },
+    continueTurn: (reference, turn) => runTurn('session.message', reference, turn),
+    async cancel(turnId) {
+      const turn = running.get(turnId);
+      if (turn !== undefined) await cancelTurns([turn]);
+    },
+    async close(reference) {
+      const reply = await shortCall('session.close', { sessionId: reference }, 3);
+      if (reply.kind !== 'result')
+        logger.warn({ agent: id, reference }, 'a session of a remote agent was not closed there');
+    },
+    stop: () => cancelTurns([...running.values()]),
+  };
+}
+
+function turnParams({ isScratchFolder }: RemoteAgentOptions, reference: string, turn: AgentTurn): object {
+  const { workingDirectory, model, skills } = turn;
+  return {
+    sessionId: reference,
+    threadId: reference,
+    taskPrompt: turn.prompt,
+    ...(!isScratchFolder(workingDirectory) && { workingDirectory }),
+    routing: {
+      ...(model !== '' && { explicitModel: model }),
+      ...(skills.length > 0 && { explicitSkills: skills, availableSkills: skills }),
+    },
+  };
+}
+
+/** Usable when one of the agents there is. */
+function readCapabilities(reply: RemoteReply): ProbeResult {
+  if (reply.kind === 'aborted') return { status: 'failed: timed out', version: '' };
+  if (reply.kind !== 'result') {
+    const reason = reply.kind === 'error' ? reply.message : reply.reason;
+    return { status: `failed: ${reason.slice(0, 80)}`, version: '' };
+  }
+  const { providerProbeSummary: probes, providerCatalog: catalog } = reply.result;
+  const available = listOf(probes).find((probe) => probe.available === true);
+  if (available === undefined) {
+    return { status: `failed: ${textOf(listOf(probes)[0]?.status).slice(0, 80) || 'no agent there'}`, version: '' };
+  }
+  const entry = listOf(catalog).find(({ providerId }) => providerId === available.providerId);
+  return { status: 'ok', version: textOf(entry?.version).slice(0, 40) };
+}
+
+function listOf(value: unknown): readonly Readonly<Record<string, unknown>>[] {
+  return Array.isArray(value) ? value.map(asObject) : [];
+}

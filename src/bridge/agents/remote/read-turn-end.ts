@@ -1,0 +1,62 @@
+import type { TurnEnd, TurnUsage } from '../agent-provider.ts';
+import { asObject, textOf } from '../loose-json.ts';
+import type { RemoteReply } from './remote-connection.ts';
+
+const CONTINUATION_LOST = 'SESSION_CONTINUATION_UNAVAILABLE';
+
+/** How the turn over there ended, in our words. `said` is the text that came so far. */
+export function readTurnEnd(reply: RemoteReply, said: string): TurnEnd {
+  switch (reply.kind) {
+    case 'aborted':
+      return { kind: 'cancelled', output: said };
+    case 'unreachable':
+      return failed(
+        `The agent cannot be reached: ${reply.reason}${reply.mayHaveStarted ? '; whether it has done its work is not known' : ''}.`,
+        said,
+      );
+    case 'error':
+      if (reply.word === CONTINUATION_LOST) return { kind: 'lost', detail: reply.message };
+      return failed(reply.message === '' ? 'The agent answered with an error.' : reply.message, said);
+    case 'result':
+      return readResult(reply.result, said);
+  }
+}
+
+function readResult(result: Readonly<Record<string, unknown>>, said: string): TurnEnd {
+  const output = textOf(result.output);
+  const usage = readUsage(result.usage);
+  const code = textOf(result.code);
+  switch (result.status) {
+    case 'completed':
+      return { kind: 'completed', output, stopReason: textOf(result.stopReason) || 'end_turn', ...usage };
+    case 'cancelled':
+      return { kind: 'cancelled', output, ...usage };
+    default: {
+      // Our own bridge calls it by that name again, because there is no output.
+      if (code === 'EMPTY_OUTPUT') return { kind: 'completed', output: '', stopReason: 'end_turn', ...usage };
+      const error =
+        textOf(result.error) || textOf(result.unavailableMessage) || 'The agent did not say what went wrong.';
+      return { kind: 'failed', code: failureCode(code), error, output: output || said, ...usage };
+    }
+  }
+}
+
+/** A turn that a restart over there has killed is, seen from here, an agent that went away. */
+function failureCode(code: string): 'AGENT_FAILED' | 'AGENT_EXITED' | 'AGENT_TIMEOUT' {
+  if (code === 'AGENT_TIMEOUT') return code;
+  return code === 'AGENT_EXITED' || code === 'TURN_INTERRUPTED' ? 'AGENT_EXITED' : 'AGENT_FAILED';
+}
+
+function failed(error: string, output: string): TurnEnd {
+  return { kind: 'failed', code: 'AGENT_FAILED', error, output };
+}
+
+function readUsage(value: unknown): { readonly usage?: TurnUsage } {
+  const given = asObject(value);
+  const usage: Record<string, number> = {};
+  for (const name of ['inputTokens', 'outputTokens', 'totalTokens']) {
+    const count = given[name];
+    if (typeof count === 'number' && Number.isFinite(count)) usage[name] = count;
+  }
+  return Object.keys(usage).length === 0 ? {} : { usage };
+}

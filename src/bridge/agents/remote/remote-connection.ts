@@ -1,0 +1,184 @@
+import type { Clock } from '../../../platform/clock/clock.ts';
+import type { Randomness } from '../../../platform/clock/randomness.ts';
+import { parseJson } from '../../../platform/json/parse-json.ts';
+import { backoffDelay } from '../../../platform/retry/retry.ts';
+import { asObject, textOf } from '../loose-json.ts';
+import {
+  type EventResponse,
+  failedToConnect,
+  networkReason,
+  postForEvents,
+  type ReceivedEvent,
+} from '../post-for-events.ts';
+
+/** How a call ended. Nothing is thrown but faults of ours. */
+export type RemoteReply =
+  | { readonly kind: 'result'; readonly result: Readonly<Record<string, unknown>> }
+  | { readonly kind: 'error'; readonly code: number; readonly word: string; readonly message: string }
+  /** `mayHaveStarted`: the call was sent, and what came of it is not known. */
+  | { readonly kind: 'unreachable'; readonly reason: string; readonly mayHaveStarted: boolean }
+  | { readonly kind: 'aborted' };
+
+export interface RemoteCall {
+  readonly method: string;
+  readonly params: object;
+  /** Names the call for good. With `resumable` it is done once, however often it is sent. */
+  readonly key: string;
+  readonly resumable: boolean;
+  /** In a row, without anything new having come. */
+  readonly attempts: number;
+  readonly signal: AbortSignal;
+  /** Each `session.update` of the call once, in order. */
+  onUpdate?(params: Readonly<Record<string, unknown>>): void;
+}
+
+export type CallRemote = (call: RemoteCall) => Promise<RemoteReply>;
+
+export interface RemoteConnectionOptions {
+  /** Of the other bridge, without `/acp/rpc`. */
+  readonly url: string;
+  /** Empty: none is sent. */
+  readonly token: string;
+  readonly clock: Pick<Clock, 'after'>;
+  readonly randomness: Pick<Randomness, 'below'>;
+  readonly limits?: Partial<typeof LIMITS> | undefined;
+}
+
+const LIMITS = {
+  /** The head comes as soon as the call is taken, a sign of life every fifteen seconds (contract/bridge 1). */
+  headersMs: 30_000,
+  idleMs: 45_000,
+  attemptsInAll: 200,
+  pauseMs: 200,
+  longestPauseMs: 5_000,
+};
+const MAX_EVENT_CHARACTERS = 32 * 1024 * 1024;
+/** Of something between us and the other bridge, or of one that restarts. */
+const PASSING_STATUS: ReadonlySet<number> = new Set([502, 503, 504]);
+
+type Attempt = RemoteReply | { readonly kind: 'again'; readonly reason: string; readonly wasSent: boolean };
+
+/**
+ * Calls of another bridge over `POST /acp/rpc` as an event stream. A connection that breaks is made again and the same call
+ * sent with `Last-Event-ID` and `Idempotency-Key`, which attaches to what runs and never starts it twice.
+ */
+export function createRemoteConnection(options: RemoteConnectionOptions): CallRemote {
+  const { token, clock, randomness } = options;
+  const limits = { ...LIMITS, ...options.limits };
+  const url = new URL('acp/rpc', options.url.endsWith('/') ? options.url : `${options.url}/`).href;
+  const authorization: Record<string, string> = token === '' ? {} : { authorization: `Bearer ${token}` };
+
+  return async function callRemote(call) {
+    const progress = createProgress(call);
+    let inARow = 0;
+    let mayHaveStarted = false;
+    for (let attempt = 1; ; attempt += 1) {
+      if (call.signal.aborted) return { kind: 'aborted' };
+      const before = progress.lastSeq();
+      const outcome = await attemptOnce(call, progress);
+      if (outcome.kind !== 'again') return outcome;
+      mayHaveStarted ||= outcome.wasSent;
+      inARow = progress.lastSeq() === before ? inARow + 1 : 1;
+      if (inARow >= call.attempts || attempt >= limits.attemptsInAll) {
+        return { kind: 'unreachable', reason: outcome.reason, mayHaveStarted };
+      }
+      await pause(
+        backoffDelay(inARow, { baseMs: limits.pauseMs, maxMs: limits.longestPauseMs }, randomness),
+        call.signal,
+      );
+    }
+  };
+
+  async function attemptOnce(call: RemoteCall, progress: Progress): Promise<Attempt> {
+    const lastSeq = progress.lastSeq();
+    try {
+      const response = await postForEvents({
+        url,
+        headers: {
+          ...authorization,
+          ...(call.resumable && { 'idempotency-key': call.key }),
+          ...(lastSeq > 0 && { 'last-event-id': String(lastSeq) }),
+        },
+        body: JSON.stringify({ jsonrpc: '2.0', id: call.key, method: call.method, params: call.params }),
+        signal: call.signal,
+        headersTimeoutMs: limits.headersMs,
+        idleTimeoutMs: limits.idleMs,
+        maxEventCharacters: MAX_EVENT_CHARACTERS,
+      });
+      return response.kind === 'events' ? await readReply(response.events, call, progress) : readRefusal(response);
+    } catch (error) {
+      if (call.signal.aborted) return { kind: 'aborted' };
+      return { kind: 'again', reason: networkReason(error), wasSent: !failedToConnect(error) };
+    }
+  }
+
+  function pause(ms: number, signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const stopTimer = clock.after(ms, resolve);
+    signal.addEventListener('abort', () => resolve(), { once: true });
+    if (signal.aborted) resolve();
+    return promise.finally(stopTimer);
+  }
+}
+
+interface Progress {
+  lastSeq(): number;
+  take(params: Readonly<Record<string, unknown>>): void;
+}
+
+/** After a new connection the other side may repeat what we have; each update counts once. */
+function createProgress(call: RemoteCall): Progress {
+  let lastSeq = 0;
+  return {
+    lastSeq: () => lastSeq,
+    take(params) {
+      const { seq } = params;
+      if (typeof seq !== 'number' || !Number.isSafeInteger(seq) || seq <= lastSeq) return;
+      lastSeq = seq;
+      call.onUpdate?.(params);
+    },
+  };
+}
+
+async function readReply(events: AsyncIterable<ReceivedEvent>, call: RemoteCall, progress: Progress): Promise<Attempt> {
+  for await (const { data } of events) {
+    if (data === '[DONE]') break;
+    const message = readMessage(data);
+    if (message === undefined) return { kind: 'error', code: -32603, word: '', message: 'it sent what is not JSON' };
+    if (message.id === call.key) return readEnvelope(message);
+    if (message.method === 'session.update') progress.take(asObject(message.params));
+  }
+  return { kind: 'again', reason: 'the connection was cut', wasSent: true };
+}
+
+function readMessage(text: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    return asObject(parseJson(text));
+  } catch {
+    return undefined;
+  }
+}
+
+function readRefusal({ status, text }: Extract<EventResponse, { kind: 'document' }>): Attempt {
+  const error = asObject(asObject(readMessage(text)).error);
+  const said = textOf(error.message);
+  const reason = said === '' ? `it answered with status ${status}` : said;
+  if (PASSING_STATUS.has(status)) return { kind: 'again', reason, wasSent: status !== 503 };
+  if (status === 200 && said === '')
+    return { kind: 'error', code: 0, word: '', message: 'it did not answer with events' };
+  return { kind: 'error', code: numberOf(error.code), word: wordOf(error), message: reason };
+}
+
+function readEnvelope(message: Readonly<Record<string, unknown>>): RemoteReply {
+  if (message.error === undefined) return { kind: 'result', result: asObject(message.result) };
+  const error = asObject(message.error);
+  return { kind: 'error', code: numberOf(error.code), word: wordOf(error), message: textOf(error.message) };
+}
+
+function wordOf(error: Readonly<Record<string, unknown>>): string {
+  return textOf(asObject(error.data).code);
+}
+
+function numberOf(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
+}

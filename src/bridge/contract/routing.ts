@@ -1,0 +1,58 @@
+import { type Static, Type } from 'typebox';
+
+/** Spec/bridge 2.2 and 2.3, contract/bridge 5: what a caller may say about who does the work, and what came of it. */
+const words = <const Values extends string[]>(values: [...Values], description: string) =>
+  Type.Enum(values, { description });
+
+export const AvailableSkill = Type.Union([
+  Type.String(),
+  Type.Object({
+    id: Type.String(),
+    label: Type.Optional(Type.String()),
+    description: Type.Optional(Type.String()),
+    installed: Type.Optional(Type.Boolean()),
+  }),
+]);
+
+export const RoutingInput = Type.Object({
+  routingMode: Type.Optional(words(['auto', 'explicit', ''], '`auto` unless given.')),
+  explicitExecutionTarget: Type.Optional(
+    words(
+      ['agent', 'single-agent', 'singleAgent', 'gateway', ''],
+      '`gateway` makes it a gateway task; all others mean an agent.',
+    ),
+  ),
+  explicitProviderId: Type.Optional(Type.String({ maxLength: 256, description: 'This agent and no other.' })),
+  preferredGatewayProviderId: Type.Optional(
+    Type.String({ maxLength: 256, description: 'Needed with `explicitExecutionTarget: "gateway"`.' }),
+  ),
+  explicitModel: Type.Optional(Type.String({ maxLength: 256 })),
+  explicitSkills: Type.Optional(Type.Array(Type.String({ maxLength: 256 }), { maxItems: 256 })),
+  availableSkills: Type.Optional(Type.Array(AvailableSkill, { maxItems: 4096 })),
+});
+
+export const RoutingResolution = Type.Object({
+  resolvedExecutionTarget: words(['single-agent', 'gateway', 'multi-agent'], 'What kind of run it is.'),
+  resolvedProviderId: Type.String({ description: 'Empty when unavailable, and for gateway tasks.' }),
+  providerId: Type.String({ description: 'The same as `resolvedProviderId`.' }),
+  resolvedGatewayProviderId: Type.String(),
+  resolvedModel: Type.String(),
+  resolvedSkills: Type.Array(Type.String()),
+  status: words(['available', 'unavailable'], 'Whether it could run right now.'),
+  unavailable: Type.Boolean(),
+  unavailableCode: Type.Optional(Type.String({ description: '`PROVIDER_UNAVAILABLE` or `GATEWAY_UNAVAILABLE`.' })),
+  unavailableMessage: Type.Optional(Type.String()),
+  skillResolutionSource: words(['explicit', 'local_match', 'none'], 'Where the skills come from.'),
+  needsSkillInstall: Type.Boolean(),
+  skillInstallRequestId: Type.String(),
+});
+
+export const ResolveParams = Type.Object({
+  taskPrompt: Type.Optional(Type.String()),
+  workingDirectory: Type.Optional(Type.String()),
+  routing: Type.Optional(RoutingInput),
+});
+
+export type AvailableSkill = Static<typeof AvailableSkill>;
+export type RoutingInput = Static<typeof RoutingInput>;
+export type RoutingResolution = Static<typeof RoutingResolution>;

@@ -1,0 +1,59 @@
+import { type Static, Type } from 'typebox';
+import { RoutingInput, RoutingResolution } from './routing.ts';
+
+/** Sessions: spec/bridge 2.4 and 4.3, contract/bridge 4. */
+const name = (description: string, minLength: number) =>
+  // No control characters: a session's name may end up in a header.
+  Type.String({ minLength, maxLength: 256, pattern: '^[^\\u0000-\\u001f\\u007f]*$', description });
+
+export const TurnParams = Type.Object({
+  sessionId: name('Chosen by the app.', 1),
+  threadId: Type.Optional(name('Groups sessions; the session id unless given.', 0)),
+  taskPrompt: Type.String({ minLength: 1 }),
+  workingDirectory: Type.Optional(
+    Type.String({ description: 'An absolute path inside the allowed roots. Empty: a private folder of the session.' }),
+  ),
+  routing: Type.Optional(RoutingInput),
+  multiAgent: Type.Optional(Type.Boolean()),
+  mode: Type.Optional(Type.String({ maxLength: 64, description: '`multi-agent` asks for a multi-agent run.' })),
+});
+
+export const SessionName = Type.Object({
+  sessionId: Type.Optional(name('The session.', 0)),
+  threadId: Type.Optional(name('Every session of the thread; counts when no session is named.', 0)),
+});
+
+export const Accepted = Type.Object({ accepted: Type.Literal(true) });
+
+export const TurnUsage = Type.Object({
+  inputTokens: Type.Optional(Type.Number()),
+  outputTokens: Type.Optional(Type.Number()),
+  totalTokens: Type.Optional(Type.Number()),
+});
+
+const { status: _ofRoute, ...resolutionFields } = RoutingResolution.properties;
+
+export const SessionResult = Type.Object({
+  ...resolutionFields,
+  success: Type.Boolean(),
+  status: Type.Enum(['completed', 'failed', 'cancelled', 'unavailable']),
+  turnId: Type.String(),
+  sessionId: Type.String(),
+  threadId: Type.String(),
+  mode: Type.Enum(['single-agent', 'multi-agent', 'gateway-chat']),
+  output: Type.String({ description: 'The final text.' }),
+  summary: Type.String({ description: 'The beginning of a long output, or all of a short one.' }),
+  message: Type.String({ description: 'The same as `output`.' }),
+  error: Type.Optional(Type.String()),
+  code: Type.Optional(
+    Type.String({ description: 'AGENT_FAILED, AGENT_EXITED, AGENT_TIMEOUT, EMPTY_OUTPUT, TURN_INTERRUPTED, ...' }),
+  ),
+  stopReason: Type.Optional(Type.String()),
+  usage: Type.Optional(TurnUsage),
+  artifacts: Type.Array(Type.Object({})),
+  resolvedWorkingDirectory: Type.String(),
+});
+
+export type TurnParams = Static<typeof TurnParams>;
+export type SessionName = Static<typeof SessionName>;
+export type SessionResult = Static<typeof SessionResult>;

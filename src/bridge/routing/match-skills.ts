@@ -1,0 +1,67 @@
+import type { AvailableSkill, RoutingInput } from '../contract/routing.ts';
+
+export interface SkillMatch {
+  readonly resolvedSkills: readonly string[];
+  readonly skillResolutionSource: 'explicit' | 'local_match' | 'none';
+  readonly needsSkillInstall: boolean;
+  readonly skillInstallRequestId: string;
+}
+
+/**
+ * Skills that were asked for count as they are; otherwise those whose id or label stands in the prompt as whole words
+ * (contract/bridge 5). A skill that was asked for and is not installed, or not listed at all, needs to be installed.
+ */
+export function matchSkills(routing: RoutingInput, prompt: string): SkillMatch {
+  const { explicitSkills = [], availableSkills = [] } = routing;
+  if (explicitSkills.length > 0) {
+    const installed = new Set(availableSkills.filter(isInstalled).map(idOf));
+    const missing = [...new Set(explicitSkills)].filter((id) => !installed.has(id)).sort();
+    return {
+      resolvedSkills: explicitSkills,
+      skillResolutionSource: 'explicit',
+      needsSkillInstall: missing.length > 0,
+      skillInstallRequestId: missing.length > 0 ? `skill-install:${missing.join(',')}` : '',
+    };
+  }
+  const text = prompt.toLowerCase();
+  const found = availableSkills.filter(isInstalled).filter((skill) => namesOf(skill).some((it) => hasWords(text, it)));
+  const resolvedSkills = [...new Set(found.map(idOf))];
+  return {
+    resolvedSkills,
+    skillResolutionSource: resolvedSkills.length > 0 ? 'local_match' : 'none',
+    needsSkillInstall: false,
+    skillInstallRequestId: '',
+  };
+}
+
+function idOf(skill: AvailableSkill): string {
+  return typeof skill === 'string' ? skill : skill.id;
+}
+
+function namesOf(skill: AvailableSkill): string[] {
+  return typeof skill === 'string' ? [skill] : [skill.id, skill.label ?? ''];
+}
+
+function isInstalled(skill: AvailableSkill): boolean {
+  return typeof skill === 'string' || skill.installed !== false;
+}
+
+/** Whether `words` stands in `text` with no letter or digit right before or after it. */
+function hasWords(text: string, words: string): boolean {
+  const wanted = words.trim().toLowerCase();
+  if (wanted === '') return false;
+  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + 1)) {
+    if (!endsInWord(text.slice(0, at)) && !startsWithWord(text.slice(at + wanted.length, at + wanted.length + 2))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+function endsInWord(text: string): boolean {
+  return /[\p{L}\p{N}_]$/u.test(text.slice(-2));
+}
+
+function startsWithWord(text: string): boolean {
+  return /^[\p{L}\p{N}_]/u.test(text);
+}

@@ -1,0 +1,100 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { RoutingInput, RoutingResolution } from '../contract/routing.ts';
+import { matchSkills } from './match-skills.ts';
+
+/** What routing knows of the world at one moment. */
+export interface RoutingFacts {
+  /** In catalog order, by their latest probe result. */
+  readonly agents: readonly { readonly id: string; readonly isAvailable: boolean; readonly status: string }[];
+  readonly gateway: { readonly id: string; readonly isAvailable: boolean; readonly status: string };
+  /** The agent for requests that name none. */
+  readonly defaultAgent: string;
+}
+
+export interface RouteRequest {
+  readonly routing: RoutingInput;
+  readonly prompt: string;
+  /** The agent of the session, where there is one. */
+  readonly sessionAgent: string;
+  /** Whether it must be that agent: only it can continue what it began. */
+  readonly continues: boolean;
+}
+
+export function wantsGateway(routing: RoutingInput): boolean {
+  return routing.explicitExecutionTarget === 'gateway';
+}
+
+/** Who does the work (contract/bridge 5). A named agent or gateway is never replaced by another. */
+export function resolveRoute(request: RouteRequest, facts: RoutingFacts): RoutingResolution {
+  return wantsGateway(request.routing) ? resolveGateway(request, facts) : resolveAgent(request, facts);
+}
+
+function resolveAgent(request: RouteRequest, { agents, defaultAgent }: RoutingFacts): RoutingResolution {
+  const { routing, sessionAgent, continues } = request;
+  const named = routing.explicitProviderId ?? '';
+  const isUp = (id: string) => agents.some((agent) => agent.id === id && agent.isAvailable);
+  const unavailable = (id: string) => {
+    const known = agents.find((agent) => agent.id === id);
+    const message =
+      known === undefined ? `There is no agent "${id}".` : `The agent "${id}" is not available: ${known.status}.`;
+    return refused(request, 'single-agent', 'PROVIDER_UNAVAILABLE', message);
+  };
+
+  const only = named !== '' ? named : continues ? sessionAgent : '';
+  if (only !== '') return isUp(only) ? availableRoute(request, only) : unavailable(only);
+  if (routing.routingMode === 'explicit') {
+    if (sessionAgent !== '')
+      return isUp(sessionAgent) ? availableRoute(request, sessionAgent) : unavailable(sessionAgent);
+    const message = 'The routing mode is explicit, and explicitProviderId names no agent.';
+    return refused(request, 'single-agent', 'PROVIDER_UNAVAILABLE', message);
+  }
+  const first = [sessionAgent, defaultAgent, ...agents.map(({ id }) => id)].find(isUp);
+  if (first !== undefined) return availableRoute(request, first);
+  return refused(request, 'single-agent', 'PROVIDER_UNAVAILABLE', 'No agent is available.');
+}
+
+function resolveGateway(request: RouteRequest, { gateway }: RoutingFacts): RoutingResolution {
+  const wanted = request.routing.preferredGatewayProviderId ?? '';
+  if (wanted === '') throw new AppError('GATEWAY_PROVIDER_REQUIRED');
+  if (wanted === gateway.id && gateway.isAvailable) {
+    return { ...availableRoute(request, ''), resolvedExecutionTarget: 'gateway', resolvedGatewayProviderId: wanted };
+  }
+  const message =
+    wanted === gateway.id
+      ? `The gateway "${wanted}" is not available: ${gateway.status}.`
+      : `There is no gateway "${wanted}".`;
+  return refused(request, 'gateway', 'GATEWAY_UNAVAILABLE', message);
+}
+
+/** The route to an agent that can be used. */
+export function availableRoute(
+  { routing, prompt }: Pick<RouteRequest, 'routing' | 'prompt'>,
+  agentId: string,
+): RoutingResolution {
+  const skills = matchSkills(routing, prompt);
+  return {
+    resolvedExecutionTarget: 'single-agent',
+    resolvedProviderId: agentId,
+    providerId: agentId,
+    resolvedGatewayProviderId: '',
+    resolvedModel: routing.explicitModel ?? '',
+    ...skills,
+    resolvedSkills: [...skills.resolvedSkills],
+    status: 'available',
+    unavailable: false,
+  };
+}
+
+type Target = RoutingResolution['resolvedExecutionTarget'];
+
+function refused(request: RouteRequest, target: Target, code: string, message: string): RoutingResolution {
+  return {
+    ...availableRoute(request, ''),
+    resolvedExecutionTarget: target,
+    resolvedSkills: [],
+    status: 'unavailable',
+    unavailable: true,
+    unavailableCode: code,
+    unavailableMessage: message,
+  };
+}

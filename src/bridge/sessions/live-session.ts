@@ -1,0 +1,97 @@
+import type { RoutingInput } from '../contract/routing.ts';
+import type { UpdateStream } from './update-stream.ts';
+
+/** A call of `session.start` or `session.message`, as the sessions see it. */
+export interface TurnRequest {
+  readonly method: 'session.start' | 'session.message';
+  readonly principal: string;
+  readonly sessionId: string;
+  /** Empty: that of the session, or its id. */
+  readonly threadId: string;
+  readonly prompt: string;
+  /** Empty: that of the session, or its scratch folder. */
+  readonly workingDirectory: string;
+  readonly routing: RoutingInput;
+  /** For calls that can be repeated: their id and what they asked for. Empty for others. */
+  readonly requestId: string;
+  readonly requestDigest: string;
+  readonly idempotencyKey: string;
+  /** Says that the answer may be long in coming. */
+  accepted(): void;
+}
+
+/** Why a turn is to end before its agent is done. */
+export type StopReason = 'cancelled' | 'interrupted' | 'unstorable';
+
+/** A turn that runs or waits. */
+export interface LiveTurn {
+  readonly id: string;
+  readonly request: TurnRequest;
+  readonly createdAt: number;
+  /** The text of its outcome. Rejects when the outcome could not be stored. */
+  readonly outcome: Promise<string>;
+  settle(outcomeText: string): void;
+  fail(error: unknown): void;
+  /** The number of its first update; 0 until it has one. */
+  firstSeq: number;
+  /** Whether the store knows of it. */
+  isStored: boolean;
+  /** Called when the session that it waits in is stored; until then nobody knows whether there will be one. */
+  onSessionStored: (() => void) | undefined;
+  stopReason: StopReason | undefined;
+  /** Set while an agent works on it. */
+  stopAgent: (() => void) | undefined;
+}
+
+/** A session in memory. Of a closed one, or one that never began, only the names and the last number count. */
+export interface LiveSession {
+  readonly key: string;
+  readonly id: string;
+  readonly owner: string;
+  threadId: string;
+  providerId: string;
+  reference: string;
+  workingDirectory: string;
+  isOpen: boolean;
+  isStored: boolean;
+  /** Another bridge runs a turn of it. */
+  isElsewhere: boolean;
+  readonly stream: UpdateStream;
+  /** The first one runs, the others wait. */
+  turns: LiveTurn[];
+  /** Runs the turns, as long as there are any. */
+  running: Promise<void> | undefined;
+  closing: Promise<void> | undefined;
+  usedAt: number;
+}
+
+export function createLiveTurn(id: string, request: TurnRequest, createdAt: number): LiveTurn {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  // Whoever made the call gets the failure; nobody may be left to hear it.
+  promise.catch(() => undefined);
+  return {
+    id,
+    request,
+    createdAt,
+    outcome: promise,
+    settle: resolve,
+    fail: reject,
+    firstSeq: 0,
+    isStored: false,
+    onSessionStored: undefined,
+    stopReason: undefined,
+    stopAgent: undefined,
+  };
+}
+
+/** Asks a turn to end; its outcome tells when it has. The first reason counts. */
+export function stopTurn(turn: LiveTurn, reason: StopReason): void {
+  if (turn.stopReason !== undefined) return;
+  turn.stopReason = reason;
+  turn.stopAgent?.();
+}
+
+/** `main` sees everything, anyone else what is theirs (contract/bridge 11). */
+export function maySee(principal: string, owner: string): boolean {
+  return principal === 'main' || principal === owner;
+}

@@ -1,0 +1,91 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import { rawJson } from '../../platform/json-rpc/raw-json.ts';
+import type { TurnRow } from '../storage/bridge-schema.ts';
+import type { UpdateStore } from '../storage/update-store.ts';
+import type { UpdateReceiver } from './update-hub.ts';
+import type { UpdateLog } from './update-log.ts';
+
+/** Sends what was stored of a session after one number, up to another, and answers with the last number sent. */
+export type Replay = (
+  sessionKey: string,
+  receiver: UpdateReceiver,
+  afterSeq: number,
+  upToSeq?: number,
+) => Promise<number>;
+
+export function createReplay(log: Pick<UpdateLog, 'flush'>, store: Pick<UpdateStore, 'readAfter'>): Replay {
+  return async (sessionKey, receiver, afterSeq, upToSeq = Number.POSITIVE_INFINITY) => {
+    await log.flush();
+    let last = afterSeq;
+    for (;;) {
+      const chunks = await store.readAfter(sessionKey, last);
+      if (chunks.length === 0) return last;
+      for (const { first_seq: first, updates } of chunks) {
+        for (const [index, text] of updates.split('\n').entries()) {
+          const seq = first + index;
+          if (seq > upToSeq) return last;
+          if (seq <= last) continue;
+          receiver.update(rawJson(text), seq);
+          last = seq;
+        }
+        // A past may be long: it is not pushed faster than the client reads.
+        if (!(await receiver.drained())) return last;
+      }
+    }
+  };
+}
+
+/** What a repeated call says about the one it repeats (contract/bridge 1, Resume). */
+export interface ResumeRequest {
+  /** From `Last-Event-ID`: the last update that the client has seen. Undefined when the header was not sent. */
+  readonly afterSeq: number | undefined;
+  /** Empty when the header was not sent. */
+  readonly idempotencyKey: string;
+}
+
+export interface RepeatedCall {
+  readonly requestId: string;
+  readonly requestDigest: string;
+}
+
+export type RepeatableTurn = Pick<
+  TurnRow,
+  'id' | 'request_id' | 'request_digest' | 'idempotency_key' | 'first_seq' | 'last_seq' | 'ended_at'
+>;
+
+const KEPT_MS = 24 * 60 * 60 * 1000;
+
+/**
+ * The turn that a repeated call belongs to; undefined when it is a new call. `turns` are those of the session that may
+ * be meant, oldest first. Throws RESUME_NOT_FOUND when the call cannot be new and belongs to none of them.
+ */
+export function findRepeated<Turn extends RepeatableTurn>(
+  turns: readonly Turn[],
+  call: RepeatedCall,
+  { afterSeq, idempotencyKey }: ResumeRequest,
+  now: number,
+): Turn | undefined {
+  const isKept = ({ ended_at: endedAt }: Turn) => endedAt === null || endedAt > now - KEPT_MS;
+  if (idempotencyKey !== '') {
+    const turn = turns.findLast((one) => one.idempotency_key === idempotencyKey);
+    // The first call with a key brings it along; it is new unless it says that it has seen something.
+    if (turn === undefined && afterSeq === undefined) return undefined;
+    // A key that comes back with another question must not be answered with the old one's result.
+    if (turn === undefined || turn.request_digest !== call.requestDigest || !isKept(turn)) throw notFound();
+    return turn;
+  }
+  if (afterSeq === undefined) return undefined;
+  const same = turns.filter(
+    (turn) => turn.request_id === call.requestId && turn.request_digest === call.requestDigest && isKept(turn),
+  );
+  const covers = (turn: Turn) =>
+    turn.first_seq <= afterSeq + 1 && (turn.ended_at === null || afterSeq <= turn.last_seq);
+  // The same call may have been made several times: the one whose updates the client saw, else the newest after them.
+  const found = same.findLast(covers) ?? same.findLast((turn) => turn.first_seq > afterSeq);
+  if (found === undefined) throw notFound();
+  return found;
+}
+
+function notFound(): AppError {
+  return new AppError('RESUME_NOT_FOUND');
+}

@@ -1,0 +1,242 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
+import type { SessionName } from '../contract/session.ts';
+import { availableRoute } from '../routing/resolve-route.ts';
+import type { TurnRow } from '../storage/bridge-schema.ts';
+import type { TurnStore } from '../storage/turn-store.ts';
+import { createLiveTurn, type LiveSession, type LiveTurn, stopTurn, type TurnRequest } from './live-session.ts';
+import { findRepeated, type RepeatableTurn, type Replay, type ResumeRequest } from './replay.ts';
+import type { SessionRecords } from './session-records.ts';
+import type { SessionTable } from './session-table.ts';
+import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
+import { originOf, type TurnRunner } from './turn-runner.ts';
+import type { UpdateHub, UpdateReceiver } from './update-hub.ts';
+
+/** Sessions as apps see them: spec/bridge 4.3 and 7, contract/bridge 4. */
+export interface SessionOrchestrator {
+  /** `session.start` and `session.message`: resolves with the result as JSON text when the turn has ended. */
+  turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson>;
+  cancel(principal: string, name: SessionName): Promise<void>;
+  close(principal: string, name: SessionName): Promise<void>;
+  /** Makes a connection a client of a session, from that number on; without one, from now on. */
+  follow(principal: string, sessionId: string, afterSeq: number | undefined, receiver: UpdateReceiver): Promise<void>;
+  /** The connection is gone. */
+  forget(receiver: UpdateReceiver): void;
+  /** Takes no new turns; resolves when those under way have ended. */
+  settle(): Promise<void>;
+  /** Takes no new turns, ends those under way, and waits until they are stored. */
+  interrupt(): Promise<void>;
+}
+
+/** Who made the call. */
+export interface TurnClient {
+  /** Undefined for a call whose answer has no place for updates. */
+  readonly receiver: UpdateReceiver | undefined;
+  /** Whether it stays a client when the call is answered. */
+  readonly stays: boolean;
+}
+
+export interface SessionOrchestratorOptions {
+  readonly table: SessionTable;
+  readonly records: SessionRecords;
+  readonly runner: TurnRunner;
+  readonly hub: UpdateHub;
+  readonly replay: Replay;
+  readonly turns: Pick<TurnStore, 'findSame' | 'findByKey'>;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  /** Lets go of a conversation at its agent, and of the session's scratch folder. */
+  discard(session: LiveSession): void;
+}
+
+/** Turns that may wait behind the one that runs (contract/bridge 4). */
+const MOST_WAITING = 32;
+
+export function createSessionOrchestrator(options: SessionOrchestratorOptions): SessionOrchestrator {
+  const { table, records, runner, hub, replay, turns, clock, makeId, discard } = options;
+  let isDraining = false;
+
+  async function turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson> {
+    if (resume.afterSeq !== undefined || resume.idempotencyKey !== '') {
+      const earlier = await findEarlier(request, resume);
+      if (earlier !== undefined) return attach(earlier, resume, client);
+    }
+    for (;;) {
+      const found = await find(request);
+      // From here until the turn stands in line nothing waits: of two calls at the same time one comes first.
+      if (found?.closing === undefined) return answerOf(await take(found, request, client));
+      await found.closing.catch(() => undefined);
+    }
+  }
+
+  /** To start is to own: nobody takes over what is somebody else's, even who may see it. */
+  function find({ method, principal, sessionId }: TurnRequest): Promise<LiveSession | undefined> {
+    return method === 'session.start' ? table.loadOwn(principal, sessionId) : table.load(principal, sessionId);
+  }
+
+  function take(found: LiveSession | undefined, request: TurnRequest, client: TurnClient): Promise<string> {
+    if (isDraining) throw new AppError('SHUTTING_DOWN');
+    const isStart = request.method === 'session.start';
+    if (!isStart && !(found?.isOpen || (found?.turns.length ?? 0) > 0)) {
+      const { sessionId, threadId, routing } = request;
+      throw continuationLost(sessionId, threadId || sessionId, routing.explicitProviderId ?? '');
+    }
+    const session = found ?? table.create(request.principal, request.sessionId);
+    if (session.isElsewhere || session.turns.length > (isStart ? 0 : MOST_WAITING)) throw new AppError('SESSION_BUSY');
+    const live = createLiveTurn(makeId('turn-'), request, clock.now());
+    const { receiver, stays } = client;
+    if (receiver !== undefined) hub.subscribe(session.key, receiver);
+    enqueue(session, live);
+    if (receiver === undefined || stays) return live.outcome;
+    return live.outcome.finally(() => hub.unsubscribe(session.key, receiver));
+  }
+
+  function enqueue(session: LiveSession, live: LiveTurn): void {
+    session.turns.push(live);
+    session.running ??= runAll(session);
+    if (session.turns.length === 1) return;
+    if (session.isOpen) announce(session, live);
+    else live.onSessionStored = () => announce(session, live);
+  }
+
+  function announce(session: LiveSession, waiting: LiveTurn): void {
+    waiting.request.accepted();
+    const { routing, prompt } = waiting.request;
+    const route = availableRoute({ routing, prompt }, session.providerId);
+    records.queued(session, waiting, resultBase(originOf(session, waiting), route, session.workingDirectory));
+  }
+
+  async function runAll(session: LiveSession): Promise<void> {
+    for (let next = session.turns[0]; next !== undefined; next = session.turns[0]) {
+      await runner.run(session, next);
+      session.turns.shift();
+    }
+    session.running = undefined;
+    if (session.isStored) return;
+    table.remove(session);
+    hub.end(session.key);
+  }
+
+  interface EarlierTurn extends RepeatableTurn {
+    readonly session: LiveSession;
+    readonly live: LiveTurn | undefined;
+    readonly outcome: string;
+  }
+
+  async function findEarlier(request: TurnRequest, resume: ResumeRequest): Promise<EarlierTurn | undefined> {
+    const session = await find(request);
+    const { idempotencyKey } = resume;
+    const rows: readonly TurnRow[] =
+      session === undefined || !session.isStored
+        ? []
+        : idempotencyKey === ''
+          ? await turns.findSame(session.key, request.requestDigest)
+          : await turns.findByKey(session.key, idempotencyKey);
+    const found = new Map<string, EarlierTurn>();
+    if (session !== undefined) {
+      for (const row of rows) found.set(row.id, { ...row, session, live: undefined });
+      const next = session.stream.lastSeq() + 1;
+      for (const live of session.turns) found.set(live.id, { ...describeLive(live, next), session, live });
+    }
+    return findRepeated([...found.values()], request, resume, clock.now());
+  }
+
+  /** Replays what the client has not seen, then gives the result, without running anything. */
+  async function attach(earlier: EarlierTurn, { afterSeq = 0 }: ResumeRequest, client: TurnClient): Promise<RawJson> {
+    const { session, live, ended_at: endedAt } = earlier;
+    const { receiver, stays } = client;
+    const after = Math.max(afterSeq, earlier.first_seq - 1);
+    if (live === undefined) {
+      // Another bridge runs it, and only that one knows how it goes.
+      if (endedAt === null) throw new AppError('SESSION_BUSY');
+      if (receiver !== undefined) await replay(session.key, receiver, after, earlier.last_seq);
+      return answerOf(earlier.outcome);
+    }
+    live.request.accepted();
+    try {
+      if (receiver !== undefined) {
+        await hub.subscribeAfter(session.key, receiver, after, (seq) => replay(session.key, receiver, seq));
+      }
+      return answerOf(await live.outcome);
+    } finally {
+      if (receiver !== undefined && !stays) hub.unsubscribe(session.key, receiver);
+    }
+  }
+
+  async function named(principal: string, { sessionId, threadId }: SessionName): Promise<readonly LiveSession[]> {
+    if (sessionId) return [await table.load(principal, sessionId)].flatMap((session) => session ?? []);
+    if (threadId) return table.loadThread(principal, threadId);
+    throw new AppError('INVALID_PARAMS', { reason: 'give sessionId or threadId' });
+  }
+
+  async function closeOne(session: LiveSession): Promise<void> {
+    if (session.isElsewhere) throw new AppError('SESSION_BUSY');
+    for (const one of session.turns) stopTurn(one, 'cancelled');
+    await session.running;
+    if (!session.isStored || !session.isOpen) return;
+    discard(session);
+    Object.assign(session, { isOpen: false, reference: '', providerId: '', workingDirectory: '' });
+    hub.end(session.key);
+    await records.close(session);
+  }
+
+  return {
+    turn,
+    async cancel(principal, name) {
+      for (const session of await named(principal, name)) {
+        for (const one of session.turns) stopTurn(one, 'cancelled');
+      }
+    },
+    async close(principal, name) {
+      const sessions = await named(principal, name);
+      await Promise.all(
+        sessions.map((session) => {
+          session.closing ??= closeOne(session).finally(() => {
+            session.closing = undefined;
+          });
+          return session.closing;
+        }),
+      );
+    },
+    async follow(principal, sessionId, afterSeq, receiver) {
+      const session = await table.load(principal, sessionId);
+      if (session === undefined || !(session.isOpen || session.turns.length > 0)) return;
+      const { key } = session;
+      if (afterSeq === undefined) hub.subscribe(key, receiver);
+      else await hub.subscribeAfter(key, receiver, afterSeq, (seq) => replay(key, receiver, seq));
+    },
+    forget: hub.forget,
+    async settle() {
+      isDraining = true;
+      await allEnded(table);
+    },
+    async interrupt() {
+      isDraining = true;
+      for (const session of table.all()) for (const one of session.turns) stopTurn(one, 'interrupted');
+      await allEnded(table);
+    },
+  };
+}
+
+async function allEnded(table: SessionTable): Promise<void> {
+  await Promise.all([...table.all()].map((session) => session.running));
+}
+
+/** A turn that has no update yet will have its first one at `nextSeq` or later. */
+function describeLive(
+  { id, request, firstSeq }: LiveTurn,
+  nextSeq: number,
+): RepeatableTurn & { readonly outcome: string } {
+  return {
+    id,
+    request_id: request.requestId,
+    request_digest: request.requestDigest,
+    idempotency_key: request.idempotencyKey,
+    first_seq: firstSeq || nextSeq,
+    last_seq: 0,
+    ended_at: null,
+    outcome: '',
+  };
+}

@@ -1,0 +1,157 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Statement } from '../../platform/database/statement.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { AuditStore } from '../storage/audit-store.ts';
+import type { TurnRow } from '../storage/bridge-schema.ts';
+import type { SessionStore } from '../storage/session-store.ts';
+import type { TurnStore } from '../storage/turn-store.ts';
+import type { LiveSession, LiveTurn } from './live-session.ts';
+import { lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
+import type { UpdateHub } from './update-hub.ts';
+import type { UpdateLog } from './update-log.ts';
+import { FIRST_BLOCK } from './update-stream.ts';
+import { stageUpdate } from './update-text.ts';
+
+/** What is written down about sessions and turns, and when. */
+export interface SessionRecords {
+  /** Whether other bridges use the same store. */
+  readonly isShared: boolean;
+  /** A turn that waits for others. */
+  queued(session: LiveSession, turn: LiveTurn, base: ResultBase): void;
+  /** Resolves when session and turn are stored, and with them the numbers of the first updates. */
+  begin(session: LiveSession, turn: LiveTurn, base: ResultBase): Promise<void>;
+  /** The agent has a name for the conversation. */
+  opened(session: LiveSession): void;
+  audit(session: LiveSession, turn: LiveTurn, providerId: string, decision: string, subject: unknown): void;
+  /** Stores how a turn ended, then tells it; resolves when both are done. */
+  conclude(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void>;
+  /** Removes all but the last number. */
+  close(session: LiveSession): Promise<void>;
+}
+
+export interface SessionRecordsOptions {
+  readonly sessions: SessionStore;
+  readonly turns: TurnStore;
+  readonly audits: AuditStore;
+  readonly log: UpdateLog;
+  readonly hub: UpdateHub;
+  readonly instance: string;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  write(statements: readonly Statement[]): Promise<unknown>;
+}
+
+/** There is one tenant for now. */
+const TENANT = 'default';
+
+export function createSessionRecords(options: SessionRecordsOptions): SessionRecords {
+  const { sessions, turns, audits, log, hub, instance, clock, makeId, write } = options;
+
+  function turnRow(session: LiveSession, turn: LiveTurn, status: string, base: ResultBase): TurnRow {
+    const { method, requestId, requestDigest, idempotencyKey, prompt } = turn.request;
+    return {
+      id: turn.id,
+      session_key: session.key,
+      owner: session.owner,
+      tenant: TENANT,
+      instance,
+      method,
+      request_id: requestId,
+      request_digest: requestDigest,
+      idempotency_key: idempotencyKey,
+      prompt: JSON.stringify(prompt),
+      status,
+      base: JSON.stringify(base),
+      outcome: '',
+      first_seq: turn.firstSeq,
+      last_seq: 0,
+      created_at: turn.createdAt,
+      ended_at: null,
+    };
+  }
+
+  /** Resolves when it is stored; rejects at the first failure, though it is stored later if that can be done. */
+  function storeSoon(statements: readonly Statement[]): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    void log.store(statements).then(resolve);
+    log.flush().catch(reject);
+    return promise;
+  }
+
+  return {
+    isShared: sessions.isShared,
+    queued(session, turn, base) {
+      turn.firstSeq = session.stream.lastSeq() + 1;
+      turn.isStored = true;
+      void log.store([turns.queue(turnRow(session, turn, 'queued', base))]);
+      session.stream.emit(stageUpdate(base, 'queued', 'The turn waits for the one before it.'));
+    },
+    async begin(session, turn, base) {
+      const { stream } = session;
+      const now = clock.now();
+      if (turn.firstSeq === 0) turn.firstSeq = stream.lastSeq() + 1;
+      const expectedSeq = stream.reservedSeq();
+      const upTo = Math.max(expectedSeq, stream.lastSeq() + FIRST_BLOCK);
+      const names = { key: session.key, thread_id: base.threadId, instance, provider_id: session.providerId };
+      const rest = { reference: session.reference, working_directory: session.workingDirectory, reserved_seq: upTo };
+      const taken = session.isStored
+        ? sessions.claim({ ...names, ...rest, updated_at: now, expectedSeq })
+        : sessions.insert({
+            ...names,
+            ...rest,
+            session_id: session.id,
+            owner: session.owner,
+            tenant: TENANT,
+            created_at: now,
+            updated_at: now,
+            closed_at: null,
+          });
+      session.isOpen = true;
+      await write([taken, turns.begin(turnRow(session, turn, 'running', base))]);
+      session.isStored = true;
+      turn.isStored = true;
+      stream.grant(upTo);
+      for (const waiting of session.turns) {
+        waiting.onSessionStored?.();
+        waiting.onSessionStored = undefined;
+      }
+    },
+    opened({ key, providerId, reference }) {
+      void log.store([sessions.setReference(key, providerId, reference)]);
+    },
+    audit(session, turn, providerId, decision, subject) {
+      const { owner, id: sessionId } = session;
+      const names = { owner, tenant: TENANT, session_id: sessionId, turn_id: turn.id, provider_id: providerId };
+      const record = { id: makeId('aud_'), at: clock.now(), action: 'permission', decision };
+      void log.store([audits.record({ ...names, ...record, subject: JSON.stringify(subject) })]);
+    },
+    async conclude(session, turn, outcome) {
+      const outcomeText = JSON.stringify(outcome);
+      if (!turn.isStored) {
+        turn.settle(outcomeText);
+        return;
+      }
+      const { stream, key } = session;
+      const threadId = 'failure' in outcome ? session.threadId : outcome.threadId;
+      const origin = { sessionId: session.id, threadId, turnId: turn.id };
+      const { seq, text } = await stream.conclude(stageUpdate(origin, stageOf(outcome), lastWords(outcome)));
+      // With nothing waiting, the numbers that were reserved and not used are given back.
+      const isLast = session.turns.length === 1;
+      const reserved = isLast ? seq : Math.max(seq, stream.reservedSeq());
+      const now = clock.now();
+      const status = 'failure' in outcome ? 'failed' : outcome.status;
+      log.update(key, seq, text);
+      const stored = log.store([
+        turns.end({ id: turn.id, status, outcome: outcomeText, lastSeq: seq, now }),
+        sessions.release(key, isLast ? '' : instance, reserved, now),
+      ]);
+      log.flush().catch(turn.fail);
+      await stored;
+      hub.publish(key, seq, text);
+      stream.resume(isLast);
+      if (!isLast) stream.grant(reserved);
+      turn.settle(outcomeText);
+    },
+    close: ({ key, stream }) => storeSoon(sessions.close(key, stream.lastSeq(), clock.now())),
+  };
+}

@@ -1,0 +1,133 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { SessionRow } from '../storage/bridge-schema.ts';
+import type { SessionStore } from '../storage/session-store.ts';
+import { type LiveSession, maySee } from './live-session.ts';
+import type { UpdateStream } from './update-stream.ts';
+
+/** The sessions in memory: those that work, and some that did lately. All others are in the store. */
+export interface SessionTable {
+  /** The principal's own session of that name, be it closed. */
+  loadOwn(principal: string, sessionId: string): Promise<LiveSession | undefined>;
+  /** The session of that name which the principal may see: its own, else for `main` that of somebody else. */
+  load(principal: string, sessionId: string): Promise<LiveSession | undefined>;
+  /** The open sessions of a thread that the principal may see. */
+  loadThread(principal: string, threadId: string): Promise<readonly LiveSession[]>;
+  /** A session that is not in the store; the one that was made for another call just before, if there is one. */
+  create(principal: string, sessionId: string): LiveSession;
+  remove(session: LiveSession): void;
+  all(): Iterable<LiveSession>;
+}
+
+export interface SessionTableOptions {
+  readonly store: Pick<SessionStore, 'isShared' | 'find' | 'findAnyOwner' | 'findByThread'>;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly instance: string;
+  makeKey(): string;
+  createStream(sessionKey: string, lastSeq: number): UpdateStream;
+}
+
+/** Sessions with nothing to do stay while there are fewer than this. */
+const MOST_IDLE = 1000;
+/** So long they stay in any case: a call may be about to use them. */
+const IDLE_MS = 60_000;
+
+export function createSessionTable(options: SessionTableOptions): SessionTable {
+  const { store, clock, instance, makeKey, createStream } = options;
+  const sessions = new Map<string, LiveSession>();
+  const nameOf = (owner: string, sessionId: string) => `${owner}\n${sessionId}`;
+
+  function use(session: LiveSession): LiveSession {
+    session.usedAt = clock.monotonic();
+    const name = nameOf(session.owner, session.id);
+    sessions.delete(name);
+    sessions.set(name, session);
+    return session;
+  }
+
+  function make(key: string, id: string, owner: string, lastSeq: number): LiveSession {
+    dropIdle();
+    return use({
+      key,
+      id,
+      owner,
+      threadId: id,
+      providerId: '',
+      reference: '',
+      workingDirectory: '',
+      isOpen: false,
+      isStored: false,
+      isElsewhere: false,
+      stream: createStream(key, lastSeq),
+      turns: [],
+      running: undefined,
+      closing: undefined,
+      usedAt: 0,
+    });
+  }
+
+  /** The least recently used come first in the map. */
+  function dropIdle(): void {
+    const limit = clock.monotonic() - IDLE_MS;
+    for (const [name, session] of sessions) {
+      if (sessions.size < MOST_IDLE || session.usedAt > limit) return;
+      if (!isBusy(session)) sessions.delete(name);
+      else use(session);
+    }
+  }
+
+  /** What memory knows is newer than the row, unless another bridge could have changed it since. */
+  function adopt(row: SessionRow): LiveSession {
+    const known = sessions.get(nameOf(row.owner, row.session_id));
+    if (known !== undefined && (isBusy(known) || !store.isShared)) return use(known);
+    const session = known ?? make(row.key, row.session_id, row.owner, row.reserved_seq);
+    session.stream.restart(row.reserved_seq);
+    session.isStored = true;
+    session.isOpen = row.closed_at === null;
+    session.isElsewhere = row.instance !== '' && row.instance !== instance;
+    session.threadId = row.thread_id;
+    session.providerId = row.provider_id;
+    session.reference = row.reference;
+    session.workingDirectory = row.working_directory;
+    return use(session);
+  }
+
+  async function loadOwn(owner: string, sessionId: string): Promise<LiveSession | undefined> {
+    const known = sessions.get(nameOf(owner, sessionId));
+    if (known !== undefined && (isBusy(known) || !store.isShared)) return use(known);
+    const row = await store.find(sessionId, owner);
+    if (row !== undefined) return adopt(row);
+    // Another call may have made it meanwhile.
+    return sessions.get(nameOf(owner, sessionId));
+  }
+
+  return {
+    loadOwn,
+    async load(principal, sessionId) {
+      const own = await loadOwn(principal, sessionId);
+      if (own?.isOpen || (own !== undefined && isBusy(own)) || !maySee(principal, '')) return own;
+      const row = await store.findAnyOwner(sessionId);
+      return row === undefined ? own : adopt(row);
+    },
+    async loadThread(principal, threadId) {
+      const rows = await store.findByThread(threadId, maySee(principal, '') ? undefined : principal);
+      const found = new Set(rows.map(adopt));
+      for (const session of sessions.values()) {
+        if (maySee(principal, session.owner) && isBusy(session)) found.add(session);
+      }
+      return [...found].filter((session) => threadsOf(session).includes(threadId));
+    },
+    create: (principal, sessionId) =>
+      sessions.get(nameOf(principal, sessionId)) ?? make(makeKey(), sessionId, principal, 0),
+    remove: (session) => void sessions.delete(nameOf(session.owner, session.id)),
+    all: () => sessions.values(),
+  };
+}
+
+function isBusy(session: LiveSession): boolean {
+  return session.turns.length > 0 || session.closing !== undefined;
+}
+
+/** A session that is only about to begin has no thread yet but the one that was asked for. */
+function threadsOf({ threadId, turns, id, isOpen }: LiveSession): string[] {
+  return [isOpen ? threadId : '', ...turns.map(({ request }) => request.threadId || id)];
+}

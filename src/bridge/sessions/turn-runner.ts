@@ -1,0 +1,218 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
+import type { RoutingResolution } from '../contract/routing.ts';
+import type { RouteRequest } from '../routing/resolve-route.ts';
+import type { LiveSession, LiveTurn } from './live-session.ts';
+import type { SessionRecords } from './session-records.ts';
+import {
+  continuationLost,
+  interruptedResult,
+  type ResultBase,
+  resultBase,
+  resultOf,
+  type TurnOutcome,
+  unavailableResult,
+} from './turn-outcome.ts';
+import { eventUpdate, stageUpdate, type UpdateOrigin } from './update-text.ts';
+import type { WorkingDirectories } from './working-directory.ts';
+
+/** Runs one turn of a session from its first check to its stored end. */
+export interface TurnRunner {
+  /** Resolves when the next turn may run; never rejects. */
+  run(session: LiveSession, turn: LiveTurn): Promise<void>;
+}
+
+export interface TurnRunnerOptions {
+  readonly providers: ReadonlyMap<string, AgentProvider>;
+  readonly records: SessionRecords;
+  readonly directories: WorkingDirectories;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Who would do the work right now. May wait for a first look at the agents. */
+  route(request: RouteRequest): Promise<RoutingResolution>;
+  /** Told when an agent failed: it may be gone. */
+  agentFailed(providerId: string): void;
+  /** Keeps work that nobody waits for until the bridge stops. */
+  keep(work: Promise<unknown>): void;
+}
+
+/** A little longer than the five seconds that an agent has to be quiet: then its turn ends without it. */
+const STOP_LIMIT_MS = 7000;
+
+interface PreparedTurn {
+  readonly provider: AgentProvider;
+  readonly route: RoutingResolution;
+  readonly workingDirectory: string;
+  readonly base: ResultBase;
+}
+
+export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
+  const { providers, records, directories, clock, logger } = options;
+
+  /** Everything that is checked at the last moment before an agent is asked (contract/bridge 4 and 5). */
+  async function prepare(session: LiveSession, turn: LiveTurn): Promise<PreparedTurn | TurnOutcome> {
+    const { request } = turn;
+    const { routing, prompt } = request;
+    const continues = request.method === 'session.message';
+    const origin = originOf(session, turn);
+    const named = routing.explicitProviderId ?? '';
+    const { providerId } = session;
+    if (continues && (!session.isOpen || session.reference === '')) {
+      throw continuationLost(session.id, origin.threadId, session.isOpen ? providerId : named);
+    }
+    const route = await options.route({ routing, prompt, continues, sessionAgent: session.isOpen ? providerId : '' });
+    // Only the agent that has the conversation can continue it, and it is not replaced by another.
+    if (continues && !route.unavailable && route.resolvedProviderId !== providerId) {
+      throw continuationLost(session.id, origin.threadId, providerId);
+    }
+    const provider = providers.get(route.resolvedProviderId);
+    const base = resultBase(origin, route, '');
+    if (turn.stopReason !== undefined) return stoppedOutcome(turn, base);
+    if (route.unavailable || provider === undefined) return unavailableResult(base);
+    const folder = request.workingDirectory || (continues ? session.workingDirectory : '');
+    const workingDirectory = folder === '' ? await directories.scratch(session.key) : await directories.check(folder);
+    session.workingDirectory = folder === '' ? '' : workingDirectory;
+    return { provider, route, workingDirectory, base: resultBase(origin, route, workingDirectory) };
+  }
+
+  async function run(session: LiveSession, turn: LiveTurn): Promise<void> {
+    try {
+      const prepared = await prepare(session, turn).catch(toOutcome);
+      if (!('provider' in prepared)) return await records.conclude(session, turn, prepared);
+      turn.request.accepted();
+      const outcome = await work(session, turn, prepared);
+      await records.conclude(session, turn, outcome);
+    } catch (error) {
+      turn.fail(error);
+      // It has not begun as far as the store knows: the numbers that were given to it are free.
+      session.stream.restart(session.stream.reservedSeq());
+      session.isOpen = session.isStored && session.isOpen;
+    }
+  }
+
+  async function work(session: LiveSession, turn: LiveTurn, prepared: PreparedTurn): Promise<TurnOutcome> {
+    const { provider, base } = prepared;
+    const origin = originOf(session, turn);
+    const isStart = turn.request.method === 'session.start';
+    const reference = isStart ? '' : session.reference;
+    const before = { reference: session.reference, providerId: session.providerId };
+    session.threadId = origin.threadId;
+    session.providerId = provider.id;
+    session.reference = reference;
+    const begun = records.begin(session, turn, base).catch((error: unknown) => {
+      throw errorCode(error) === 'STORAGE_CONFLICT' || errorCode(error) === 'STORAGE_DUPLICATE'
+        ? new AppError('SESSION_BUSY', {}, { cause: error })
+        : error;
+    });
+    // Where no other bridge can take the same session, the agent starts while the beginning is being stored.
+    if (records.isShared) await begun;
+    session.stream.emit(stageUpdate(origin, 'started', 'The turn has started.'));
+
+    let isOver = false;
+    const running = () => session.stream.emit(stageUpdate(origin, 'running', `${provider.id} is working.`));
+    const agentTurn: AgentTurn = {
+      turnId: turn.id,
+      prompt: turn.request.prompt,
+      workingDirectory: prepared.workingDirectory,
+      model: prepared.route.resolvedModel,
+      skills: prepared.route.resolvedSkills,
+      opened(opened) {
+        if (isOver || session.reference !== '') return;
+        session.reference = opened;
+        records.opened(session);
+        running();
+      },
+      report(event) {
+        if (isOver) return;
+        session.stream.emit(eventUpdate(origin, event));
+        if (event.kind === 'permission') noteDecision(session, turn, provider.id, event);
+      },
+    };
+    if (!isStart) running();
+    const abandoned = Promise.withResolvers<TurnEnd>();
+    begun.catch(() => stop());
+    let cancelTimer: (() => void) | undefined;
+    function stop(): void {
+      if (isOver || cancelTimer !== undefined) return;
+      cancelTimer = clock.after(STOP_LIMIT_MS, () => abandoned.resolve({ kind: 'cancelled', output: '' }));
+      options.keep(provider.cancel(turn.id));
+    }
+    turn.stopAgent = stop;
+    const asked = isStart ? provider.startTurn(agentTurn) : provider.continueTurn(reference, agentTurn);
+    if (turn.stopReason !== undefined) stop();
+    const end = await Promise.race([asked.catch(toEnd), abandoned.promise]);
+    isOver = true;
+    turn.stopAgent = undefined;
+    cancelTimer?.();
+    try {
+      await begun;
+    } catch (error) {
+      if (isStart && session.reference !== '') closeConversation(provider.id, session.reference);
+      Object.assign(session, before);
+      throw error;
+    }
+    // The session has started afresh: the conversation that it had is over.
+    if (isStart && before.reference !== '') closeConversation(before.providerId, before.reference);
+    return outcomeOf(session, turn, base, end);
+  }
+
+  function outcomeOf(session: LiveSession, turn: LiveTurn, base: ResultBase, end: TurnEnd): TurnOutcome {
+    if (end.kind === 'lost') {
+      const { id, threadId, providerId } = session;
+      logger.warn({ sessionId: id, providerId, detail: end.detail.slice(0, 500) }, 'an agent has lost a session');
+      return toOutcome(continuationLost(id, threadId, providerId));
+    }
+    if (end.kind === 'failed' && turn.stopReason === undefined) options.agentFailed(session.providerId);
+    if (end.kind === 'completed' || turn.stopReason === undefined) return resultOf(base, end);
+    return stoppedOutcome(turn, base, end.output);
+  }
+
+  /** What the contract calls an error of the call is an outcome too, and so is a fault of ours. */
+  function toOutcome(error: unknown): TurnOutcome {
+    if (error instanceof AppError) return { failure: { code: error.code, details: error.details } };
+    logger.error({ err: error }, 'a turn could not be prepared');
+    return { failure: { code: 'INTERNAL_ERROR', details: {} } };
+  }
+
+  /** A fault of ours: the caller learns that it failed, the log learns why. */
+  function toEnd(error: unknown): TurnEnd {
+    logger.error({ err: error }, 'an agent could not be run');
+    return { kind: 'failed', code: 'AGENT_FAILED', error: 'The agent could not be run.', output: '' };
+  }
+
+  function closeConversation(providerId: string, reference: string): void {
+    const closed = providers.get(providerId)?.close(reference);
+    if (closed !== undefined) options.keep(closed);
+  }
+
+  function noteDecision(
+    session: LiveSession,
+    turn: LiveTurn,
+    providerId: string,
+    event: Extract<AgentEvent, { kind: 'permission' }>,
+  ): void {
+    const { title, decision, toolCallId } = event;
+    records.audit(session, turn, providerId, decision, { title, toolCallId });
+    logger.info({ sessionId: session.id, turnId: turn.id, providerId, decision, title }, 'permission answered');
+  }
+
+  return { run };
+}
+
+/** Whose updates they are. The caller's own word for the thread counts: apps drop updates that bear another. */
+export function originOf(session: LiveSession, turn: LiveTurn): UpdateOrigin {
+  const { request } = turn;
+  const ofSession = request.method === 'session.message' && session.isOpen ? session.threadId : session.id;
+  return { sessionId: session.id, threadId: request.threadId || ofSession, turnId: turn.id };
+}
+
+function stoppedOutcome(turn: LiveTurn, base: ResultBase, output = ''): TurnOutcome {
+  if (turn.stopReason === 'cancelled') return resultOf(base, { kind: 'cancelled', output });
+  const error =
+    turn.stopReason === 'unstorable'
+      ? 'The turn was stopped because its updates could not be stored.'
+      : 'The bridge was stopped while the turn was open.';
+  return interruptedResult(base, output, error);
+}

@@ -1,0 +1,102 @@
+/** The tables of the bridge's database. */
+export interface BridgeSchema {
+  instances: InstanceRow;
+  sessions: SessionRow;
+  turns: TurnRow;
+  session_updates: UpdateChunkRow;
+  audit_records: AuditRow;
+  builtin_messages: BuiltinMessageRow;
+}
+
+export interface InstanceRow {
+  readonly id: string;
+  readonly version: string;
+  readonly address: string;
+  readonly started_at: number;
+  readonly heartbeat_at: number;
+}
+
+/** A session of an app. After it was closed only its key, its names and its last number are left. */
+export interface SessionRow {
+  readonly key: string;
+  /** What the app calls it: unique for its owner only. */
+  readonly session_id: string;
+  readonly thread_id: string;
+  readonly owner: string;
+  readonly tenant: string;
+  /** The bridge that runs a turn of it; empty while none does. */
+  readonly instance: string;
+  readonly provider_id: string;
+  /** The agent's own name for the conversation; empty until there is one. */
+  readonly reference: string;
+  /** Empty: the scratch folder of the session. */
+  readonly working_directory: string;
+  /** No update has a higher number than this. */
+  readonly reserved_seq: number;
+  readonly created_at: number;
+  readonly updated_at: number;
+  readonly closed_at: number | null;
+}
+
+/** One turn: what was asked, and what came of it. The turns of a session are its history. */
+export interface TurnRow {
+  readonly id: string;
+  readonly session_key: string;
+  readonly owner: string;
+  readonly tenant: string;
+  readonly instance: string;
+  readonly method: string;
+  /** The id of the call, as JSON text. */
+  readonly request_id: string;
+  /** Of method and parameters: tells whether a repeated call is the same. */
+  readonly request_digest: string;
+  readonly idempotency_key: string;
+  /** As JSON text, since a prompt may hold characters that no text column takes. */
+  readonly prompt: string;
+  /** queued, running, completed, failed, cancelled or unavailable. */
+  readonly status: string;
+  /** What the result says in any case, as JSON text: known when the turn begins. */
+  readonly base: string;
+  /** The result or error that the caller got, as JSON text; empty while the turn is open. */
+  readonly outcome: string;
+  readonly first_seq: number;
+  readonly last_seq: number;
+  readonly created_at: number;
+  readonly ended_at: number | null;
+}
+
+/** Updates of a session with consecutive numbers, one JSON text per line. */
+export interface UpdateChunkRow {
+  readonly session_key: string;
+  readonly first_seq: number;
+  readonly last_seq: number;
+  /** Of the form of the updates. */
+  readonly version: number;
+  readonly at: number;
+  readonly updates: string;
+}
+
+/** A decision that somebody may ask about later. */
+export interface AuditRow {
+  readonly id: string;
+  readonly at: number;
+  readonly owner: string;
+  readonly tenant: string;
+  readonly action: string;
+  readonly decision: string;
+  readonly session_id: string;
+  readonly turn_id: string;
+  readonly provider_id: string;
+  /** As JSON text. */
+  readonly subject: string;
+}
+
+/** One message of a conversation of the built-in agent. */
+export interface BuiltinMessageRow {
+  readonly conversation_id: string;
+  /** From 0, in the order of the conversation. */
+  readonly position: number;
+  /** As JSON text. */
+  readonly body: string;
+  readonly created_at: number;
+}

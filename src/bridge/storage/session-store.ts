@@ -1,0 +1,132 @@
+import type { Database } from '../../platform/database/database.ts';
+import { expectChanges, type Statement } from '../../platform/database/statement.ts';
+import type { BridgeSchema, SessionRow } from './bridge-schema.ts';
+
+/** What changes about a session when a turn of it begins. */
+export type SessionClaim = Pick<
+  SessionRow,
+  'key' | 'thread_id' | 'instance' | 'provider_id' | 'reference' | 'working_directory' | 'reserved_seq' | 'updated_at'
+> & { readonly expectedSeq: number };
+
+/** Sessions. What is named after a change gives a statement, for whoever writes several things at once. */
+export interface SessionStore {
+  /** Whether other bridges may change the same rows. */
+  readonly isShared: boolean;
+  find(sessionId: string, owner: string): Promise<SessionRow | undefined>;
+  /** The newest open session of that name, whoever owns it. */
+  findAnyOwner(sessionId: string): Promise<SessionRow | undefined>;
+  /** Open sessions of a thread; of all owners when none is given. */
+  findByThread(threadId: string, owner: string | undefined): Promise<readonly SessionRow[]>;
+  insert(row: SessionRow): Statement;
+  /** Takes the session for an instance; fails with STORAGE_CONFLICT when another one was faster. */
+  claim(claim: SessionClaim): Statement;
+  reserve(key: string, upTo: number): Statement;
+  setReference(key: string, providerId: string, reference: string): Statement;
+  release(key: string, instance: string, lastSeq: number, now: number): Statement;
+  /** Leaves nothing but the names and the last number. */
+  close(key: string, lastSeq: number, now: number): readonly Statement[];
+}
+
+export function createSessionStore(database: Database<BridgeSchema>): SessionStore {
+  const find = database.statement((query, given: { sessionId: string; owner: string }) =>
+    query.selectFrom('sessions').selectAll().where('session_id', '=', given.sessionId).where('owner', '=', given.owner),
+  );
+  const findAnyOwner = database.statement((query, given: { sessionId: string }) =>
+    query
+      .selectFrom('sessions')
+      .selectAll()
+      .where('session_id', '=', given.sessionId)
+      .where('closed_at', 'is', null)
+      .orderBy('updated_at', 'desc')
+      .limit(1),
+  );
+  const insert = database.statement((query, given: SessionRow) =>
+    query.insertInto('sessions').values({
+      key: given.key,
+      session_id: given.session_id,
+      thread_id: given.thread_id,
+      owner: given.owner,
+      tenant: given.tenant,
+      instance: given.instance,
+      provider_id: given.provider_id,
+      reference: given.reference,
+      working_directory: given.working_directory,
+      reserved_seq: given.reserved_seq,
+      created_at: given.created_at,
+      updated_at: given.updated_at,
+      closed_at: given.closed_at,
+    }),
+  );
+  const claim = database.statement((query, given: SessionClaim) =>
+    query
+      .updateTable('sessions')
+      .set({
+        thread_id: given.thread_id,
+        instance: given.instance,
+        provider_id: given.provider_id,
+        reference: given.reference,
+        working_directory: given.working_directory,
+        reserved_seq: given.reserved_seq,
+        updated_at: given.updated_at,
+        closed_at: null,
+      })
+      .where('key', '=', given.key)
+      .where('instance', 'in', ['', given.instance])
+      .where('reserved_seq', '=', given.expectedSeq),
+  );
+  const reserve = database.statement((query, given: { key: string; upTo: number }) =>
+    query.updateTable('sessions').set({ reserved_seq: given.upTo }).where('key', '=', given.key),
+  );
+  const setReference = database.statement((query, given: { key: string; providerId: string; reference: string }) =>
+    query
+      .updateTable('sessions')
+      .set({ provider_id: given.providerId, reference: given.reference })
+      .where('key', '=', given.key),
+  );
+  const release = database.statement((query, given: { key: string; instance: string; lastSeq: number; now: number }) =>
+    query
+      .updateTable('sessions')
+      .set({ instance: given.instance, reserved_seq: given.lastSeq, updated_at: given.now })
+      .where('key', '=', given.key),
+  );
+  const close = database.statement((query, given: { key: string; lastSeq: number; now: number }) =>
+    query
+      .updateTable('sessions')
+      .set({
+        thread_id: '',
+        instance: '',
+        provider_id: '',
+        reference: '',
+        working_directory: '',
+        reserved_seq: given.lastSeq,
+        updated_at: given.now,
+        closed_at: given.now,
+      })
+      .where('key', '=', given.key),
+  );
+  const forgetTurns = database.statement((query, given: { key: string }) =>
+    query.deleteFrom('turns').where('session_key', '=', given.key),
+  );
+  const forgetUpdates = database.statement((query, given: { key: string }) =>
+    query.deleteFrom('session_updates').where('session_key', '=', given.key),
+  );
+  return {
+    isShared: database.engine === 'postgres',
+    find: async (sessionId, owner) => (await database.readKeyed(find({ sessionId, owner })))[0],
+    findAnyOwner: async (sessionId) => (await database.readKeyed(findAnyOwner({ sessionId })))[0],
+    findByThread(threadId, owner) {
+      const all = database.query
+        .selectFrom('sessions')
+        .selectAll()
+        .where('thread_id', '=', threadId)
+        .where('closed_at', 'is', null);
+      return database.read((owner === undefined ? all : all.where('owner', '=', owner)).compile());
+    },
+    insert,
+    claim: (given) => expectChanges(claim(given), 1),
+    reserve: (key, upTo) => reserve({ key, upTo }),
+    setReference: (key, providerId, reference) => setReference({ key, providerId, reference }),
+    release: (key, instance, lastSeq, now) => release({ key, instance, lastSeq, now }),
+    close: (key, lastSeq, now) => [close({ key, lastSeq, now }), forgetTurns({ key }), forgetUpdates({ key })],
+  };
+}

@@ -1,0 +1,134 @@
+import type { Database } from '../../platform/database/database.ts';
+import { expectChanges, type Statement } from '../../platform/database/statement.ts';
+import type { BridgeSchema, SessionRow, TurnRow } from './bridge-schema.ts';
+
+export interface EndedTurn {
+  readonly id: string;
+  readonly status: string;
+  readonly outcome: string;
+  readonly lastSeq: number;
+  readonly now: number;
+}
+
+/** A turn that nobody runs any more, with what its session says. */
+export interface DeadTurn {
+  readonly turn: TurnRow;
+  readonly session: SessionRow;
+}
+
+export interface TurnStore {
+  /** A turn that waits. */
+  queue(row: TurnRow): Statement;
+  /** A turn that runs now, whether or not it has waited. */
+  begin(row: TurnRow): Statement;
+  /** Changes nothing when the turn has ended already. */
+  end(ended: EndedTurn): Statement;
+  /** Turns of a session that were asked for with the same method and parameters, oldest first. */
+  findSame(sessionKey: string, requestDigest: string): Promise<readonly TurnRow[]>;
+  /** Turns of a session that were asked for with that key. */
+  findByKey(sessionKey: string, idempotencyKey: string): Promise<readonly TurnRow[]>;
+  /** Open turns of instances other than `own` that gave no sign of life since `aliveSince`, oldest first. */
+  findDead(own: string, aliveSince: number, limit: number): Promise<readonly DeadTurn[]>;
+  /** Fails with STORAGE_CONFLICT when another instance has done it. */
+  settleDead(dead: DeadTurn, ended: EndedTurn, update: Statement): Promise<void>;
+}
+
+export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
+  const add = (onConflict: 'keep' | 'run') =>
+    database.statement((query, given: TurnRow) => {
+      const values = {
+        id: given.id,
+        session_key: given.session_key,
+        owner: given.owner,
+        tenant: given.tenant,
+        instance: given.instance,
+        method: given.method,
+        request_id: given.request_id,
+        request_digest: given.request_digest,
+        idempotency_key: given.idempotency_key,
+        prompt: given.prompt,
+        status: given.status,
+        base: given.base,
+        outcome: given.outcome,
+        first_seq: given.first_seq,
+        last_seq: given.last_seq,
+        created_at: given.created_at,
+        ended_at: given.ended_at,
+      };
+      return query
+        .insertInto('turns')
+        .values(values)
+        .onConflict((conflict) => {
+          const same = conflict.column('id');
+          return onConflict === 'keep'
+            ? same.doNothing()
+            : same.doUpdateSet({ status: given.status, base: given.base });
+        });
+    });
+  const queue = add('keep');
+  const begin = add('run');
+  const end = database.statement((query, given: EndedTurn) =>
+    query
+      .updateTable('turns')
+      .set({ status: given.status, outcome: given.outcome, last_seq: given.lastSeq, ended_at: given.now })
+      .where('id', '=', given.id)
+      .where('ended_at', 'is', null),
+  );
+  const findSame = database.statement((query, given: { sessionKey: string; requestDigest: string }) =>
+    query
+      .selectFrom('turns')
+      .selectAll()
+      .where('session_key', '=', given.sessionKey)
+      .where('request_digest', '=', given.requestDigest)
+      .orderBy('id'),
+  );
+  const findByKey = database.statement((query, given: { sessionKey: string; idempotencyKey: string }) =>
+    query
+      .selectFrom('turns')
+      .selectAll()
+      .where('session_key', '=', given.sessionKey)
+      .where('idempotency_key', '=', given.idempotencyKey)
+      .orderBy('id'),
+  );
+  return {
+    queue,
+    begin,
+    end,
+    findSame: (sessionKey, requestDigest) => database.readKeyed(findSame({ sessionKey, requestDigest })),
+    findByKey: (sessionKey, idempotencyKey) => database.readKeyed(findByKey({ sessionKey, idempotencyKey })),
+    async findDead(own, aliveSince, limit) {
+      const { query } = database;
+      const alive = query.selectFrom('instances').select('id').where('heartbeat_at', '>=', aliveSince);
+      const turns = await database.read(
+        query
+          .selectFrom('turns')
+          .selectAll()
+          .where('ended_at', 'is', null)
+          .where('instance', '!=', own)
+          .where('instance', 'not in', alive)
+          .orderBy('id')
+          .limit(limit)
+          .compile(),
+      );
+      const keys = [...new Set(turns.map((turn) => turn.session_key))];
+      if (keys.length === 0) return [];
+      const sessions = await database.read(query.selectFrom('sessions').selectAll().where('key', 'in', keys).compile());
+      const byKey = new Map(sessions.map((session) => [session.key, session]));
+      return turns.flatMap((turn) => {
+        const session = byKey.get(turn.session_key);
+        return session === undefined ? [] : [{ turn, session }];
+      });
+    },
+    async settleDead({ turn, session }, ended, update) {
+      const { query } = database;
+      const release = query
+        .updateTable('sessions')
+        .set({ instance: '', reserved_seq: ended.lastSeq, updated_at: ended.now })
+        .where('key', '=', session.key)
+        .where('reserved_seq', '=', session.reserved_seq)
+        .where('instance', 'in', ['', turn.instance])
+        .compile();
+      await database.write([expectChanges(end(ended), 1), expectChanges(release, 1), update]);
+    },
+  };
+}

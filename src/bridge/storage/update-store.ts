@@ -1,0 +1,81 @@
+import type { Database } from '../../platform/database/database.ts';
+import type { Statement } from '../../platform/database/statement.ts';
+import type { BridgeSchema, UpdateChunkRow } from './bridge-schema.ts';
+
+/** Updates with consecutive numbers of one session. */
+export type UpdateChunk = Omit<UpdateChunkRow, 'version'>;
+
+export interface UpdateStore {
+  /** As few statements as it takes: each stores many chunks. Storing a chunk again, or a longer one, does no harm. */
+  insert(chunks: readonly UpdateChunk[]): readonly Statement[];
+  /** The next chunks that have something after `afterSeq`, in order. */
+  readAfter(sessionKey: string, afterSeq: number): Promise<readonly UpdateChunkRow[]>;
+}
+
+/** Of the form of the stored updates: contract/bridge 4. */
+const VERSION = 1;
+/** Statements for these numbers of rows are compiled ahead: building one costs more than running it. */
+const SIZES = [64, 8, 1] as const;
+const PAGE = 32;
+
+export function createUpdateStore(database: Database<BridgeSchema>): UpdateStore {
+  const inserts = SIZES.map((size) => ({ size, make: compileInsert(database, size) }));
+  const readAfter = database.statement((query, given: { sessionKey: string; afterSeq: number }) =>
+    query
+      .selectFrom('session_updates')
+      .selectAll()
+      .where('session_key', '=', given.sessionKey)
+      .where('last_seq', '>', given.afterSeq)
+      .orderBy('first_seq')
+      .limit(PAGE),
+  );
+  return {
+    insert(chunks) {
+      const statements: Statement[] = [];
+      let at = 0;
+      for (const { size, make } of inserts) {
+        for (; chunks.length - at >= size; at += size) statements.push(make(toParameters(chunks, at, size)));
+      }
+      return statements;
+    },
+    readAfter: (sessionKey, afterSeq) => database.readKeyed(readAfter({ sessionKey, afterSeq })),
+  };
+}
+
+type ChunkParameters = Readonly<Record<string, string | number>>;
+
+function compileInsert(database: Database<BridgeSchema>, size: number) {
+  return database.statement((query, given: ChunkParameters) =>
+    query
+      .insertInto('session_updates')
+      .values(
+        Array.from({ length: size }, (_, index) => ({
+          session_key: given[`key${index}`] as string,
+          first_seq: given[`first${index}`] as number,
+          last_seq: given[`last${index}`] as number,
+          version: VERSION,
+          at: given[`at${index}`] as number,
+          updates: given[`updates${index}`] as string,
+        })),
+      )
+      .onConflict((conflict) =>
+        conflict.columns(['session_key', 'first_seq']).doUpdateSet((row) => ({
+          last_seq: row.ref('excluded.last_seq'),
+          updates: row.ref('excluded.updates'),
+        })),
+      ),
+  );
+}
+
+function toParameters(chunks: readonly UpdateChunk[], from: number, size: number): ChunkParameters {
+  const parameters: Record<string, string | number> = {};
+  for (let index = 0; index < size; index += 1) {
+    const chunk = chunks[from + index] as UpdateChunk;
+    parameters[`key${index}`] = chunk.session_key;
+    parameters[`first${index}`] = chunk.first_seq;
+    parameters[`last${index}`] = chunk.last_seq;
+    parameters[`at${index}`] = chunk.at;
+    parameters[`updates${index}`] = chunk.updates;
+  }
+  return parameters;
+}

@@ -1,0 +1,131 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { ModelEntry } from '../contract/model-list.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import type { CompletionsSettings } from '../settings.ts';
+import { DEMO_MODEL } from './demo-echo.ts';
+import { knownModels } from './known-models.ts';
+import { canListModels, type ListUpstreamModels } from './list-upstream-models.ts';
+import { createLiveModels } from './live-models.ts';
+import type { UsableApi } from './model-api.ts';
+import { createPrices, type Price } from './prices.ts';
+import { type ApiSources, type ResolvedApi, resolveApis } from './resolve-apis.ts';
+
+/** The models that can be called here: aliases, and the models of usable APIs (contract/completions 3). */
+export interface Models {
+  findApi(id: string): UsableApi | undefined;
+  /** Every API of the table and of the settings, usable or not. */
+  apis(): ReadonlyMap<string, ResolvedApi>;
+  priceOf(api: string, upstreamModel: string): Price;
+  /** What the holder of a key may use, with all that is known of it. */
+  list(holder: KeyHolder): Promise<readonly ModelEntry[]>;
+  /** Undefined when there is none, or none that the holder may use. */
+  find(id: string, holder: KeyHolder): ModelEntry | undefined;
+  /** Names to suggest for one that is not known. */
+  knownNames(): readonly string[];
+  reload(settings: CompletionsSettings): void;
+  stop(): void;
+}
+
+export interface ModelsOptions extends ApiSources {
+  readonly settings: CompletionsSettings;
+  readonly listUpstream: ListUpstreamModels;
+  readonly clock: Pick<Clock, 'monotonic' | 'after'>;
+}
+
+const ALIAS_OWNER = 'trestle';
+const DEMO_OWNER = 'demo';
+
+export function createModels(options: ModelsOptions): Models {
+  const { environment, listUpstream, clock } = options;
+  const live = createLiveModels({ list: listUpstream, clock });
+  let { settings } = options;
+  let apis = resolveApis({ settings, environment });
+  let priceOf = createPrices(settings.prices);
+
+  const usable = (): readonly UsableApi[] =>
+    [...apis.values()].flatMap((resolved) => (resolved.usable ? [resolved.api] : []));
+
+  function findApi(id: string): UsableApi | undefined {
+    const resolved = apis.get(id);
+    return resolved?.usable === true ? resolved.api : undefined;
+  }
+
+  function describe(api: string, model: string): ModelEntry {
+    const known = knownModels(api).get(model);
+    const price = priceOf(api, model);
+    return {
+      ...plainEntry(`${api}/${model}`, api),
+      ...(known?.contextWindow !== undefined && { context_window: known.contextWindow }),
+      ...(known?.maxOutputTokens !== undefined && { max_output_tokens: known.maxOutputTokens }),
+      ...(price.known && { pricing: { input: price.input, output: price.output } }),
+      ...(known?.inputModalities !== undefined && { input_modalities: [...known.inputModalities] }),
+    };
+  }
+
+  function describeAlias({ name, targets }: CompletionsSettings['models'][number]): ModelEntry {
+    const [only, ...more] = targets;
+    if (only === undefined || more.length > 0) return plainEntry(name, ALIAS_OWNER);
+    const [api, model] = splitModel(only.model);
+    return { ...describe(api, model), id: name, owned_by: ALIAS_OWNER };
+  }
+
+  const builtIn = (): readonly ModelEntry[] => [
+    ...settings.models.map(describeAlias),
+    plainEntry(DEMO_MODEL, DEMO_OWNER),
+  ];
+
+  async function namesOf(api: UsableApi): Promise<readonly string[]> {
+    const known = knownModels(api.id);
+    if (known.size > 0) return [...known.keys()];
+    return canListModels(api) && isWorthAsking(api, usable()) ? live.of(api) : [];
+  }
+
+  return {
+    findApi,
+    apis: () => apis,
+    priceOf: (api, model) => priceOf(api, model),
+    async list(holder) {
+      const listed = await Promise.all(
+        usable().map(async (api) => (await namesOf(api)).map((name) => describe(api.id, name))),
+      );
+      return [...builtIn(), ...listed.flat()].filter(({ id }) => holder.mayUse(id));
+    },
+    find(id, holder) {
+      if (!holder.mayUse(id)) return undefined;
+      const own = builtIn().find((entry) => entry.id === id);
+      if (own !== undefined) return own;
+      const [api, model] = splitModel(id);
+      return model === '' || findApi(api) === undefined ? undefined : describe(api, model);
+    },
+    knownNames: () => [
+      ...builtIn().map(({ id }) => id),
+      ...usable().flatMap(({ id }) => [...knownModels(id).keys()].map((model) => `${id}/${model}`)),
+    ],
+    reload(next) {
+      settings = next;
+      apis = resolveApis({ settings, environment });
+      priceOf = createPrices(settings.prices);
+    },
+    stop: () => live.stop(),
+  };
+}
+
+/**
+ * A server on this machine needs no key, so it may be there or not: it is asked when it is configured, or when no other
+ * row has its port. Several kinds of servers share 8000 and 8080, and what answers there need not be any of them.
+ */
+function isWorthAsking(api: UsableApi, others: readonly UsableApi[]): boolean {
+  if (api.local !== true || api.configured) return true;
+  const { host } = new URL(api.baseUrl);
+  const port = host.slice(host.lastIndexOf(':'));
+  return others.every((other) => other.id === api.id || !other.baseUrl.includes(`${port}/`));
+}
+
+function plainEntry(id: string, owner: string): ModelEntry {
+  return { id, object: 'model', created: 0, owned_by: owner };
+}
+
+function splitModel(id: string): readonly [api: string, model: string] {
+  const slash = id.indexOf('/');
+  return slash === -1 ? [id, ''] : [id.slice(0, slash), id.slice(slash + 1)];
+}

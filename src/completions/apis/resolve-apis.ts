@@ -1,0 +1,97 @@
+import type { CompletionsSettings } from '../settings.ts';
+import { apiTable } from './api-table.ts';
+import type { ApiCredentials, ModelApi, UsableApi } from './model-api.ts';
+
+export interface ApiSources {
+  readonly settings: Pick<CompletionsSettings, 'apis'>;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+}
+
+/** An API of the table, or of the settings, as it stands on this machine. */
+export type ResolvedApi =
+  | { readonly usable: true; readonly api: UsableApi }
+  /** `missing`: the environment variables that would make it usable. */
+  | { readonly usable: false; readonly id: string; readonly missing: readonly string[] };
+
+type ApiSettings = CompletionsSettings['apis'][string];
+type ReadVariable = (name: string) => string;
+
+/** Every API of the table and of the settings, by id. */
+export function resolveApis({ settings, environment }: ApiSources): ReadonlyMap<string, ResolvedApi> {
+  const resolved = new Map<string, ResolvedApi>();
+  for (const id of new Set([...apiTable.keys(), ...Object.keys(settings.apis)].sort())) {
+    const own = Object.hasOwn(settings.apis, id) ? settings.apis[id] : undefined;
+    resolved.set(id, resolveApi(id, own, environment));
+  }
+  return resolved;
+}
+
+/** The settings win over the table, and over the environment. */
+function resolveApi(id: string, own: ApiSettings | undefined, environment: ApiSources['environment']): ResolvedApi {
+  const built = apiTable.get(id);
+  const row: ModelApi = {
+    ...(built ?? { id, name: id, dialect: 'openai', baseUrl: '', keyVariables: [] }),
+    ...(own !== undefined && own.dialect !== '' && { dialect: own.dialect }),
+    ...(own !== undefined && own.base_url !== '' && { baseUrl: own.base_url }),
+  };
+  const variables = own?.variables ?? {};
+  const read: ReadVariable = (name) =>
+    (Object.hasOwn(variables, name) ? variables[name] : undefined) ?? environment[name] ?? '';
+  const keyVariable = row.keyVariables.find((name) => read(name) !== '');
+  const credentials = credentialsFor(row, own?.api_key || (keyVariable === undefined ? '' : read(keyVariable)), read);
+  const { url, missing } = fillBaseUrl(row.baseUrl, read);
+  if (url === '') return { usable: false, id, missing: ['base_url'] };
+  // Who sets an address of their own says by it that no key is needed there, unless one is given.
+  const needsKey = row.local !== true && row.keyVariables.length > 0 && (own?.base_url ?? '') === '';
+  if (needsKey && !letsIn(credentials)) return { usable: false, id, missing: [...missing, ...keysOf(row)] };
+  if (missing.length > 0) return { usable: false, id, missing };
+  const configured = own !== undefined || keyVariable !== undefined || letsIn(credentials);
+  return { usable: true, api: { ...row, baseUrl: url, credentials, configured } };
+}
+
+function letsIn({ key, aws, googleCredentialsFile }: ApiCredentials): boolean {
+  return key !== '' || aws !== undefined || googleCredentialsFile !== undefined;
+}
+
+/** One way in is enough; the first is named. */
+function keysOf({ dialect, keyVariables }: ModelApi): readonly string[] {
+  if (dialect === 'bedrock') return ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'];
+  if (dialect === 'google-vertex') return ['GOOGLE_APPLICATION_CREDENTIALS'];
+  return keyVariables.slice(0, 1);
+}
+
+function credentialsFor({ dialect }: ModelApi, key: string, read: ReadVariable): ApiCredentials {
+  if (dialect === 'bedrock') {
+    const accessKeyId = read('AWS_ACCESS_KEY_ID');
+    const secretAccessKey = read('AWS_SECRET_ACCESS_KEY');
+    const sessionToken = read('AWS_SESSION_TOKEN');
+    const region = awsRegion(read);
+    return {
+      key,
+      ...(region !== '' && { region }),
+      ...(accessKeyId !== '' &&
+        secretAccessKey !== '' && {
+          aws: { accessKeyId, secretAccessKey, ...(sessionToken !== '' && { sessionToken }) },
+        }),
+    };
+  }
+  const file = dialect === 'google-vertex' ? read('GOOGLE_APPLICATION_CREDENTIALS') : '';
+  return file === '' ? { key } : { key, googleCredentialsFile: file };
+}
+
+/** AWS's own programs know two names for it. */
+function awsRegion(read: ReadVariable): string {
+  return read('AWS_REGION') || read('AWS_DEFAULT_REGION');
+}
+
+function fillBaseUrl(template: string, read: ReadVariable): { url: string; missing: readonly string[] } {
+  const missing = new Set<string>();
+  const filled = template.replaceAll(/\{(\w+)\}/g, (_, name: string) => {
+    const value = (name === 'AWS_REGION' ? awsRegion(read) : read(name)).trim();
+    if (value === '') missing.add(name);
+    // Some write a host with its scheme into a variable that stands for the host alone, and a slash behind it.
+    return (template.startsWith('{') ? value : value.replace(/^https?:\/\//, '')).replace(/\/{1,9}$/, '');
+  });
+  // Vertex has no region before the host of its one location that is none.
+  return { url: filled.replace('https://global-aiplatform', 'https://aiplatform'), missing: [...missing] };
+}

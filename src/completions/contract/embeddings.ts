@@ -1,0 +1,38 @@
+import { type Static, Type } from 'typebox';
+
+/** `POST /v1/embeddings` (contract/completions 1). */
+export const EmbeddingsRequest = Type.Object(
+  {
+    model: Type.String({ minLength: 1, description: 'An alias, or <api>/<model>.' }),
+    input: Type.Union([
+      Type.String(),
+      Type.Array(Type.String(), { minItems: 1, maxItems: 2048 }),
+      Type.Array(Type.Integer(), { minItems: 1 }),
+      Type.Array(Type.Array(Type.Integer()), { minItems: 1, maxItems: 2048 }),
+    ]),
+    encoding_format: Type.Optional(Type.Union([Type.Literal('float'), Type.Literal('base64'), Type.Null()])),
+    dimensions: Type.Optional(Type.Union([Type.Integer({ minimum: 1 }), Type.Null()])),
+    user: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+  },
+  { $id: 'EmbeddingsRequest' },
+);
+
+export const EmbeddingList = Type.Object({
+  object: Type.Literal('list'),
+  data: Type.Array(
+    Type.Object({
+      object: Type.Literal('embedding'),
+      index: Type.Integer(),
+      embedding: Type.Union([Type.Array(Type.Number()), Type.String()]),
+    }),
+  ),
+  model: Type.String(),
+  usage: Type.Object({
+    prompt_tokens: Type.Integer(),
+    total_tokens: Type.Integer(),
+    estimated: Type.Optional(Type.Boolean()),
+  }),
+});
+
+export type EmbeddingsRequest = Static<typeof EmbeddingsRequest>;
+export type EmbeddingList = Static<typeof EmbeddingList>;

@@ -1,0 +1,114 @@
+import { Type } from 'typebox';
+import type { Clock } from '../platform/clock/clock.ts';
+import { AppError } from '../platform/errors/app-error.ts';
+import { describeError } from '../platform/errors/error-table.ts';
+import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
+import type { Models } from './apis/models.ts';
+import { IssuedKey, KeyList, KeyListQuery, KeyPath, NewKey } from './contract/keys.ts';
+import { ModelEntry } from './contract/model-list.ts';
+import { completionsErrors } from './errors.ts';
+import { INTERNAL } from './keys/key-access.ts';
+import type { KeyRegister } from './keys/key-register.ts';
+import type { RunChat } from './pipeline/chat-run.ts';
+
+export interface ControlParts {
+  readonly register: KeyRegister;
+  readonly models: Models;
+  readonly runChat: RunChat;
+  readonly clock: Pick<Clock, 'monotonic'>;
+}
+
+const ApiStatus = Type.Object({
+  id: Type.String(),
+  usable: Type.Boolean(),
+  name: Type.Optional(Type.String()),
+  dialect: Type.Optional(Type.String()),
+  base_url: Type.Optional(Type.String()),
+  missing: Type.Optional(Type.Array(Type.String())),
+});
+
+const ModelTest = Type.Object({
+  ok: Type.Boolean(),
+  model: Type.String(),
+  status: Type.Integer(),
+  duration_ms: Type.Integer(),
+  text: Type.Optional(Type.String()),
+  error: Type.Optional(Type.Object({ code: Type.String(), message: Type.String() })),
+  headers: Type.Optional(Type.Record(Type.String(), Type.String())),
+});
+
+const TEST_TOKENS = 64;
+
+/** What the operator's commands ask of this service: `trestle key`, `trestle models`. */
+export function completionsControlMethods(parts: ControlParts): readonly MethodRow<undefined>[] {
+  const { register, models } = parts;
+  return [
+    defineMethod({
+      name: 'keys.create',
+      summary: 'Issues a key.',
+      params: NewKey,
+      result: IssuedKey,
+      handle: (input) => register.create(input),
+    }),
+    defineMethod({
+      name: 'keys.list',
+      summary: 'Lists the issued keys.',
+      params: KeyListQuery,
+      result: KeyList,
+      handle: (query) => register.list(query),
+    }),
+    defineMethod({
+      name: 'keys.revoke',
+      summary: 'Removes a key.',
+      params: KeyPath,
+      result: Type.Object({}),
+      async handle({ id }) {
+        await register.remove(id);
+        return {};
+      },
+    }),
+    defineMethod({
+      name: 'models.list',
+      summary: 'Lists the APIs, and the models that can be called.',
+      params: Type.Object({}),
+      result: Type.Object({ apis: Type.Array(ApiStatus), models: Type.Array(ModelEntry) }),
+      handle: async () => ({ apis: apiStatus(models), models: [...(await models.list(INTERNAL))] }),
+    }),
+    defineMethod({
+      name: 'models.test',
+      summary: 'Sends one small request to a model.',
+      params: Type.Object({ model: Type.String({ minLength: 1 }) }),
+      result: ModelTest,
+      handle: ({ model }, { requestId, signal }) => testModel(parts, model, requestId, signal),
+    }),
+  ];
+}
+
+function apiStatus(models: Models) {
+  return [...models.apis().values()].map((resolved) => {
+    if (!resolved.usable) return { id: resolved.id, usable: false, missing: [...resolved.missing] };
+    const { id, name, dialect, baseUrl } = resolved.api;
+    return { id, usable: true, name, dialect, base_url: baseUrl };
+  });
+}
+
+async function testModel({ runChat, clock }: ControlParts, model: string, requestId: string, signal: AbortSignal) {
+  const startedAt = clock.monotonic();
+  const took = () => Math.round(clock.monotonic() - startedAt);
+  try {
+    const answer = await runChat({
+      request: { model, messages: [{ role: 'user', content: 'Say hello.' }], max_tokens: TEST_TOKENS },
+      holder: INTERNAL,
+      requestId,
+      strict: false,
+      signal,
+    });
+    if (answer.kind !== 'whole') throw new AppError('INTERNAL_ERROR');
+    const [choice] = answer.completion.choices;
+    const text = choice?.message.content ?? '';
+    return { ok: true, model, status: 200, duration_ms: took(), text, headers: { ...answer.headers } };
+  } catch (error) {
+    const { status, code, message } = describeError(completionsErrors, error);
+    return { ok: false, model, status, duration_ms: took(), error: { code: code.toLowerCase(), message } };
+  }
+}

@@ -1,0 +1,85 @@
+import { Buffer } from 'node:buffer';
+import type { ToolCall } from '../../contract/chat.ts';
+import { type ContentItem, droppedPiece, type TextItem } from '../content.ts';
+import { callArguments, type Turn } from '../conversation.ts';
+import type { JsonObject } from '../json-value.ts';
+import { type PlacedItem, placeThinking } from './claude-proofs.ts';
+
+/** Turns as Claude takes them; names of what it cannot take are added to `dropped`. */
+export function encodeTurns(turns: readonly Turn[], dropped: Set<string>): JsonObject[] {
+  return turns.map(({ role, items }, position) => {
+    const content = placeThinking(items).flatMap((item) => encodeItem(item, dropped));
+    if (role === 'assistant' && position === turns.length - 1) trimLastText(content);
+    return { role, content };
+  });
+}
+
+export function encodeText({ text, cache }: TextItem): JsonObject {
+  return { type: 'text', text, ...(cache !== undefined && { cache_control: cache }) };
+}
+
+/** An id that came from another API may have characters that Claude refuses. */
+export function toolUseId(id: string): string {
+  return id === '' ? 'call' : id.replaceAll(/[^\w-]/g, '_');
+}
+
+function encodeItem(item: PlacedItem, dropped: Set<string>): JsonObject[] {
+  switch (item.kind) {
+    case 'thinking':
+      return [{ type: 'thinking', thinking: item.thinking, signature: item.signature }];
+    case 'hidden':
+      return [{ type: 'redacted_thinking', data: item.data }];
+    case 'call':
+      return [encodeCall(item.call)];
+    case 'result': {
+      const content = item.content.flatMap((piece) => encodeContent(piece, dropped));
+      return [{ type: 'tool_result', tool_use_id: toolUseId(item.callId), ...(content.length > 0 && { content }) }];
+    }
+    default:
+      return encodeContent(item, dropped);
+  }
+}
+
+function encodeCall(call: ToolCall): JsonObject {
+  return { type: 'tool_use', id: toolUseId(call.id), name: call.function.name, input: callArguments(call) };
+}
+
+/** Claude goes on from a last turn of its own, and refuses one that ends in white space. */
+function trimLastText(blocks: JsonObject[]): void {
+  const last = blocks.at(-1);
+  if (last?.type !== 'text') return;
+  last.text = String(last.text).trimEnd();
+  if (last.text === '') blocks.pop();
+}
+
+function encodeContent(item: ContentItem, dropped: Set<string>): JsonObject[] {
+  if (item.kind === 'text') return [encodeText(item)];
+  const block = encodeMedia(item);
+  if (block !== undefined) return [block];
+  dropped.add(droppedPiece(item));
+  return [];
+}
+
+function encodeMedia(item: Exclude<ContentItem, TextItem>): JsonObject | undefined {
+  if (item.kind === 'unknown' || item.field === 'input_audio') return undefined;
+  if (item.kind === 'link') {
+    const source = { type: 'url', url: item.url };
+    if (!item.url.startsWith('http')) return undefined;
+    return { type: item.field === 'image_url' ? 'image' : 'document', source };
+  }
+  const { mediaType, base64, name, cache } = item;
+  const rest = { ...(name !== undefined && { title: name }), ...(cache !== undefined && { cache_control: cache }) };
+  if (mediaType.startsWith('image/')) {
+    return {
+      type: 'image',
+      source: { type: 'base64', media_type: mediaType, data: base64 },
+      ...(cache !== undefined && { cache_control: cache }),
+    };
+  }
+  if (mediaType === 'application/pdf') {
+    return { type: 'document', source: { type: 'base64', media_type: mediaType, data: base64 }, ...rest };
+  }
+  if (!mediaType.startsWith('text/') && mediaType !== 'application/json') return undefined;
+  const data = Buffer.from(base64, 'base64').toString('utf8');
+  return { type: 'document', source: { type: 'text', media_type: 'text/plain', data }, ...rest };
+}

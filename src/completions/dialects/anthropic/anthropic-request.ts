@@ -1,0 +1,146 @@
+import type { ChatRequest } from '../../contract/chat.ts';
+import { readConversation } from '../conversation.ts';
+import type { DialectContext, UpstreamRequest } from '../dialect.ts';
+import type { JsonObject } from '../json-value.ts';
+import {
+  answerSchema,
+  maxTokens,
+  readTools,
+  sortFields,
+  stopSequences,
+  type ToolUse,
+  takenFields,
+} from '../request-fields.ts';
+import { ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, strictSchema } from '../structured-answer.ts';
+import { encodeText, encodeTurns } from './anthropic-messages.ts';
+import { type ClaudeModel, claudeModel } from './claude-model.ts';
+import { encodeThinking } from './claude-thinking.ts';
+
+const TAKEN = takenFields(
+  ...['max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'stop', 'tools', 'tool_choice', 'user'],
+  ...['parallel_tool_calls', 'response_format', 'reasoning_effort'],
+);
+
+export function encodeAnthropicRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
+  const model = claudeModel(context.model);
+  const { dropped, extra } = sortFields(request, TAKEN);
+  const names = new Set(dropped);
+  const { system, turns, calledNames } = readConversation(request.messages);
+  const messages = encodeTurns(turns, names);
+  const schema = answerSchema(request);
+  if (request.response_format?.type === 'json_object') names.add('response_format');
+  const tools = encodeTools(request, model, calledNames, names);
+  const limit = maxTokens(request) ?? context.maxOutputTokens ?? model.defaultMaxTokens;
+  const thinking = encodeThinking({
+    effort: request.reasoning_effort ?? undefined,
+    model,
+    limit,
+    lacksThinking: calledWithoutThinking(messages),
+    forced: tools.forced,
+    dropped: names,
+  });
+  const sampling = encodeSampling(request, model, thinking.thinking?.type === 'enabled', names);
+  const stop = stopSequences(request);
+  const outputConfig = {
+    ...(thinking.effort !== undefined && { effort: thinking.effort }),
+    ...(schema !== undefined &&
+      model.followsSchema && { format: { type: 'json_schema', schema: strictSchema(schema.schema) } }),
+  };
+  const body: JsonObject = {
+    model: context.model,
+    max_tokens: limit,
+    ...(system.length > 0 && { system: system.map(encodeText) }),
+    messages,
+    ...sampling,
+    ...(stop !== undefined && { stop_sequences: stop }),
+    ...(context.stream && { stream: true }),
+    ...tools.fields,
+    ...(thinking.thinking !== undefined && { thinking: thinking.thinking }),
+    ...(Object.keys(outputConfig).length > 0 && { output_config: outputConfig }),
+    ...(typeof request.user === 'string' && { metadata: { user_id: request.user } }),
+    ...extra,
+  };
+  return { path: '/messages', headers: { 'anthropic-version': '2023-06-01' }, body, dropped: [...names] };
+}
+
+/** Claude's temperatures end at 1. */
+function encodeSampling(
+  { temperature, top_p: topP }: ChatRequest,
+  { samplingFields }: ClaudeModel,
+  budgeted: boolean,
+  dropped: Set<string>,
+): JsonObject {
+  const hasTemperature = typeof temperature === 'number';
+  const hasTopP = typeof topP === 'number';
+  const takesTemperature = samplingFields > 0 && !budgeted;
+  const takesTopP = takesTemperature && (samplingFields > 1 || !hasTemperature);
+  if (hasTemperature && !takesTemperature) dropped.add('temperature');
+  if (hasTopP && !takesTopP) dropped.add('top_p');
+  return {
+    ...(hasTemperature && takesTemperature && { temperature: Math.min(1, temperature) }),
+    ...(hasTopP && takesTopP && { top_p: topP }),
+  };
+}
+
+interface EncodedTools {
+  readonly fields: JsonObject;
+  /** The model must call something, and thinking is not allowed then. */
+  readonly forced: boolean;
+}
+
+function encodeTools(
+  request: ChatRequest,
+  { followsSchema }: ClaudeModel,
+  calledNames: ReadonlySet<string>,
+  dropped: Set<string>,
+): EncodedTools {
+  const use = readTools(request);
+  for (const name of use.dropped) dropped.add(name);
+  const schema = followsSchema ? undefined : answerSchema(request);
+  const tools = use.functions.map((definition): JsonObject => {
+    const { name, description, parameters, strict, ...own } = definition;
+    return {
+      ...own,
+      name,
+      ...(description !== undefined && { description }),
+      input_schema:
+        strict === true && followsSchema ? strictSchema(objectSchema(parameters)) : objectSchema(parameters),
+      ...(strict === true && followsSchema && { strict: true }),
+    };
+  });
+  if (schema !== undefined) {
+    tools.push({ name: ANSWER_TOOL, description: ANSWER_TOOL_DESCRIPTION, input_schema: objectSchema(schema.schema) });
+    const choice = use.functions.length > 0 ? { type: 'any' } : { type: 'tool', name: ANSWER_TOOL };
+    return { fields: { tools, tool_choice: choice }, forced: true };
+  }
+  if (tools.length === 0 && calledNames.size > 0) {
+    // Calls in a conversation need their tools, whether they may be called again or not.
+    for (const name of calledNames) tools.push({ name, input_schema: { type: 'object' } });
+    return { fields: { tools, tool_choice: { type: 'none' } }, forced: false };
+  }
+  if (tools.length === 0) return { fields: {}, forced: false };
+  const choice = encodeChoice(use, request.parallel_tool_calls === false);
+  return {
+    fields: { tools, ...(choice !== undefined && { tool_choice: choice }) },
+    forced: choice?.type === 'any' || choice?.type === 'tool',
+  };
+}
+
+function encodeChoice({ choice }: ToolUse, oneAtATime: boolean): JsonObject | undefined {
+  const single = oneAtATime && { disable_parallel_tool_use: true };
+  if (choice === 'none') return { type: 'none' };
+  if (choice === 'required') return { type: 'any', ...single };
+  if (choice !== 'auto') return { type: 'tool', name: choice.name, ...single };
+  return oneAtATime ? { type: 'auto', ...single } : undefined;
+}
+
+function objectSchema(parameters: unknown): JsonObject {
+  return { type: 'object', ...(parameters as JsonObject | undefined) };
+}
+
+/** A client may have lost the thinking of a turn that called tools. */
+function calledWithoutThinking(messages: readonly JsonObject[]): boolean {
+  const last = messages.findLast(({ role }) => role === 'assistant');
+  const blocks = (last?.content ?? []) as readonly JsonObject[];
+  return blocks.some(({ type }) => type === 'tool_use') && !String(blocks[0]?.type).endsWith('thinking');
+}

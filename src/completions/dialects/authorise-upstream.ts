@@ -1,0 +1,104 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { ApiCredentials } from '../apis/model-api.ts';
+import type { DialectName } from './dialect.ts';
+import { createGoogleTokens } from './google/google-tokens.ts';
+
+export interface UpstreamCall {
+  readonly dialect: DialectName;
+  readonly credentials: ApiCredentials;
+  /** Complete, as it is sent: a signature covers it. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | Uint8Array;
+  /** POST where it is not given. */
+  readonly method?: string | undefined;
+}
+
+type Headers = Readonly<Record<string, string>>;
+
+/** The headers of a call with what lets it in. Only signatures and access tokens take time. Keys are never in URLs. */
+export type AuthoriseUpstream = (call: UpstreamCall) => Headers | Promise<Headers>;
+
+export interface AuthorisationOptions {
+  readonly clock: Clock;
+  /** Fetches access tokens of Google's service accounts. */
+  readonly fetch: typeof globalThis.fetch;
+  readonly readFile: (path: string) => Promise<string>;
+}
+
+export function createAuthoriseUpstream({ clock, fetch, readFile }: AuthorisationOptions): AuthoriseUpstream {
+  const googleTokens = createGoogleTokens({ clock, fetch, readFile });
+  /** Signing keys that aws4fetch derives: one for each day, region and secret. */
+  let signingKeys = new Map<string, ArrayBuffer>();
+
+  async function authoriseVertex({ headers, credentials }: UpstreamCall): Promise<Headers> {
+    const { key, googleCredentialsFile: file } = credentials;
+    const token = key.startsWith('{')
+      ? await googleTokens.fromText(key)
+      : file === undefined
+        ? key
+        : await googleTokens.fromFile(file);
+    return bearer(headers, token);
+  }
+
+  async function signForAws({ url, headers, body, credentials, method }: UpstreamCall): Promise<Headers> {
+    const { aws } = credentials;
+    if (aws === undefined) return headers;
+    const { AwsV4Signer } = await import('aws4fetch');
+    if (signingKeys.size > 100) signingKeys = new Map();
+    const region = credentials.region ?? regionOf(url);
+    const signed = await new AwsV4Signer({
+      ...aws,
+      method: method ?? 'POST',
+      url,
+      headers: { ...headers },
+      body: body as string,
+      service: 'bedrock',
+      ...(region !== undefined && { region }),
+      cache: signingKeys,
+      datetime: new Date(clock.now()).toISOString().replaceAll(/[:-]|\.\d{3}/g, ''),
+    }).sign();
+    return Object.fromEntries(signed.headers);
+  }
+
+  return (call) => {
+    const { dialect, headers, credentials } = call;
+    const { key } = credentials;
+    switch (dialect) {
+      case 'openai':
+      case 'cohere':
+        return bearer(headers, key);
+      case 'anthropic':
+        return withHeader(headers, 'x-api-key', key);
+      case 'azure':
+        // A token of Entra ID instead of a key.
+        return key.startsWith('eyJ') ? bearer(headers, key) : withHeader(headers, 'api-key', key);
+      case 'google':
+        return withHeader(headers, 'x-goog-api-key', key);
+      case 'google-vertex':
+        if (isExpressKey(key)) return withHeader(headers, 'x-goog-api-key', key);
+        return authoriseVertex(call);
+      case 'bedrock':
+        return key === '' ? signForAws(call) : bearer(headers, key);
+    }
+  };
+}
+
+/** Vertex takes keys in its express mode; everything else that can stand there is an access token. */
+function isExpressKey(key: string): boolean {
+  return key.startsWith('AIza') || key.startsWith('AQ.');
+}
+
+function bearer(headers: Headers, token: string): Headers {
+  return token === '' ? headers : { ...headers, authorization: `Bearer ${token}` };
+}
+
+function withHeader(headers: Headers, name: string, value: string): Headers {
+  return value === '' ? headers : { ...headers, [name]: value };
+}
+
+/** `bedrock-runtime.eu-west-1.amazonaws.com` */
+function regionOf(url: string): string | undefined {
+  const words = new URL(url).hostname.split('.');
+  return words[0]?.startsWith('bedrock-runtime') === true && words.length > 3 ? words[1] : undefined;
+}

@@ -1,0 +1,166 @@
+import type { ChatRequest } from '../../contract/chat.ts';
+import { type ClaudeModel, claudeModel } from '../anthropic/claude-model.ts';
+import { encodeThinking } from '../anthropic/claude-thinking.ts';
+import { readConversation } from '../conversation.ts';
+import type { DialectContext, UpstreamRequest } from '../dialect.ts';
+import type { JsonObject } from '../json-value.ts';
+import { answerSchema, maxTokens, readTools, sortFields, stopSequences, takenFields } from '../request-fields.ts';
+import { ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, strictSchema } from '../structured-answer.ts';
+import { pathSegment } from '../upstream-url.ts';
+import { encodeConverseTurns, encodeTextBlock } from './bedrock-messages.ts';
+
+const TAKEN = takenFields(
+  ...['max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'stop', 'tools', 'tool_choice'],
+  ...['response_format', 'reasoning_effort', 'metadata'],
+);
+
+/** Fields of Converse itself; any other field of the caller's is the model's own. */
+const CONVERSE_FIELDS: ReadonlySet<string> = new Set([
+  ...['guardrailConfig', 'performanceConfig', 'promptVariables', 'requestMetadata', 'serviceTier'],
+  ...['additionalModelRequestFields', 'additionalModelResponseFieldPaths'],
+]);
+
+export function encodeBedrockRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
+  const model = claudeModel(context.model);
+  const { dropped, extra } = sortFields(request, TAKEN);
+  const names = new Set(dropped);
+  const { system, turns, calledNames } = readConversation(request.messages);
+  const messages = encodeConverseTurns(turns, names);
+  if (request.response_format?.type === 'json_object') names.add('response_format');
+  const schema = answerSchema(request);
+  const bySchema = schema !== undefined && followsSchema(context.model, model);
+  const tools = encodeTools(request, bySchema ? undefined : schema?.schema, calledNames, names);
+  const limit = maxTokens(request) ?? (context.model.includes('claude') ? context.maxOutputTokens : undefined);
+  const reasoning = encodeReasoning(request, context.model, model, {
+    limit: limit ?? model.defaultMaxTokens,
+    lacksThinking: calledWithoutThinking(messages),
+    forced: tools.forced,
+    dropped: names,
+  });
+  const own = Object.entries(extra);
+  const modelFields = {
+    ...reasoning,
+    ...Object.fromEntries(own.filter(([name]) => !CONVERSE_FIELDS.has(name))),
+    ...(extra.additionalModelRequestFields as JsonObject | undefined),
+  };
+  const config = encodeInference(request, context.model, model, limit, reasoning, names);
+  const body: JsonObject = {
+    messages,
+    ...(system.length > 0 && { system: system.flatMap(encodeTextBlock) }),
+    ...(Object.keys(config).length > 0 && { inferenceConfig: config }),
+    ...tools.fields,
+    ...(bySchema && { outputConfig: { textFormat: jsonFormat(schema) } }),
+    ...(isTextMap(request.metadata) && { requestMetadata: request.metadata }),
+    ...Object.fromEntries(own.filter(([name]) => CONVERSE_FIELDS.has(name))),
+    ...(Object.keys(modelFields).length > 0 && { additionalModelRequestFields: modelFields }),
+  };
+  const path = `/model/${pathSegment(context.model)}/${context.stream ? 'converse-stream' : 'converse'}`;
+  return { path, headers: {}, body, dropped: [...names] };
+}
+
+/** Older Claude models and Nova must be made to call a tool instead. */
+function followsSchema(name: string, model: ClaudeModel): boolean {
+  return name.includes('claude') ? model.followsSchema : !name.includes('amazon.nova');
+}
+
+function jsonFormat({ name, schema }: { name: string; schema: JsonObject }): JsonObject {
+  return { type: 'json_schema', structure: { jsonSchema: { name, schema: JSON.stringify(strictSchema(schema)) } } };
+}
+
+function isTextMap(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.values(value).every((text) => typeof text === 'string');
+}
+
+function encodeInference(
+  request: ChatRequest,
+  name: string,
+  { samplingFields }: ClaudeModel,
+  limit: number | undefined,
+  reasoning: JsonObject,
+  dropped: Set<string>,
+): JsonObject {
+  const { temperature, top_p: topP } = request;
+  const budgeted = (reasoning.thinking as JsonObject | undefined)?.type === 'enabled';
+  const stop = stopSequences(request);
+  const hasTemperature = typeof temperature === 'number';
+  const takesTemperature = samplingFields > 0 && !budgeted;
+  const takesTopP = takesTemperature && (samplingFields > 1 || !hasTemperature);
+  if (hasTemperature && !takesTemperature) dropped.add('temperature');
+  if (typeof topP === 'number' && !takesTopP) dropped.add('top_p');
+  const warmest = name.includes('claude') || name.includes('amazon.') ? 1 : 2;
+  return {
+    ...(limit !== undefined && { maxTokens: limit }),
+    ...(hasTemperature && takesTemperature && { temperature: Math.min(warmest, temperature) }),
+    ...(typeof topP === 'number' && takesTopP && { topP }),
+    ...(stop !== undefined && { stopSequences: stop }),
+  };
+}
+
+/** Each family of models has its own field for it, beside those of Converse. */
+function encodeReasoning(
+  { reasoning_effort: effort }: ChatRequest,
+  name: string,
+  model: ClaudeModel,
+  wish: Omit<Parameters<typeof encodeThinking>[0], 'effort' | 'model'>,
+): JsonObject {
+  if (effort === null || effort === undefined) return {};
+  if (name.includes('claude')) {
+    const { thinking, effort: named } = encodeThinking({ ...wish, effort, model });
+    return {
+      ...(thinking !== undefined && { thinking }),
+      ...(named !== undefined && { output_config: { effort: named } }),
+    };
+  }
+  if (name.includes('gpt-oss')) return { reasoning_effort: effort };
+  if (name.includes('nova-2') && ['low', 'medium', 'high'].includes(effort)) {
+    return { reasoningConfig: { type: 'enabled', maxReasoningEffort: effort } };
+  }
+  if (effort !== 'none') wish.dropped.add('reasoning_effort');
+  return {};
+}
+
+function encodeTools(
+  request: ChatRequest,
+  schema: JsonObject | undefined,
+  calledNames: ReadonlySet<string>,
+  dropped: Set<string>,
+): { readonly fields: JsonObject; readonly forced: boolean } {
+  const { functions, choice, dropped: kinds } = readTools(request);
+  for (const kind of kinds) dropped.add(kind);
+  const tools = functions.map(({ name, description, parameters }) => toolSpec(name, description, parameters));
+  if (schema !== undefined) {
+    const all = [...tools, toolSpec(ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, schema)];
+    const toolChoice = tools.length > 0 ? { any: {} } : { tool: { name: ANSWER_TOOL } };
+    return { fields: { toolConfig: { tools: all, toolChoice } }, forced: true };
+  }
+  // Converse cannot forbid calls, and wants the tools of earlier ones: without such it is enough to name none.
+  if (choice === 'none' && calledNames.size > 0 && tools.length > 0) dropped.add('tool_choice');
+  if (tools.length === 0 || (choice === 'none' && calledNames.size === 0)) {
+    if (calledNames.size === 0) return { fields: {}, forced: false };
+    const called = [...calledNames].map((name) => toolSpec(name, undefined, undefined));
+    return { fields: { toolConfig: { tools: called } }, forced: false };
+  }
+  const toolChoice =
+    choice === 'required' ? { any: {} } : typeof choice === 'object' ? { tool: { name: choice.name } } : undefined;
+  return {
+    fields: { toolConfig: { tools, ...(toolChoice !== undefined && { toolChoice }) } },
+    forced: toolChoice !== undefined,
+  };
+}
+
+function toolSpec(name: string, description: string | undefined, parameters: unknown): JsonObject {
+  const json = { type: 'object', ...(parameters as JsonObject | undefined) };
+  return {
+    toolSpec: {
+      name,
+      ...(description !== undefined && description !== '' && { description }),
+      inputSchema: { json },
+    },
+  };
+}
+
+function calledWithoutThinking(messages: readonly JsonObject[]): boolean {
+  const last = messages.findLast(({ role }) => role === 'assistant');
+  const blocks = (last?.content ?? []) as readonly JsonObject[];
+  return blocks.some(({ toolUse }) => toolUse !== undefined) && blocks[0]?.reasoningContent === undefined;
+}

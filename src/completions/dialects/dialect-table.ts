@@ -1,0 +1,32 @@
+import type { Dialect, DialectName } from './dialect.ts';
+import { azureDialect } from './openai/azure-dialect.ts';
+import { openaiDialect } from './openai/openai-dialect.ts';
+
+/** OpenAI's is needed by nearly everybody; the others are loaded with their first call. */
+const loaders: Readonly<Record<DialectName, () => Promise<Dialect>>> = {
+  openai: async () => asDialect(openaiDialect),
+  azure: async () => asDialect(azureDialect),
+  anthropic: async () => asDialect((await import('./anthropic/anthropic-dialect.ts')).anthropicDialect),
+  google: async () => asDialect((await import('./google/google-dialect.ts')).googleDialect),
+  'google-vertex': async () => asDialect((await import('./google/google-dialect.ts')).vertexDialect),
+  bedrock: async () => asDialect((await import('./bedrock/bedrock-dialect.ts')).bedrockDialect),
+  cohere: async () => asDialect((await import('./cohere/cohere-dialect.ts')).cohereDialect),
+};
+
+const loaded = new Map<DialectName, Dialect>();
+
+/** A dialect that was loaded before, so that a call need not wait for anything. */
+export function loadedDialect(name: DialectName): Dialect | undefined {
+  return loaded.get(name);
+}
+
+export async function loadDialect(name: DialectName): Promise<Dialect> {
+  const dialect = loaded.get(name) ?? (await loaders[name]());
+  loaded.set(name, dialect);
+  return dialect;
+}
+
+/** A dialect is only ever given the states that it made. */
+function asDialect<State>(dialect: Dialect<State>): Dialect {
+  return dialect as Dialect;
+}

@@ -1,0 +1,197 @@
+import type { ChatChunk, ChatCompletion, ChunkDelta, ToolCall, Usage } from '../../contract/chat.ts';
+import {
+  type AnswerHead,
+  callId,
+  completionOf,
+  failedStep,
+  headOf,
+  lastStep,
+  silentStep,
+  stepOf,
+  usageChunk,
+} from '../answer.ts';
+import type { DecodedAnswer, DialectContext, StreamEvent, StreamStep } from '../dialect.ts';
+import { brokenAnswer, failureInObject } from '../failure.ts';
+import { asList, asObject, asText, asWords, type JsonObject } from '../json-value.ts';
+import { parseEvent } from '../parse-event.ts';
+import { readContentPieces, readOpenaiUsage, readReasoning } from './openai-quirks.ts';
+
+type Choice = ChatCompletion['choices'][number];
+type CallDelta = NonNullable<ChunkDelta['tool_calls']>[number];
+
+/** What is OpenAI's stays as it is, fields unknown to us included; only what other servers do differently is mended. */
+export function decodeOpenaiAnswer(body: unknown, context: DialectContext): DecodedAnswer {
+  const answer = asObject(body);
+  if (answer === undefined)
+    return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
+  if (isFailure(answer)) return { failure: failureInObject(answer) };
+  if (!Array.isArray(answer.choices)) return { failure: brokenAnswer('The answer of the model API has no choices.') };
+  const head = readHead(answer, headOf(context));
+  const choices: Choice[] = [];
+  for (const value of answer.choices) {
+    const choice = asObject(value);
+    if (choice === undefined) continue;
+    if (isFailure(choice)) return { failure: failureInObject(choice) };
+    choices.push(readChoice(choice, choices.length, head.id));
+  }
+  const { completion } = completionOf(head, choices, readOpenaiUsage(answer));
+  return { completion: { ...answer, ...completion } as ChatCompletion };
+}
+
+function isFailure(value: JsonObject): boolean {
+  return (value.error !== undefined && value.error !== null) || value.finish_reason === 'error';
+}
+
+function readHead(answer: JsonObject, own: AnswerHead): AnswerHead {
+  return {
+    id: asWords(answer.id) ?? own.id,
+    created: typeof answer.created === 'number' ? answer.created : own.created,
+    model: asWords(answer.model) ?? own.model,
+  };
+}
+
+function readChoice(choice: JsonObject, position: number, answerId: string): Choice {
+  const message = asObject(choice.message) ?? {};
+  const { text, thinking } = readContentPieces(message.content);
+  const reasoning = readReasoning(message) ?? thinking;
+  const calls = asList(message.tool_calls).flatMap((value, index) => readCall(value, index, answerId));
+  const { reasoning: _, reasoning_content: __, ...rest } = message;
+  return {
+    ...choice,
+    index: typeof choice.index === 'number' ? choice.index : position,
+    message: {
+      ...rest,
+      role: asText(message.role) ?? 'assistant',
+      content: text ?? null,
+      ...(reasoning !== undefined && reasoning !== '' && { reasoning_content: reasoning }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    },
+    finish_reason: asText(choice.finish_reason) ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
+  } as Choice;
+}
+
+function readCall(value: unknown, index: number, answerId: string): ToolCall[] {
+  const call = asObject(value);
+  const called = asObject(call?.function);
+  if (call === undefined || called === undefined) return [];
+  return [
+    {
+      ...call,
+      id: asWords(call.id) ?? callId(answerId, index),
+      type: 'function',
+      function: { name: asText(called.name) ?? '', arguments: argumentsText(called.arguments) ?? '' },
+    },
+  ];
+}
+
+/** Some servers send the arguments as an object instead of text. */
+function argumentsText(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  return value === undefined || value === null ? undefined : JSON.stringify(value);
+}
+
+export interface OpenaiStreamState {
+  readonly head: AnswerHead;
+  /** How many calls each choice has begun, for servers that do not number them. */
+  readonly calls: number[];
+  usage: Usage | undefined;
+}
+
+const MAX_CHOICES = 128;
+
+export function startOpenaiStream(context: DialectContext): OpenaiStreamState {
+  return { head: headOf(context), calls: [], usage: undefined };
+}
+
+export function decodeOpenaiEvent(state: OpenaiStreamState, event: StreamEvent): StreamStep<OpenaiStreamState> {
+  const { data } = event;
+  if (data === '[DONE]') return lastStep(state, heldUsage(state));
+  if (data.trim() === '') return silentStep(state);
+  const body = parseEvent(data);
+  if (body === undefined)
+    return failedStep(state, brokenAnswer('The stream of the model API holds something else than JSON objects.'));
+  if (isFailure(body) || event.event === 'error') return failedStep(state, failureInObject(body));
+  if (typeof body.id === 'string' && body.id !== '') state.head.id = body.id;
+  if (typeof body.model === 'string' && body.model !== '') state.head.model = body.model;
+  if (typeof body.created === 'number') state.head.created = body.created;
+  return decodeChoices(state, body);
+}
+
+function decodeChoices(state: OpenaiStreamState, body: JsonObject): StreamStep<OpenaiStreamState> {
+  const choices: ChatChunk['choices'][number][] = [];
+  let finished = false;
+  for (const value of asList(body.choices)) {
+    const choice = asObject(value);
+    if (choice === undefined) continue;
+    if (isFailure(choice)) return failedStep(state, failureInObject(choice));
+    const read = readChoiceDelta(state, choice);
+    if (read.finish_reason !== null) finished = true;
+    choices.push(read);
+  }
+  state.usage = readOpenaiUsage(body) ?? state.usage;
+  const chunks: ChatChunk[] = [];
+  if (choices.length > 0) {
+    const { usage: _, ...rest } = body;
+    chunks.push({ ...rest, ...state.head, object: 'chat.completion.chunk', choices });
+  }
+  // Figures that come before the end are repeated, larger, with every chunk: only the last ones count.
+  if (finished || choices.length === 0) chunks.push(...heldUsage(state));
+  return stepOf(state, chunks);
+}
+
+function heldUsage(state: OpenaiStreamState): readonly ChatChunk[] {
+  const { usage } = state;
+  if (usage === undefined) return [];
+  state.usage = undefined;
+  return [usageChunk(state.head, usage)];
+}
+
+function readChoiceDelta(state: OpenaiStreamState, choice: JsonObject): ChatChunk['choices'][number] {
+  const index = Number.isInteger(choice.index) && (choice.index as number) >= 0 ? (choice.index as number) : 0;
+  const delta = asObject(choice.delta) ?? asObject(choice.message) ?? {};
+  return {
+    ...choice,
+    index,
+    delta: readDelta(state, index, delta),
+    finish_reason: asWords(choice.finish_reason) ?? null,
+  };
+}
+
+function readDelta(state: OpenaiStreamState, choice: number, delta: JsonObject): ChunkDelta {
+  const plain = typeof delta.content === 'string' || delta.content === undefined || delta.content === null;
+  if (plain && delta.tool_calls === undefined && !('reasoning' in delta)) return delta;
+  const { reasoning: _, tool_calls: calls, ...rest } = delta;
+  const { text, thinking } = readContentPieces(delta.content);
+  const reasoning = readReasoning(delta) ?? thinking;
+  const read: ChunkDelta = rest;
+  if (text !== undefined) read.content = text;
+  else if (!plain) delete read.content;
+  if (reasoning !== undefined && reasoning !== '') read.reasoning_content = reasoning;
+  if (Array.isArray(calls)) read.tool_calls = calls.flatMap((call) => readCallDelta(state, choice, call));
+  return read;
+}
+
+function readCallDelta(state: OpenaiStreamState, choice: number, value: unknown): CallDelta[] {
+  const call = asObject(value);
+  if (call === undefined) return [];
+  const called = asObject(call.function);
+  const name = asWords(called?.name);
+  const place = Math.min(choice, MAX_CHOICES);
+  const begun = state.calls[place] ?? 0;
+  const isNew = name !== undefined || asWords(call.id) !== undefined;
+  const given = Number.isInteger(call.index) && (call.index as number) >= 0 ? (call.index as number) : undefined;
+  const index = given ?? Math.max(0, isNew ? begun : begun - 1);
+  const first = index >= begun;
+  if (first) state.calls[place] = index + 1;
+  const text = argumentsText(called?.arguments);
+  const id = asWords(call.id) ?? (first ? callId(state.head.id, index) : undefined);
+  return [
+    {
+      ...call,
+      index,
+      ...(id !== undefined && { id }),
+      ...(first && { type: 'function' as const }),
+      function: { ...(name !== undefined && { name }), ...(text !== undefined && { arguments: text }) },
+    } as CallDelta,
+  ];
+}

@@ -1,0 +1,55 @@
+import type { ChatMessage, ChatRequest } from '../../contract/chat.ts';
+import type { DialectContext, UpstreamRequest } from '../dialect.ts';
+import type { JsonObject } from '../json-value.ts';
+import { asksForSomething } from '../request-fields.ts';
+
+/** Models that count what they think as output and refuse the old name of the limit. */
+const COUNTS_REASONING = /^(?:o[1-9]|gpt-(?:[5-9]|[1-9]\d))/;
+
+/**
+ * OpenAI's own request goes on as it is, but for what this API refuses. `refuses` may also name `developer` (the role
+ * becomes `system`) and `reasoning_content` (left out of messages).
+ */
+export function encodeOpenaiRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
+  const refused = new Set(context.refuses);
+  const dropped: string[] = [];
+  const body: JsonObject = { ...request, model: context.model };
+  renameLimit(body, refused, context.model);
+  for (const name of refused) {
+    if (body[name] === undefined) continue;
+    if (asksForSomething(name, body[name])) dropped.push(name);
+    delete body[name];
+  }
+  body.messages = request.messages.map((message) => fitMessage(message, refused));
+  askForUsage(body, request, context);
+  return { path: '/chat/completions', headers: {}, body, dropped };
+}
+
+/** The limit has two names, and some APIs know only one of them. */
+function renameLimit(body: JsonObject, refused: ReadonlySet<string>, model: string): void {
+  const needsModern = refused.has('max_tokens') || COUNTS_REASONING.test(model);
+  const [from, to] = needsModern ? ['max_tokens', 'max_completion_tokens'] : ['max_completion_tokens', 'max_tokens'];
+  if (!needsModern && !refused.has('max_completion_tokens')) return;
+  if (refused.has(to) || body[from] === null || body[from] === undefined) return;
+  body[to] ??= body[from];
+  delete body[from];
+}
+
+/** Signatures of reasoning are ours alone: no API of this dialect knows them. */
+function fitMessage(message: ChatMessage, refused: ReadonlySet<string>): ChatMessage {
+  const role = message.role === 'developer' && refused.has('developer') ? 'system' : message.role;
+  const withoutReasoning = message.reasoning_content !== undefined && refused.has('reasoning_content');
+  if (role === message.role && message.reasoning_signature === undefined && !withoutReasoning) return message;
+  const { reasoning_signature: _, ...rest } = message;
+  if (withoutReasoning) delete rest.reasoning_content;
+  return { ...rest, role };
+}
+
+/** Usage is always asked for, since it is metered (contract/completions 4). */
+function askForUsage(body: JsonObject, request: ChatRequest, context: DialectContext): void {
+  delete body.stream;
+  delete body.stream_options;
+  if (!context.stream) return;
+  body.stream = true;
+  if (context.noStreamOptions !== true) body.stream_options = { ...request.stream_options, include_usage: true };
+}

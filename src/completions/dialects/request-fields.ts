@@ -1,0 +1,119 @@
+import type { ChatRequest, ChatTool } from '../contract/chat.ts';
+import type { JsonObject } from './json-value.ts';
+
+/** Dealt with before or around every dialect, so that none ever names them as dropped. */
+const COMMON = ['model', 'messages', 'stream', 'stream_options', 'functions', 'function_call'];
+
+/** Everything that OpenAI's chat completion takes; what is not here is some upstream's own and travels on to it. */
+const OPENAI_FIELDS: ReadonlySet<string> = new Set([
+  ...COMMON,
+  ...['audio', 'frequency_penalty', 'logit_bias', 'logprobs', 'max_completion_tokens', 'max_tokens', 'metadata'],
+  ...['modalities', 'n', 'parallel_tool_calls', 'prediction', 'presence_penalty', 'prompt_cache_key'],
+  ...['prompt_cache_retention', 'reasoning_effort', 'response_format', 'safety_identifier', 'seed', 'service_tier'],
+  ...['stop', 'store', 'temperature', 'tool_choice', 'tools', 'top_logprobs', 'top_p', 'user', 'verbosity'],
+  'web_search_options',
+]);
+
+/** Values that ask for nothing, because they are what happens anyway. */
+const NO_EFFECT: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
+  ['n', (value) => value === 1],
+  ['presence_penalty', (value) => value === 0],
+  ['frequency_penalty', (value) => value === 0],
+  ['top_logprobs', (value) => value === 0],
+  ['logprobs', (value) => value === false],
+  ['store', (value) => value === false],
+  ['parallel_tool_calls', (value) => value === true],
+  ['tool_choice', (value) => value === 'auto'],
+  ['response_format', (value) => (value as { type?: unknown }).type === 'text'],
+  ['service_tier', (value) => value === 'auto' || value === 'default'],
+  ['modalities', (value) => Array.isArray(value) && value.every((modality) => modality === 'text')],
+  ['logit_bias', isEmpty],
+  ['metadata', isEmpty],
+  ['tools', isEmpty],
+  ['stop', isEmpty],
+]);
+
+export interface SortedFields {
+  /** Fields of OpenAI's that ask for something and are not among those taken. */
+  readonly dropped: string[];
+  /** The upstream's own fields. */
+  readonly extra: JsonObject;
+}
+
+export function sortFields(request: ChatRequest, taken: ReadonlySet<string>): SortedFields {
+  const dropped: string[] = [];
+  const extra: [string, unknown][] = [];
+  for (const [name, value] of Object.entries(request)) {
+    if (!OPENAI_FIELDS.has(name)) extra.push([name, value]);
+    else if (!taken.has(name) && asksForSomething(name, value)) dropped.push(name);
+  }
+  return { dropped, extra: Object.fromEntries(extra) };
+}
+
+/** The fields that a dialect translates, besides those that are common to all. */
+export function takenFields(...names: readonly string[]): ReadonlySet<string> {
+  return new Set([...COMMON, ...names]);
+}
+
+export function asksForSomething(name: string, value: unknown): boolean {
+  return value !== null && value !== undefined && NO_EFFECT.get(name)?.(value) !== true;
+}
+
+function isEmpty(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+}
+
+export function maxTokens({ max_completion_tokens: modern, max_tokens: old }: ChatRequest): number | undefined {
+  return modern ?? old ?? undefined;
+}
+
+export function stopSequences({ stop }: ChatRequest): string[] | undefined {
+  if (stop === null || stop === undefined) return undefined;
+  const sequences = (typeof stop === 'string' ? [stop] : stop).filter((sequence) => sequence !== '');
+  return sequences.length === 0 ? undefined : sequences;
+}
+
+export type FunctionDefinition = NonNullable<ChatTool['function']>;
+
+export interface ToolUse {
+  readonly functions: readonly FunctionDefinition[];
+  readonly choice: 'auto' | 'none' | 'required' | { readonly name: string };
+  /** Kinds of tools that only OpenAI has. */
+  readonly dropped: readonly string[];
+}
+
+interface AllowedTools {
+  readonly mode?: unknown;
+  readonly tools?: readonly { readonly function?: { readonly name?: unknown } }[];
+}
+
+/** What the model may call. `allowed_tools` leaves the allowed ones over, since no other API knows it. */
+export function readTools({ tools, tool_choice: choice }: ChatRequest): ToolUse {
+  const functions: FunctionDefinition[] = [];
+  const dropped = new Set<string>();
+  for (const { type, function: definition } of tools ?? []) {
+    if (type === 'function' && definition !== undefined) functions.push(definition);
+    else dropped.add(`tools.${type}`);
+  }
+  const use = { functions, dropped: [...dropped] };
+  if (typeof choice === 'object' && choice !== null) {
+    if (choice.function !== undefined) return { ...use, choice: { name: choice.function.name } };
+    const allowed = (choice as { allowed_tools?: AllowedTools }).allowed_tools;
+    if (allowed === undefined || !Array.isArray(allowed.tools)) return { ...use, choice: 'auto' };
+    const names = new Set(allowed.tools.map((tool) => tool?.function?.name));
+    return {
+      ...use,
+      functions: functions.filter(({ name }) => names.has(name)),
+      choice: allowed.mode === 'required' ? 'required' : 'auto',
+    };
+  }
+  return { ...use, choice: choice === 'none' || choice === 'required' ? choice : 'auto' };
+}
+
+/** The schema that an answer must follow, when one was asked for. */
+export function answerSchema({
+  response_format: format,
+}: ChatRequest): { readonly name: string; readonly schema: JsonObject } | undefined {
+  if (format?.type !== 'json_schema' || format.json_schema?.schema === undefined) return undefined;
+  return { name: format.json_schema.name ?? 'answer', schema: format.json_schema.schema as JsonObject };
+}

@@ -1,0 +1,136 @@
+import { Type } from 'typebox';
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { Call, Guard, RequestHead, Route } from '../../platform/http/surface.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import { CountTokensRequest, MessageObject, MessagesError, MessagesRequest, TokenCount } from '../contract/messages.ts';
+import { ResponseObject, ResponsesRequest } from '../contract/responses.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import type { ChatAnswer, RunChat } from '../pipeline/chat-run.ts';
+import { estimatePromptTokens } from '../pipeline/estimate-tokens.ts';
+import { readWhole } from './answer-blocks.ts';
+import type { DecodedRequest } from './decoded-request.ts';
+import { decodeMessagesRequest, decodePrompt } from './messages/decode-messages-request.ts';
+import { messageObject } from './messages/message-object.ts';
+import { MESSAGES_PATH } from './messages/messages-error.ts';
+import { createMessagesStream } from './messages/messages-stream.ts';
+import { abortWhenGone, relayStream } from './relay-answer.ts';
+import { decodeResponsesRequest } from './responses/decode-responses-request.ts';
+import { finishedResponse } from './responses/response-object.ts';
+import { createResponsesStream } from './responses/responses-stream.ts';
+import type { StreamEncoder } from './stream-encoder.ts';
+
+export interface IngressParts {
+  readonly runChat: RunChat;
+  readonly guard: Guard<KeyHolder>;
+  /** Whether this caller wants to be refused rather than to lose a parameter (contract/completions 2). */
+  isStrict(head: RequestHead): boolean;
+  readonly logger: Logger;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  readonly bodyLimit: number;
+}
+
+const EventStream = Type.String({ contentMediaType: 'text/event-stream' });
+
+/** The ways in for clients that speak another dialect than chat completions (contract/completions 1). */
+export function ingressRoutes(parts: IngressParts): readonly Route<KeyHolder>[] {
+  const { guard, clock, makeId, bodyLimit } = parts;
+  const run = createRun(parts);
+  return [
+    {
+      method: 'POST',
+      path: '/v1/responses',
+      guard,
+      summary: "Create an answer, as OpenAI's Responses API has it.",
+      body: 'json',
+      bodyLimit,
+      schema: { body: ResponsesRequest, response: { 200: Type.Union([ResponseObject, EventStream]) } },
+      handle(call) {
+        const request = call.body as ResponsesRequest;
+        const decoded = decodeResponsesRequest(request);
+        const createdAt = Math.floor(clock.now() / 1000);
+        const head = { id: makeId('resp_'), createdAt, request, tools: decoded.tools };
+        return run(call, decoded, {
+          whole: ({ completion }) => finishedResponse(head, readWhole(completion, `call_${head.id}_`)),
+          stream: () => createResponsesStream(head),
+        });
+      },
+    },
+    {
+      method: 'POST',
+      path: MESSAGES_PATH,
+      guard,
+      summary: "Create an answer, as Anthropic's Messages API has it.",
+      body: 'json',
+      bodyLimit,
+      schema: {
+        body: MessagesRequest,
+        response: { 200: Type.Union([MessageObject, EventStream]) },
+        error: MessagesError,
+      },
+      handle(call) {
+        const request = call.body as MessagesRequest;
+        const id = makeId('msg_');
+        const { requestId } = call.head;
+        call.reply.header('request-id', requestId);
+        return run(call, decodeMessagesRequest(request), {
+          whole: ({ completion }) => messageObject(id, readWhole(completion, `call_${id}_`)),
+          stream: () => createMessagesStream({ id, requestId, model: request.model }),
+        });
+      },
+    },
+    {
+      method: 'POST',
+      path: `${MESSAGES_PATH}/count_tokens`,
+      guard,
+      summary: 'Estimate how many tokens a message would send.',
+      body: 'json',
+      bodyLimit,
+      schema: { body: CountTokensRequest, response: { 200: TokenCount }, error: MessagesError },
+      handle(call) {
+        call.reply.header('request-id', call.head.requestId);
+        const { chat } = decodePrompt(call.body as CountTokensRequest);
+        return { input_tokens: estimatePromptTokens(chat), estimated: true };
+      },
+    },
+  ];
+}
+
+interface AnswerForms {
+  whole(answer: ChatAnswer & { kind: 'whole' }): object;
+  stream(): StreamEncoder;
+}
+
+function createRun({ runChat, isStrict, logger, clock }: IngressParts) {
+  return async (
+    { head, caller, reply }: Call<KeyHolder>,
+    { chat, dropped }: DecodedRequest,
+    forms: AnswerForms,
+  ): Promise<unknown> => {
+    const strict = isStrict(head);
+    if (strict && dropped.length > 0) throw new AppError('UNSUPPORTED_PARAMETER', { param: dropped[0] });
+    const signal = abortWhenGone(reply);
+    const answer = await runChat({ request: chat, holder: caller, requestId: head.requestId, strict, signal });
+    const headers = withDropped(answer.headers, dropped);
+    if (answer.kind === 'whole') {
+      reply.headers(headers);
+      return forms.whole(answer);
+    }
+    await relayStream(answer, { reply, clock, logger, headers, requestId: head.requestId, encoder: forms.stream() });
+    return reply;
+  };
+}
+
+const DROPPED = 'x-dropped-params';
+
+/** What was lost on the way in, and what the upstream could not take. */
+function withDropped(
+  headers: Readonly<Record<string, string>>,
+  dropped: readonly string[],
+): Readonly<Record<string, string>> {
+  if (dropped.length === 0) return headers;
+  const all = [...dropped, ...(headers[DROPPED] === undefined ? [] : [headers[DROPPED]])];
+  return { ...headers, [DROPPED]: all.join(', ') };
+}

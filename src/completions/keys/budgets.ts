@@ -1,0 +1,112 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { type Budget, periodOf } from './budget-period.ts';
+
+/** What keys with a budget have spent in the current period. */
+export interface Budgets {
+  /** Reads what was spent, unless that is known; nothing may be reserved before. At once, when there is nothing to read. */
+  prepare(keyId: string, budget: Budget): Promise<void> | undefined;
+  /** Sets the amount aside; undefined when the budget has no room for it. */
+  reserve(keyId: string, budget: Budget, usd: number): BudgetReservation | undefined;
+}
+
+export interface BudgetReservation {
+  /** Puts what it really cost in the place of what was set aside. Answers with the period that it counts for. */
+  settle(usd: number): string;
+}
+
+export interface BudgetsOptions {
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
+  readSpent(keyId: string, period: string): Promise<number>;
+  /** What is counted here and not stored yet. */
+  unstored(keyId: string, period: string): number;
+  /** How long the figure holds; for ever where nobody else writes to the store. */
+  readonly freshMs: number;
+}
+
+interface Spending {
+  period: string;
+  spent: number;
+  /** Set aside for calls under way, whatever period they end in. */
+  reserved: number;
+  /** All that was settled here, ever. */
+  settled: number;
+  readAt: number;
+  reading: Promise<void> | undefined;
+}
+
+const MAX_IDLE = 10_000;
+
+export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOptions): Budgets {
+  const known = new Map<string, Spending>();
+
+  async function read(keyId: string, spending: Spending, period: string): Promise<void> {
+    // Taken before the read: what is stored meanwhile may count twice until the next one, never not at all.
+    const pending = unstored(keyId, period);
+    const before = spending.settled;
+    const stored = await readSpent(keyId, period);
+    spending.period = period;
+    spending.spent = stored + pending + (spending.settled - before);
+    spending.readAt = clock.monotonic();
+  }
+
+  function inPeriod(spending: Spending, period: string): Spending {
+    if (spending.period !== period) {
+      spending.period = period;
+      spending.spent = 0;
+    }
+    return spending;
+  }
+
+  function find(keyId: string): Spending {
+    let spending = known.get(keyId);
+    if (spending === undefined) {
+      makeRoom();
+      spending = {
+        period: '',
+        spent: 0,
+        reserved: 0,
+        settled: 0,
+        readAt: Number.NEGATIVE_INFINITY,
+        reading: undefined,
+      };
+      known.set(keyId, spending);
+    }
+    return spending;
+  }
+
+  /** What nobody uses now can be read again. */
+  function makeRoom(): void {
+    if (known.size < MAX_IDLE) return;
+    for (const [keyId, { period, reserved, reading }] of known) {
+      if (reserved > 0 || reading !== undefined || unstored(keyId, period) > 0) continue;
+      known.delete(keyId);
+      return;
+    }
+  }
+
+  return {
+    prepare(keyId, budget) {
+      const spending = find(keyId);
+      if (clock.monotonic() - spending.readAt < freshMs) return undefined;
+      spending.reading ??= read(keyId, spending, periodOf(budget.period, clock.now())).finally(() => {
+        spending.reading = undefined;
+      });
+      return spending.reading;
+    },
+    reserve(keyId, budget, usd) {
+      const spending = inPeriod(find(keyId), periodOf(budget.period, clock.now()));
+      const used = spending.spent + spending.reserved;
+      if (used >= budget.usd || used + usd > budget.usd) return undefined;
+      spending.reserved += usd;
+      return {
+        settle(cost) {
+          const period = periodOf(budget.period, clock.now());
+          spending.reserved = Math.max(0, spending.reserved - usd);
+          spending.settled += cost;
+          inPeriod(spending, period).spent += cost;
+          return period;
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,89 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import { bearerToken } from '../../platform/http/bearer-token.ts';
+import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
+import type { Guard, RequestHead } from '../../platform/http/surface.ts';
+import { createSecretMatcher } from '../../platform/secrets/token-digest.ts';
+import type { CompletionsSettings } from '../settings.ts';
+import type { KeyHolder } from './admission.ts';
+import type { Budgets } from './budgets.ts';
+import type { FoundKey } from './issued-key.ts';
+import type { KeyLookup } from './key-lookup.ts';
+import { KEY_PREFIX, keyDigest } from './key-register.ts';
+
+export interface KeyAccess {
+  /** The holder of the key that a request brings (contract/completions 6). */
+  readonly withKey: Guard<KeyHolder>;
+  /** As `withKey`, but only for the master key, or for anybody while none is configured. */
+  readonly withMasterKey: Guard<KeyHolder>;
+  isOpen(): boolean;
+  reload(settings: Pick<CompletionsSettings, 'master_key'>): void;
+}
+
+export interface KeyAccessOptions {
+  readonly settings: Pick<CompletionsSettings, 'master_key'>;
+  readonly lookup: KeyLookup;
+  readonly budgets: Budgets;
+  readonly throttle: FailureThrottle;
+  readonly clock: Pick<Clock, 'now'>;
+  /** Told once when an address has sent too many wrong keys. */
+  onFlood(address: string): void;
+}
+
+const MASTER: KeyHolder = { id: 'master', owner: '', isMaster: true, mayUse: () => true };
+const ANYBODY: KeyHolder = { ...MASTER, id: 'open' };
+/** Another part of this program. */
+export const INTERNAL: KeyHolder = { ...MASTER, id: 'internal' };
+
+export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
+  const { lookup, budgets, throttle, clock, onFlood } = options;
+  let masterKey = options.settings.master_key;
+  let isMasterKey = createSecretMatcher(masterKey);
+
+  function refuse(head: RequestHead): never {
+    const { retryAfterSeconds, firstOverLimit } = throttle.note(head.address);
+    if (firstOverLimit) onFlood(head.address);
+    throw new AppError('INVALID_API_KEY', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
+  }
+
+  function enter(head: RequestHead, found: FoundKey | undefined): KeyHolder | Promise<KeyHolder> {
+    if (found === undefined || (found.expiresAt !== undefined && found.expiresAt <= clock.now())) return refuse(head);
+    const { holder } = found;
+    const budget = holder.limits?.budget;
+    const reading = budget === undefined ? undefined : budgets.prepare(holder.id, budget);
+    return reading === undefined ? holder : reading.then(() => holder);
+  }
+
+  function withKey(head: RequestHead): KeyHolder | Promise<KeyHolder> {
+    const given = keyOf(head);
+    if (given.startsWith(KEY_PREFIX)) {
+      const found = lookup.find(keyDigest(given));
+      return found instanceof Promise ? found.then((key) => enter(head, key)) : enter(head, found);
+    }
+    // Many clients cannot be without a key: while none is asked for, any word will do, except one that claims to be ours.
+    if (masterKey === '') return ANYBODY;
+    return isMasterKey(given) ? MASTER : refuse(head);
+  }
+
+  return {
+    withKey,
+    async withMasterKey(head) {
+      const holder = await withKey(head);
+      if (!holder.isMaster) throw new AppError('FORBIDDEN');
+      return holder;
+    },
+    isOpen: () => masterKey === '',
+    reload(next) {
+      masterKey = next.master_key;
+      isMasterKey = createSecretMatcher(masterKey);
+    },
+  };
+}
+
+/** Clients of Anthropic's API send the key in a header of its own. */
+function keyOf(head: RequestHead): string {
+  const bearer = bearerToken(head);
+  if (bearer !== '' || !head.path.startsWith('/v1/messages')) return bearer;
+  const own = head.headers['x-api-key'];
+  return typeof own === 'string' ? own : '';
+}

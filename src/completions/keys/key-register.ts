@@ -1,0 +1,98 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Randomness } from '../../platform/clock/randomness.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import { createToken } from '../../platform/secrets/create-token.ts';
+import { digestToken } from '../../platform/secrets/token-digest.ts';
+import type { IssuedKey, KeyInfo, KeyList, NewKey } from '../contract/keys.ts';
+import type { KeyRow } from '../storage/completions-schema.ts';
+import type { KeyStore } from '../storage/key-store.ts';
+import { describeKey } from './issued-key.ts';
+
+export const KEY_PREFIX = 'tsk_';
+
+/** Issues and removes keys. With an `owner` it sees and touches the keys of that user only. */
+export interface KeyRegister {
+  /** The key itself is in this answer and nowhere else (contract/completions 6). */
+  create(input: NewKey): Promise<IssuedKey>;
+  list(page: { owner?: string | undefined; after?: string | undefined; limit?: number | undefined }): Promise<KeyList>;
+  /** Throws KEY_NOT_FOUND. The key stops working before this resolves. */
+  remove(id: string, owner?: string): Promise<void>;
+}
+
+/** The keys of a user, for the service that knows users. */
+export interface OwnKeys {
+  create(owner: string, input: Omit<NewKey, 'owner'>): Promise<IssuedKey>;
+  list(owner: string): Promise<readonly KeyInfo[]>;
+  remove(owner: string, id: string): Promise<void>;
+}
+
+export interface KeyRegisterOptions {
+  readonly store: KeyStore;
+  readonly clock: Pick<Clock, 'now'>;
+  readonly randomness: Pick<Randomness, 'bytes'>;
+  readonly makeId: MakeId;
+  /** Told of every key that is gone. */
+  onRemoved(id: string): void;
+}
+
+const MOST_AT_ONCE = 1000;
+const HINT_LENGTH = KEY_PREFIX.length + 4;
+
+/** How keys are stored and found. */
+export function keyDigest(key: string): string {
+  return digestToken(key).toString('base64url');
+}
+
+export function createKeyRegister({ store, clock, randomness, makeId, onRemoved }: KeyRegisterOptions): KeyRegister {
+  return {
+    async create(input) {
+      const now = clock.now();
+      const key = createToken(randomness, KEY_PREFIX);
+      const row: KeyRow = {
+        id: makeId('key_'),
+        tenant: 'default',
+        owner: input.owner ?? '',
+        name: input.name,
+        digest: keyDigest(key),
+        hint: key.slice(0, HINT_LENGTH),
+        models: JSON.stringify(input.models ?? []),
+        requests_per_minute: input.requests_per_minute ?? null,
+        tokens_per_minute: input.tokens_per_minute ?? null,
+        budget_usd: input.budget?.usd ?? null,
+        budget_period: input.budget?.period ?? null,
+        expires_at: readExpiry(input.expires_at, now),
+        created_at: now,
+      };
+      await store.add(row);
+      return { ...describeKey(row), key };
+    },
+    async list({ owner, after = '', limit = MOST_AT_ONCE }) {
+      const rows = await store.list({ owner, after, limit: limit + 1 });
+      return { object: 'list', data: rows.slice(0, limit).map(describeKey), has_more: rows.length > limit };
+    },
+    async remove(id, owner) {
+      const removed = await store.remove(id, owner);
+      if (!removed) throw new AppError('KEY_NOT_FOUND', { id: id.slice(0, 100) });
+      onRemoved(id);
+    },
+  };
+}
+
+export function createOwnKeys(register: KeyRegister): OwnKeys {
+  return {
+    create: (owner, input) => register.create({ ...input, owner }),
+    async list(owner) {
+      return (await register.list({ owner })).data;
+    },
+    remove: (owner, id) => register.remove(id, owner),
+  };
+}
+
+function readExpiry(text: string | null | undefined, now: number): number | null {
+  if (text === null || text === undefined) return null;
+  const at = Date.parse(text);
+  if (at > now) return at;
+  const wrong = Number.isNaN(at) ? 'expires_at is not a time such as 2030-01-31T00:00:00Z' : 'expires_at has passed';
+  throw new AppError('INVALID_REQUEST', { reason: wrong, issues: [{ path: '/expires_at', message: wrong }] });
+}

@@ -1,0 +1,81 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { KeyLimits } from './admission.ts';
+import { createTokenBucket, type TokenBucket } from './token-bucket.ts';
+
+/** The limits of one key: requests and tokens a minute. */
+export interface RateLimits {
+  /** Throws RATE_LIMIT_EXCEEDED when one request with that many tokens has no room now. */
+  check(tokens: number): void;
+  /** Takes one request and that many tokens. */
+  take(tokens: number): { settle(tokens: number): void };
+  /** As OpenAI's API has them: `x-ratelimit-limit-requests`, `x-ratelimit-reset-tokens: 1m30s`. */
+  headers(): Readonly<Record<string, string>>;
+  /** As if it had never been used. */
+  isIdle(): boolean;
+}
+
+interface Limit {
+  readonly unit: 'requests' | 'tokens';
+  readonly perMinute: number;
+  readonly bucket: TokenBucket;
+}
+
+export function createRateLimits(
+  { requestsPerMinute, tokensPerMinute }: KeyLimits,
+  clock: Pick<Clock, 'monotonic'>,
+): RateLimits {
+  const limit = (unit: Limit['unit'], perMinute: number | undefined): Limit[] =>
+    perMinute === undefined ? [] : [{ unit, perMinute, bucket: createTokenBucket(perMinute, clock) }];
+  const limits = [...limit('requests', requestsPerMinute), ...limit('tokens', tokensPerMinute)];
+  let underWay = 0;
+
+  function headers(): Record<string, string> {
+    const all: Record<string, string> = {};
+    for (const { unit, perMinute, bucket } of limits) {
+      all[`x-ratelimit-limit-${unit}`] = String(perMinute);
+      all[`x-ratelimit-remaining-${unit}`] = String(bucket.remaining());
+      all[`x-ratelimit-reset-${unit}`] = spanText(bucket.fullAfterMs());
+    }
+    return all;
+  }
+
+  return {
+    headers,
+    check(tokens) {
+      for (const { unit, perMinute, bucket } of limits) {
+        const wait = bucket.waitMs(unit === 'requests' ? 1 : tokens);
+        if (wait === 0) continue;
+        throw new AppError('RATE_LIMIT_EXCEEDED', {
+          limit: perMinute,
+          unit,
+          retryAfterSeconds: Math.ceil(wait / 1000),
+          headers: headers(),
+        });
+      }
+    },
+    take(tokens) {
+      underWay += 1;
+      const reserved = Math.min(tokens, tokensPerMinute ?? tokens);
+      for (const { unit, bucket } of limits) bucket.take(unit === 'requests' ? 1 : reserved);
+      return {
+        settle(used) {
+          underWay -= 1;
+          for (const { unit, bucket } of limits) {
+            if (unit !== 'tokens') continue;
+            if (used < reserved) bucket.giveBack(reserved - used);
+            else bucket.take(used - reserved);
+          }
+        },
+      };
+    },
+    isIdle: () => underWay === 0 && limits.every(({ bucket }) => bucket.fullAfterMs() === 0),
+  };
+}
+
+/** As OpenAI writes it: `120ms`, `6s`, `1m30s`. */
+function spanText(ms: number): string {
+  if (ms < 1000) return `${Math.ceil(ms)}ms`;
+  const seconds = Math.ceil(ms / 1000);
+  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
+}

@@ -1,0 +1,111 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { errorCode } from '../../platform/errors/app-error.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import { createBatcher } from '../../platform/queue/batcher.ts';
+import { dayOf } from '../keys/budget-period.ts';
+import type { CallObserver } from '../keys/settled-call.ts';
+import type { UsageContentRow, UsageRecordRow } from '../storage/completions-schema.ts';
+import type { UsageStore } from '../storage/usage-store.ts';
+import { storableText, usageRecord } from './usage-record.ts';
+import { createUsageAdder, type UsageSums } from './usage-sums.ts';
+
+/** Stores what calls used, off their way (contract/completions 6). */
+export interface UsageMeter {
+  readonly observe: CallObserver;
+  /** What a key spent in a period and is not stored yet. */
+  unstored(keyId: string, period: string): number;
+  /** Resolves when all that was observed is stored. */
+  flush(): Promise<void>;
+  figures(): { readonly waiting: number; readonly dropped: number };
+  /** Stores what is left. */
+  close(): Promise<void>;
+}
+
+export interface UsageMeterOptions {
+  readonly store: Pick<UsageStore, 'add'>;
+  readonly clock: Pick<Clock, 'now' | 'after'>;
+  readonly makeId: MakeId;
+  /** The most calls that may wait to be stored. Beyond, only their sums are kept. */
+  readonly capacity?: number;
+  readonly flushMs?: number;
+  /** Told when records were dropped, and when sums were lost at the very end. */
+  onLost(what: 'records' | 'sums', count: number): void;
+}
+
+interface Item {
+  readonly record: UsageRecordRow;
+  readonly content: UsageContentRow | undefined;
+}
+
+const CAPACITY = 20_000;
+const FLUSH_MS = 1000;
+const BATCH = 500;
+
+export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
+  const { store, clock, makeId, capacity = CAPACITY, flushMs = FLUSH_MS, onLost } = options;
+  const adder = createUsageAdder();
+  /** Sums on their way into the store. They keep their id until it is known that they are there. */
+  let leaving: (UsageSums & { readonly id: string }) | undefined;
+  let dropped = 0;
+
+  async function write(items: readonly Item[]): Promise<void> {
+    leaving ??= { ...adder.take(), id: makeId('flu_') };
+    const records = items.map(({ record }) => record);
+    const contents = items.flatMap(({ content }) => content ?? []);
+    try {
+      await store.add({ ...leaving, records, contents });
+    } catch (error) {
+      if (errorCode(error) !== 'STORAGE_DUPLICATE') throw error;
+      // An earlier attempt, whose answer never came, had stored the sums: only the records are left.
+      leaving = { totals: [], spending: [], id: makeId('flu_') };
+      await store.add({ ...leaving, records, contents });
+    }
+    leaving = undefined;
+  }
+
+  const queue = createBatcher<Item>({
+    capacity,
+    maxBatch: BATCH,
+    maxDelayMs: flushMs,
+    write,
+    clock,
+    onDropped(count) {
+      dropped += count;
+      onLost('records', count);
+    },
+  });
+
+  return {
+    observe(call) {
+      const now = clock.now();
+      const record = usageRecord(call, makeId('usg_'), now);
+      adder.add(record, dayOf(now), call.spendingPeriod);
+      const { content } = call.outcome;
+      queue.add({
+        record,
+        content: content && {
+          record_id: record.id,
+          request: storableText(content.request),
+          answer: storableText(content.answer),
+        },
+      });
+    },
+    unstored(keyId, period) {
+      const onTheWay = leaving?.spending.find((row) => row.key_id === keyId && row.period === period);
+      return adder.spent(keyId, period) + (onTheWay?.cost_usd ?? 0);
+    },
+    flush: queue.flush,
+    figures: () => ({ waiting: queue.size(), dropped }),
+    async close() {
+      await queue.close();
+      // Sums of records that were dropped may have no record to travel with.
+      if (adder.isEmpty() && leaving === undefined) return;
+      try {
+        if (leaving !== undefined) await write([]);
+        if (!adder.isEmpty()) await write([]);
+      } catch {
+        onLost('sums', 1);
+      }
+    },
+  };
+}

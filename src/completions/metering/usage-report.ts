@@ -1,0 +1,54 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { UsageQuery, UsageReport } from '../contract/usage.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import { dayOf } from '../keys/budget-period.ts';
+import type { UsageStore, UsageSum } from '../storage/usage-store.ts';
+
+export interface UsageReportOptions {
+  readonly store: Pick<UsageStore, 'report'>;
+  /** Stores what was counted so far. */
+  flush(): Promise<void>;
+  readonly clock: Pick<Clock, 'now'>;
+}
+
+const DAY_MS = 86_400_000;
+const USUAL_DAYS = 30;
+
+/** Reports of usage (contract/completions 6). A key sees its own; the master key sees all, or those of one key. */
+export function createUsageReport({ store, flush, clock }: UsageReportOptions) {
+  return async (holder: KeyHolder, query: UsageQuery): Promise<UsageReport> => {
+    const now = clock.now();
+    const toDay = query.to === undefined ? dayOf(now) : readDay('to', query.to);
+    const fromDay = query.from === undefined ? dayOf(now - USUAL_DAYS * DAY_MS) : readDay('from', query.from);
+    const scope = holder.isMaster ? (query.key ?? '') : holder.id;
+    const groupBy = query.group_by ?? 'model';
+    await flush();
+    // The rows of a key are its own already: they are not split by key once more.
+    const ownKey = groupBy === 'key' && scope !== '';
+    const dimension = ownKey ? 'day' : groupBy;
+    const sums = await store.report({ scope, dimension, fromDay, toDay, byDay: groupBy === 'day' });
+    const data = ownKey ? sums.map((sum) => ({ ...sum, group: scope })) : sums;
+    return { object: 'list', from: fromDay, to: toDay, group_by: groupBy, data: [...data], total: totalOf(data) };
+  };
+}
+
+/** A day, or a moment on it; both in UTC. */
+function readDay(name: string, text: string): string {
+  const at = /^\d{4}-\d{2}-\d{2}(?:T[\d:.]{5,15}(?:Z|[+-]\d{2}:\d{2}))?$/.test(text) ? Date.parse(text) : Number.NaN;
+  if (!Number.isNaN(at)) return dayOf(at);
+  const reason = `${name} is not a day such as 2030-01-31`;
+  throw new AppError('INVALID_REQUEST', { reason, issues: [{ path: `/${name}`, message: reason }] });
+}
+
+function totalOf(sums: readonly UsageSum[]): Omit<UsageSum, 'group'> {
+  const total = { requests: 0, errors: 0, prompt_tokens: 0, completion_tokens: 0, cost_usd: 0 };
+  for (const sum of sums) {
+    total.requests += sum.requests;
+    total.errors += sum.errors;
+    total.prompt_tokens += sum.prompt_tokens;
+    total.completion_tokens += sum.completion_tokens;
+    total.cost_usd += sum.cost_usd;
+  }
+  return total;
+}

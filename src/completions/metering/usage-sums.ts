@@ -1,0 +1,79 @@
+import type { SpendingRow, UsageRecordRow, UsageTotalRow } from '../storage/completions-schema.ts';
+
+/** What was counted since the sums were last taken. */
+export interface UsageSums {
+  readonly totals: readonly UsageTotalRow[];
+  readonly spending: readonly SpendingRow[];
+}
+
+/** Adds calls up, for all reports at once; so that figures stay right even when the calls themselves are not kept. */
+export interface UsageAdder {
+  add(record: UsageRecordRow, day: string, spendingPeriod: string | undefined): void;
+  /** Hands over what was added, and starts anew. */
+  take(): UsageSums;
+  /** What a key spent in a period and was not taken yet. */
+  spent(keyId: string, period: string): number;
+  isEmpty(): boolean;
+}
+
+type Total = { -readonly [Name in keyof UsageTotalRow]: UsageTotalRow[Name] };
+
+/** While the store is away, what would make more rows than this is added up under one name. */
+const MAX_TOTALS = 50_000;
+const OTHER = 'other';
+
+export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
+  let totals = new Map<string, Total>();
+  let spending = new Map<string, { key_id: string; period: string; cost_usd: number }>();
+
+  function totalOf(scope: string, dimension: string, day: string, value: string): Total {
+    const name = `${scope}\n${dimension}\n${day}\n${value}`;
+    const known = totals.get(name);
+    if (known !== undefined) return known;
+    if (totals.size >= maxTotals && value !== OTHER && value !== '') return totalOf(scope, dimension, day, OTHER);
+    const fresh = { scope, dimension, day, value, requests: 0, errors: 0, ...NOTHING };
+    totals.set(name, fresh);
+    return fresh;
+  }
+
+  return {
+    add(record, day, spendingPeriod) {
+      const { key_id: key, model, api } = record;
+      for (const total of [
+        totalOf('', 'day', day, ''),
+        totalOf('', 'key', day, key),
+        totalOf('', 'model', day, model),
+        totalOf('', 'api', day, api),
+        totalOf(key, 'day', day, ''),
+        totalOf(key, 'model', day, model),
+        totalOf(key, 'api', day, api),
+      ]) {
+        total.requests += 1;
+        if (record.outcome === 'error' || record.outcome === 'partial') total.errors += 1;
+        total.prompt_tokens += record.prompt_tokens;
+        total.completion_tokens += record.completion_tokens;
+        total.cost_usd += record.cost_usd;
+      }
+      if (spendingPeriod === undefined || record.cost_usd === 0) return;
+      const name = `${key}\n${spendingPeriod}`;
+      const spent = spending.get(name);
+      if (spent === undefined) spending.set(name, { key_id: key, period: spendingPeriod, cost_usd: record.cost_usd });
+      else spent.cost_usd += record.cost_usd;
+    },
+    take() {
+      const taken = { totals: inOrder(totals), spending: inOrder(spending) };
+      totals = new Map();
+      spending = new Map();
+      return taken;
+    },
+    spent: (keyId, period) => spending.get(`${keyId}\n${period}`)?.cost_usd ?? 0,
+    isEmpty: () => totals.size === 0,
+  };
+}
+
+const NOTHING = { prompt_tokens: 0, completion_tokens: 0, cost_usd: 0 };
+
+/** Instances that write the same rows in the same order cannot wait for each other in a circle. */
+function inOrder<Row>(rows: ReadonlyMap<string, Row>): readonly Row[] {
+  return [...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+}

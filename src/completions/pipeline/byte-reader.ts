@@ -1,0 +1,173 @@
+import type { ChatChunk, Usage } from '../contract/chat.ts';
+import type { UpstreamFailure } from '../dialects/dialect.ts';
+import { failureInObject } from '../dialects/failure.ts';
+import { asObject, type JsonObject } from '../dialects/json-value.ts';
+import { parseEvent } from '../dialects/parse-event.ts';
+import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
+import { createEventSplitter, wholeEvents } from './event-splitter.ts';
+import { createEventReader } from './read-events.ts';
+import { asUsage, startOfValue } from './read-usage.ts';
+import type { Reading, StreamReader } from './stream-reader.ts';
+
+export interface ByteReaderOptions {
+  /** How many choices were asked for: each must have its finish reason. */
+  readonly choices: number;
+  /** Whether the caller asked for usage. If not, a chunk that has nothing else is taken out. */
+  readonly usageAsked: boolean;
+  readonly promptTokens: number;
+  /** The `object` of a usage chunk that we add: chat and text completions differ in it. */
+  readonly chunkObject: string;
+}
+
+const DONE = Buffer.from('[DONE]');
+const USAGE = Buffer.from('"usage"');
+const ERROR = Buffer.from('"error"');
+const FINISH = Buffer.from('"finish_reason"');
+const END = Buffer.from('data: [DONE]\n\n');
+const BLANK_LINE = Buffer.from('\n\n');
+const QUOTE = 0x22;
+const OPEN = 0x7b;
+
+/**
+ * Passes a stream of OpenAI's dialect on as the bytes it is (contract/completions 4). Only events near a marker (usage,
+ * error, end) are parsed. Since pieces hold whole events, no marker is ever cut in two; and since quotes inside JSON
+ * strings are escaped, what looks like a key is one.
+ */
+export function createByteReader(options: ByteReaderOptions): StreamReader<Buffer> {
+  const { choices, usageAsked, promptTokens } = options;
+  const splitter = createEventSplitter();
+  const finished = new Set<number>();
+  let readEvents: ReturnType<typeof createEventReader> | undefined;
+  let usage: Usage | undefined;
+  let head: JsonObject | undefined;
+  let events = 0;
+  let bytes = 0;
+  /** How long an event is that says almost nothing: what is longer is the answer itself. */
+  let envelope = 0;
+
+  function read(piece: Buffer): Reading<Buffer> {
+    if (piece.length === 0) return NOTHING;
+    bytes += piece.length;
+    const eventsBefore = events;
+    const finish = noteFinishReasons(piece);
+    if (envelope === 0 && events > 0) envelope = Math.floor(piece.length / events);
+    const needsParsing =
+      piece.includes(DONE) ||
+      hasValue(piece, USAGE, false) ||
+      hasValue(piece, ERROR, true) ||
+      (finish && choices > 1) ||
+      (usageAsked && head === undefined);
+    if (needsParsing) return parsePiece(piece);
+    return { piece, hasEvent: events > eventsBefore || hasData(piece), done: false };
+  }
+
+  /** Counts events by the way. True when there is a finish reason among them. */
+  function noteFinishReasons(piece: Buffer): boolean {
+    let found = false;
+    for (let at = piece.indexOf(FINISH); at !== -1; at = piece.indexOf(FINISH, at + FINISH.length)) {
+      events += 1;
+      if (piece[startOfValue(piece, at + FINISH.length)] !== QUOTE) continue;
+      found = true;
+      if (choices === 1) finished.add(0);
+    }
+    return found;
+  }
+
+  function parsePiece(piece: Buffer): Reading<Buffer> {
+    readEvents ??= createEventReader();
+    const kept: Buffer[] = [];
+    let hasEvent = false;
+    let failure: UpstreamFailure | undefined;
+    let done = false;
+    let changed = false;
+    for (const event of wholeEvents(piece)) {
+      const [message] = readEvents(event.toString('utf8'));
+      if (message !== undefined) hasEvent = true;
+      if (message?.data.trim() === '[DONE]') {
+        if (usageAsked && usage === undefined) {
+          kept.push(encodeUsage());
+          changed = true;
+        }
+        kept.push(event);
+        done = true;
+        break;
+      }
+      const body = message === undefined ? undefined : parseEvent(message.data);
+      if (body?.error !== undefined && body.error !== null) {
+        failure = failureInObject(body);
+        break;
+      }
+      if (body === undefined || keep(body)) kept.push(event);
+      else changed = true;
+    }
+    return { piece: changed ? joined(kept) : startOf(piece, kept), hasEvent, failure, done };
+  }
+
+  /** Notes what a chunk says. False for a chunk that is there for us alone. */
+  function keep(body: JsonObject): boolean {
+    head ??= body;
+    const list = Array.isArray(body.choices) ? body.choices : [];
+    for (const choice of list) {
+      const { index = 0, finish_reason: reason } = asObject(choice) ?? {};
+      if (typeof reason === 'string' && typeof index === 'number') finished.add(index);
+    }
+    const given = asUsage(body.usage);
+    if (given === undefined) return true;
+    usage = given;
+    return usageAsked || list.length > 0;
+  }
+
+  function measure() {
+    if (usage !== undefined) return { usage, estimated: usage.estimated === true };
+    const tokens = Math.max(events, tokensOfCharacters(Math.max(0, bytes - events * envelope)));
+    return { usage: estimatedUsage(promptTokens, tokens), estimated: true };
+  }
+
+  function encodeUsage(): Buffer {
+    const { id = '', created = 0, model = '' } = head ?? {};
+    const chunk = { id, object: options.chunkObject, created, model, choices: [], usage: measure().usage };
+    return Buffer.from(`data: ${JSON.stringify(chunk as Omit<ChatChunk, 'object'>)}\n\n`);
+  }
+
+  return {
+    feed: (chunk) => read(splitter.feed(chunk)),
+    end() {
+      // Some upstreams forget the blank line after the last event.
+      const rest = splitter.rest();
+      const last = rest.length === 0 ? NOTHING : read(Buffer.concat([rest, BLANK_LINE]));
+      if (last.done || last.failure !== undefined) return last;
+      if (finished.size < choices) return { piece: undefined, hasEvent: last.hasEvent, done: false };
+      const ending = usageAsked && usage === undefined ? [encodeUsage(), END] : [END];
+      return { piece: Buffer.concat([last.piece ?? EMPTY, ...ending]), hasEvent: true, done: true };
+    },
+    usage: measure,
+  };
+}
+
+const EMPTY = Buffer.alloc(0);
+const NOTHING: Reading<Buffer> = { piece: undefined, hasEvent: false, done: false };
+
+/** Whether a key is there with an object (or a text) as its value; a value on the next data line is looked at, too. */
+function hasValue(piece: Buffer, key: Buffer, orText: boolean): boolean {
+  for (let at = piece.indexOf(key); at !== -1; at = piece.indexOf(key, at + key.length)) {
+    const first = piece[startOfValue(piece, at + key.length)];
+    if (first === OPEN || (orText && first === QUOTE) || first === 0x64) return true;
+  }
+  return false;
+}
+
+const DATA = Buffer.from('data:');
+
+function hasData(piece: Buffer): boolean {
+  return piece.includes(DATA);
+}
+
+function joined(kept: readonly Buffer[]): Buffer | undefined {
+  return kept.length === 0 ? undefined : Buffer.concat(kept);
+}
+
+/** The events up to the one that ended the stream, uncopied. */
+function startOf(piece: Buffer, kept: readonly Buffer[]): Buffer | undefined {
+  const length = kept.reduce((sum, part) => sum + part.length, 0);
+  return length === 0 ? undefined : length === piece.length ? piece : piece.subarray(0, length);
+}

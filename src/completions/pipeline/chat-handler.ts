@@ -1,0 +1,134 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { parseBody } from '../../platform/http/request-body.ts';
+import { createSchemaCheck } from '../../platform/http/schema-check.ts';
+import type { Call } from '../../platform/http/surface.ts';
+import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/chat.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import { sendJson } from './answer-whole.ts';
+import { watchCaller } from './caller-presence.ts';
+import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
+import type { OpenedChat } from './chat-work.ts';
+import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './legacy-functions.ts';
+import { readCallOptions } from './read-call-options.ts';
+import { relayStream } from './relay-stream.ts';
+import type { ResponseCache } from './response-cache.ts';
+
+export interface ChatHandlerOptions {
+  readonly pipeline: ChatPipeline;
+  readonly cache: ResponseCache;
+  readonly strictParams: () => boolean;
+  readonly clock: Clock;
+}
+
+/** How answers look: as OpenAI has them, or as the document has them (contract/completions 1). */
+export type PathFamily = 'openai' | 'document';
+
+const checkRequest = createSchemaCheck(ChatRequest, 'body');
+
+/** `POST /chat/completions`: the body is parsed once, and goes on as bytes wherever nothing in it must change. */
+export function createChatHandler({ pipeline, cache, strictParams, clock }: ChatHandlerOptions) {
+  return (family: PathFamily) =>
+    async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
+      const bytes = body as Buffer;
+      const request = parseBody(bytes) as ChatRequest;
+      checkRequest(request);
+      const { strict, cacheTtlMs } = readCallOptions(head, strictParams());
+      const presence = watchCaller(reply.raw);
+      const { requestId } = head;
+      const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat' }, request);
+      const ttlMs = request.stream === true ? 0 : (cacheTtlMs ?? call.plan.cacheTtlMs);
+      const cacheKey = ttlMs > 0 ? cache.keyOf(holder.id, head.path, bytes) : '';
+      const cached = ttlMs > 0 ? cache.get(cacheKey) : undefined;
+      if (cached !== undefined) {
+        call.record.settle({ outcome: 'cached', status: 200 });
+        sendJson(reply, { ...call.record.headers(), 'x-cache': 'hit' }, cached);
+        return reply;
+      }
+      let opened: Attempted<OpenedChat>;
+      try {
+        opened = await pipeline.openChat(call, {
+          request,
+          bytes,
+          answerAsBytes: family === 'openai' || request.stream === true,
+          strict,
+        });
+      } catch (error) {
+        reply.headers(call.record.headers());
+        throw error;
+      }
+      const legacy = usesLegacyFunctions(request);
+      if (isStream(opened.result)) {
+        relayChat(reply, call, opened, request, bytes, legacy);
+        return reply;
+      }
+      const answer = encodeWhole(opened.result, family, legacy);
+      if (ttlMs > 0) cache.put(cacheKey, Buffer.from(answer), ttlMs);
+      const { measured } = opened.result;
+      const content = call.record.keepsContent && { content: { request: String(bytes), answer: String(answer) } };
+      opened.finish({ outcome: 'ok', status: 200, measured, ...content });
+      const headers = call.record.headers();
+      sendJson(reply, ttlMs > 0 ? { ...headers, 'x-cache': 'miss' } : headers, answer);
+      return reply;
+    };
+
+  function relayChat(
+    reply: Call['reply'],
+    { record }: AdmittedCall,
+    { result, finish }: Attempted<OpenedChat>,
+    request: ChatRequest,
+    bytes: Buffer,
+    legacy: boolean,
+  ): void {
+    const shared = { reply, record, finish, clock, requestText: () => String(bytes) };
+    if (result.kind === 'byte-stream') {
+      relayStream({ ...shared, stream: result.stream, encode: asItIs, encodeEnd: (last) => last ?? '' });
+    } else if (result.kind === 'chunk-stream') {
+      const usageAsked = request.stream_options?.include_usage === true;
+      const encode = (chunks: readonly ChatChunk[]) => encodeChunks(chunks, usageAsked, legacy);
+      relayStream({
+        ...shared,
+        stream: result.stream,
+        encode,
+        encodeEnd: (last) => `${last === undefined ? '' : encode(last)}data: [DONE]\n\n`,
+      });
+    }
+  }
+}
+
+type WholeChat = Extract<OpenedChat, { measured: unknown }>;
+
+function isStream(opened: OpenedChat): opened is Exclude<OpenedChat, WholeChat> {
+  return opened.kind === 'byte-stream' || opened.kind === 'chunk-stream';
+}
+
+function asItIs(bytes: Buffer): Buffer {
+  return bytes;
+}
+
+export function encodeChunks(chunks: readonly ChatChunk[], usageAsked: boolean, legacy: boolean): string {
+  let text = '';
+  for (const chunk of chunks) {
+    if (!usageAsked && chunk.choices.length === 0) continue;
+    text += `data: ${JSON.stringify(legacy ? withFunctionCallDeltas(chunk) : chunk)}\n\n`;
+  }
+  return text;
+}
+
+function encodeWhole(opened: WholeChat, family: PathFamily, legacy: boolean): Buffer | string {
+  if (opened.kind === 'bytes') return opened.body;
+  const { completion } = opened;
+  const mapped = legacy ? withFunctionCalls(completion) : completion;
+  return JSON.stringify(family === 'openai' ? mapped : asDocument(mapped));
+}
+
+/** The document has `created` as text and never a null `content` (spec/completions 2.3). */
+export function asDocument(completion: ChatCompletion): ChatCompletion {
+  return {
+    ...completion,
+    created: String(completion.created),
+    choices: completion.choices.map((choice) => ({
+      ...choice,
+      message: { ...choice.message, content: choice.message.content ?? '' },
+    })),
+  };
+}

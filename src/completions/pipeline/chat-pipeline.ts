@@ -1,0 +1,155 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import { costOf, type PriceOf } from '../apis/prices.ts';
+import type { ChatRequest } from '../contract/chat.ts';
+import { statusOf } from '../errors.ts';
+import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
+import type { Attempt, AttemptCalls } from './attempt-call.ts';
+import { type CallRecord, createCallRecord } from './call-record.ts';
+import type { CallerPresence } from './caller-presence.ts';
+import type { ChatWork, OpenedChat } from './chat-work.ts';
+import { estimatePromptTokens, expectedAnswerTokens } from './estimate-tokens.ts';
+import { usesLegacyFunctions, withTools } from './legacy-functions.ts';
+import type { ModelPlan, ModelPlans } from './model-plan.ts';
+import type { OpenChat } from './open-chat.ts';
+import type { TargetLease } from './target-board.ts';
+import { policyOf } from './upstream-failure.ts';
+
+export interface PipelineOptions {
+  readonly plans: Pick<ModelPlans, 'resolve'>;
+  readonly attemptCalls: AttemptCalls;
+  readonly openChat: OpenChat;
+  readonly admissions: Admissions;
+  readonly priceOf: PriceOf;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+}
+
+export interface IncomingCall {
+  readonly holder: KeyHolder;
+  readonly requestId: string;
+  readonly presence: CallerPresence;
+  readonly operation: NonNullable<CallOutcome['operation']>;
+}
+
+/** A call that was let in. */
+export interface AdmittedCall extends IncomingCall {
+  readonly plan: ModelPlan;
+  readonly promptTokens: number;
+  readonly tokens: number;
+  readonly record: CallRecord;
+}
+
+/** One request's way, whoever brings it: resolve, admit, attempt; then the answer is relayed, and the call settled. */
+export interface ChatPipeline {
+  /** Throws what the caller is told: no such model, a limit, a budget. */
+  admit(call: IncomingCall, model: string, estimate: { prompt: number; answer: number }): AdmittedCall;
+  admitChat(call: IncomingCall, request: ChatRequest): AdmittedCall;
+  /** Tries until something answers. A failure is settled here; after a success, `finish` must be called. */
+  attempt<Result>(call: AdmittedCall, run: (attempt: Attempt) => Promise<Result>): Promise<Attempted<Result>>;
+  openChat(call: AdmittedCall, form: ChatForm): Promise<Attempted<OpenedChat>>;
+}
+
+export interface ChatForm {
+  readonly request: ChatRequest;
+  /** The body as it came, when it may be passed on. */
+  readonly bytes?: Buffer | undefined;
+  readonly answerAsBytes: boolean;
+  readonly strict: boolean;
+}
+
+export interface Attempted<Result> {
+  readonly result: Result;
+  readonly finish: FinishCall;
+}
+
+/** Ends a call: frees its place on the target, and settles it. */
+export type FinishCall = (end: Parameters<CallRecord['settle']>[0] & { readonly error?: unknown }) => void;
+
+export function createChatPipeline(options: PipelineOptions): ChatPipeline {
+  const { plans, attemptCalls, openChat, admissions, priceOf, clock, makeId } = options;
+
+  /** The dearest of what may answer: a budget must hold wherever the call ends up. */
+  function estimateCost(plan: ModelPlan, holder: KeyHolder, prompt: number, completion: number): number {
+    if (holder.limits?.budget === undefined) return 0;
+    const fallbacks = [...plan.fallbacks, ...plan.contextFallbacks].filter((name) => holder.mayUse(name));
+    const targets = [plan, ...fallbacks.flatMap(resolvable)].flatMap((each) => each.targets);
+    return Math.max(...targets.map(({ apiId, model }) => costOf(priceOf(apiId, model), { prompt, completion })));
+  }
+
+  function resolvable(name: string): ModelPlan[] {
+    try {
+      return [plans.resolve(name)];
+    } catch {
+      return [];
+    }
+  }
+
+  const pipeline: ChatPipeline = {
+    admit(call, model, { prompt, answer }) {
+      const plan = plans.resolve(model);
+      const { holder, requestId, operation } = call;
+      const admission: Admission = admissions.admit(holder, {
+        model,
+        estimatedTokens: prompt + answer,
+        estimatedCostUsd: estimateCost(plan, holder, prompt, answer),
+      });
+      const record = createCallRecord({ admission, model, requestId, operation, clock });
+      return { ...call, plan, promptTokens: prompt, tokens: prompt + answer, record };
+    },
+    admitChat: (call, request) =>
+      pipeline.admit(call, request.model, {
+        prompt: estimatePromptTokens(request),
+        answer: expectedAnswerTokens(request),
+      }),
+    async attempt(call, run) {
+      const { plan, holder, presence, tokens, record } = call;
+      let lease: TargetLease | undefined;
+      try {
+        const result = await attemptCalls({
+          plan,
+          holder,
+          tokens,
+          presence,
+          record,
+          run(attempt) {
+            lease = attempt.lease;
+            return run(attempt);
+          },
+        });
+        record.firstToken();
+        return {
+          result,
+          finish({ error, ...end }) {
+            const failed = error !== undefined && policyOf(error).countsAgainstTarget;
+            lease?.end(failed ? 'failed' : end.outcome === 'ok' ? 'ok' : 'ignored', end.measured?.usage.total_tokens);
+            lease = undefined;
+            record.settle(end);
+          },
+        };
+      } catch (error) {
+        record.settle({ outcome: presence.gone ? 'aborted' : 'error', status: statusOf(error) });
+        throw error;
+      }
+    },
+    openChat(call, { request, bytes, answerAsBytes, strict }) {
+      const legacy = usesLegacyFunctions(request);
+      const work: ChatWork = {
+        request: legacy ? withTools(request) : request,
+        bytes: legacy ? undefined : bytes,
+        answerAsBytes: answerAsBytes && !legacy,
+        strict,
+        promptTokens: call.promptTokens,
+        idempotencyId: makeId('idem-'),
+        answerId: makeId('chatcmpl-'),
+        created: Math.floor(clock.now() / 1000),
+      };
+      return pipeline.attempt(call, async (attempt) => {
+        const opened = await openChat(attempt, work, call.presence);
+        call.record.dropped = opened.dropped;
+        return opened;
+      });
+    },
+  };
+  return pipeline;
+}

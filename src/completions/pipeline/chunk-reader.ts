@@ -1,0 +1,75 @@
+import type { ChatChunk, Usage } from '../contract/chat.ts';
+import type { Dialect, DialectContext, StreamEvent } from '../dialects/dialect.ts';
+import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
+import type { Reading, StreamReader } from './stream-reader.ts';
+
+export interface ChunkReaderOptions {
+  readonly dialect: Dialect;
+  readonly context: DialectContext;
+  /** Turns bytes, however chunked, into events. */
+  readonly framing: EventFraming;
+  readonly choices: number;
+  readonly promptTokens: number;
+}
+
+export interface EventFraming {
+  feed(chunk: Buffer): readonly StreamEvent[];
+  /** What was left unfinished when the upstream closed the connection. */
+  end(): readonly StreamEvent[];
+}
+
+/**
+ * Reads a stream of any dialect as chunks. The last one has the usage, without choices, whether the caller asked for it
+ * or not; where the upstream gave none it is counted.
+ */
+export function createChunkReader(options: ChunkReaderOptions): StreamReader<readonly ChatChunk[]> {
+  const { dialect, context, framing, choices, promptTokens } = options;
+  const finished = new Set<number>();
+  let state = dialect.startStream(context);
+  let usage: Usage | undefined;
+  let characters = 0;
+
+  function read(events: readonly StreamEvent[]): Reading<readonly ChatChunk[]> {
+    const chunks: ChatChunk[] = [];
+    for (const event of events) {
+      const step = dialect.decodeEvent(state, event);
+      state = step.state;
+      for (const chunk of step.chunks) if (note(chunk)) chunks.push(chunk);
+      const { failure, done = false } = step;
+      if (done && failure === undefined) chunks.push(usageChunk());
+      if (done || failure !== undefined) return { piece: chunks, hasEvent: true, failure, done: failure === undefined };
+    }
+    return { piece: chunks.length === 0 ? undefined : chunks, hasEvent: chunks.length > 0, done: false };
+  }
+
+  /** False for a chunk of usage alone: it is kept for the end. */
+  function note(chunk: ChatChunk): boolean {
+    if (chunk.usage !== undefined && chunk.usage !== null) usage = chunk.usage;
+    for (const { index, delta, finish_reason: reason } of chunk.choices) {
+      if (reason !== null && reason !== undefined) finished.add(index);
+      characters += (delta.content?.length ?? 0) + (delta.reasoning_content?.length ?? 0);
+      for (const call of delta.tool_calls ?? []) characters += call.function?.arguments?.length ?? 0;
+    }
+    return chunk.choices.length > 0;
+  }
+
+  function measure() {
+    if (usage !== undefined) return { usage, estimated: usage.estimated === true };
+    return { usage: estimatedUsage(promptTokens, tokensOfCharacters(characters)), estimated: true };
+  }
+
+  function usageChunk(): ChatChunk {
+    const { id, created, model } = context;
+    return { id, object: 'chat.completion.chunk', created, model, choices: [], usage: measure().usage };
+  }
+
+  return {
+    feed: (chunk) => read(framing.feed(chunk)),
+    end() {
+      const last = read(framing.end());
+      if (last.done || last.failure !== undefined || finished.size < choices) return last;
+      return { piece: [...(last.piece ?? []), usageChunk()], hasEvent: true, done: true };
+    },
+    usage: measure,
+  };
+}

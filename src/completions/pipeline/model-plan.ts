@@ -1,0 +1,147 @@
+import { nearestName } from '../../platform/config/nearest-name.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { UsableApi } from '../apis/model-api.ts';
+import type { CompletionsSettings } from '../settings.ts';
+
+/** One model of one API that can answer a call. */
+export interface Target {
+  /** `<api>/<model>`; what it is known by to limits, circuit and log. */
+  readonly id: string;
+  /** `demo` for the built-in model, which has no upstream. */
+  readonly apiId: string;
+  readonly model: string;
+  readonly weight: number;
+  readonly priority: number;
+  /** 0: no limit. */
+  readonly requestsPerMinute: number;
+  readonly tokensPerMinute: number;
+}
+
+export interface PlanTimeouts {
+  readonly connect: number;
+  readonly first_byte: number;
+  readonly idle: number;
+  readonly total: number;
+}
+
+/** How calls of one model name are answered (contract/completions 3). */
+export interface ModelPlan {
+  readonly name: string;
+  readonly targets: readonly Target[];
+  readonly fallbacks: readonly string[];
+  readonly contextFallbacks: readonly string[];
+  readonly retries: number;
+  readonly timeouts: PlanTimeouts;
+  readonly cacheTtlMs: number;
+}
+
+export interface ModelPlans {
+  /** Throws MODEL_NOT_FOUND, with the nearest names. */
+  resolve(model: string): ModelPlan;
+  reload(settings: Pick<CompletionsSettings, 'models'>): void;
+}
+
+export interface ModelPlansOptions {
+  readonly settings: Pick<CompletionsSettings, 'models'>;
+  /** An API that can be called now; undefined when it is not known or has no key. */
+  readonly findApi: (id: string) => UsableApi | undefined;
+  /** Names to suggest for one that is not known. */
+  readonly knownNames: () => Iterable<string>;
+}
+
+export const DEMO_API = 'demo';
+const DEMO_NAME = /^echo(?:\?.{0,200})?$/;
+const DIRECT = {
+  weight: 1,
+  priority: 1,
+  requestsPerMinute: 0,
+  tokensPerMinute: 0,
+};
+const DIRECT_TIMEOUTS: PlanTimeouts = { connect: 5_000, first_byte: 60_000, idle: 30_000, total: 600_000 };
+const DIRECT_RETRIES = 2;
+const MAX_SHOWN_NAME = 200;
+const SUGGESTIONS = 3;
+/** Plans of directly named models are made once; callers choose the names, so their number is bounded. */
+const MAX_KEPT_PLANS = 1000;
+
+export function createModelPlans({ settings, findApi, knownNames }: ModelPlansOptions): ModelPlans {
+  let aliases = readAliases(settings);
+  const direct = new Map<string, ModelPlan>();
+
+  function notFound(model: string): AppError {
+    const candidates = new Set([...aliases.keys(), ...knownNames()]);
+    const nearest: string[] = [];
+    while (nearest.length < SUGGESTIONS) {
+      const name = nearestName(model, candidates);
+      if (name === undefined) break;
+      nearest.push(name);
+      candidates.delete(name);
+    }
+    return new AppError('MODEL_NOT_FOUND', {
+      model: model.slice(0, MAX_SHOWN_NAME),
+      nearest: nearest.length === 0 ? 'see /models' : nearest.join(', '),
+    });
+  }
+
+  return {
+    resolve(model) {
+      const alias = aliases.get(model) ?? direct.get(model);
+      // Whether an API is usable may change at any time: that is asked for each call.
+      if (alias !== undefined && alias.targets.some(({ apiId }) => isThere(apiId))) return alias;
+      const slash = model.indexOf('/');
+      const apiId = model.slice(0, Math.max(0, slash));
+      const name = model.slice(slash + 1);
+      const known = apiId === DEMO_API ? DEMO_NAME.test(name) : slash > 0 && name !== '' && isThere(apiId);
+      if (!known) throw alias === undefined ? notFound(model) : new AppError('NO_TARGET_AVAILABLE', { model });
+      const plan: ModelPlan = {
+        name: model,
+        targets: [{ ...DIRECT, id: model, apiId, model: name }],
+        fallbacks: [],
+        contextFallbacks: [],
+        retries: DIRECT_RETRIES,
+        timeouts: DIRECT_TIMEOUTS,
+        cacheTtlMs: 0,
+      };
+      if (direct.size >= MAX_KEPT_PLANS) direct.clear();
+      direct.set(model, plan);
+      return plan;
+    },
+    reload(next) {
+      aliases = readAliases(next);
+    },
+  };
+
+  function isThere(apiId: string): boolean {
+    return apiId === DEMO_API || findApi(apiId) !== undefined;
+  }
+}
+
+function readAliases({ models }: Pick<CompletionsSettings, 'models'>): ReadonlyMap<string, ModelPlan> {
+  return new Map(
+    models.map((alias) => [
+      alias.name,
+      {
+        name: alias.name,
+        targets: alias.targets.map(readTarget),
+        fallbacks: alias.fallbacks,
+        contextFallbacks: alias.context_fallbacks,
+        retries: alias.retries,
+        timeouts: alias.timeouts,
+        cacheTtlMs: alias.cache.ttl,
+      },
+    ]),
+  );
+}
+
+function readTarget(target: CompletionsSettings['models'][number]['targets'][number]): Target {
+  const slash = target.model.indexOf('/');
+  return {
+    id: target.model,
+    apiId: target.model.slice(0, slash),
+    model: target.model.slice(slash + 1),
+    weight: target.weight,
+    priority: target.priority,
+    requestsPerMinute: target.requests_per_minute,
+    tokensPerMinute: target.tokens_per_minute,
+  };
+}

@@ -1,0 +1,114 @@
+import { promisify } from 'node:util';
+import { brotliDecompress, gunzip, inflate } from 'node:zlib';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { Dialect } from '../dialects/dialect.ts';
+import type { CallerPresence } from './caller-presence.ts';
+import type { Exchange, ExchangeListener } from './upstream-exchange.ts';
+import { failureToError, readRetryAfter, type UpstreamHeaders, upstreamError } from './upstream-failure.ts';
+
+export interface OpenOptions {
+  /** Sends the request. */
+  readonly start: (listener: ExchangeListener) => Exchange;
+  readonly decodeFailure: Dialect['decodeFailure'];
+  readonly presence: CallerPresence;
+  readonly now: () => number;
+}
+
+/** No answer is longer, compressed or not (a small body can unpack to anything). */
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
+const MAX_REFUSAL_BYTES = 64 * 1024;
+const DECOMPRESSIONS = { gzip: promisify(gunzip), deflate: promisify(inflate), br: promisify(brotliDecompress) };
+
+/** The bytes of a whole answer with status 2xx; anything else is thrown. */
+export function openAnswer({ start, decodeFailure, presence, now }: OpenOptions): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    let status = 0;
+    let headers: UpstreamHeaders = {};
+    const exchange = start({
+      onHead(givenStatus, givenHeaders) {
+        status = givenStatus;
+        headers = givenHeaders;
+      },
+      onData(chunk) {
+        length += chunk.length;
+        const limit = isSuccess(status) ? MAX_ANSWER_BYTES : MAX_REFUSAL_BYTES;
+        if (length <= limit) chunks.push(chunk);
+        else if (isSuccess(status)) {
+          exchange.abort();
+          reject(tooLarge());
+        }
+      },
+      onEnd() {
+        const body = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
+        const { 'content-encoding': encoding } = headers;
+        if (encoding === undefined || encoding === 'identity') finish(body);
+        else decompress(body, String(encoding)).then(finish, reject);
+      },
+      onFailed: reject,
+    });
+    presence.watch(() => {
+      exchange.abort();
+      reject(new AppError('CALL_CANCELLED'));
+    });
+
+    function finish(body: Buffer): void {
+      if (isSuccess(status)) resolve(body);
+      else reject(refusal(status, headers, body.toString('utf8'), decodeFailure, now()));
+    }
+  });
+}
+
+export function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
+}
+
+/** An answer that is no success, as the error that our caller is told of. */
+export function refusal(
+  status: number,
+  headers: UpstreamHeaders,
+  text: string,
+  decodeFailure: Dialect['decodeFailure'],
+  now: number,
+): AppError {
+  if (status < 400) return upstreamError(`it answered with status ${status}, and redirects are not followed`);
+  return failureToError(decodeFailure(status, parseIfJson(text)), readRetryAfter(headers, now));
+}
+
+/** The start of a refusal's text is enough, however long it is. */
+export function createRefusalText() {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  return {
+    add(chunk: Buffer): void {
+      if (length < MAX_REFUSAL_BYTES) chunks.push(chunk);
+      length += chunk.length;
+    },
+    read: () => Buffer.concat(chunks).toString('utf8', 0, MAX_REFUSAL_BYTES),
+  };
+}
+
+async function decompress(body: Buffer, encoding: string): Promise<Buffer> {
+  const unpack = Object.hasOwn(DECOMPRESSIONS, encoding)
+    ? DECOMPRESSIONS[encoding as keyof typeof DECOMPRESSIONS]
+    : undefined;
+  if (unpack === undefined) throw upstreamError('its answer is compressed in a way that was not asked for');
+  try {
+    return await unpack(body, { maxOutputLength: MAX_ANSWER_BYTES });
+  } catch (error) {
+    throw errorCode(error) === 'ERR_BUFFER_TOO_LARGE' ? tooLarge() : upstreamError('its answer is damaged', error);
+  }
+}
+
+function tooLarge(): AppError {
+  return upstreamError(`its answer is larger than ${MAX_ANSWER_BYTES / 1024 / 1024} MiB`);
+}
+
+function parseIfJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

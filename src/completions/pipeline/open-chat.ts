@@ -1,0 +1,119 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { UsableApi } from '../apis/model-api.ts';
+import type { ChatCompletion } from '../contract/chat.ts';
+import type { Dialect } from '../dialects/dialect.ts';
+import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
+import type { Attempt } from './attempt-call.ts';
+import { createByteReader } from './byte-reader.ts';
+import type { CallerPresence } from './caller-presence.ts';
+import type { ChatWork, OpenedChat } from './chat-work.ts';
+import { createChunkReader } from './chunk-reader.ts';
+import { createFraming } from './create-framing.ts';
+import { dialectContext, encodeChat, speaksOpenai } from './encode-chat.ts';
+import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
+import { DEMO_API } from './model-plan.ts';
+import { openAnswer } from './open-answer.ts';
+import { openDemoChat } from './open-demo-chat.ts';
+import { openStream } from './open-stream.ts';
+import { findUsage } from './read-usage.ts';
+import type { SendUpstream } from './send-upstream.ts';
+import { failureToError, upstreamError } from './upstream-failure.ts';
+
+export type OpenChat = (attempt: Attempt, work: ChatWork, presence: CallerPresence) => Promise<OpenedChat>;
+
+export interface OpenChatOptions {
+  readonly findApi: (id: string) => UsableApi | undefined;
+  readonly send: SendUpstream;
+  readonly maxOutputTokens: (api: string, model: string) => number | undefined;
+  readonly clock: Clock;
+}
+
+const CHOICES = Buffer.from('"choices"');
+
+export function createOpenChat({ findApi, send, maxOutputTokens, clock }: OpenChatOptions): OpenChat {
+  return async (attempt, work, presence) => {
+    const { target } = attempt;
+    if (target.apiId === DEMO_API) {
+      const { dropped, open } = openDemoChat({ work, model: target.model, presence, clock });
+      refuseDropped(work, dropped);
+      return { dropped, ...(await open()) };
+    }
+    const api = findApi(target.apiId);
+    if (api === undefined) throw upstreamError('its key is not set any more');
+    const dialect = loadedDialect(api.dialect) ?? (await loadDialect(api.dialect));
+    const stream = work.request.stream === true;
+    const context = dialectContext(api, target.model, {
+      stream,
+      id: work.answerId,
+      created: work.created,
+      maxOutputTokens: maxOutputTokens(target.apiId, target.model),
+    });
+    const encoded = encodeChat(dialect, work.request, context, work.bytes);
+    refuseDropped(work, encoded.dropped);
+    const start = await send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
+    const options = { start, decodeFailure: dialect.decodeFailure, presence, now: clock.now };
+    const choices = work.request.n ?? 1;
+    const { dropped } = encoded;
+    const asBytes = work.answerAsBytes && speaksOpenai(dialect);
+    if (!stream) return { dropped, ...readWhole(await openAnswer(options), asBytes, dialect, context, work) };
+    if (asBytes) {
+      const usageAsked = work.request.stream_options?.include_usage === true;
+      const reader = createByteReader({
+        choices,
+        usageAsked,
+        promptTokens: work.promptTokens,
+        chunkObject: 'chat.completion.chunk',
+      });
+      return { dropped, kind: 'byte-stream', stream: await openStream({ ...options, reader }) };
+    }
+    const framing = await createFraming(dialect.framing);
+    const reader = createChunkReader({ dialect, context, framing, choices, promptTokens: work.promptTokens });
+    return { dropped, kind: 'chunk-stream', stream: await openStream({ ...options, reader }) };
+  };
+}
+
+function readWhole(
+  body: Buffer,
+  asBytes: boolean,
+  dialect: Dialect,
+  context: Parameters<Dialect['decodeResponse']>[1],
+  work: ChatWork,
+) {
+  if (asBytes && body.includes(CHOICES)) {
+    const usage = findUsage(body);
+    if (usage !== undefined) {
+      return { kind: 'bytes', body, measured: { usage, estimated: usage.estimated === true } } as const;
+    }
+  }
+  const { completion, failure } = dialect.decodeResponse(parse(body), context);
+  if (failure !== undefined) throw failureToError(failure);
+  if (completion.usage !== undefined) {
+    const { usage } = completion;
+    return { kind: 'completion', completion, measured: { usage, estimated: usage.estimated === true } } as const;
+  }
+  const usage = estimatedUsage(work.promptTokens, tokensOfCharacters(answerLength(completion)));
+  return { kind: 'completion', completion: { ...completion, usage }, measured: { usage, estimated: true } } as const;
+}
+
+function answerLength({ choices }: ChatCompletion): number {
+  let characters = 0;
+  for (const { message } of choices) {
+    characters += (message.content?.length ?? 0) + (message.reasoning_content?.length ?? 0);
+    for (const call of message.tool_calls ?? []) characters += call.function.name.length + call.function.arguments.length;
+  }
+  return characters;
+}
+
+/** With `strict`, what would be dropped is an error instead (contract/completions 2). */
+function refuseDropped({ strict }: ChatWork, [param]: readonly string[]): void {
+  if (strict && param !== undefined) throw new AppError('UNSUPPORTED_PARAMETER', { param });
+}
+
+function parse(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'));
+  } catch (error) {
+    throw upstreamError('its answer is not JSON', error);
+  }
+}

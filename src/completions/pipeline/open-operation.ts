@@ -1,0 +1,89 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { UsableApi } from '../apis/model-api.ts';
+import { failureInBody } from '../dialects/failure.ts';
+import { azurePath } from '../dialects/openai/azure-dialect.ts';
+import type { Attempt } from './attempt-call.ts';
+import { createByteReader } from './byte-reader.ts';
+import type { CallerPresence } from './caller-presence.ts';
+import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
+import { openAnswer } from './open-answer.ts';
+import { type OpenedStream, openStream } from './open-stream.ts';
+import { findUsage } from './read-usage.ts';
+import type { SendUpstream } from './send-upstream.ts';
+import { spliceModel } from './splice-body.ts';
+import type { MeasuredUsage } from './stream-reader.ts';
+import { upstreamError } from './upstream-failure.ts';
+
+/** A request other than a chat that an upstream of OpenAI's dialect takes as it is. */
+export interface OperationWork {
+  readonly path: '/completions' | '/embeddings';
+  readonly request: Readonly<Record<string, unknown>> & { readonly model: string };
+  readonly bytes: Buffer;
+  readonly stream: boolean;
+  readonly choices: number;
+  readonly usageAsked: boolean;
+  readonly promptTokens: number;
+  readonly idempotencyId: string;
+}
+
+export type OpenedOperation =
+  | { readonly kind: 'bytes'; readonly body: Buffer; readonly measured: MeasuredUsage }
+  | { readonly kind: 'byte-stream'; readonly stream: OpenedStream<Buffer> };
+
+export type OpenOperation = (
+  api: UsableApi,
+  attempt: Attempt,
+  work: OperationWork,
+  presence: CallerPresence,
+) => Promise<OpenedOperation>;
+
+export interface OpenOperationOptions {
+  readonly send: SendUpstream;
+  readonly clock: Clock;
+}
+
+export function createOpenOperation({ send, clock }: OpenOperationOptions): OpenOperation {
+  return async (api, attempt, work, presence) => {
+    const { target } = attempt;
+    const { path, stream, promptTokens } = work;
+    const encoded = {
+      path: api.dialect === 'azure' ? azurePath(api.baseUrl, target.model, path) : path,
+      headers: {},
+      body: encodeBody(work, target.model, api.noStreamOptions !== true),
+    };
+    const start = await send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
+    const options = { start, decodeFailure: failureInBody, presence, now: clock.now };
+    if (stream) {
+      const { choices, usageAsked } = work;
+      const reader = createByteReader({ choices, usageAsked, promptTokens, chunkObject: 'text_completion' });
+      return { kind: 'byte-stream', stream: await openStream({ ...options, reader }) };
+    }
+    const body = await openAnswer(options);
+    if (body[0] !== OPEN_BRACE) throw upstreamError('its answer is not JSON');
+    const usage = findUsage(body);
+    if (usage !== undefined) return { kind: 'bytes', body, measured: { usage, estimated: false } };
+    const tokens = path === '/embeddings' ? 0 : tokensOfCharacters(body.length);
+    return { kind: 'bytes', body, measured: { usage: estimatedUsage(promptTokens, tokens), estimated: true } };
+  };
+}
+
+const OPEN_BRACE = 0x7b;
+
+/** The caller's bytes with the upstream's name of the model; a stream is asked for usage, too. */
+function encodeBody({ request, bytes, stream }: OperationWork, model: string, knowsOptions: boolean): string | Buffer {
+  const asks = stream && knowsOptions;
+  if (!asks || request.stream_options === undefined) {
+    const spliced = spliceModel(bytes, request.model, model, asks ? '"stream_options":{"include_usage":true},' : '');
+    if (spliced !== undefined) return spliced;
+  }
+  const { stream_options: given, ...rest } = request;
+  const options = asks ? { stream_options: { ...(given as object | null), include_usage: true } } : {};
+  return JSON.stringify({ ...rest, model, ...options });
+}
+
+/** The upstream has no such operation, as opposed to having failed at it. */
+export function lacksOperation(error: unknown): boolean {
+  const status = error instanceof AppError && error.code === 'UPSTREAM_REFUSED' ? error.details.status : undefined;
+  return status === 404 || status === 405 || status === 501;
+}

@@ -1,0 +1,151 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import { createRefusalText, isSuccess, type OpenOptions, refusal } from './open-answer.ts';
+import type { MeasuredUsage, Reading, StreamReader } from './stream-reader.ts';
+import { failureToError, type UpstreamHeaders, upstreamError } from './upstream-failure.ts';
+
+/** Takes the pieces of a stream: some writes, then exactly one of end and fail. */
+export interface StreamSink<Piece> {
+  /** False: nothing more until the stream is resumed. */
+  write(piece: Piece): boolean;
+  end(last: Piece | undefined): void;
+  /** The answer is not whole. */
+  fail(error: AppError): void;
+}
+
+/** A stream whose first event has come. Nothing is lost before it is attached. */
+export interface OpenedStream<Piece> {
+  attach(sink: StreamSink<Piece>): void;
+  resume(): void;
+  /** Closes the connection at once; the sink hears nothing more. */
+  abort(): void;
+  usage(): MeasuredUsage;
+}
+
+export interface OpenStreamOptions<Piece> extends OpenOptions {
+  readonly reader: StreamReader<Piece>;
+}
+
+/** Usually none wait; this many when nobody takes the stream. */
+const MAX_QUEUED = 64;
+
+type Outcome<Piece> = { readonly last: Piece | undefined } | { readonly error: AppError };
+
+/**
+ * Resolves when the first event has come: until then nothing was sent to the caller, so that what is thrown here can
+ * still be answered by another attempt, or with a status of its own (contract/completions 4).
+ */
+export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<OpenedStream<Piece>> {
+  const { start, reader, decodeFailure, presence, now } = options;
+  return new Promise((resolve, reject) => {
+    let status = 0;
+    let headers: UpstreamHeaders = {};
+    let opened = false;
+    let sink: StreamSink<Piece> | undefined;
+    let queued: Piece[] = [];
+    let outcome: Outcome<Piece> | undefined;
+    let refusalText: ReturnType<typeof createRefusalText> | undefined;
+
+    const exchange = start({
+      onHead(givenStatus, givenHeaders) {
+        status = givenStatus;
+        headers = givenHeaders;
+        if (!isSuccess(status)) refusalText = createRefusalText();
+        else if (NO_STREAM_TYPE.test(String(headers['content-type']))) stop(upstreamError(NO_STREAM));
+        else if ((headers['content-encoding'] ?? 'identity') !== 'identity') stop(upstreamError(COMPRESSED));
+      },
+      onData(chunk) {
+        if (outcome !== undefined) return;
+        if (refusalText !== undefined) refusalText.add(chunk);
+        else take(() => reader.feed(chunk));
+      },
+      onEnd() {
+        if (outcome !== undefined) return;
+        if (refusalText !== undefined) {
+          reject(refusal(status, headers, refusalText.read(), decodeFailure, now()));
+          return;
+        }
+        take(() => reader.end());
+        if (outcome === undefined) conclude({ error: upstreamError(opened ? BROKEN : EMPTY) });
+      },
+      onFailed(error) {
+        if (outcome === undefined) conclude({ error });
+      },
+    });
+    presence.watch(() => {
+      exchange.abort();
+      if (!opened) reject(new AppError('CALL_CANCELLED'));
+    });
+
+    function take(read: () => Reading<Piece>): void {
+      let reading: Reading<Piece>;
+      try {
+        reading = read();
+      } catch (error) {
+        stop(error instanceof AppError ? error : upstreamError('its stream makes no sense', error));
+        return;
+      }
+      const { piece, hasEvent, failure, done } = reading;
+      if (failure !== undefined) {
+        if (piece !== undefined && opened) deliver(piece);
+        stop(failureToError(failure));
+        return;
+      }
+      if (hasEvent) open();
+      if (done) conclude({ last: piece });
+      else if (piece !== undefined) deliver(piece);
+    }
+
+    /** The upstream is of no more use. */
+    function stop(error: AppError): void {
+      exchange.abort();
+      conclude({ error });
+    }
+
+    function open(): void {
+      if (opened) return;
+      opened = true;
+      resolve({
+        attach(given) {
+          sink = given;
+          const held = queued;
+          queued = [];
+          exchange.resume();
+          for (const piece of held) if (!given.write(piece)) exchange.pause();
+          if (outcome !== undefined) tell(given, outcome);
+        },
+        resume: () => exchange.resume(),
+        abort: () => exchange.abort(),
+        usage: () => reader.usage(),
+      });
+    }
+
+    function deliver(piece: Piece): void {
+      if (sink === undefined) {
+        queued.push(piece);
+        if (queued.length >= MAX_QUEUED) exchange.pause();
+      } else if (!sink.write(piece)) exchange.pause();
+    }
+
+    function conclude(result: Outcome<Piece>): void {
+      outcome = result;
+      // Nobody's leaving matters any more, and a connection that is read to its end can be used again.
+      presence.watch(ignore);
+      if (sink !== undefined) tell(sink, result);
+      else if (!opened && 'error' in result) reject(result.error);
+    }
+  });
+}
+
+function tell<Piece>(sink: StreamSink<Piece>, outcome: Outcome<Piece>): void {
+  if ('error' in outcome) sink.fail(outcome.error);
+  else sink.end(outcome.last);
+}
+
+function ignore(): void {}
+
+/** Many servers do not name their stream, or name it wrongly; these are certainly none. */
+const NO_STREAM_TYPE = /^(?:application\/json|text\/html)/i;
+const NO_STREAM = 'it answered with something else than a stream';
+const COMPRESSED = 'its stream is compressed, which was not asked for';
+const BROKEN = 'its stream ended before the answer was whole';
+const EMPTY = 'its stream ended before it began';

@@ -1,0 +1,74 @@
+import type { Usage } from '../contract/chat.ts';
+
+const USAGE = Buffer.from('"usage"');
+const COLON = 0x3a;
+const OPEN = 0x7b;
+const CLOSE = 0x7d;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const SPACES: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d]);
+
+/** Figures of an upstream, if they are such. */
+export function asUsage(value: unknown): Usage | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const { prompt_tokens: prompt, completion_tokens: completion = 0, total_tokens: total } = value as Partial<Usage>;
+  if (!isCount(prompt) || !isCount(completion)) return undefined;
+  // Some count more in their total, such as the tokens of hidden reasoning.
+  const sum = isCount(total) ? total : prompt + completion;
+  return { ...(value as Usage), completion_tokens: completion, total_tokens: sum };
+}
+
+/**
+ * The usage in the bytes of a whole answer, without parsing the rest of it: inside a string its quotes would be
+ * escaped, so `"usage":{` is what it looks like. The last one counts.
+ */
+export function findUsage(answer: Buffer): Usage | undefined {
+  for (let at = answer.lastIndexOf(USAGE); at !== -1; at = at === 0 ? -1 : answer.lastIndexOf(USAGE, at - 1)) {
+    const start = startOfValue(answer, at + USAGE.length);
+    if (answer[start] !== OPEN) continue;
+    const end = endOfObject(answer, start);
+    if (end === -1) return undefined;
+    const usage = asUsage(parse(answer.toString('utf8', start, end)));
+    if (usage !== undefined) return usage;
+  }
+  return undefined;
+}
+
+/** Where the value of a key begins whose quote closes before `after`; -1 when no value follows. */
+export function startOfValue(bytes: Buffer, after: number): number {
+  let at = after;
+  while (SPACES.has(bytes[at] ?? 0)) at += 1;
+  if (bytes[at] !== COLON) return -1;
+  at += 1;
+  while (SPACES.has(bytes[at] ?? 0)) at += 1;
+  return at;
+}
+
+function endOfObject(bytes: Buffer, start: number): number {
+  let depth = 0;
+  for (let at = start; at < bytes.length; at += 1) {
+    const byte = bytes[at];
+    if (byte === QUOTE) {
+      at += 1;
+      while (at < bytes.length && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1;
+    } else if (byte === OPEN) {
+      depth += 1;
+    } else if (byte === CLOSE) {
+      depth -= 1;
+      if (depth === 0) return at + 1;
+    }
+  }
+  return -1;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}

@@ -1,0 +1,109 @@
+import type { OutgoingHttpHeaders } from 'node:http';
+import type { FastifyReply } from 'fastify';
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { AppError } from '../../platform/errors/app-error.ts';
+import { encodeComment } from '../../platform/sse/encode-event.ts';
+import { describeFailure, statusOf } from '../errors.ts';
+import type { CallRecord } from './call-record.ts';
+import type { FinishCall } from './chat-pipeline.ts';
+import type { OpenedStream } from './open-stream.ts';
+
+export interface RelayOptions<Piece> {
+  readonly reply: FastifyReply;
+  readonly stream: OpenedStream<Piece>;
+  readonly record: CallRecord;
+  readonly finish: FinishCall;
+  /** A piece as the bytes that the caller gets; `last` comes before the end of a whole answer. */
+  encode(piece: Piece): string | Buffer;
+  encodeEnd(last: Piece | undefined): string | Buffer;
+  /** What was asked, for calls whose content is kept. */
+  readonly requestText: () => string;
+  readonly clock: Clock;
+}
+
+const KEEP_ALIVE_MS = 15_000;
+const KEEP_ALIVE = encodeComment('keep-alive');
+const MAX_KEPT_CONTENT = 1024 * 1024;
+const STREAM_HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache',
+  'x-accel-buffering': 'no',
+};
+
+/**
+ * Sends a stream on to the caller as it comes (contract/completions 4). A slow caller holds up the upstream; one that
+ * leaves ends it; and a stream that breaks says so in one last event, without `[DONE]`.
+ */
+export function relayStream<Piece>(options: RelayOptions<Piece>): void {
+  const { reply, stream, record, finish, encode, encodeEnd, clock } = options;
+  const response = reply.raw;
+  const headers = { ...(reply.getHeaders() as OutgoingHttpHeaders), ...record.headers(), ...STREAM_HEADERS };
+  const kept: (string | Buffer)[] = [];
+  let keptLength = 0;
+  let over = false;
+  let lastWrite = clock.monotonic();
+  let stopTimer: () => void = () => undefined;
+
+  reply.hijack();
+  if (response.destroyed) {
+    stream.abort();
+    conclude({ outcome: 'aborted', status: 499 });
+    return;
+  }
+
+  function keepAlive(): void {
+    const silence = clock.monotonic() - lastWrite;
+    if (silence >= KEEP_ALIVE_MS && !response.writableNeedDrain) write(KEEP_ALIVE);
+    stopTimer = clock.after(silence >= KEEP_ALIVE_MS ? KEEP_ALIVE_MS : KEEP_ALIVE_MS - silence, keepAlive);
+  }
+
+  function write(bytes: string | Buffer): boolean {
+    lastWrite = clock.monotonic();
+    return response.write(bytes);
+  }
+
+  function keep(bytes: string | Buffer): void {
+    if (!record.keepsContent || keptLength > MAX_KEPT_CONTENT) return;
+    kept.push(bytes);
+    keptLength += bytes.length;
+  }
+
+  function conclude(end: { outcome: 'ok' | 'partial' | 'aborted'; status: number; error?: AppError }): void {
+    if (over) return;
+    over = true;
+    stopTimer();
+    const content = record.keepsContent && {
+      content: { request: options.requestText(), answer: kept.map(String).join('') },
+    };
+    finish({ ...end, measured: stream.usage(), ...content });
+  }
+
+  response.on('drain', () => stream.resume());
+  response.on('close', () => {
+    if (over) return;
+    stream.abort();
+    conclude({ outcome: 'aborted', status: 499 });
+  });
+  response.writeHead(200, headers);
+  stopTimer = clock.after(KEEP_ALIVE_MS, keepAlive);
+  stream.attach({
+    write(piece) {
+      const bytes = encode(piece);
+      if (over || bytes.length === 0) return true;
+      keep(bytes);
+      return write(bytes);
+    },
+    end(last) {
+      const bytes = encodeEnd(last);
+      keep(bytes);
+      conclude({ outcome: 'ok', status: 200 });
+      response.end(bytes);
+    },
+    fail(error) {
+      const event = `data: ${JSON.stringify(describeFailure(error).body)}\n\n`;
+      keep(event);
+      conclude({ outcome: 'partial', status: statusOf(error), error });
+      response.end(event);
+    },
+  });
+}

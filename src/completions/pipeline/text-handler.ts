@@ -1,0 +1,152 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import { parseBody } from '../../platform/http/request-body.ts';
+import { createSchemaCheck } from '../../platform/http/schema-check.ts';
+import type { Call } from '../../platform/http/surface.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { UsableApi } from '../apis/model-api.ts';
+import type { ChatChunk } from '../contract/chat.ts';
+import { type TextCompletion, TextRequest } from '../contract/text-completion.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import { sendJson } from './answer-whole.ts';
+import type { Attempt } from './attempt-call.ts';
+import { watchCaller } from './caller-presence.ts';
+import type { PathFamily } from './chat-handler.ts';
+import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
+import type { OpenedChat } from './chat-work.ts';
+import { speaksOpenai } from './encode-chat.ts';
+import { tokensOfCharacters } from './estimate-tokens.ts';
+import type { OpenChat } from './open-chat.ts';
+import { lacksOperation, type OpenedOperation, type OpenOperation } from './open-operation.ts';
+import { readCallOptions } from './read-call-options.ts';
+import { relayStream } from './relay-stream.ts';
+import { chunkAsText, completionAsText, textAsChat } from './text-as-chat.ts';
+
+export interface TextHandlerOptions {
+  readonly pipeline: ChatPipeline;
+  readonly findApi: (id: string) => UsableApi | undefined;
+  readonly openChat: OpenChat;
+  readonly openOperation: OpenOperation;
+  readonly strictParams: () => boolean;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+}
+
+const checkRequest = createSchemaCheck(TextRequest, 'body');
+const USUAL_ANSWER_TOKENS = 16;
+
+/**
+ * `POST /completions`. Upstreams of OpenAI's dialect get it as it is; where they have no such operation, and for all
+ * other dialects, the prompt becomes a chat of one message.
+ */
+export function createTextHandler(options: TextHandlerOptions) {
+  const { pipeline, findApi, openChat, openOperation, strictParams, clock, makeId } = options;
+
+  function open(call: AdmittedCall, request: TextRequest, bytes: Buffer, strict: boolean) {
+    const { presence, promptTokens, record } = call;
+    const idempotencyId = makeId('idem-');
+    const stream = request.stream === true;
+    const usageAsked = request.stream_options?.include_usage === true;
+    const choices = (request.n ?? 1) * promptCount(request.prompt);
+    const operation = { path: '/completions', request, bytes, stream, choices, usageAsked, promptTokens } as const;
+    const answer = { answerId: makeId('chatcmpl-'), created: Math.floor(clock.now() / 1000) };
+
+    async function asChat(attempt: Attempt): Promise<OpenedChat> {
+      const { request: chat, dropped } = textAsChat(request);
+      if (strict && dropped[0] !== undefined) throw new AppError('UNSUPPORTED_PARAMETER', { param: dropped[0] });
+      const form = { bytes: undefined, answerAsBytes: false, strict, promptTokens, idempotencyId };
+      const opened = await openChat(attempt, { ...answer, ...form, request: chat }, presence);
+      record.dropped = [...dropped, ...opened.dropped];
+      return opened;
+    }
+
+    return pipeline.attempt(call, async (attempt): Promise<OpenedChat | OpenedOperation> => {
+      const api = findApi(attempt.target.apiId);
+      if (api === undefined || !speaksOpenai({ name: api.dialect })) return asChat(attempt);
+      try {
+        return await openOperation(api, attempt, { ...operation, idempotencyId }, presence);
+      } catch (error) {
+        if (!lacksOperation(error)) throw error;
+        return asChat(attempt);
+      }
+    });
+  }
+
+  return (family: PathFamily) =>
+    async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
+      const bytes = body as Buffer;
+      const request = parseBody(bytes) as TextRequest;
+      checkRequest(request);
+      const { strict } = readCallOptions(head, strictParams());
+      const presence = watchCaller(reply.raw);
+      const incoming = { holder, requestId: head.requestId, presence, operation: 'text_completion' } as const;
+      const call = pipeline.admit(incoming, request.model, {
+        prompt: tokensOfCharacters(bytes.length),
+        answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),
+      });
+      let opened: Attempted<OpenedChat | OpenedOperation>;
+      try {
+        opened = await open(call, request, bytes, strict);
+      } catch (error) {
+        reply.headers(call.record.headers());
+        throw error;
+      }
+      answer(family, reply, call, opened, request, bytes);
+      return reply;
+    };
+
+  function answer(
+    family: PathFamily,
+    reply: Call['reply'],
+    { record }: AdmittedCall,
+    { result, finish }: Attempted<OpenedChat | OpenedOperation>,
+    request: TextRequest,
+    bytes: Buffer,
+  ): void {
+    const shared = { reply, record, finish, clock, requestText: () => String(bytes) };
+    if (result.kind === 'byte-stream') {
+      relayStream({ ...shared, stream: result.stream, encode: (piece) => piece, encodeEnd: (last) => last ?? '' });
+    } else if (result.kind === 'chunk-stream') {
+      const encode = (chunks: readonly ChatChunk[]) =>
+        encodeTexts(chunks, request.stream_options?.include_usage === true);
+      const encodeEnd = (last: readonly ChatChunk[] = []) => `${encode(last)}data: [DONE]\n\n`;
+      relayStream({ ...shared, stream: result.stream, encode, encodeEnd });
+    } else {
+      const text = encodeWhole(result, family);
+      const content = record.keepsContent && { content: { request: String(bytes), answer: String(text) } };
+      finish({ outcome: 'ok', status: 200, measured: result.measured, ...content });
+      sendJson(reply, record.headers(), text);
+    }
+  }
+}
+
+function encodeTexts(chunks: readonly ChatChunk[], usageAsked: boolean): string {
+  let text = '';
+  for (const chunk of chunks) {
+    const mapped = !usageAsked && chunk.choices.length === 0 ? undefined : chunkAsText(chunk);
+    if (mapped !== undefined) text += `data: ${JSON.stringify(mapped)}\n\n`;
+  }
+  return text;
+}
+
+type Whole = Extract<OpenedChat | OpenedOperation, { measured: unknown }>;
+
+function encodeWhole(result: Whole, family: PathFamily): Buffer | string {
+  if (result.kind === 'completion') return encodeText(completionAsText(result.completion), family);
+  if (family === 'openai') return result.body;
+  try {
+    return encodeText(JSON.parse(result.body.toString('utf8')) as TextCompletion, family);
+  } catch {
+    // What the upstream calls an answer is not JSON after all; it is its own to explain.
+    return result.body;
+  }
+}
+
+/** The document has `created` as text. */
+function encodeText(completion: TextCompletion, family: PathFamily): string {
+  return JSON.stringify(family === 'openai' ? completion : { ...completion, created: String(completion.created) });
+}
+
+function promptCount(prompt: TextRequest['prompt']): number {
+  return Array.isArray(prompt) && typeof prompt[0] !== 'number' ? Math.max(1, prompt.length) : 1;
+}

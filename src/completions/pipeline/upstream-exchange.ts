@@ -1,0 +1,140 @@
+import type { Dispatcher, Pool } from 'undici';
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { type UpstreamHeaders, upstreamError, upstreamTimeout } from './upstream-failure.ts';
+
+export interface UpstreamCall {
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | Buffer;
+}
+
+/** How long the parts of an answer may take; `deadline` is a moment of the monotonic clock. */
+export interface ExchangeTimes {
+  readonly firstByteMs: number;
+  readonly idleMs: number;
+  readonly deadline: number;
+}
+
+/** Hears of one answer: a head, then data, then exactly one of end and failure. Nothing more after an abort. */
+export interface ExchangeListener {
+  onHead(status: number, headers: UpstreamHeaders): void;
+  onData(chunk: Buffer): void;
+  onEnd(): void;
+  onFailed(error: AppError): void;
+}
+
+export interface Exchange {
+  /** The upstream is not read any further, and its silence is not counted. */
+  pause(): void;
+  resume(): void;
+  /** Closes the connection at once. */
+  abort(): void;
+}
+
+export interface ExchangeOptions {
+  readonly pool: Pool;
+  readonly call: UpstreamCall;
+  readonly times: ExchangeTimes;
+  readonly clock: Clock;
+  readonly listener: ExchangeListener;
+}
+
+/** Sends one request, with one timer for all limits. Redirects are not followed: they are answers like any other. */
+export function startExchange({ pool, call, times, clock, listener }: ExchangeOptions): Exchange {
+  let controller: Dispatcher.DispatchController | undefined;
+  let over = false;
+  let begun = false;
+  let lastSign = clock.monotonic();
+  // Silence shorter than both limits breaks neither: from then on the timer knows the exact moment.
+  let stopTimer = clock.after(
+    Math.min(times.firstByteMs, times.idleMs, Math.max(0, times.deadline - lastSign)),
+    checkLimits,
+  );
+
+  function checkLimits(): void {
+    const now = clock.monotonic();
+    if (controller?.paused === true) lastSign = now;
+    const silence = begun ? times.idleMs : times.firstByteMs;
+    if (now >= times.deadline) fail(upstreamTimeout('total'));
+    else if (now - lastSign >= silence) fail(upstreamTimeout(begun ? 'idle' : 'first_byte'));
+    else stopTimer = clock.after(Math.min(lastSign + silence, times.deadline) - now, checkLimits);
+  }
+
+  function fail(error: AppError): void {
+    if (over) return;
+    finish();
+    controller?.abort(error);
+    listener.onFailed(error);
+  }
+
+  function finish(): void {
+    over = true;
+    stopTimer();
+  }
+
+  const handler: Dispatcher.DispatchHandler = {
+    onRequestStart(given) {
+      controller = given;
+      if (over) given.abort(new Error('nobody waits for it any more'));
+    },
+    onResponseStart(_controller, status, headers) {
+      // An early hint is not the answer.
+      if (!over && status >= 200) listener.onHead(status, headers);
+    },
+    onResponseData(_controller, chunk) {
+      if (over) return;
+      begun = true;
+      lastSign = clock.monotonic();
+      listener.onData(chunk);
+    },
+    onResponseEnd() {
+      if (over) return;
+      finish();
+      listener.onEnd();
+    },
+    onResponseError(_controller, error) {
+      if (over) return;
+      finish();
+      listener.onFailed(toAppError(error));
+    },
+  };
+
+  try {
+    pool.dispatch({ method: 'POST', path: call.path, headers: call.headers, body: call.body }, handler);
+  } catch (error) {
+    fail(upstreamError('the request could not be sent', error));
+  }
+
+  return {
+    pause: () => controller?.pause(),
+    resume() {
+      lastSign = clock.monotonic();
+      controller?.resume();
+    },
+    abort() {
+      if (over) return;
+      finish();
+      controller?.abort(new Error('the caller is gone'));
+    },
+  };
+}
+
+function toAppError(error: Error): AppError {
+  if (error instanceof AppError) return error;
+  const code = errorCode(error);
+  if (code === 'UND_ERR_CONNECT_TIMEOUT') return upstreamError('connecting took too long', error);
+  return upstreamError(REASONS[code] ?? 'the connection failed', error);
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'nothing listens at its address',
+  ENOTFOUND: 'its name cannot be looked up',
+  EAI_AGAIN: 'its name cannot be looked up',
+  EHOSTUNREACH: 'its address cannot be reached',
+  ENETUNREACH: 'its address cannot be reached',
+  ECONNRESET: 'it closed the connection',
+  EPIPE: 'it closed the connection',
+  UND_ERR_SOCKET: 'it closed the connection',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'its answer has not the announced length',
+};

@@ -1,0 +1,84 @@
+import { type LookupAddress, lookup } from 'node:dns';
+import type { LookupFunction } from 'node:net';
+import type { Pool } from 'undici';
+import { classifyAddress } from '../../platform/network-address/classify-address.ts';
+import { classifyHost, isMetadataName } from '../../platform/network-address/classify-host.ts';
+import { upstreamError } from './upstream-failure.ts';
+
+/** Connections to upstreams, kept open between calls: a pool per origin and time limit for connecting. */
+export interface UpstreamPools {
+  /** Throws when the address must not be called. The first call loads the library, and so gives a promise. */
+  open(origin: string, connectMs: number): Pool | Promise<Pool>;
+  /** Breaks off what is under way. */
+  close(): Promise<void>;
+}
+
+/** A stream takes a connection for itself: this bounds the calls that one upstream gets at once. */
+const CONNECTIONS_PER_POOL = 4096;
+const KEEP_ALIVE_MS = 30_000;
+/** Silence is measured by the exchange, which knows why it waits. */
+const NO_TIMEOUT = 0;
+
+/** Origins come from the settings and the table of APIs alone, so there are never more pools than those have rows. */
+export function createUpstreamPools(): UpstreamPools {
+  const pools = new Map<string, Pool>();
+  let PoolClass: typeof Pool | undefined;
+  let closed = false;
+
+  function make(origin: string, connectMs: number, key: string): Pool {
+    const known = pools.get(key);
+    if (known !== undefined) return known;
+    if (closed || PoolClass === undefined) throw upstreamError('the server is shutting down');
+    refuseMetadata(new URL(origin).hostname);
+    const pool = new PoolClass(origin, {
+      connections: CONNECTIONS_PER_POOL,
+      pipelining: 1,
+      allowH2: false,
+      headersTimeout: NO_TIMEOUT,
+      bodyTimeout: NO_TIMEOUT,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      connect: { timeout: connectMs, lookup: lookupAllowed },
+    });
+    pools.set(key, pool);
+    return pool;
+  }
+
+  return {
+    open(origin, connectMs) {
+      const key = `${connectMs} ${origin}`;
+      const known = pools.get(key);
+      if (known !== undefined) return known;
+      if (PoolClass !== undefined) return make(origin, connectMs, key);
+      return import('undici').then((library) => {
+        PoolClass = library.Pool;
+        return make(origin, connectMs, key);
+      });
+    },
+    async close() {
+      closed = true;
+      const open = [...pools.values()];
+      pools.clear();
+      await Promise.all(open.map((pool) => pool.destroy()));
+    },
+  };
+}
+
+/** Base URLs are the administrator's, and may well be on this machine; where a cloud keeps credentials is never one. */
+function refuseMetadata(hostname: string): void {
+  const host = classifyHost(hostname);
+  const refused =
+    host.kind === 'address' ? host.class === 'metadata' : host.kind === 'name' && isMetadataName(host.name);
+  if (refused) throw upstreamError(METADATA);
+}
+
+const METADATA = 'its address is one where a cloud hands out credentials';
+
+/** The same for what a name turns out to point to, when it is looked up for the connection itself. */
+const lookupAllowed: LookupFunction = (hostname, options, callback) => {
+  lookup(hostname, options, (error: NodeJS.ErrnoException | null, found: string | LookupAddress[], family?: number) => {
+    const addresses = typeof found === 'string' ? [found] : (found ?? []).map(({ address }) => address);
+    const refused = error === null && addresses.some((address) => classifyAddress(address) === 'metadata');
+    if (refused) callback(upstreamError(METADATA), '', 0);
+    else callback(error, found as string, family);
+  });
+};

@@ -1,0 +1,83 @@
+import type { SchemaModule } from 'kysely';
+import type { Migration } from '../../platform/database/migration.ts';
+
+/** The schema of completions, forward only: a released migration is never edited, a new one is added below. */
+export const completionsMigrations: readonly Migration[] = [
+  {
+    id: '0001-keys-and-usage',
+    statements: ({ schema }) => [...keyTables(schema), ...usageTables(schema)],
+  },
+];
+
+function keyTables(schema: SchemaModule) {
+  return [
+    schema
+      .createTable('keys')
+      .addColumn('id', 'text', (column) => column.primaryKey())
+      .addColumn('tenant', 'text', (column) => column.notNull())
+      .addColumn('owner', 'text', (column) => column.notNull())
+      .addColumn('name', 'text', (column) => column.notNull())
+      .addColumn('digest', 'text', (column) => column.notNull())
+      .addColumn('hint', 'text', (column) => column.notNull())
+      .addColumn('models', 'text', (column) => column.notNull())
+      .addColumn('requests_per_minute', 'integer')
+      .addColumn('tokens_per_minute', 'integer')
+      .addColumn('budget_usd', 'real')
+      .addColumn('budget_period', 'text')
+      .addColumn('expires_at', 'integer')
+      .addColumn('created_at', 'integer', (column) => column.notNull()),
+    schema.createIndex('keys_digest').on('keys').column('digest').unique(),
+    schema.createIndex('keys_owner').on('keys').columns(['owner', 'id']),
+    schema
+      .createTable('key_spending')
+      .addColumn('key_id', 'text', (column) => column.notNull())
+      .addColumn('period', 'text', (column) => column.notNull())
+      .addColumn('cost_usd', 'real', (column) => column.notNull())
+      .addPrimaryKeyConstraint('key_spending_key', ['key_id', 'period']),
+  ];
+}
+
+function usageTables(schema: SchemaModule) {
+  return [
+    schema
+      .createTable('usage_records')
+      .addColumn('id', 'text', (column) => column.primaryKey())
+      .addColumn('at', 'integer', (column) => column.notNull())
+      .addColumn('key_id', 'text', (column) => column.notNull())
+      .addColumn('owner', 'text', (column) => column.notNull())
+      .addColumn('model', 'text', (column) => column.notNull())
+      .addColumn('api', 'text', (column) => column.notNull())
+      .addColumn('upstream_model', 'text', (column) => column.notNull())
+      .addColumn('operation', 'text', (column) => column.notNull())
+      .addColumn('prompt_tokens', 'integer', (column) => column.notNull())
+      .addColumn('completion_tokens', 'integer', (column) => column.notNull())
+      .addColumn('cost_usd', 'real', (column) => column.notNull())
+      .addColumn('price_known', 'integer', (column) => column.notNull())
+      .addColumn('estimated', 'integer', (column) => column.notNull())
+      .addColumn('outcome', 'text', (column) => column.notNull())
+      .addColumn('status', 'integer', (column) => column.notNull())
+      .addColumn('attempts', 'integer', (column) => column.notNull())
+      .addColumn('duration_ms', 'integer', (column) => column.notNull())
+      .addColumn('first_token_ms', 'integer', (column) => column.notNull())
+      .addColumn('request_id', 'text', (column) => column.notNull()),
+    schema
+      .createTable('usage_contents')
+      .addColumn('record_id', 'text', (column) => column.primaryKey())
+      .addColumn('request', 'text', (column) => column.notNull())
+      .addColumn('answer', 'text', (column) => column.notNull()),
+    schema
+      .createTable('usage_totals')
+      .addColumn('scope', 'text', (column) => column.notNull())
+      .addColumn('dimension', 'text', (column) => column.notNull())
+      .addColumn('day', 'text', (column) => column.notNull())
+      .addColumn('value', 'text', (column) => column.notNull())
+      .addColumn('requests', 'integer', (column) => column.notNull())
+      .addColumn('errors', 'integer', (column) => column.notNull())
+      .addColumn('prompt_tokens', 'integer', (column) => column.notNull())
+      .addColumn('completion_tokens', 'integer', (column) => column.notNull())
+      .addColumn('cost_usd', 'real', (column) => column.notNull())
+      .addPrimaryKeyConstraint('usage_totals_key', ['scope', 'dimension', 'day', 'value']),
+    schema.createIndex('usage_totals_day').on('usage_totals').column('day'),
+    schema.createTable('usage_flushes').addColumn('id', 'text', (column) => column.primaryKey()),
+  ];
+}

@@ -1,0 +1,89 @@
+/** An issued key. The key itself is nowhere: only its digest. */
+export interface KeyRow {
+  readonly id: string;
+  readonly tenant: string;
+  /** The user whose key it is; empty for nobody's. */
+  readonly owner: string;
+  readonly name: string;
+  /** SHA-256 of the key, in base64url. */
+  readonly digest: string;
+  /** How the key begins, so that people can tell theirs apart. */
+  readonly hint: string;
+  /** JSON: patterns of the models that it may use; an empty list stands for all. */
+  readonly models: string;
+  readonly requests_per_minute: number | null;
+  readonly tokens_per_minute: number | null;
+  readonly budget_usd: number | null;
+  readonly budget_period: string | null;
+  readonly expires_at: number | null;
+  readonly created_at: number;
+}
+
+/** What a key with a budget has spent in a period: `2030-01-31`, `2030-01` or `total`. */
+export interface SpendingRow {
+  readonly key_id: string;
+  readonly period: string;
+  readonly cost_usd: number;
+}
+
+/** One call. */
+export interface UsageRecordRow {
+  readonly id: string;
+  readonly at: number;
+  readonly key_id: string;
+  readonly owner: string;
+  readonly model: string;
+  readonly api: string;
+  readonly upstream_model: string;
+  readonly operation: string;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly cost_usd: number;
+  /** 0: nobody knows the price, so the cost counts as 0. */
+  readonly price_known: number;
+  /** 1: the tokens were counted by us. */
+  readonly estimated: number;
+  readonly outcome: string;
+  readonly status: number;
+  readonly attempts: number;
+  readonly duration_ms: number;
+  readonly first_token_ms: number;
+  readonly request_id: string;
+}
+
+/** What was asked and answered; only where the operator wants it stored. */
+export interface UsageContentRow {
+  readonly record_id: string;
+  readonly request: string;
+  readonly answer: string;
+}
+
+/**
+ * Sums per day, so that reports read few rows. `scope` is empty for all calls, or a key; `dimension` says what `value`
+ * is: a key, a model, an API, or nothing (`day`).
+ */
+export interface UsageTotalRow {
+  readonly scope: string;
+  readonly dimension: string;
+  readonly day: string;
+  readonly value: string;
+  readonly requests: number;
+  readonly errors: number;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly cost_usd: number;
+}
+
+/** Sums that were added. One whose storing was in doubt is not added twice. */
+export interface UsageFlushRow {
+  readonly id: string;
+}
+
+export interface CompletionsSchema {
+  keys: KeyRow;
+  key_spending: SpendingRow;
+  usage_records: UsageRecordRow;
+  usage_contents: UsageContentRow;
+  usage_totals: UsageTotalRow;
+  usage_flushes: UsageFlushRow;
+}

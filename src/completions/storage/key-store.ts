@@ -1,0 +1,61 @@
+import type { Database } from '../../platform/database/database.ts';
+import type { CompletionsSchema, KeyRow } from './completions-schema.ts';
+
+export interface KeyPage {
+  /** Undefined: of everybody. */
+  readonly owner: string | undefined;
+  readonly after: string;
+  readonly limit: number;
+}
+
+export interface KeyStore {
+  add(key: KeyRow): Promise<void>;
+  byDigest(digest: string): Promise<KeyRow | undefined>;
+  /** In the order of their making. */
+  list(page: KeyPage): Promise<readonly KeyRow[]>;
+  /** False when there is no such key, or none of that owner. What it spent is forgotten; its usage is kept. */
+  remove(id: string, owner: string | undefined): Promise<boolean>;
+  /** What a key has spent in a period. */
+  spent(keyId: string, period: string): Promise<number>;
+}
+
+export function createKeyStore(database: Database<CompletionsSchema>): KeyStore {
+  const { query } = database;
+  const byDigest = database.statement((builder, given: { digest: string }) =>
+    builder.selectFrom('keys').selectAll().where('digest', '=', given.digest),
+  );
+  const spending = database.statement((builder, given: { keyId: string; period: string }) =>
+    builder
+      .selectFrom('key_spending')
+      .select('cost_usd')
+      .where('key_id', '=', given.keyId)
+      .where('period', '=', given.period),
+  );
+  return {
+    async add(key) {
+      await database.write([query.insertInto('keys').values(key).compile()]);
+    },
+    async byDigest(digest) {
+      const [row] = await database.readKeyed(byDigest({ digest }));
+      return row;
+    },
+    async list({ owner, after, limit }) {
+      let keys = query.selectFrom('keys').selectAll().where('id', '>', after).orderBy('id').limit(limit);
+      if (owner !== undefined) keys = keys.where('owner', '=', owner);
+      return database.read(keys.compile());
+    },
+    async remove(id, owner) {
+      let found = query.selectFrom('keys').select('id').where('id', '=', id);
+      if (owner !== undefined) found = found.where('owner', '=', owner);
+      const [, removed] = await database.write([
+        query.deleteFrom('key_spending').where('key_id', 'in', found).compile(),
+        query.deleteFrom('keys').where('id', 'in', found).compile(),
+      ]);
+      return removed.changes > 0;
+    },
+    async spent(keyId, period) {
+      const [row] = await database.readKeyed(spending({ keyId, period }));
+      return row?.cost_usd ?? 0;
+    },
+  };
+}

@@ -1,0 +1,188 @@
+import type { Database } from '../../platform/database/database.ts';
+import type { Statement } from '../../platform/database/statement.ts';
+import type {
+  CompletionsSchema,
+  SpendingRow,
+  UsageContentRow,
+  UsageRecordRow,
+  UsageTotalRow,
+} from './completions-schema.ts';
+
+/** What is stored together, or not at all. */
+export interface UsageFlush {
+  /** Makes it safe to store the same sums again when it is not known whether they were: STORAGE_DUPLICATE. */
+  readonly id: string;
+  readonly totals: readonly UsageTotalRow[];
+  readonly spending: readonly SpendingRow[];
+  /** A record that is there already is left alone. */
+  readonly records: readonly UsageRecordRow[];
+  readonly contents: readonly UsageContentRow[];
+}
+
+export interface UsageQuery {
+  readonly scope: string;
+  readonly dimension: string;
+  readonly fromDay: string;
+  readonly toDay: string;
+  /** Whether each day is a group of its own, instead of each value. */
+  readonly byDay: boolean;
+}
+
+export interface UsageSum {
+  readonly group: string;
+  readonly requests: number;
+  readonly errors: number;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly cost_usd: number;
+}
+
+export interface UsageStore {
+  add(flush: UsageFlush): Promise<void>;
+  /** By group, in order. */
+  report(question: UsageQuery): Promise<readonly UsageSum[]>;
+}
+
+/** As many rows as one statement takes; the rest goes row by row. */
+const ROWS_AT_ONCE = 50;
+
+const RECORD_COLUMNS = [
+  'id',
+  'at',
+  'key_id',
+  'owner',
+  'model',
+  'api',
+  'upstream_model',
+  'operation',
+  'prompt_tokens',
+  'completion_tokens',
+  'cost_usd',
+  'price_known',
+  'estimated',
+  'outcome',
+  'status',
+  'attempts',
+  'duration_ms',
+  'first_token_ms',
+  'request_id',
+] as const satisfies readonly (keyof UsageRecordRow)[];
+
+export function createUsageStore(database: Database<CompletionsSchema>): UsageStore {
+  const { query } = database;
+  const addFlush = database.statement((builder, given: { id: string }) =>
+    builder.insertInto('usage_flushes').values({ id: given.id }),
+  );
+  const addTotal = database.statement((builder, given: UsageTotalRow) =>
+    builder
+      .insertInto('usage_totals')
+      .values({
+        scope: given.scope,
+        dimension: given.dimension,
+        day: given.day,
+        value: given.value,
+        requests: given.requests,
+        errors: given.errors,
+        prompt_tokens: given.prompt_tokens,
+        completion_tokens: given.completion_tokens,
+        cost_usd: given.cost_usd,
+      })
+      .onConflict((conflict) =>
+        conflict.columns(['scope', 'dimension', 'day', 'value']).doUpdateSet((update) => ({
+          requests: update('usage_totals.requests', '+', update.ref('excluded.requests')),
+          errors: update('usage_totals.errors', '+', update.ref('excluded.errors')),
+          prompt_tokens: update('usage_totals.prompt_tokens', '+', update.ref('excluded.prompt_tokens')),
+          completion_tokens: update('usage_totals.completion_tokens', '+', update.ref('excluded.completion_tokens')),
+          cost_usd: update('usage_totals.cost_usd', '+', update.ref('excluded.cost_usd')),
+        })),
+      ),
+  );
+  const addSpending = database.statement((builder, given: SpendingRow) =>
+    builder
+      .insertInto('key_spending')
+      .values({ key_id: given.key_id, period: given.period, cost_usd: given.cost_usd })
+      .onConflict((conflict) =>
+        conflict.columns(['key_id', 'period']).doUpdateSet((update) => ({
+          cost_usd: update('key_spending.cost_usd', '+', update.ref('excluded.cost_usd')),
+        })),
+      ),
+  );
+  const addContent = database.statement((builder, given: UsageContentRow) =>
+    builder
+      .insertInto('usage_contents')
+      .values({ record_id: given.record_id, request: given.request, answer: given.answer })
+      .onConflict((conflict) => conflict.doNothing()),
+  );
+  const insertOf = (rows: number) => {
+    const slots = Array.from({ length: rows }, () => Object.fromEntries(RECORD_COLUMNS.map((name) => [name, 0])));
+    const statement = database.statement((builder) =>
+      builder
+        .insertInto('usage_records')
+        .values(slots as unknown as UsageRecordRow[])
+        .onConflict((conflict) => conflict.doNothing()),
+    )();
+    return (given: readonly UsageRecordRow[]): Statement => ({
+      ...statement,
+      parameters: given.flatMap((row) => RECORD_COLUMNS.map((name) => row[name])),
+    });
+  };
+  const addRecord = insertOf(1);
+  const addRecords = insertOf(ROWS_AT_ONCE);
+
+  function recordStatements(records: readonly UsageRecordRow[]): Statement[] {
+    const statements: Statement[] = [];
+    let next = 0;
+    for (; next + ROWS_AT_ONCE <= records.length; next += ROWS_AT_ONCE) {
+      statements.push(addRecords(records.slice(next, next + ROWS_AT_ONCE)));
+    }
+    for (; next < records.length; next += 1) statements.push(addRecord(records.slice(next, next + 1)));
+    return statements;
+  }
+
+  return {
+    async add({ id, totals, spending, records, contents }) {
+      await database.write([
+        addFlush({ id }),
+        ...totals.map((row) => addTotal(row)),
+        ...spending.map((row) => addSpending(row)),
+        ...recordStatements(records),
+        ...contents.map((row) => addContent(row)),
+      ]);
+    },
+    async report({ scope, dimension, fromDay, toDay, byDay }) {
+      const group = byDay ? 'day' : 'value';
+      const rows = await database.read(
+        query
+          .selectFrom('usage_totals')
+          .select((select) => [
+            select.ref(group).as('group'),
+            select.fn.sum<number>('requests').as('requests'),
+            select.fn.sum<number>('errors').as('errors'),
+            select.fn.sum<number>('prompt_tokens').as('prompt_tokens'),
+            select.fn.sum<number>('completion_tokens').as('completion_tokens'),
+            select.fn.sum<number>('cost_usd').as('cost_usd'),
+          ])
+          .where('scope', '=', scope)
+          .where('dimension', '=', dimension)
+          .where('day', '>=', fromDay)
+          .where('day', '<=', toDay)
+          .groupBy(group)
+          .orderBy(group)
+          .compile(),
+      );
+      return rows.map(readSum);
+    },
+  };
+}
+
+/** PostgreSQL gives the sum of whole numbers as text, since it may be larger than they are. */
+function readSum({ group, ...sums }: UsageSum): UsageSum {
+  return {
+    group,
+    requests: Number(sums.requests),
+    errors: Number(sums.errors),
+    prompt_tokens: Number(sums.prompt_tokens),
+    completion_tokens: Number(sums.completion_tokens),
+    cost_usd: Number(sums.cost_usd),
+  };
+}

@@ -1,0 +1,132 @@
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { pino } from 'pino';
+import { createAccounts } from '../../src/accounts/create-accounts.ts';
+import type { AccountsSettings } from '../../src/accounts/settings.ts';
+import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
+import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
+import { systemClock } from '../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../src/platform/clock/randomness.ts';
+import type { Database } from '../../src/platform/database/database.ts';
+import type { DatabaseLocation } from '../../src/platform/database/engine.ts';
+import { openDatabase } from '../../src/platform/database/open-database.ts';
+import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
+import { createListener } from '../../src/platform/http/listener.ts';
+import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
+import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
+import type { Scope } from '../e2e/running-program.ts';
+import { createFakeClock, type FakeClock } from '../fakes/fake-clock.ts';
+import { resolveTrestle } from '../system/resolve-trestle.ts';
+import { type AccountsClient, createAccountsClient } from './accounts-client.ts';
+
+export interface RunningAccounts extends AccountsClient {
+  readonly url: string;
+  readonly database: Database<AccountsSchema>;
+  readonly clock: FakeClock;
+  readonly folder: string;
+  /** Everything that was logged, as text. */
+  log(): string;
+  /** Texts of the mails in the outbox, oldest first; of one recipient when named. */
+  mails(to?: string): Promise<string[]>;
+  reload(settings: AccountsSettings): void;
+  close(): Promise<void>;
+}
+
+export interface StartOptions {
+  /** YAML for the part under `accounts:`, as one flow mapping: `{ trial_days: 0 }`. */
+  readonly settings?: string;
+  /** Where the data lies; by default a new SQLite file. */
+  readonly location?: DatabaseLocation;
+  readonly clock?: FakeClock;
+  readonly secretKey?: Uint8Array;
+  readonly auditRetentionMs?: number;
+  readonly folder?: string;
+  /** Proxies whose X-Forwarded-* count: with `127.0.0.1/32` a test may come from anywhere. */
+  readonly trustedProxies?: readonly string[];
+}
+
+const SECRET_KEY = new Uint8Array(32).fill(7);
+
+export function accountsSettingsOf(text: string): AccountsSettings {
+  const resolution = resolveTrestle(`accounts: ${text}`);
+  if (!('settings' in resolution)) throw new Error(JSON.stringify(resolution));
+  return resolution.settings.accounts;
+}
+
+/** Accounts on a listener of this process: real HTTP, real database, a clock that the test moves. */
+export async function startAccounts(scope: Scope, options: StartOptions = {}): Promise<RunningAccounts> {
+  const folder = options.folder ?? (await mkdtemp(join(tmpdir(), 'trestle-accounts-')));
+  const clock = options.clock ?? createFakeClock();
+  const lines: string[] = [];
+  const sink = new Writable({
+    write(line, _encoding, done) {
+      lines.push(String(line));
+      done();
+    },
+  });
+  const logger = pino({ level: 'debug' }, sink);
+  const location = options.location ?? { engine: 'sqlite', file: join(folder, 'accounts.db') };
+  const database = await openDatabase<AccountsSchema>({
+    name: 'accounts',
+    migrations: accountsMigrations,
+    location,
+    clock: systemClock,
+  });
+  const accounts = await createAccounts({
+    settings: accountsSettingsOf(options.settings ?? '{}'),
+    auditRetentionMs: options.auditRetentionMs ?? 0,
+    database,
+    secretBox: createSecretBox([options.secretKey ?? SECRET_KEY], systemRandomness),
+    dataDirectory: folder,
+    ownUrl: () => url,
+    clock,
+    randomness: systemRandomness,
+    makeId: createSortableIds(clock, systemRandomness),
+    logger,
+  });
+  const listener = createListener({
+    surfaces: [accounts.surface],
+    address: { host: '127.0.0.1', port: 0 },
+    trustedProxies: options.trustedProxies ?? ['127.0.0.1/32'],
+    metrics: createHttpMetrics(),
+    readinessChecks: { store: database.check },
+    logger,
+    clock: systemClock,
+    randomness: systemRandomness,
+    limits: { lingerMs: 200, closeTimeoutMs: 500 },
+  });
+  const { url } = await listener.start();
+  let closed: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    closed ??= (async () => {
+      await listener.close();
+      await accounts.stop();
+      await database.close();
+      if (options.folder === undefined) await rm(folder, { recursive: true, force: true });
+    })();
+    return closed;
+  };
+  scope.after(close);
+
+  const mails = async (to?: string): Promise<string[]> => {
+    const outbox = join(folder, 'outbox');
+    const names = (await readdir(outbox).catch(() => [])).filter((name) => name.endsWith('.eml')).sort();
+    const texts = await Promise.all(names.map((name) => readFile(join(outbox, name), 'utf8')));
+    return to === undefined
+      ? texts
+      : texts.filter((text) => text.includes(`\nTo: ${to}\n`) || text.startsWith(`To: ${to}\n`));
+  };
+  return {
+    url,
+    database,
+    clock,
+    folder,
+    log: () => lines.join(''),
+    mails,
+    reload: accounts.reload,
+    close,
+    ...createAccountsClient({ url, clock, mails }),
+  };
+}

@@ -1,0 +1,139 @@
+import type { PermissionPolicy } from '../../../src/bridge/agents/agent-connection.ts';
+import { createAgentLauncher } from '../../../src/bridge/agents/agent-launcher.ts';
+import type { AgentLimits } from '../../../src/bridge/agents/agent-limits.ts';
+import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../../../src/bridge/agents/agent-provider.ts';
+import { createAgentProviders } from '../../../src/bridge/agents/create-agent-providers.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
+import type { Scope } from '../../e2e/running-program.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
+
+export interface ProgramUnderTest {
+  readonly id: string;
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+export interface AgentUnderTest {
+  readonly provider: AgentProvider;
+  /** How many processes were started so far, and their numbers. */
+  readonly started: readonly number[];
+  /** Runs a turn; `onEvent` sees each event as it comes. */
+  run(turn: TurnInput): RunningTurn;
+}
+
+export interface TurnInput {
+  readonly prompt: string;
+  readonly folder: string;
+  readonly model?: string;
+  /** Continues that conversation instead of opening one. */
+  readonly reference?: string;
+  onEvent?(event: AgentEvent): void;
+}
+
+export interface RunningTurn {
+  readonly turnId: string;
+  readonly events: readonly AgentEvent[];
+  readonly end: Promise<TurnEnd>;
+  /** The reference that was opened. */
+  reference(): string;
+  /** Resolves with the first event that fits, also if it came before. */
+  until(fits: (event: AgentEvent) => boolean): Promise<AgentEvent>;
+  text(): string;
+}
+
+export interface UnderTestOptions {
+  readonly protocol: 'acp' | 'codex';
+  readonly permissions?: PermissionPolicy;
+  readonly folder: string;
+  readonly limits?: Partial<AgentLimits>;
+  /** What the bridge's own environment has beside PATH and HOME. */
+  readonly ownEnvironment?: Readonly<Record<string, string>>;
+  readonly clock?: typeof systemClock;
+}
+
+let turns = 0;
+
+/** An agent's provider as the bridge makes it, with the real launcher. It is stopped when the test ends. */
+export function startAgent(scope: Scope, program: ProgramUnderTest, options: UnderTestOptions): AgentUnderTest {
+  const { PATH = '', HOME = '' } = process.env;
+  const launch = createAgentLauncher({
+    environment: { PATH, HOME, ...options.ownEnvironment },
+    folder: options.folder,
+    journalFolder: `${options.folder}/processes`,
+  });
+  const started: number[] = [];
+  const providers = createAgentProviders({
+    catalog: [
+      {
+        id: program.id,
+        label: program.id,
+        category: 'protocol-adapter',
+        place: { kind: 'program', protocol: options.protocol, ...program },
+      },
+    ],
+    permissions: options.permissions ?? 'allow',
+    version: '0.0.0',
+    async launch(asked) {
+      const running = await launch(asked);
+      if (running !== undefined) started.push(running.pid);
+      return running;
+    },
+    probeEffects: { findProgram: async () => undefined, run: async () => ({ code: 0, stdout: '' }) },
+    createBuiltin: never,
+    createRemote: never,
+    ...(options.limits !== undefined && { limits: options.limits }),
+    clock: options.clock ?? systemClock,
+    logger: silentLogger,
+  });
+  const provider = providers.get(program.id) ?? never();
+  scope.after(() => provider.stop());
+  return { provider, started, run: (turn) => runTurn(provider, turn) };
+}
+
+function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
+  turns += 1;
+  const turnId = `turn-${turns}`;
+  const events: AgentEvent[] = [];
+  const waiting = new Set<() => void>();
+  let reference = input.reference ?? '';
+  const turn: AgentTurn = {
+    turnId,
+    prompt: input.prompt,
+    workingDirectory: input.folder,
+    model: input.model ?? '',
+    skills: [],
+    opened(opened) {
+      reference = opened;
+    },
+    report(event) {
+      events.push(event);
+      input.onEvent?.(event);
+      for (const look of waiting) look();
+    },
+  };
+  const end = input.reference === undefined ? provider.startTurn(turn) : provider.continueTurn(input.reference, turn);
+  return {
+    turnId,
+    events,
+    end,
+    reference: () => reference,
+    until: (fits) =>
+      new Promise((resolve, reject) => {
+        const look = () => {
+          const found = events.find(fits);
+          if (found === undefined) return;
+          waiting.delete(look);
+          resolve(found);
+        };
+        waiting.add(look);
+        end.then((ended) => reject(new Error(`the turn ended first: ${JSON.stringify(ended)}`)), reject);
+        look();
+      }),
+    text: () => events.flatMap((event) => (event.kind === 'text' ? [event.text] : [])).join(''),
+  };
+}
+
+function never(): never {
+  throw new Error('not part of this test');
+}

@@ -1,0 +1,89 @@
+import { mkdtemp, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  type BuiltinAgentOptions,
+  createBuiltinAgent,
+} from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
+import type { ToolContext } from '../../../../src/bridge/agents/builtin/tools/tool.ts';
+import type { BuiltinConversationStore } from '../../../../src/bridge/storage/builtin-conversation-store.ts';
+import { systemClock } from '../../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
+import { createSortableIds } from '../../../../src/platform/ids/sortable-id.ts';
+import type { Scope } from '../../../e2e/running-program.ts';
+import { createScriptedAnswers, type ScriptedAnswer } from '../../../fakes/scripted-answers.ts';
+
+export const makeId = createSortableIds(systemClock, systemRandomness);
+export const environment = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: '/tmp', BRIDGE_AUTH_TOKEN: 'never-show-this' };
+
+/** A working directory that is removed when the test ends. */
+export async function workingDirectory(scope: Scope): Promise<string> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-builtin-')));
+  scope.after(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Conversations in memory, with the rules of the real store. */
+export function memoryStore(): BuiltinConversationStore & { readonly rows: Map<string, string[]> } {
+  const rows = new Map<string, string[]>();
+  return {
+    rows,
+    async append(id, position, bodies) {
+      const kept = rows.get(id) ?? [];
+      if (kept.length !== position) throw new Error(`position ${position} after ${kept.length} rows`);
+      rows.set(id, [...kept, ...bodies]);
+    },
+    async read(id) {
+      const bodies = rows.get(id);
+      return bodies === undefined ? undefined : { bodies, nextPosition: bodies.length };
+    },
+    async remove(id) {
+      rows.delete(id);
+    },
+  };
+}
+
+/** An agent on a scripted model. */
+export function scriptedAgent(
+  answer: (index: number, request: Parameters<Parameters<typeof createScriptedAnswers>[0]>[0]) => ScriptedAnswer,
+  more: Partial<BuiltinAgentOptions> = {},
+) {
+  const model = createScriptedAnswers((request, index) => answer(index, request));
+  const store = memoryStore();
+  const agent = createBuiltinAgent({
+    version: '1.2.3',
+    complete: model.complete,
+    model: 'scripted',
+    store,
+    clock: systemClock,
+    makeId,
+    permissions: 'allow',
+    environment,
+    processJournal: undefined,
+    maxRequests: 8,
+    contextCharacters: 100_000,
+    commandTimeoutMs: 20_000,
+    ...more,
+  });
+  return { agent, store, requests: model.requests };
+}
+
+/** What a tool gets when it is tried alone. */
+export function toolContext(
+  root: string,
+  more: Partial<ToolContext['commands']> = {},
+  signal?: AbortSignal,
+): ToolContext {
+  return {
+    root,
+    signal: signal ?? new AbortController().signal,
+    makeTemporaryName: () => makeId('.trestle-'),
+    commands: {
+      environment: { PATH: environment.PATH },
+      journalFolder: undefined,
+      timeoutMs: 20_000,
+      clock: systemClock,
+      ...more,
+    },
+  };
+}

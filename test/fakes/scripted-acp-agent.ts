@@ -1,0 +1,295 @@
+// A program that speaks the agent's side of the Agent Client Protocol over its standard streams and does what the prompt
+// says: `node scripted-acp-agent.ts [options]`. Written without the protocol's SDK, to be independent of it.
+//   --state FOLDER     conversations are kept there and can be resumed      --load       offers loading, not resuming
+//   --name NAME        what it calls itself                                 --version N  the protocol version it speaks
+//   --hang WHEN        never answers `initialize` or `session/new`          --stubborn   outlives SIGTERM and its input
+//   --crash            ends at once, with words on standard error           --models     offers models to choose from
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+
+const { values: flags } = parseArgs({
+  options: {
+    state: { type: 'string' },
+    load: { type: 'boolean' },
+    name: { type: 'string' },
+    version: { type: 'string' },
+    hang: { type: 'string' },
+    stubborn: { type: 'boolean' },
+    crash: { type: 'boolean' },
+    models: { type: 'boolean' },
+  },
+});
+
+interface Message {
+  readonly id?: number | string | null;
+  readonly method?: string;
+  readonly params?: Record<string, unknown>;
+  readonly result?: Record<string, unknown>;
+}
+
+interface Conversation {
+  readonly id: string;
+  readonly folder: string;
+  readonly prompts: string[];
+  model: string;
+  cancelled: PromiseWithResolvers<void>;
+}
+
+const conversations = new Map<string, Conversation>();
+const questions = new Map<number, (answer: Message) => void>();
+let lastQuestion = -1;
+let lastConversation = 0;
+
+const write = (message: object) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+const update = (sessionId: string, fields: object) =>
+  write({ method: 'session/update', params: { sessionId, update: fields } });
+const text = (value: string) => ({ type: 'text', text: value });
+const say = (sessionId: string, value: string) =>
+  update(sessionId, { sessionUpdate: 'agent_message_chunk', content: text(value) });
+
+function ask(method: string, params: object): Promise<Message> {
+  lastQuestion += 1;
+  const id = lastQuestion;
+  return new Promise((resolve) => {
+    questions.set(id, resolve);
+    write({ id, method, params });
+  });
+}
+
+/** What a prompt can say: its first word, and the rest. The value is the reason why the turn stops. */
+const commands: Record<string, (conversation: Conversation, rest: string) => Promise<string> | string> = {
+  say({ id }, rest) {
+    for (const word of rest.split(/(?<= )/)) say(id, word);
+    return 'end_turn';
+  },
+  async ask({ id, folder }) {
+    const toolCall = { toolCallId: 'call-1', title: 'touch made', kind: 'execute' };
+    const options = [
+      { optionId: 'always', name: 'Always', kind: 'allow_always' },
+      { optionId: 'odd', name: 'Perhaps', kind: 'allow_on_sundays' },
+      { optionId: 'once', name: 'Once', kind: 'allow_once' },
+      { optionId: 'never', name: 'No', kind: 'reject_once' },
+    ];
+    const answer = await ask('session/request_permission', { sessionId: id, toolCall, options });
+    const { outcome, optionId } = (answer.result?.outcome ?? {}) as { outcome?: string; optionId?: string };
+    const isAllowed = optionId === 'once';
+    if (isAllowed) writeFileSync(join(folder, 'made'), '');
+    // As Gemini does: an update for a call that was never announced.
+    update(id, { sessionUpdate: 'tool_call_update', ...toolCall, status: isAllowed ? 'completed' : 'failed' });
+    say(id, `answered ${outcome} ${optionId}`);
+    return 'end_turn';
+  },
+  async noise({ id }) {
+    process.stdout.write(
+      'Loading plug-ins...\n\u001b[31mwarning\u001b[0m {not json}\n{"level":30,"msg":"a log line"}\n[1,2]\n{"half":\n',
+    );
+    process.stderr.write('between the messages\n');
+    process.stdout.write('no line break before this: ');
+    say(id, 'first ');
+    const bytes = Buffer.from(
+      `${JSON.stringify({ jsonrpc: '2.0', method: 'session/update', params: { sessionId: id, update: { sessionUpdate: 'agent_message_chunk', content: text('zwölf €🙂 ') } } })}\n`,
+    );
+    for (const byte of bytes) {
+      process.stdout.write(Buffer.of(byte));
+      if (byte > 127) await pause(2);
+    }
+    write({ id: 4711, result: { nobody: 'asked' } });
+    update(id, { sessionUpdate: 'a_kind_of_the_future', content: text('not shown') });
+    update('another', { sessionUpdate: 'agent_message_chunk', content: text('not shown') });
+    const refused = (await ask('craft/unknown', {})) as { error?: { code: number } };
+    say(id, `refused ${refused.error?.code}`);
+    return 'end_turn';
+  },
+  kinds({ id }) {
+    update(id, { sessionUpdate: 'user_message_chunk', content: text('not shown') });
+    update(id, { sessionUpdate: 'agent_thought_chunk', content: text('hm') });
+    update(id, {
+      sessionUpdate: 'plan',
+      entries: [
+        { content: 'look', status: 'completed' },
+        { content: 'do', status: 'pending' },
+      ],
+    });
+    update(id, { sessionUpdate: 'available_commands_update', availableCommands: [] });
+    update(id, { sessionUpdate: 'notice', severity: 'warning', title: 'slow', description: 'very' });
+    say(id, 'before ');
+    update(id, {
+      sessionUpdate: 'tool_call',
+      toolCallId: 't',
+      title: 'read',
+      kind: 'read',
+      status: 'pending',
+      rawInput: { path: 'a' },
+      locations: [{ path: '/a', line: 3 }],
+    });
+    update(id, {
+      sessionUpdate: 'tool_call_update',
+      toolCallId: 't',
+      status: 'completed',
+      content: [{ type: 'content', content: text('inside') }],
+    });
+    say(id, 'after');
+    update(id, { sessionUpdate: 'usage_update', used: 55, size: 100 });
+    return 'end_turn';
+  },
+  async wait({ id, cancelled }) {
+    say(id, 'waiting');
+    await cancelled.promise;
+    return 'cancelled';
+  },
+  async ignore({ id }) {
+    say(id, 'deaf');
+    await new Promise(() => undefined);
+    return 'end_turn';
+  },
+  async child({ id, cancelled }) {
+    const child = spawn('sleep', ['1000'], { stdio: 'ignore' });
+    say(id, String(child.pid));
+    await cancelled.promise;
+    await new Promise(() => undefined);
+    return 'cancelled';
+  },
+  async die(_conversation, rest) {
+    process.stderr.write('the disk is on fire, api_key=sk-abcdefghijklmnop\n');
+    await pause(20);
+    if (rest === 'signal') process.kill(process.pid, 'SIGSEGV');
+    process.exit(Number(rest));
+  },
+  flood({ id }, rest) {
+    for (let number = 0; number < Number(rest); number += 1) say(id, `${number} `);
+    return 'end_turn';
+  },
+  echo: ({ id }, rest) => {
+    say(id, rest);
+    return 'end_turn';
+  },
+  recall: ({ id, prompts }) => {
+    say(id, prompts.join('|'));
+    return 'end_turn';
+  },
+  environment: ({ id }) => {
+    say(id, JSON.stringify({ variables: process.env, argv: process.argv.slice(2), folder: process.cwd() }));
+    return 'end_turn';
+  },
+  model: ({ id, model }) => {
+    say(id, model);
+    return 'end_turn';
+  },
+  stop: (_conversation, rest) => rest,
+  forget: ({ id }) => {
+    conversations.delete(id);
+    return 'end_turn';
+  },
+};
+
+const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
+  initialize() {
+    if (flags.hang === 'initialize') return new Promise(() => undefined);
+    const continues = flags.state !== undefined;
+    return {
+      protocolVersion: Number(flags.version ?? 1),
+      agentInfo: { name: flags.name ?? 'scripted', version: '1.2.3' },
+      agentCapabilities: {
+        loadSession: continues && flags.load === true,
+        sessionCapabilities: { ...(continues && flags.load !== true && { resume: {} }), close: {} },
+      },
+    };
+  },
+  'session/new'({ cwd }) {
+    if (flags.hang === 'session/new') return new Promise(() => undefined);
+    lastConversation += 1;
+    return { sessionId: remember(`conversation-${process.pid}-${lastConversation}`, String(cwd), []), ...choice() };
+  },
+  'session/resume': takeUp,
+  'session/load'(params) {
+    const answer = takeUp(params);
+    for (const prompt of conversations.get(String(params.sessionId))?.prompts ?? []) {
+      say(String(params.sessionId), `(again) ${prompt}`);
+    }
+    return answer;
+  },
+  'session/set_config_option'({ sessionId, value }) {
+    find(sessionId).model = String(value);
+    return { configOptions: [] };
+  },
+  'session/close'({ sessionId }) {
+    conversations.delete(String(sessionId));
+    return {};
+  },
+  async 'session/prompt'({ sessionId, prompt }) {
+    const conversation = find(sessionId);
+    const [block] = prompt as { text: string }[];
+    const [, command = '', rest = ''] = /^(\w+) ?(.*)$/s.exec(block?.text ?? '') ?? [];
+    conversation.prompts.push(block?.text ?? '');
+    conversation.cancelled = Promise.withResolvers();
+    store(conversation);
+    const run = commands[command];
+    if (run === undefined) throw { code: -32603, message: 'Internal error', data: { details: `cannot ${command}` } };
+    const stopReason = await run(conversation, rest);
+    return { stopReason, ...(command === 'say' && { usage: { inputTokens: 3, outputTokens: 4, totalTokens: 7 } }) };
+  },
+};
+
+function choice(): object {
+  if (flags.models !== true) return {};
+  const options = ['vendor/small', 'vendor/large'].map((value) => ({ value, name: value }));
+  return {
+    configOptions: [
+      { id: 'm', name: 'Model', category: 'model', type: 'select', currentValue: 'vendor/small', options },
+    ],
+  };
+}
+
+function remember(id: string, folder: string, prompts: string[]): string {
+  conversations.set(id, { id, folder, prompts, model: 'vendor/small', cancelled: Promise.withResolvers() });
+  return id;
+}
+
+function find(id: unknown): Conversation {
+  const conversation = conversations.get(String(id));
+  if (conversation === undefined) throw { code: -32602, message: `Invalid params: session not found: ${id}` };
+  return conversation;
+}
+
+function store({ id, folder, prompts }: Conversation): void {
+  if (flags.state !== undefined) writeFileSync(join(flags.state, id), JSON.stringify({ folder, prompts }));
+}
+
+function takeUp({ sessionId }: Record<string, unknown>): object {
+  const file = join(flags.state ?? '', String(sessionId));
+  if (flags.state === undefined || !existsSync(file))
+    throw { code: -32603, message: 'Internal error: service failure' };
+  const { folder, prompts } = JSON.parse(readFileSync(file, 'utf8')) as { folder: string; prompts: string[] };
+  remember(String(sessionId), folder, prompts);
+  return choice();
+}
+
+async function serve({ id, method = '', params = {} }: Message): Promise<void> {
+  try {
+    const handler = methods[method];
+    if (handler === undefined) throw { code: -32601, message: 'Method not found' };
+    write({ id, result: await handler(params) });
+  } catch (error) {
+    write({ id, error });
+  }
+}
+
+if (flags.crash === true) {
+  process.stderr.write('cannot start: no licence\n');
+  process.exit(3);
+}
+if (flags.stubborn === true) {
+  process.on('SIGTERM', () => undefined);
+  setInterval(() => undefined, 1000);
+}
+
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const message = JSON.parse(line) as Message;
+  if (message.method === 'session/cancel') conversations.get(String(message.params?.sessionId))?.cancelled.resolve();
+  else if (message.method !== undefined) void serve(message);
+  else questions.get(Number(message.id))?.(message);
+});
