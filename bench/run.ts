@@ -3,6 +3,7 @@ import { arch, cpus, platform, release, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { PROGRAM_VERSION } from '../src/system/release.ts';
+import { bridgeSuite } from './bridge/suite.ts';
 import { platformSuite } from './platform/suite.ts';
 import type { Table } from './report/figure.ts';
 import { toMarkdown } from './report/markdown.ts';
@@ -15,6 +16,7 @@ export interface SuiteOptions {
 /** All suites by the name that `npm run bench NAME` takes. */
 const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonly Table[]>>> = {
   platform: platformSuite,
+  bridge: bridgeSuite,
 };
 
 const REPORT = fileURLToPath(new URL('../docs/measurements.md', import.meta.url));

@@ -9,6 +9,8 @@ export interface EchoRound {
   readonly connections: number;
   /** Messages under way on each socket. */
   readonly window: number;
+  /** Sent again and again; always the same for one url. */
+  readonly message?: string;
 }
 
 const MESSAGE = JSON.stringify({
@@ -23,19 +25,19 @@ let answers = 0;
 let under = 0;
 let running = false;
 
-async function connect(url: string): Promise<WebSocket> {
+async function connect(url: string, message: string): Promise<WebSocket> {
   const socket = new WebSocket(url, { perMessageDeflate: false });
   await new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject));
   socket.on('message', () => {
     answers += 1;
-    if (running) socket.send(MESSAGE);
+    if (running) socket.send(message);
     else under -= 1;
   });
   return socket;
 }
 
-async function run({ url, ms, connections, window }: EchoRound): Promise<AnswerCount> {
-  const pool = pools.get(url) ?? Promise.all(Array.from({ length: connections }, () => connect(url)));
+async function run({ url, ms, connections, window, message = MESSAGE }: EchoRound): Promise<AnswerCount> {
+  const pool = pools.get(url) ?? Promise.all(Array.from({ length: connections }, () => connect(url, message)));
   pools.set(url, pool);
   const sockets = await pool;
   answers = 0;
@@ -43,7 +45,7 @@ async function run({ url, ms, connections, window }: EchoRound): Promise<AnswerC
   running = true;
   const started = performance.now();
   for (const socket of sockets) {
-    for (let sent = 0; sent < window; sent += 1) socket.send(MESSAGE);
+    for (let sent = 0; sent < window; sent += 1) socket.send(message);
   }
   await sleep(ms);
   running = false;

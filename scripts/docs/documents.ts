@@ -2,6 +2,7 @@ import { buildProgram } from '../../src/commands/program.ts';
 import { configurationDocument } from '../../src/system/configuration-document.ts';
 import { commandReference } from './command-reference.ts';
 import { errorReference } from './error-reference.ts';
+import { modelReference } from './model-reference.ts';
 
 interface WrittenDocument {
   readonly path: string;
@@ -13,6 +14,7 @@ export const documents: readonly WrittenDocument[] = [
   { path: 'docs/command-line.md', make: commandPage },
   { path: 'docs/configuration.md', make: configurationDocument },
   { path: 'docs/errors.md', make: errorReference },
+  { path: 'docs/models.md', make: modelReference },
 ];
 
 /** The help of a machine on which nothing is set, so that the page is the same wherever it is written. */

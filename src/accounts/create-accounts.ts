@@ -4,6 +4,8 @@ import { AccountError } from './contract/account-error.ts';
 import { accountsErrorBody, accountsErrors } from './errors.ts';
 import { accountsRoutes } from './routes.ts';
 import type { AccountsSettings } from './settings.ts';
+import { createSweepStore } from './storage/sweep-store.ts';
+import { startSweep } from './sweep.ts';
 
 export interface Accounts {
   readonly surface: HttpSurface;
@@ -14,6 +16,12 @@ export interface Accounts {
 export async function createAccounts(options: AccountsOptions): Promise<Accounts> {
   let { settings } = options;
   const core = createAccountsCore(options, () => settings);
+  const sweep = startSweep({
+    store: createSweepStore(options.database),
+    clock: options.clock,
+    auditRetentionMs: options.auditRetentionMs,
+    onError: (error) => options.logger.warn({ err: error }, 'what has ended was not removed'),
+  });
   return {
     surface: {
       name: 'accounts',
@@ -30,6 +38,9 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
     reload(next) {
       settings = next;
     },
-    stop: core.stop,
+    async stop() {
+      await sweep.stop();
+      await core.stop();
+    },
   };
 }

@@ -1,5 +1,6 @@
 import { nearestName } from '../platform/config/nearest-name.ts';
 import type { Complaint } from '../platform/config/problem.ts';
+import { agentPresets } from './agents/agent-presets.ts';
 import type { BridgeGroups, DistributedSettings } from './settings.ts';
 
 const SHIPPED_AGENTS = ['builtin', 'codex', 'opencode', 'gemini'];
@@ -34,13 +35,14 @@ function checkAccess({ bridge }: BridgeGroups): readonly Complaint[] {
 function checkAgents({ agents, gateway }: BridgeGroups): readonly Complaint[] {
   const complaints: Complaint[] = [];
   const customIds = agents.custom.map(({ id }) => id);
-  const known = [...SHIPPED_AGENTS, ...customIds];
+  const presetIds = agentPresets.map(({ id }) => id);
+  const known = [...SHIPPED_AGENTS, ...customIds, ...presetIds];
   agents.custom.forEach(({ id, command, url }, index) => {
     const path = `agents.custom[${index}]`;
     if (SHIPPED_AGENTS.includes(id) || id === gateway.provider_id || customIds.indexOf(id) !== index) {
       complaints.push({ path: `${path}.id`, wrong: `the id "${id}" is taken`, right: 'choose another id' });
     }
-    if (command === '' && url === '') {
+    if (command === '' && url === '' && !presetIds.includes(id)) {
       complaints.push({ path, wrong: 'there is no way to reach the agent', right: 'add "command" or "url"' });
     }
   });

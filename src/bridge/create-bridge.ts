@@ -7,10 +7,11 @@ import { refusalBody } from '../platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import { createDispatch, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
-import { type BridgeCaller, createBridgeAccess } from './access.ts';
-import { buildAgentCatalog } from './agents/agent-catalog.ts';
-import { createAgentProbe, type ProbeEffects } from './agents/agent-probe.ts';
+import { createBridgeAccess } from './access.ts';
+import type { CatalogAgent } from './agents/agent-catalog.ts';
+import type { AgentProvider } from './agents/agent-provider.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
+import type { BridgeClient } from './bridge-client.ts';
 import { createCapabilitiesText } from './capabilities.ts';
 import type { Ping } from './contract/ping.ts';
 import { RpcError } from './contract/rpc-error.ts';
@@ -19,15 +20,20 @@ import { createGatewayProbe } from './gateway/gateway-probe.ts';
 import { registerInstance } from './instances/instance-registry.ts';
 import { bridgeMethods } from './methods.ts';
 import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
+import { createLiveRouting } from './routing/live-routing.ts';
 import { createRpcOverHttp } from './rpc-over-http.ts';
 import { createRpcOverSocket } from './rpc-over-socket.ts';
+import { createSessions } from './sessions/create-sessions.ts';
+import { createSessionCalls } from './sessions/session-calls.ts';
+import type { Retention } from './sessions/sweep-old-records.ts';
+import type { WorkingDirectories } from './sessions/working-directory.ts';
 import type { BridgeGroups } from './settings.ts';
 import type { BridgeSchema } from './storage/bridge-schema.ts';
 import { createInstanceStore } from './storage/instance-store.ts';
 
 export interface Bridge {
   readonly surface: HttpSurface;
-  readonly methods: readonly MethodRow<BridgeCaller>[];
+  readonly methods: readonly MethodRow<BridgeClient>[];
   /** The latest probe result of each agent, in catalog order. */
   agents(): readonly { readonly id: string; readonly status: string; readonly version: string }[];
   /** Resolves when every agent was looked at once. */
@@ -45,7 +51,11 @@ export interface BridgeOptions {
   readonly clock: Clock;
   readonly makeId: MakeId;
   readonly logger: Logger;
-  readonly probeEffects: ProbeEffects;
+  /** The agents on offer, in routing order, and what stands behind each. */
+  readonly agents: readonly CatalogAgent[];
+  readonly providers: ReadonlyMap<string, AgentProvider>;
+  readonly directories: WorkingDirectories;
+  readonly retention: Retention;
 }
 
 const PROBE_INTERVAL_MS = 30_000;
@@ -53,28 +63,42 @@ const PROBE_TIMEOUT_MS = 15_000;
 const HEARTBEAT_MS = 5_000;
 
 export async function createBridge(options: BridgeOptions): Promise<Bridge> {
-  const { settings, database, ping, clock, makeId, logger } = options;
+  const { settings, database, ping, clock, makeId, logger, agents, providers } = options;
   const onUnexpectedError = (error: unknown, requestId: string) =>
     logger.error({ err: error, requestId }, 'call failed');
 
-  const agents = buildAgentCatalog(settings.agents);
+  const instance = await registerInstance({
+    store: createInstanceStore(database),
+    clock,
+    id: makeId('ins_'),
+    version: ping.version,
+    address: options.address,
+    heartbeatMs: database.engine === 'postgres' ? HEARTBEAT_MS : undefined,
+    onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
+  });
   const gateway = { id: settings.gateway.provider_id, label: settings.gateway.label };
   const probes = startProbeBoard({
     probes: new Map<string, Probe>([
-      ...agents.map((agent): [string, Probe] => [
-        agent.id,
-        createAgentProbe({ agent, effects: options.probeEffects, ownVersion: ping.version }),
-      ]),
+      ...[...providers].map(([id, provider]): [string, Probe] => [id, provider.probe]),
       [gateway.id, createGatewayProbe(settings.gateway.url)],
     ]),
     clock,
     intervalMs: PROBE_INTERVAL_MS,
     timeoutMs: PROBE_TIMEOUT_MS,
   });
+  const route = createLiveRouting({
+    agentIds: agents.map(({ id }) => id),
+    gatewayId: gateway.id,
+    defaultAgent: settings.agents.default,
+    probes,
+  });
+  const sessions = await createSessions({ ...options, instance: instance.id, route, agentFailed: probes.lookNow });
+  const { orchestrator } = sessions;
 
   const methodNames = new Set<string>();
   const capabilitiesText = createCapabilitiesText({ agents, gateway, probes, methodNames });
-  const methods = bridgeMethods({ capabilitiesText });
+  const calls = createSessionCalls({ orchestrator, makeId, route });
+  const methods = bridgeMethods({ capabilitiesText, sessions: calls, route });
   for (const method of methods) methodNames.add(method.name);
   const dispatch = createDispatch({
     rows: methods,
@@ -89,22 +113,13 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const overHttp = createRpcOverHttp({ access, dispatch, clock, onUnexpectedError });
   const overSocket = createRpcOverSocket({
     dispatch,
+    sessions: orchestrator,
     clock,
     callsPerConnection: settings.bridge.limits.calls_per_connection,
     makeRequestId: () => makeId('req_'),
     onUnexpectedError,
   });
   const parts = { access, ping, overHttp, overSocket, messageBytes: settings.bridge.limits.message_bytes };
-
-  const instance = await registerInstance({
-    store: createInstanceStore(database),
-    clock,
-    id: makeId('ins_'),
-    version: ping.version,
-    address: options.address,
-    heartbeatMs: database.engine === 'postgres' ? HEARTBEAT_MS : undefined,
-    onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
-  });
 
   return {
     methods,
@@ -125,12 +140,14 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       errorHeaders: (_error, head) => (head.path.startsWith('/acp') ? overHttp.corsHeaders(head) : {}),
       isOpen: access.isOpen,
       credentialSetting: 'BRIDGE_AUTH_TOKEN',
+      settle: sessions.settle,
     },
     agents: () => agents.map(({ id }) => ({ id, ...(probes.results().get(id) as ProbeResult) })),
     probed: probes.firstRound,
     reload: (next) => access.reload(next.bridge),
     async stop() {
       await probes.stop();
+      await sessions.stop();
       await instance.remove();
     },
   };

@@ -1,15 +1,22 @@
 import { Type } from 'typebox';
-import type { MethodRow } from '../platform/json-rpc/method-table.ts';
+import type { MethodCall } from '../platform/json-rpc/method-call.ts';
+import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import { rawJson } from '../platform/json-rpc/raw-json.ts';
-import type { BridgeCaller } from './access.ts';
+import type { BridgeClient } from './bridge-client.ts';
 import { Capabilities } from './contract/capabilities.ts';
+import { ResolveParams, RoutingResolution } from './contract/routing.ts';
+import { Accepted, SessionName, SessionResult, TurnParams } from './contract/session.ts';
+import type { RouteRequest } from './routing/resolve-route.ts';
+import type { SessionCalls } from './sessions/session-calls.ts';
 
 export interface MethodParts {
   readonly capabilitiesText: () => string;
+  readonly sessions: SessionCalls;
+  route(request: RouteRequest): Promise<RoutingResolution>;
 }
 
 /** THE TABLE of the method family (spec/bridge 4.3): nothing else can be called. */
-export function bridgeMethods({ capabilitiesText }: MethodParts): readonly MethodRow<BridgeCaller>[] {
+export function bridgeMethods({ capabilitiesText, sessions, route }: MethodParts): readonly MethodRow<BridgeClient>[] {
   return [
     {
       name: 'acp.capabilities',
@@ -18,5 +25,41 @@ export function bridgeMethods({ capabilitiesText }: MethodParts): readonly Metho
       result: Capabilities,
       handle: () => rawJson(capabilitiesText()),
     },
+    defineMethod({
+      name: 'app.routing.resolve',
+      summary: 'Who would do the work, without doing it.',
+      params: ResolveParams,
+      result: RoutingResolution,
+      handle: ({ taskPrompt = '', routing = {} }) =>
+        route({ routing, prompt: taskPrompt, sessionAgent: '', continues: false }),
+    }),
+    defineMethod({
+      name: 'session.start',
+      summary: 'Starts a session, or starts it afresh, and runs its first turn.',
+      params: TurnParams,
+      result: SessionResult,
+      handle: (params, call: MethodCall<BridgeClient>) => sessions.turn('session.start', params, call),
+    }),
+    defineMethod({
+      name: 'session.message',
+      summary: 'Continues a session with one more turn.',
+      params: TurnParams,
+      result: SessionResult,
+      handle: (params, call: MethodCall<BridgeClient>) => sessions.turn('session.message', params, call),
+    }),
+    defineMethod({
+      name: 'session.cancel',
+      summary: 'Stops what runs and what waits in a session, or in every session of a thread.',
+      params: SessionName,
+      result: Accepted,
+      handle: sessions.cancel,
+    }),
+    defineMethod({
+      name: 'session.close',
+      summary: 'Ends a session, or every session of a thread, and removes its state.',
+      params: SessionName,
+      result: Accepted,
+      handle: sessions.close,
+    }),
   ];
 }

@@ -6,7 +6,9 @@ import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import type { Dispatch } from '../platform/json-rpc/method-call.ts';
 import { openEventStream } from '../platform/sse/sse-writer.ts';
 import type { BridgeAccess, BridgeCaller } from './access.ts';
+import type { BridgeClient } from './bridge-client.ts';
 import { bridgeErrors } from './errors.ts';
+import type { ResumeRequest } from './sessions/replay.ts';
 
 export interface RpcOverHttp {
   /** `POST /acp/rpc`. */
@@ -19,7 +21,7 @@ export interface RpcOverHttp {
 
 export interface RpcOverHttpOptions {
   readonly access: Pick<BridgeAccess, 'originAllowed'>;
-  readonly dispatch: Dispatch<BridgeCaller>;
+  readonly dispatch: Dispatch<BridgeClient>;
   readonly clock: Clock;
   onUnexpectedError(error: unknown, requestId: string): void;
 }
@@ -50,9 +52,11 @@ export function createRpcOverHttp({ access, dispatch, clock, onUnexpectedError }
     },
     async answer({ head, caller, body, reply }) {
       reply.headers(corsHeaders(head));
+      const sink = wantsEvents(head) ? createSink(reply, clock) : undefined;
+      const client: BridgeClient = { kind: 'request', caller, resume: readResume(head), drained: sink?.drained };
       const exchange = {
         body: body as Uint8Array,
-        caller,
+        caller: client,
         dispatch,
         envelope: hybridEnvelope,
         errors: bridgeErrors,
@@ -60,8 +64,8 @@ export function createRpcOverHttp({ access, dispatch, clock, onUnexpectedError }
         codesWithStatus: CODES_WITH_STATUS,
         onUnexpectedError,
       };
-      if (!wantsEvents(head)) return sendAnswer(reply, await answerHttp(exchange));
-      const answer = await streamHttp({ ...exchange, sink: createSink(reply, clock) });
+      if (sink === undefined) return sendAnswer(reply, await answerHttp(exchange));
+      const answer = await streamHttp({ ...exchange, sink });
       return answer === undefined ? reply : sendAnswer(reply, answer);
     },
   };
@@ -69,6 +73,20 @@ export function createRpcOverHttp({ access, dispatch, clock, onUnexpectedError }
 
 function wantsEvents(head: RequestHead): boolean {
   return head.headers.accept?.includes('text/event-stream') === true;
+}
+
+/** What a repeated call says about the first one (contract/bridge 1, Resume). What is no number is NaN. */
+function readResume({ headers }: RequestHead): ResumeRequest {
+  const lastEventId = headers['last-event-id'];
+  const idempotencyKey = headers['idempotency-key'];
+  return {
+    afterSeq: typeof lastEventId === 'string' && lastEventId !== '' ? toSeq(lastEventId) : undefined,
+    idempotencyKey: typeof idempotencyKey === 'string' ? idempotencyKey : '',
+  };
+}
+
+function toSeq(text: string): number {
+  return /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
 }
 
 /** Opens the event stream with the first thing to send: until then the call can still be refused with a status. */
@@ -81,6 +99,10 @@ function createSink(reply: FastifyReply, clock: Clock) {
   const event = (data: string, id: string | number | undefined) =>
     id === undefined ? { data } : { data, id: String(id) };
   return {
+    async drained(): Promise<boolean> {
+      await stream?.whenWritable();
+      return stream?.closed !== true;
+    },
     open: () => void opened(),
     notification: (text: string, eventId?: string | number) => void opened().send(event(text, eventId)),
     final(text: string, eventId?: string | number) {

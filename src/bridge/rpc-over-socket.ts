@@ -5,29 +5,62 @@ import type { MessageChannel } from '../platform/json-rpc/message-channel.ts';
 import type { Dispatch } from '../platform/json-rpc/method-call.ts';
 import { createPeer } from '../platform/json-rpc/peer.ts';
 import type { BridgeCaller } from './access.ts';
+import type { BridgeClient } from './bridge-client.ts';
 import { bridgeErrors } from './errors.ts';
+import type { SessionOrchestrator } from './sessions/session-orchestrator.ts';
+import type { UpdateReceiver } from './sessions/update-hub.ts';
 
 export interface RpcOverSocket {
   accept(channel: MessageChannel, head: RequestHead, caller: BridgeCaller): void;
 }
 
 export interface RpcOverSocketOptions {
-  readonly dispatch: Dispatch<BridgeCaller>;
+  readonly dispatch: Dispatch<BridgeClient>;
+  readonly sessions: Pick<SessionOrchestrator, 'follow' | 'forget'>;
   readonly clock: Clock;
   readonly callsPerConnection: number;
   makeRequestId(): string;
   onUnexpectedError(error: unknown, requestId: string): void;
 }
 
-/** `GET /acp`, upgraded: one peer for each socket. */
+/** `GET /acp`, upgraded: one peer for each socket. With `?sessionId=` it is a client of that session from the start. */
 export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocket {
-  const { dispatch, clock, makeRequestId, onUnexpectedError } = options;
+  const { dispatch, sessions, clock, makeRequestId, onUnexpectedError } = options;
   const limits = { callsInFlight: options.callsPerConnection };
+
+  /** A session that does not exist (any more) has nothing to tell; the socket serves calls all the same. */
+  function followSession(
+    channel: MessageChannel,
+    head: RequestHead,
+    principal: string,
+    receiver: UpdateReceiver,
+  ): void {
+    const sessionId = head.query.get('sessionId') ?? '';
+    if (sessionId === '') return;
+    const afterSeq = readSeq(head.query.get('afterSeq'));
+    if (Number.isNaN(afterSeq)) {
+      channel.close(1008, 'afterSeq must be a whole number');
+      return;
+    }
+    sessions.follow(principal, sessionId, afterSeq, receiver).catch((error: unknown) => {
+      onUnexpectedError(error, head.requestId);
+      channel.close(1011, 'the updates could not be read');
+    });
+  }
+
   return {
-    accept(channel, _head, caller) {
-      createPeer({
+    accept(channel, head, caller) {
+      let isGone = false;
+      const receiver: UpdateReceiver = {
+        update: (params) => peer.notify('session.update', params),
+        async drained() {
+          await channel.drained?.();
+          return !isGone;
+        },
+      };
+      const peer = createPeer<BridgeClient>({
         channel,
-        caller,
+        caller: { kind: 'socket', caller, receiver },
         dispatch,
         clock,
         limits,
@@ -36,6 +69,17 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
         envelope: hybridEnvelope,
         errors: bridgeErrors,
       });
+      void peer.closed.then(() => {
+        isGone = true;
+        sessions.forget(receiver);
+      });
+      followSession(channel, head, caller.principal, receiver);
     },
   };
+}
+
+/** Undefined when none was given, NaN when it is no number of an update. */
+function readSeq(text: string | null): number | undefined {
+  if (text === null) return undefined;
+  return /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
 }

@@ -8,6 +8,8 @@ import { registerCompletion } from './completion.ts';
 import { registerConfig } from './config.ts';
 import { registerCopy } from './copy.ts';
 import { registerDoctor } from './doctor.ts';
+import { registerKey } from './key.ts';
+import { registerModels } from './models.ts';
 import { registerRestore } from './restore.ts';
 import { registerServe } from './serve.ts';
 import { addGlobalFlags } from './setting-flags.ts';
@@ -37,6 +39,8 @@ export function buildProgram(context: CommandContext): Command {
   registerServe(program, context);
   registerDoctor(program, context);
   registerConfig(program, context);
+  registerModels(program, context);
+  registerKey(program, context);
   registerBackup(program, context);
   registerRestore(program, context);
   registerCopy(program, context);

@@ -3,6 +3,7 @@ import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError } from '../platform/errors/error-table.ts';
 import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
+import { MODELS_DATE } from './apis/known-models.ts';
 import type { Models } from './apis/models.ts';
 import { IssuedKey, KeyList, KeyListQuery, KeyPath, NewKey } from './contract/keys.ts';
 import { ModelEntry } from './contract/model-list.ts';
@@ -24,6 +25,9 @@ const ApiStatus = Type.Object({
   name: Type.Optional(Type.String()),
   dialect: Type.Optional(Type.String()),
   base_url: Type.Optional(Type.String()),
+  configured: Type.Optional(
+    Type.Boolean({ description: 'By a setting or a variable, rather than local and keyless.' }),
+  ),
   missing: Type.Optional(Type.Array(Type.String())),
 });
 
@@ -71,8 +75,16 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
       name: 'models.list',
       summary: 'Lists the APIs, and the models that can be called.',
       params: Type.Object({}),
-      result: Type.Object({ apis: Type.Array(ApiStatus), models: Type.Array(ModelEntry) }),
-      handle: async () => ({ apis: apiStatus(models), models: [...(await models.list(INTERNAL))] }),
+      result: Type.Object({
+        apis: Type.Array(ApiStatus),
+        models: Type.Array(ModelEntry),
+        prices_date: Type.String({ description: 'The day of the built-in sizes and prices.' }),
+      }),
+      handle: async () => ({
+        apis: apiStatus(models),
+        models: [...(await models.list(INTERNAL))],
+        prices_date: MODELS_DATE,
+      }),
     }),
     defineMethod({
       name: 'models.test',
@@ -87,12 +99,13 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
 function apiStatus(models: Models) {
   return [...models.apis().values()].map((resolved) => {
     if (!resolved.usable) return { id: resolved.id, usable: false, missing: [...resolved.missing] };
-    const { id, name, dialect, baseUrl } = resolved.api;
-    return { id, usable: true, name, dialect, base_url: baseUrl };
+    const { id, name, dialect, baseUrl, configured } = resolved.api;
+    return { id, usable: true, name, dialect, base_url: baseUrl, configured };
   });
 }
 
-async function testModel({ runChat, clock }: ControlParts, model: string, requestId: string, signal: AbortSignal) {
+async function testModel(parts: ControlParts, model: string, requestId: string, signal: AbortSignal) {
+  const { runChat, clock, models } = parts;
   const startedAt = clock.monotonic();
   const took = () => Math.round(clock.monotonic() - startedAt);
   try {
@@ -108,7 +121,17 @@ async function testModel({ runChat, clock }: ControlParts, model: string, reques
     const text = choice?.message.content ?? '';
     return { ok: true, model, status: 200, duration_ms: took(), text, headers: { ...answer.headers } };
   } catch (error) {
-    const { status, code, message } = describeError(completionsErrors, error);
-    return { ok: false, model, status, duration_ms: took(), error: { code: code.toLowerCase(), message } };
+    const described = describeError(completionsErrors, error);
+    const message =
+      described.code === 'MODEL_NOT_FOUND' ? (lackOf(models, model) ?? described.message) : described.message;
+    const status = described.status;
+    return { ok: false, model, status, duration_ms: took(), error: { code: described.code.toLowerCase(), message } };
   }
+}
+
+/** What an API that is known would need. */
+function lackOf(models: Models, model: string): string | undefined {
+  const resolved = models.apis().get(model.slice(0, Math.max(0, model.indexOf('/'))));
+  if (resolved === undefined || resolved.usable) return undefined;
+  return `The API "${resolved.id}" cannot be used yet: set ${resolved.missing.join(', ')}.`;
 }

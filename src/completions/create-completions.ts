@@ -1,49 +1,121 @@
 import type { Clock } from '../platform/clock/clock.ts';
-import type { ErrorForBody, HttpSurface } from '../platform/http/surface.ts';
+import type { Randomness } from '../platform/clock/randomness.ts';
+import type { Database } from '../platform/database/database.ts';
+import type { FigureSource } from '../platform/http/http-metrics.ts';
+import type { HttpSurface } from '../platform/http/surface.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
-import { createCompletionsAccess } from './access.ts';
+import type { MethodRow } from '../platform/json-rpc/method-table.ts';
+import type { Logger } from '../platform/log/logger.ts';
+import { errorBody, errorHeaders, withOwnStatuses } from './answer-failures.ts';
+import { createChatEngine } from './chat-engine.ts';
 import { ApiError } from './contract/api-error.ts';
-import { completionsErrors, errorType } from './errors.ts';
-import { createChatCompletion } from './pipeline/chat-completion.ts';
-import { completionsRoutes } from './routes.ts';
+import { completionsControlMethods } from './control-methods.ts';
+import { completionsErrors } from './errors.ts';
+import { ingressRoutes } from './ingress/ingress-routes.ts';
+import { createOwnKeys, type OwnKeys } from './keys/key-register.ts';
+import { createMeteredKeys, type MeteredKeys } from './metered-keys.ts';
+import { createChatHandler } from './pipeline/chat-handler.ts';
+import type { RunChat } from './pipeline/chat-run.ts';
+import { createEmbeddingsHandler } from './pipeline/embeddings-handler.ts';
+import { createResponseCache } from './pipeline/response-cache.ts';
+import type { TargetStatus } from './pipeline/target-board.ts';
+import { createTextHandler } from './pipeline/text-handler.ts';
+import { CHAT_BODY_BYTES, completionsRoutes } from './routes.ts';
 import type { CompletionsSettings } from './settings.ts';
+import type { CompletionsSchema } from './storage/completions-schema.ts';
 
 export interface Completions {
   readonly surface: HttpSurface;
+  /** The same pipeline for other parts of the program. */
+  readonly runChat: RunChat;
+  /** The keys of users, for the service that knows them. */
+  readonly ownKeys: OwnKeys;
+  readonly controls: readonly MethodRow<undefined>[];
+  readonly figures: readonly FigureSource[];
+  targets(): readonly TargetStatus[];
+  /** API keys and the master key; the rest needs a restart. */
   reload(settings: CompletionsSettings): void;
+  /** After the last answer: stores what is left to be recorded. */
+  stop(): Promise<void>;
 }
 
 export interface CompletionsOptions {
   readonly settings: CompletionsSettings;
+  readonly usageRetentionMs: number;
+  /** Empty: no spans. */
+  readonly otlpEndpoint: string;
+  readonly programVersion: string;
+  readonly database: Database<CompletionsSchema>;
+  readonly environment: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
+  readonly randomness: Randomness;
   readonly makeId: MakeId;
+  readonly logger: Logger;
 }
 
-export function createCompletions({ settings, clock, makeId }: CompletionsOptions): Completions {
-  const access = createCompletionsAccess(settings);
+export function createCompletions(options: CompletionsOptions): Completions {
+  const { clock, makeId, logger } = options;
+  let { settings } = options;
+  let keys: MeteredKeys | undefined;
+  const engine = createChatEngine({
+    ...options,
+    admissions(priceOf) {
+      keys = createMeteredKeys({ ...options, priceOf });
+      return keys.admissions;
+    },
+  });
+  if (keys === undefined) throw new Error('the engine asked for no admissions');
+  const metered: MeteredKeys = keys;
+  const { runChat, pipeline, models, openChat, openOperation, send } = engine;
+  const { findApi } = models;
+  const strictParams = () => settings.strict_params;
+  const { access } = metered;
+
+  const routes = completionsRoutes({
+    access,
+    models,
+    chat: createChatHandler({ pipeline, cache: createResponseCache({ clock }), strictParams, clock }),
+    text: createTextHandler({ pipeline, findApi, openChat, openOperation, strictParams, clock, makeId }),
+    embeddings: createEmbeddingsHandler({ pipeline, findApi, openOperation, send, clock, makeId }),
+    keys: metered.routes,
+    ingress: ingressRoutes({
+      runChat,
+      guard: access.withKey,
+      strictParams,
+      logger,
+      clock,
+      makeId,
+      bodyLimit: CHAT_BODY_BYTES,
+    }),
+  });
+
   return {
+    runChat,
     surface: {
       name: 'completions',
       title: 'Completions',
-      prefixes: ['/v1', '/chat', '/models'],
-      routes: completionsRoutes({ access, chatCompletion: createChatCompletion({ clock, makeId }) }),
+      prefixes: ['/v1', '/chat', '/completions', '/models', '/keys', '/usage'],
+      routes: routes.map((route) => withOwnStatuses(route)),
       upgrades: [],
       errors: completionsErrors,
       errorSchema: ApiError,
       errorBody,
+      errorHeaders,
       isOpen: access.isOpen,
       credentialSetting: 'COMPLETIONS_MASTER_KEY',
     },
-    reload: access.reload,
+    ownKeys: createOwnKeys(metered.register),
+    controls: completionsControlMethods({ register: metered.register, models, runChat, clock }),
+    figures: metered.figures,
+    targets: engine.targets,
+    reload(next) {
+      settings = next;
+      engine.reload(next);
+      metered.reload(next);
+    },
+    async stop() {
+      await engine.stop();
+      await metered.stop();
+    },
   };
-}
-
-function errorBody({ status, code, message, details }: ErrorForBody) {
-  return { error: { message, type: errorType(status), param: paramOf(details.issues), code: code.toLowerCase() } };
-}
-
-/** The field that is wrong, as `messages.0.role`. */
-function paramOf(issues: unknown): string | null {
-  const [first] = Array.isArray(issues) ? (issues as { path: string }[]) : [];
-  return first === undefined || first.path === '' ? null : first.path.slice(1).replaceAll('/', '.');
 }

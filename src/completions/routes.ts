@@ -1,42 +1,68 @@
-import type { Route } from '../platform/http/surface.ts';
-import type { CompletionsAccess } from './access.ts';
-import { DEMO_MODEL } from './apis/demo-echo.ts';
+import { Type } from 'typebox';
+import type { Call, Route } from '../platform/http/surface.ts';
+import { modelRoutes } from './apis/model-routes.ts';
+import type { Models } from './apis/models.ts';
 import { ChatCompletion, ChatRequest } from './contract/chat.ts';
-import { ModelList } from './contract/model-list.ts';
-import type { createChatCompletion } from './pipeline/chat-completion.ts';
+import { EmbeddingList, EmbeddingsRequest } from './contract/embeddings.ts';
+import { TextCompletion, TextRequest } from './contract/text-completion.ts';
+import type { KeyHolder } from './keys/admission.ts';
+import type { KeyAccess } from './keys/key-access.ts';
+import type { PathFamily } from './pipeline/chat-handler.ts';
+
+type Handler = (call: Call<KeyHolder>) => Promise<unknown>;
 
 export interface RouteParts {
-  readonly access: CompletionsAccess;
-  readonly chatCompletion: ReturnType<typeof createChatCompletion>;
+  readonly access: KeyAccess;
+  readonly models: Models;
+  readonly chat: (family: PathFamily) => Handler;
+  readonly text: (family: PathFamily) => Handler;
+  readonly embeddings: Handler;
+  /** `/keys` and `/usage`. */
+  readonly keys: readonly Route<KeyHolder>[];
+  /** `/v1/responses` and `/v1/messages`. */
+  readonly ingress: readonly Route<KeyHolder>[];
 }
 
 /** Attachments travel inline in messages. */
-const CHAT_BODY_BYTES = 10 * 1024 * 1024 - 1;
+export const CHAT_BODY_BYTES = 10 * 1024 * 1024 - 1;
+
+const EventStream = Type.String({ contentMediaType: 'text/event-stream' });
 
 /** THE TABLE of paths (contract/completions 1): each is served as the document has it, and under `/v1` as OpenAI has it. */
-export function completionsRoutes({ access, chatCompletion }: RouteParts): readonly Route<undefined>[] {
-  const guard = access.withKey;
-  return ['', '/v1'].flatMap((prefix): Route<undefined>[] => [
+export function completionsRoutes(parts: RouteParts): readonly Route<KeyHolder>[] {
+  const { access, models, chat, text, embeddings } = parts;
+  // The handlers parse the body themselves: they pass it on as the bytes that came.
+  const completion = { method: 'POST', guard: access.withKey, body: 'bytes', bodyLimit: CHAT_BODY_BYTES } as const;
+  const families = [
+    ['', 'document'],
+    ['/v1', 'openai'],
+  ] as const;
+  return [
+    ...families.flatMap(([prefix, family]): Route<KeyHolder>[] => [
+      {
+        ...completion,
+        path: `${prefix}/chat/completions`,
+        summary: 'Create a chat completion; with "stream": true as a stream of events.',
+        schema: { body: ChatRequest, response: { 200: Type.Union([ChatCompletion, EventStream]) } },
+        handle: chat(family),
+      },
+      {
+        ...completion,
+        path: `${prefix}/completions`,
+        summary: 'Complete a text; with "stream": true as a stream of events.',
+        schema: { body: TextRequest, response: { 200: Type.Union([TextCompletion, EventStream]) } },
+        handle: text(family),
+      },
+      ...modelRoutes(prefix, { access, models }),
+    ]),
     {
-      method: 'POST',
-      path: `${prefix}/chat/completions`,
-      guard,
-      summary: 'Create a chat completion; with "stream": true as a stream of events.',
-      body: 'json',
-      bodyLimit: CHAT_BODY_BYTES,
-      schema: { body: ChatRequest, response: { 200: ChatCompletion } },
-      handle: chatCompletion(prefix === ''),
+      ...completion,
+      path: '/v1/embeddings',
+      summary: 'Turn texts into lists of numbers.',
+      schema: { body: EmbeddingsRequest, response: { 200: EmbeddingList } },
+      handle: embeddings,
     },
-    {
-      method: 'GET',
-      path: `${prefix}/models`,
-      guard,
-      summary: 'List the models that can be used.',
-      schema: { response: { 200: ModelList } },
-      handle: () => ({
-        object: 'list',
-        data: [{ id: DEMO_MODEL, object: 'model', created: 0, owned_by: 'demo' }],
-      }),
-    },
-  ]);
+    ...parts.ingress,
+    ...parts.keys,
+  ];
 }

@@ -1,10 +1,14 @@
 import { createAccounts } from '../accounts/create-accounts.ts';
 import { accountsMigrations } from '../accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../accounts/storage/accounts-schema.ts';
-import { createBridge } from '../bridge/create-bridge.ts';
 import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
+import { wireBridge } from '../bridge/wire-bridge.ts';
+import { type ChatEngine, createChatEngine } from '../completions/chat-engine.ts';
 import { createCompletions } from '../completions/create-completions.ts';
+import type { RunChat } from '../completions/pipeline/chat-run.ts';
+import { completionsMigrations } from '../completions/storage/completions-migrations.ts';
+import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
@@ -15,6 +19,7 @@ import type { MakeId } from '../platform/ids/sortable-id.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { SecretBox } from '../platform/secrets/secret-box.ts';
+import { createCompleteInProcess } from './complete-in-process.ts';
 import { createProbeEffects } from './probe-effects.ts';
 import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION } from './release.ts';
 import type { ServiceName, Settings } from './settings.ts';
@@ -37,6 +42,8 @@ export interface ServiceParts {
   readonly clock: Clock;
   readonly makeId: MakeId;
   readonly logger: Logger;
+  /** Another service of this program, once it runs. Absent where a service is made alone. */
+  running?(name: ServiceName): RunningService | undefined;
 }
 
 export interface AgentStatus {
@@ -55,6 +62,8 @@ export interface RunningService {
   agents?(): readonly AgentStatus[];
   /** Resolves when `agents()` has looked at each of them once. */
   readonly agentsKnown?: Promise<void>;
+  /** The chat pipeline, for other parts of the program. */
+  readonly runChat?: RunChat;
   /** What it counts by itself, for `/metrics`. */
   readonly figures?: readonly FigureSource[];
   reload?(settings: Settings): void;
@@ -71,14 +80,24 @@ interface ServiceRow {
 export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
   bridge: {
     migrations: bridgeMigrations,
-    async create({ settings, database, environment, homeDirectory, processJournal, address, build, ...shared }) {
-      const bridge = await createBridge({
+    async create({ settings, database, build, ...shared }) {
+      const { environment, homeDirectory, processJournal, makeId } = shared;
+      // Under `serve bridge` there is no completions service: its engine serves the built-in agent alone.
+      let ownEngine: ChatEngine | undefined;
+      const runChat = () => {
+        const running = shared.running?.('completions')?.runChat;
+        if (running !== undefined) return running;
+        ownEngine ??= createChatEngine({ ...shared, settings: settings.completions });
+        return ownEngine.runChat;
+      };
+      const bridge = await wireBridge({
         ...shared,
         settings,
         database: database as unknown as Database<BridgeSchema>,
-        address,
         ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
+        retention: settings.retention,
         probeEffects: createProbeEffects(environment, homeDirectory, processJournal),
+        complete: createCompleteInProcess(runChat, makeId),
       });
       return {
         surface: bridge.surface,
@@ -86,17 +105,31 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
         agents: bridge.agents,
         agentsKnown: bridge.probed,
         reload: bridge.reload,
-        stop: bridge.stop,
+        async stop() {
+          await bridge.stop();
+          await ownEngine?.stop();
+        },
       };
     },
   },
   completions: {
-    migrations: [],
-    create({ settings, clock, makeId }) {
-      const completions = createCompletions({ settings: settings.completions, clock, makeId });
+    migrations: completionsMigrations,
+    create({ settings, database, ...shared }) {
+      const completions = createCompletions({
+        ...shared,
+        settings: settings.completions,
+        usageRetentionMs: settings.retention.usage,
+        otlpEndpoint: settings.telemetry.otlp_endpoint,
+        programVersion: PROGRAM_VERSION,
+        database: database as unknown as Database<CompletionsSchema>,
+      });
       return {
         surface: completions.surface,
+        runChat: completions.runChat,
+        controls: completions.controls,
+        figures: completions.figures,
         reload: (next) => completions.reload(next.completions),
+        stop: completions.stop,
       };
     },
   },

@@ -68,7 +68,8 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   for (const name of names) {
     const database = stores.database(name);
     const ownLogger = logger.child({ service: name });
-    const service = await serviceTable[name].create({ ...parts, database, logger: ownLogger });
+    const running = (other: ServiceName) => services.get(other);
+    const service = await serviceTable[name].create({ ...parts, database, logger: ownLogger, running });
     services.set(name, service);
     opened.defer(async () => service.stop?.());
     if (database?.engine === 'sqlite') {

@@ -4,9 +4,11 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import { createAccounts } from '../../src/accounts/create-accounts.ts';
+import { createFlows } from '../../src/accounts/flows.ts';
 import type { AccountsSettings } from '../../src/accounts/settings.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
+import { createFlowStore } from '../../src/accounts/storage/flow-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import type { Database } from '../../src/platform/database/database.ts';
@@ -30,6 +32,8 @@ export interface RunningAccounts extends AccountsClient {
   log(): string;
   /** Texts of the mails in the outbox, oldest first; of one recipient when named. */
   mails(to?: string): Promise<string[]>;
+  /** As a login elsewhere ends: the code that is exchanged for a session. */
+  issueExchangeCode(userId: string): Promise<string>;
   reload(settings: AccountsSettings): void;
   close(): Promise<void>;
 }
@@ -51,7 +55,7 @@ const SECRET_KEY = new Uint8Array(32).fill(7);
 
 export function accountsSettingsOf(text: string): AccountsSettings {
   const resolution = resolveTrestle(`accounts: ${text}`);
-  if (!('settings' in resolution)) throw new Error(JSON.stringify(resolution));
+  if (resolution.problems.length > 0) throw new Error(JSON.stringify(resolution.problems));
   return resolution.settings.accounts;
 }
 
@@ -74,11 +78,12 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
     location,
     clock: systemClock,
   });
+  const secretBox = createSecretBox([options.secretKey ?? SECRET_KEY], systemRandomness);
   const accounts = await createAccounts({
     settings: accountsSettingsOf(options.settings ?? '{}'),
     auditRetentionMs: options.auditRetentionMs ?? 0,
     database,
-    secretBox: createSecretBox([options.secretKey ?? SECRET_KEY], systemRandomness),
+    secretBox,
     dataDirectory: folder,
     ownUrl: () => url,
     clock,
@@ -125,6 +130,12 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
     folder,
     log: () => lines.join(''),
     mails,
+    async issueExchangeCode(userId) {
+      const flows = createFlows({ store: createFlowStore(database), secretBox, clock, randomness: systemRandomness });
+      const { token, statement } = flows.issue('exchange', { userId });
+      await database.write([statement]);
+      return token;
+    },
     reload: accounts.reload,
     close,
     ...createAccountsClient({ url, clock, mails }),

@@ -1,4 +1,9 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startAgent } from '../bridge/agents/agent-under-test.ts';
 import { describeAgent } from './agent-behaviour.ts';
+import { startObedientModel } from './obedient-model.ts';
+import { realFolder, setUpAgent } from './real-agent.ts';
 
 describeAgent('gemini', {
   protocol: 'acp',
@@ -6,4 +11,26 @@ describeAgent('gemini', {
   otherModel: { asked: 'gemini-2.5-pro', seen: 'gemini-2.5-pro' },
   unknownModel: 'reported',
   usage: { inputTokens: 11, outputTokens: 7, totalTokens: 18 },
+});
+
+test('gemini: permission is given once, although it offers "always" first, and its call comes unannounced', async (t) => {
+  const model = await startObedientModel();
+  t.after(() => model.stop());
+  const agent = await setUpAgent(t, 'gemini', model.url);
+  const folder = await realFolder(t, 'work-');
+  const provider = startAgent(t, agent, { protocol: 'acp', folder });
+  const first = provider.run({ prompt: 'RUN touch one', folder });
+  await first.end;
+  const second = provider.run({ prompt: 'RUN touch two', folder, reference: first.reference() });
+  await second.end;
+  for (const { events } of [first, second]) {
+    assert.deepEqual(
+      events.flatMap((event) => (event.kind === 'permission' ? [event.decision] : [])),
+      ['allowed'],
+    );
+    assert.deepEqual(
+      events.flatMap((event) => (event.kind === 'tool_call' ? [event.status] : [])),
+      ['completed'],
+    );
+  }
 });

@@ -287,7 +287,11 @@ if (flags.stubborn === true) {
   setInterval(() => undefined, 1000);
 }
 
-createInterface({ input: process.stdin }).on('line', (line) => {
+const input = createInterface({ input: process.stdin });
+input.on('close', () => {
+  if (flags.stubborn !== true) process.exit();
+});
+input.on('line', (line) => {
   const message = JSON.parse(line) as Message;
   if (message.method === 'session/cancel') conversations.get(String(message.params?.sessionId))?.cancelled.resolve();
   else if (message.method !== undefined) void serve(message);

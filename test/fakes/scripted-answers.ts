@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import type {
   CompleteChat,
   CompletionChunk,
@@ -15,6 +16,8 @@ export interface ScriptedAnswer {
   readonly finish?: string;
   /** Thrown after the rest. */
   readonly error?: Error;
+  /** A moment passes between the pieces of text. */
+  readonly slow?: boolean;
   /** After the rest nothing comes any more, whatever the signal says. */
   readonly hangs?: boolean;
 }
@@ -42,7 +45,10 @@ export function createScriptedAnswers(
 async function* play(answer: ScriptedAnswer): AsyncGenerator<CompletionChunk> {
   const { thinking, text = [], calls = [], deltas = [] } = answer;
   if (thinking !== undefined) yield chunk({ reasoning_content: thinking });
-  for (const piece of text) yield chunk({ content: piece });
+  for (const piece of text) {
+    if (answer.slow === true) await pause(1);
+    yield chunk({ content: piece });
+  }
   for (const [index, { name, input, id = `call_${index}` }] of calls.entries()) {
     const whole = typeof input === 'string' ? input : JSON.stringify(input);
     const half = Math.ceil(whole.length / 2);

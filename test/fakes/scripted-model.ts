@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type ModelDialect, modelDialects } from './scripted-model-dialects.ts';
 
 /** What a model was asked, whichever dialect it came in. */
 export interface ModelRequest {
@@ -105,4 +104,248 @@ async function readBody(incoming: IncomingMessage): Promise<string> {
     chunks.push(chunk as Buffer);
   }
   return Buffer.concat(chunks).toString('utf8');
+}
+
+/** How one model API writes requests and answers. Only what agents read is there. */
+interface ModelDialect {
+  serves(path: string): boolean;
+  read(path: string, body: Json): ModelRequest;
+  whole(request: ModelRequest, reply: ModelReply): unknown;
+  /** The stream's events: those that come at once, and those that end it. */
+  stream(
+    request: ModelRequest,
+    reply: ModelReply,
+  ): { readonly before: readonly string[]; readonly after: readonly string[] };
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: bodies of foreign programs, read as they come
+type Json = any;
+
+const USAGE = { input: 11, output: 7 };
+
+const chat: ModelDialect = {
+  serves: (path) => path.endsWith('/chat/completions'),
+  read: (_path, body) => {
+    const messages: readonly Json[] = body.messages ?? [];
+    const lastUser = messages.findLastIndex(({ role }) => role === 'user');
+    return {
+      model: body.model,
+      userTexts: messages.filter(({ role }) => role === 'user').map(({ content }) => textOf(content)),
+      toolResults: messages
+        .slice(lastUser + 1)
+        .flatMap(({ role, content }) => (role === 'tool' ? [textOf(content)] : [])),
+      toolNames: (body.tools ?? []).map((tool: Json) => tool.function?.name ?? ''),
+      streamed: body.stream === true,
+    };
+  },
+  whole: (request, reply) => ({
+    id: 'chatcmpl-1',
+    object: 'chat.completion',
+    created: 1,
+    model: request.model,
+    choices: [
+      {
+        index: 0,
+        message: { role: 'assistant', content: joined(reply), ...chatToolCalls(reply) },
+        finish_reason: reply.toolCall === undefined ? 'stop' : 'tool_calls',
+      },
+    ],
+    usage: chatUsage(),
+  }),
+  stream: (request, reply) => {
+    const chunk = (delta: unknown, finish: string | null, usage?: unknown) =>
+      data({
+        id: 'chatcmpl-1',
+        object: 'chat.completion.chunk',
+        created: 1,
+        model: request.model,
+        choices: [{ index: 0, delta, finish_reason: finish }],
+        ...(usage !== undefined && { usage }),
+      });
+    return {
+      before: [
+        chunk({ role: 'assistant', content: '' }, null),
+        ...(reply.thinking === undefined ? [] : [chunk({ reasoning_content: reply.thinking }, null)]),
+        ...(reply.text ?? []).map((text) => chunk({ content: text }, null)),
+        ...(reply.toolCall === undefined ? [] : [chunk(chatToolCalls(reply), null)]),
+      ],
+      after: [chunk({}, reply.toolCall === undefined ? 'stop' : 'tool_calls', chatUsage()), 'data: [DONE]\n\n'],
+    };
+  },
+};
+
+const responses: ModelDialect = {
+  serves: (path) => path.endsWith('/responses'),
+  read: (_path, body) => {
+    const input: readonly Json[] =
+      typeof body.input === 'string' ? [{ role: 'user', content: body.input }] : body.input;
+    const lastUser = input.findLastIndex(({ role }) => role === 'user');
+    return {
+      model: body.model,
+      userTexts: input.filter(({ role }) => role === 'user').map(({ content }) => textOf(content)),
+      toolResults: input
+        .slice(lastUser + 1)
+        .flatMap(({ type, output }) => (String(type).endsWith('_call_output') ? [textOf(output)] : [])),
+      toolNames: (body.tools ?? []).map((tool: Json) => tool.name ?? tool.type ?? ''),
+      streamed: body.stream === true,
+    };
+  },
+  whole: (request, reply) => ({
+    id: 'resp_1',
+    object: 'response',
+    status: 'completed',
+    model: request.model,
+    output: responseItems(reply),
+    usage: responsesUsage(),
+  }),
+  stream: (request, reply) => {
+    const items = responseItems(reply);
+    const response = { id: 'resp_1', object: 'response', model: request.model, output: [] };
+    return {
+      before: [
+        named('response.created', { response: { ...response, status: 'in_progress' } }),
+        ...items.flatMap((item, index) => [
+          named('response.output_item.added', { output_index: index, item: { ...item, content: [], summary: [] } }),
+          ...itemDeltas(item, index, reply),
+          ...(reply.endless === true ? [] : [named('response.output_item.done', { output_index: index, item })]),
+        ]),
+      ],
+      after: [
+        named('response.completed', {
+          response: { ...response, status: 'completed', output: items, usage: responsesUsage() },
+        }),
+      ],
+    };
+  },
+};
+
+const gemini: ModelDialect = {
+  serves: (path) => path.includes(':generateContent') || path.includes(':streamGenerateContent'),
+  read: (path, body) => {
+    const contents: readonly Json[] = body.contents ?? [];
+    const parts = (content: Json): readonly Json[] => content.parts ?? [];
+    const spoke = (content: Json) => content.role === 'user' && parts(content).some(({ text }) => text !== undefined);
+    const lastUser = contents.findLastIndex(spoke);
+    return {
+      model: /models\/([^:]{1,100}):/.exec(path)?.[1] ?? '',
+      userTexts: contents.filter(spoke).map((content) =>
+        parts(content)
+          .map(({ text }) => text ?? '')
+          .join(''),
+      ),
+      toolResults: contents
+        .slice(lastUser + 1)
+        .flatMap((content) =>
+          parts(content).flatMap((part) =>
+            part.functionResponse === undefined ? [] : [JSON.stringify(part.functionResponse.response)],
+          ),
+        ),
+      toolNames: (body.tools ?? []).flatMap((tool: Json) =>
+        (tool.functionDeclarations ?? []).map(({ name }: { name: string }) => name),
+      ),
+      streamed: path.includes(':stream'),
+    };
+  },
+  whole: (_request, reply) => geminiAnswer(geminiParts(reply), 'STOP'),
+  stream: (_request, reply) => ({
+    before: geminiParts(reply).map((part) => data(geminiAnswer([part], undefined))),
+    after: [data(geminiAnswer([], 'STOP'))],
+  }),
+};
+
+const modelDialects: readonly ModelDialect[] = [chat, responses, gemini];
+
+function textOf(content: Json): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return JSON.stringify(content ?? '');
+  return content.map((part: Json) => part.text ?? '').join('');
+}
+
+function joined(reply: ModelReply): string {
+  return (reply.text ?? []).join('');
+}
+
+function data(value: unknown): string {
+  return `data: ${JSON.stringify(value)}\n\n`;
+}
+
+function named(type: string, value: object): string {
+  return `event: ${type}\n${data({ type, ...value })}`;
+}
+
+function chatToolCalls({ toolCall }: ModelReply): object {
+  if (toolCall === undefined) return {};
+  const call = { name: toolCall.name, arguments: JSON.stringify(toolCall.arguments) };
+  return { tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: call }] };
+}
+
+function chatUsage(): object {
+  return { prompt_tokens: USAGE.input, completion_tokens: USAGE.output, total_tokens: USAGE.input + USAGE.output };
+}
+
+function responsesUsage(): object {
+  return {
+    input_tokens: USAGE.input,
+    input_tokens_details: { cached_tokens: 0 },
+    output_tokens: USAGE.output,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: USAGE.input + USAGE.output,
+  };
+}
+
+function responseItems(reply: ModelReply): readonly Json[] {
+  const items: Json[] = [];
+  if (reply.thinking !== undefined) {
+    items.push({ type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: reply.thinking }] });
+  }
+  if (reply.text !== undefined) {
+    items.push({
+      type: 'message',
+      id: 'msg_1',
+      role: 'assistant',
+      content: [{ type: 'output_text', text: joined(reply), annotations: [] }],
+    });
+  }
+  if (reply.toolCall !== undefined) {
+    items.push({
+      type: 'function_call',
+      id: 'fc_1',
+      call_id: 'call_1',
+      name: reply.toolCall.name,
+      arguments: JSON.stringify(reply.toolCall.arguments),
+    });
+  }
+  return items;
+}
+
+function itemDeltas(item: Json, index: number, reply: ModelReply): readonly string[] {
+  const at = { item_id: item.id, output_index: index };
+  if (item.type === 'message') {
+    return (reply.text ?? []).map((delta) => named('response.output_text.delta', { ...at, content_index: 0, delta }));
+  }
+  if (item.type === 'reasoning') {
+    return [named('response.reasoning_summary_text.delta', { ...at, summary_index: 0, delta: reply.thinking })];
+  }
+  return [];
+}
+
+function geminiParts(reply: ModelReply): readonly object[] {
+  return [
+    ...(reply.thinking === undefined ? [] : [{ text: reply.thinking, thought: true }]),
+    ...(reply.text ?? []).map((text) => ({ text })),
+    ...(reply.toolCall === undefined
+      ? []
+      : [{ functionCall: { name: reply.toolCall.name, args: reply.toolCall.arguments } }]),
+  ];
+}
+
+function geminiAnswer(parts: readonly object[], finishReason: string | undefined): object {
+  return {
+    candidates: [{ index: 0, content: { role: 'model', parts }, ...(finishReason !== undefined && { finishReason }) }],
+    usageMetadata: {
+      promptTokenCount: USAGE.input,
+      candidatesTokenCount: USAGE.output,
+      totalTokenCount: USAGE.input + USAGE.output,
+    },
+  };
 }

@@ -1,4 +1,4 @@
-import { mkdir, open, rename } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Mailer } from './mailer.ts';
@@ -11,6 +11,8 @@ export interface OutboxMailerOptions {
 }
 
 const LOCAL_SENDER = 'Trestle <no-reply@localhost>';
+/** Nobody fetches these: beyond this the oldest makes room. */
+const KEPT = 1000;
 
 /** Without a mail server each message becomes a file for the owner of the data directory alone; never a log line. */
 export function createOutboxMailer({ folder, from, makeId }: OutboxMailerOptions): Mailer {
@@ -31,8 +33,16 @@ export function createOutboxMailer({ folder, from, makeId }: OutboxMailerOptions
       const draft = join(folder, `.${name}`);
       await writeDurably(draft, message as Buffer);
       await rename(draft, join(folder, `${name}.eml`));
+      await removeOldest(folder);
     },
   };
+}
+
+/** Names sort by time. Another message may be doing the same. */
+async function removeOldest(folder: string): Promise<void> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.eml')).sort();
+  const old = names.slice(0, Math.max(0, names.length - KEPT));
+  await Promise.all(old.map((name) => unlink(join(folder, name)).catch(() => undefined)));
 }
 
 async function writeDurably(file: string, bytes: Buffer): Promise<void> {

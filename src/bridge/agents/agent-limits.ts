@@ -21,7 +21,7 @@ export const DEFAULT_AGENT_LIMITS: AgentLimits = {
   startMs: 60_000,
   idleMs: 10 * 60_000,
   idleWithConversationsMs: 6 * 3_600_000,
-  silenceMs: 30 * 60_000,
+  silenceMs: 3_600_000,
   cancelMs: 3_000,
   killMs: 500,
   firstPauseMs: 250,

@@ -14,8 +14,10 @@ export interface KeptProcess {
   readonly connection: AgentConnection;
   /** Those that this process has open. */
   readonly conversations: Set<string>;
-  /** When it has ended, and why, in words. */
-  readonly ended: Promise<string>;
+  /** Whether no further message can come from it: it has ended, or is about to. */
+  isBroken(): boolean;
+  /** Calls back when it has ended, with the reason in words; the result takes the listener off. */
+  whenEnded(listener: (why: string) => void): () => void;
   /** Keeps the process while something uses it; the result lets go of it. */
   hold(): () => void;
   /** Lets go of the process at once if nothing uses it and it has no conversation open. */
@@ -120,12 +122,20 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     let holders = 0;
     let stopIdleTimer: (() => void) | undefined;
     let reason: string | undefined;
+    let broken = false;
+    let endedBecause: string | undefined;
+    const listeners = new Set<(why: string) => void>();
 
     const kept: KeptProcess = {
       kind: 'kept',
       connection,
       conversations: new Set(),
-      ended: process.exited.then((exit) => reason ?? exitText(exit)),
+      isBroken: () => broken,
+      whenEnded(listener) {
+        if (endedBecause === undefined) listeners.add(listener);
+        else listener(endedBecause);
+        return () => listeners.delete(listener);
+      },
       hold() {
         stopIdleTimer?.();
         holders += 1;
@@ -161,10 +171,14 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     current = kept;
     // A program that closes its output but goes on running is of no use to anyone.
     void connection.closed.then(async () => {
+      broken = true;
       const gone = await withinTime(clock, limits.killMs, process.exited, () => undefined);
       if (gone === undefined && reason === undefined) await process.stop({ graceMs: limits.killMs });
     });
     void process.exited.then((exit) => {
+      endedBecause = reason ?? exitText(exit);
+      for (const listener of listeners) listener(endedBecause);
+      listeners.clear();
       stopIdleTimer?.();
       if (current === kept) current = undefined;
       if (reason === undefined) noteFailure(exitText(exit));

@@ -197,29 +197,26 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   };
 }
 
-/** The first of: what was asked for, its failure, and the end of the process (which the failure may be due to). */
-async function firstOf<Value>(
-  process: KeptProcess,
-  work: Promise<Value>,
-): Promise<
+type Outcome<Value> =
   | { readonly kind: 'done'; readonly value: Value }
   | { readonly kind: 'broken'; readonly error: unknown }
-  | { readonly kind: 'exited'; readonly error: string }
-> {
-  const exited = process.ended.then((error) => ({ kind: 'exited', error }) as const);
-  const first = await Promise.race([
-    exited,
-    work.then(
-      (value) => ({ kind: 'done', value }) as const,
-      (error: unknown) => ({ kind: 'broken', error }) as const,
-    ),
-  ]);
-  if (first.kind !== 'broken' || !(await isClosed(process.connection))) return first;
-  return exited;
-}
+  | { readonly kind: 'exited'; readonly error: string };
 
-async function isClosed({ closed }: AgentConnection): Promise<boolean> {
-  return Promise.race([closed.then(() => true), Promise.resolve().then(() => false)]);
+/** The first of: what was asked for, its failure, and the end of the process. A failure may be due to that end. */
+async function firstOf<Value>(process: KeptProcess, work: Promise<Value>): Promise<Outcome<Value>> {
+  const { promise, resolve } = Promise.withResolvers<Outcome<Value>>();
+  const forget = process.whenEnded((error) => resolve({ kind: 'exited', error }));
+  work.then(
+    (value) => resolve({ kind: 'done', value }),
+    (error: unknown) => {
+      if (!process.isBroken()) resolve({ kind: 'broken', error });
+    },
+  );
+  try {
+    return await promise;
+  } finally {
+    forget();
+  }
 }
 
 function notStarted(open: OpenTurn, { code, error }: StartFailure): TurnEnd {

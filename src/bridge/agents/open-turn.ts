@@ -2,6 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { KeptProcess } from './agent-process-keeper.ts';
 import type { AgentEvent, AgentTurn, TurnEnd } from './agent-provider.ts';
 import { createFinalText } from './final-text.ts';
+import { createProgressThinning } from './thin-out-progress.ts';
 
 type Failure = Extract<TurnEnd, { kind: 'failed' }>;
 
@@ -38,6 +39,7 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
   const ended = Promise.withResolvers<TurnEnd>();
   const finished = Promise.withResolvers<void>();
   const text = createFinalText();
+  const isWorthPassingOn = createProgressThinning();
   let over = false;
   let lastSign = clock.monotonic();
   let stopTimer = clock.after(silenceMs, listen);
@@ -53,6 +55,7 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
     report(event) {
       if (over) return;
       lastSign = clock.monotonic();
+      if (!isWorthPassingOn(event)) return;
       text.add(event);
       turn.report(event);
     },

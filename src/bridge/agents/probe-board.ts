@@ -16,6 +16,10 @@ export interface ProbeBoard {
   revision(): number;
   /** Resolves when every provider was looked at once. */
   readonly firstRound: Promise<void>;
+  /** Resolves when that provider was looked at once; at once for one that is not on the board. */
+  firstLook(id: string): Promise<void>;
+  /** Looks again without waiting for the interval, because something happened. */
+  lookNow(id: string): void;
   stop(): Promise<void>;
 }
 
@@ -43,25 +47,38 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
     revision += 1;
   }
 
+  /** Those that are to be looked at again at once, and how to end the pause of those that pause. */
+  const asked = new Set<string>();
+  const pausing = new Map<string, () => void>();
+
   async function watch(id: string, probe: Probe, firstDone: () => void): Promise<void> {
     while (!stopped.signal.aborted) {
+      asked.delete(id);
       await look(id, probe);
       firstDone();
-      await pause(clock, intervalMs, stopped.signal);
+      // It may have been asked for during the look, which then has not seen what happened.
+      if (!asked.has(id)) await pause(clock, intervalMs, stopped.signal, (wake) => pausing.set(id, wake));
+      pausing.delete(id);
     }
   }
 
   const watches: Promise<void>[] = [];
-  const firsts = [...probes].map(([id, probe]) => {
+  const firsts = new Map<string, Promise<void>>();
+  for (const [id, probe] of probes) {
     const { promise, resolve } = Promise.withResolvers<void>();
     watches.push(watch(id, probe, resolve));
-    return promise;
-  });
+    firsts.set(id, promise);
+  }
 
   return {
     results: () => results,
     revision: () => revision,
-    firstRound: Promise.all(firsts).then(() => undefined),
+    firstRound: Promise.all(firsts.values()).then(() => undefined),
+    firstLook: (id) => firsts.get(id) ?? Promise.resolve(),
+    lookNow(id) {
+      asked.add(id);
+      pausing.get(id)?.();
+    },
     async stop() {
       stopped.abort();
       await Promise.all(watches);
@@ -87,9 +104,10 @@ function shortReason(error: unknown): string {
   return text.replaceAll(/\s+/g, ' ').slice(0, 80);
 }
 
-function pause(clock: Clock, ms: number, stopped: AbortSignal): Promise<void> {
+function pause(clock: Clock, ms: number, stopped: AbortSignal, wakeWith: (wake: () => void) => void): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const cancel = clock.after(ms, done);
+  wakeWith(done);
   stopped.addEventListener('abort', done, { once: true });
   function done(): void {
     cancel();

@@ -37,7 +37,7 @@ export function createReplay(log: Pick<UpdateLog, 'flush'>, store: Pick<UpdateSt
 
 /** What a repeated call says about the one it repeats (contract/bridge 1, Resume). */
 export interface ResumeRequest {
-  /** From `Last-Event-ID`: the last update that the client has seen. Undefined when the header was not sent. */
+  /** From `Last-Event-ID`: the last update that the client has seen. Undefined when it was not sent, NaN when it is no number. */
   readonly afterSeq: number | undefined;
   /** Empty when the header was not sent. */
   readonly idempotencyKey: string;
@@ -65,6 +65,7 @@ export function findRepeated<Turn extends RepeatableTurn>(
   { afterSeq, idempotencyKey }: ResumeRequest,
   now: number,
 ): Turn | undefined {
+  if (Number.isNaN(afterSeq)) throw notFound();
   const isKept = ({ ended_at: endedAt }: Turn) => endedAt === null || endedAt > now - KEPT_MS;
   if (idempotencyKey !== '') {
     const turn = turns.findLast((one) => one.idempotency_key === idempotencyKey);

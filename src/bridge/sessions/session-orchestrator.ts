@@ -56,18 +56,41 @@ const MOST_WAITING = 32;
 
 export function createSessionOrchestrator(options: SessionOrchestratorOptions): SessionOrchestrator {
   const { table, records, runner, hub, replay, turns, clock, makeId, discard } = options;
+  /** By session, what the next call about it has to wait for. */
+  const admissions = new Map<string, Promise<void>>();
   let isDraining = false;
 
   async function turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson> {
-    if (resume.afterSeq !== undefined || resume.idempotencyKey !== '') {
-      const earlier = await findEarlier(request, resume);
-      if (earlier !== undefined) return attach(earlier, resume, client);
-    }
+    const isRepeatable = resume.afterSeq !== undefined || resume.idempotencyKey !== '';
+    const admitted = await inOrder(nameOf(request), async () => {
+      const earlier = isRepeatable ? await findEarlier(request, resume) : undefined;
+      return earlier === undefined ? { outcome: await begin(request, client) } : { earlier };
+    });
+    if ('earlier' in admitted) return attach(admitted.earlier, request, resume, client);
+    return answerOf(await admitted.outcome.promise);
+  }
+
+  /**
+   * Calls about one session are let in one after the other, as they came: a message that follows a start on the heels
+   * finds its session, and of two calls with one idempotency key the second finds the turn of the first.
+   */
+  function inOrder<Result>(name: string, decide: () => Promise<Result>): Promise<Result> {
+    const before = admissions.get(name);
+    const decided = before === undefined ? decide() : before.then(decide);
+    const over = decided.then(noop, noop).then(() => {
+      if (admissions.get(name) === over) admissions.delete(name);
+    });
+    admissions.set(name, over);
+    return decided;
+  }
+
+  /** Puts a new turn into the line of its session. */
+  async function begin(request: TurnRequest, client: TurnClient): Promise<{ readonly promise: Promise<string> }> {
     for (;;) {
       const found = await find(request);
       // From here until the turn stands in line nothing waits: of two calls at the same time one comes first.
-      if (found?.closing === undefined) return answerOf(await take(found, request, client));
-      await found.closing.catch(() => undefined);
+      if (found?.closing === undefined) return { promise: take(found, request, client) };
+      await found.closing.catch(noop);
     }
   }
 
@@ -144,17 +167,23 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   }
 
   /** Replays what the client has not seen, then gives the result, without running anything. */
-  async function attach(earlier: EarlierTurn, { afterSeq = 0 }: ResumeRequest, client: TurnClient): Promise<RawJson> {
+  async function attach(
+    earlier: EarlierTurn,
+    request: TurnRequest,
+    { afterSeq = 0 }: ResumeRequest,
+    client: TurnClient,
+  ): Promise<RawJson> {
     const { session, live, ended_at: endedAt } = earlier;
     const { receiver, stays } = client;
     const after = Math.max(afterSeq, earlier.first_seq - 1);
     if (live === undefined) {
       // Another bridge runs it, and only that one knows how it goes.
       if (endedAt === null) throw new AppError('SESSION_BUSY');
+      request.accepted();
       if (receiver !== undefined) await replay(session.key, receiver, after, earlier.last_seq);
       return answerOf(earlier.outcome);
     }
-    live.request.accepted();
+    request.accepted();
     try {
       if (receiver !== undefined) {
         await hub.subscribeAfter(session.key, receiver, after, (seq) => replay(session.key, receiver, seq));
@@ -165,15 +194,37 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     }
   }
 
-  async function named(principal: string, { sessionId, threadId }: SessionName): Promise<readonly LiveSession[]> {
-    if (sessionId) return [await table.load(principal, sessionId)].flatMap((session) => session ?? []);
-    if (threadId) return table.loadThread(principal, threadId);
+  /** Does something to the sessions that are meant, in the order of the calls about each. */
+  async function toEach<Result>(
+    principal: string,
+    { sessionId, threadId }: SessionName,
+    act: (session: LiveSession) => Result,
+  ): Promise<readonly Result[]> {
+    if (sessionId) {
+      return inOrder(nameOf({ principal, sessionId }), async () => {
+        const session = await table.load(principal, sessionId);
+        return session === undefined ? [] : [act(session)];
+      });
+    }
+    if (threadId) return (await table.loadThread(principal, threadId)).map(act);
     throw new AppError('INVALID_PARAMS', { reason: 'give sessionId or threadId' });
+  }
+
+  function stopAll(session: LiveSession): void {
+    for (const one of session.turns) stopTurn(one, 'cancelled');
+  }
+
+  /** In an object, so that who waits for the order of calls does not wait for the end of the session. */
+  function beginClose(session: LiveSession): { readonly closed: Promise<void> } {
+    session.closing ??= closeOne(session).finally(() => {
+      session.closing = undefined;
+    });
+    return { closed: session.closing };
   }
 
   async function closeOne(session: LiveSession): Promise<void> {
     if (session.isElsewhere) throw new AppError('SESSION_BUSY');
-    for (const one of session.turns) stopTurn(one, 'cancelled');
+    stopAll(session);
     await session.running;
     if (!session.isStored || !session.isOpen) return;
     discard(session);
@@ -185,20 +236,11 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   return {
     turn,
     async cancel(principal, name) {
-      for (const session of await named(principal, name)) {
-        for (const one of session.turns) stopTurn(one, 'cancelled');
-      }
+      await toEach(principal, name, stopAll);
     },
     async close(principal, name) {
-      const sessions = await named(principal, name);
-      await Promise.all(
-        sessions.map((session) => {
-          session.closing ??= closeOne(session).finally(() => {
-            session.closing = undefined;
-          });
-          return session.closing;
-        }),
-      );
+      const closing = await toEach(principal, name, beginClose);
+      await Promise.all(closing.map(({ closed }) => closed));
     },
     async follow(principal, sessionId, afterSeq, receiver) {
       const session = await table.load(principal, sessionId);
@@ -240,3 +282,9 @@ function describeLive(
     outcome: '',
   };
 }
+
+function nameOf({ principal, sessionId }: { readonly principal: string; readonly sessionId: string }): string {
+  return `${principal}\n${sessionId}`;
+}
+
+function noop(): void {}

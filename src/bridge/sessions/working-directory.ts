@@ -12,11 +12,13 @@ export interface WorkingDirectories {
   /** The private folder of a session that named none; it is made when it is not there. */
   scratch(sessionKey: string): Promise<string>;
   removeScratch(sessionKey: string): Promise<void>;
+  /** Whether a path, as `scratch` gave it, is a private folder of a session. */
+  isScratch(path: string): boolean;
 }
 
 export interface WorkingDirectoryOptions {
   readonly roots: readonly string[];
-  /** Holds our own secrets: no agent is sent there, scratch folders apart. */
+  /** A real path. It holds our own secrets: no agent is sent there, scratch folders apart. */
   readonly dataDirectory: string;
 }
 
@@ -36,16 +38,16 @@ export function createWorkingDirectories({ roots, dataDirectory }: WorkingDirect
       if (!realRoots.some((root) => root !== undefined && isInside(real, root))) {
         throw refused('it is outside the folders of bridge.workspace_roots');
       }
-      const own = await realpath(dataDirectory);
-      if (isInside(real, own)) throw refused('it belongs to the bridge itself');
+      if (isInside(real, dataDirectory)) throw refused('it belongs to the bridge itself');
       return real;
     },
     async scratch(sessionKey) {
       const folder = scratchOf(sessionKey);
       await mkdir(folder, { recursive: true, mode: 0o700 });
-      return realpath(folder);
+      return folder;
     },
     removeScratch: (sessionKey) => rm(scratchOf(sessionKey), { recursive: true, force: true }),
+    isScratch: (path) => isInside(path, join(dataDirectory, 'scratch')),
   };
 }
 

@@ -20,20 +20,6 @@ const InputPart = Type.Object({
   input_audio: Type.Optional(Type.Object({ data: Type.String(), format: Type.String() })),
 });
 
-const InputItem = Type.Object({
-  type: Type.Optional(Type.String({ description: 'Without one it is a message.' })),
-  role: Type.Optional(Type.String()),
-  content: nullable(Type.Union([Type.String(), Type.Array(InputPart)])),
-  call_id: nullable(Type.String()),
-  name: nullable(Type.String()),
-  namespace: nullable(Type.String()),
-  arguments: Type.Optional(Type.Unknown()),
-  input: Type.Optional(Type.Unknown()),
-  output: Type.Optional(Type.Unknown()),
-  summary: nullable(Type.Array(Type.Object({ text: Type.Optional(Type.String()) }))),
-  encrypted_content: nullable(Type.String()),
-});
-
 const FlatTool = {
   type: Type.String({ minLength: 1 }),
   name: Type.Optional(Type.String({ minLength: 1 })),
@@ -46,6 +32,21 @@ const FlatTool = {
 const Tool = Type.Object({
   ...FlatTool,
   tools: nullable(Type.Array(Type.Object(FlatTool), { description: 'The tools of a namespace.' })),
+});
+
+const InputItem = Type.Object({
+  type: Type.Optional(Type.String({ description: 'Without one it is a message.' })),
+  role: Type.Optional(Type.String()),
+  content: nullable(Type.Union([Type.String(), Type.Array(InputPart)])),
+  call_id: nullable(Type.String()),
+  name: nullable(Type.String()),
+  namespace: nullable(Type.String()),
+  arguments: Type.Optional(Type.Unknown()),
+  input: Type.Optional(Type.Unknown()),
+  output: Type.Optional(Type.Unknown()),
+  summary: nullable(Type.Array(Type.Object({ text: Type.Optional(Type.String()) }))),
+  encrypted_content: nullable(Type.String()),
+  tools: nullable(Type.Array(Tool, { description: 'Of an item of type additional_tools.' })),
 });
 
 export const ResponsesRequest = Type.Object(

@@ -10,8 +10,6 @@ export interface UpstreamCall {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | Uint8Array;
-  /** POST where it is not given. */
-  readonly method?: string | undefined;
 }
 
 type Headers = Readonly<Record<string, string>>;
@@ -41,7 +39,7 @@ export function createAuthoriseUpstream({ clock, fetch, readFile }: Authorisatio
     return bearer(headers, token);
   }
 
-  async function signForAws({ url, headers, body, credentials, method }: UpstreamCall): Promise<Headers> {
+  async function signForAws({ url, headers, body, credentials }: UpstreamCall): Promise<Headers> {
     const { aws } = credentials;
     if (aws === undefined) return headers;
     const { AwsV4Signer } = await import('aws4fetch');
@@ -49,7 +47,7 @@ export function createAuthoriseUpstream({ clock, fetch, readFile }: Authorisatio
     const region = credentials.region ?? regionOf(url);
     const signed = await new AwsV4Signer({
       ...aws,
-      method: method ?? 'POST',
+      method: 'POST',
       url,
       headers: { ...headers },
       body: body as string,

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { Call, Guard, RequestHead, Route } from '../../platform/http/surface.ts';
+import type { Call, Guard, Route } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import { CountTokensRequest, MessageObject, MessagesError, MessagesRequest, TokenCount } from '../contract/messages.ts';
@@ -9,6 +9,7 @@ import { ResponseObject, ResponsesRequest } from '../contract/responses.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import type { ChatAnswer, RunChat } from '../pipeline/chat-run.ts';
 import { estimatePromptTokens } from '../pipeline/estimate-tokens.ts';
+import { readCallOptions } from '../pipeline/read-call-options.ts';
 import { readWhole } from './answer-blocks.ts';
 import type { DecodedRequest } from './decoded-request.ts';
 import { decodeMessagesRequest, decodePrompt } from './messages/decode-messages-request.ts';
@@ -24,8 +25,8 @@ import type { StreamEncoder } from './stream-encoder.ts';
 export interface IngressParts {
   readonly runChat: RunChat;
   readonly guard: Guard<KeyHolder>;
-  /** Whether this caller wants to be refused rather than to lose a parameter (contract/completions 2). */
-  isStrict(head: RequestHead): boolean;
+  /** The setting; a caller may choose otherwise by header (contract/completions 2). */
+  readonly strictParams: () => boolean;
   readonly logger: Logger;
   readonly clock: Clock;
   readonly makeId: MakeId;
@@ -103,16 +104,22 @@ interface AnswerForms {
   stream(): StreamEncoder;
 }
 
-function createRun({ runChat, isStrict, logger, clock }: IngressParts) {
+function createRun({ runChat, strictParams, logger, clock }: IngressParts) {
   return async (
     { head, caller, reply }: Call<KeyHolder>,
     { chat, dropped }: DecodedRequest,
     forms: AnswerForms,
   ): Promise<unknown> => {
-    const strict = isStrict(head);
+    const { strict } = readCallOptions(head, strictParams());
     if (strict && dropped.length > 0) throw new AppError('UNSUPPORTED_PARAMETER', { param: dropped[0] });
-    const signal = abortWhenGone(reply);
-    const answer = await runChat({ request: chat, holder: caller, requestId: head.requestId, strict, signal });
+    const answer = await runChat({
+      request: chat,
+      holder: caller,
+      requestId: head.requestId,
+      strict,
+      signal: abortWhenGone(reply),
+      onFailed: (headers) => void reply.headers(withDropped(headers, dropped)),
+    });
     const headers = withDropped(answer.headers, dropped);
     if (answer.kind === 'whole') {
       reply.headers(headers);

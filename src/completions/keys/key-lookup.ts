@@ -32,6 +32,8 @@ export function createKeyLookup({ store, clock, freshMs }: KeyLookupOptions): Ke
   // In the order of their last reading: the first one is the one to drop.
   const entries = new Map<string, Entry>();
   const digests = new Map<string, string>();
+  /** Calls that come together share one read. */
+  const reading = new Map<string, Promise<FoundKey | undefined>>();
   let removals = 0;
 
   function drop(digest: string): void {
@@ -65,8 +67,12 @@ export function createKeyLookup({ store, clock, freshMs }: KeyLookupOptions): Ke
   return {
     find(digest) {
       const entry = entries.get(digest);
-      if (entry === undefined || clock.monotonic() - entry.readAt >= freshMs) return read(digest);
-      return entry.key;
+      if (entry !== undefined && clock.monotonic() - entry.readAt < freshMs) return entry.key;
+      const known = reading.get(digest);
+      if (known !== undefined) return known;
+      const fresh = read(digest).finally(() => reading.delete(digest));
+      reading.set(digest, fresh);
+      return fresh;
     },
     forget(id) {
       removals += 1;

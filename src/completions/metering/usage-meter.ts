@@ -49,16 +49,20 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
   let dropped = 0;
 
   async function write(items: readonly Item[]): Promise<void> {
-    leaving ??= { ...adder.take(), id: makeId('flu_') };
+    if (leaving !== undefined) await finish(leaving);
+    leaving = { ...adder.take(), id: makeId('flu_') };
     const records = items.map(({ record }) => record);
     const contents = items.flatMap(({ content }) => content ?? []);
+    await store.add({ ...leaving, records, contents });
+    leaving = undefined;
+  }
+
+  /** An earlier attempt failed; when only its answer was lost, the sums are there already. */
+  async function finish(sums: UsageSums & { readonly id: string }): Promise<void> {
     try {
-      await store.add({ ...leaving, records, contents });
+      await store.add({ ...sums, records: [], contents: [] });
     } catch (error) {
       if (errorCode(error) !== 'STORAGE_DUPLICATE') throw error;
-      // An earlier attempt, whose answer never came, had stored the sums: only the records are left.
-      leaving = { totals: [], spending: [], id: makeId('flu_') };
-      await store.add({ ...leaving, records, contents });
     }
     leaving = undefined;
   }
@@ -101,8 +105,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
       // Sums of records that were dropped may have no record to travel with.
       if (adder.isEmpty() && leaving === undefined) return;
       try {
-        if (leaving !== undefined) await write([]);
-        if (!adder.isEmpty()) await write([]);
+        await write([]);
       } catch {
         onLost('sums', 1);
       }

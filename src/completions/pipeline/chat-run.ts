@@ -10,6 +10,8 @@ export interface ChatCall {
   readonly strict: boolean;
   /** Aborts the upstream when the caller is gone. */
   readonly signal: AbortSignal;
+  /** Told the headers of a call that was let in and failed, for whoever answers over HTTP. */
+  onFailed?(headers: ChatAnswer['headers']): void;
 }
 
 /** `headers`: what tells the caller how its call went (contract/completions 5): x-model-api, x-attempts, ... */

@@ -66,7 +66,12 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
       if (api !== undefined && codec !== undefined) return translated(api, attempt, codec);
       if (api === undefined || !speaksOpenai({ name: api.dialect })) throw noEmbeddings();
       const work = { path: '/embeddings', stream: false, choices: 1, usageAsked: false } as const;
-      const opened = await openOperation(api, attempt, { ...work, request, bytes, promptTokens, idempotencyId }, presence);
+      const opened = await openOperation(
+        api,
+        attempt,
+        { ...work, request, bytes, promptTokens, idempotencyId },
+        presence,
+      );
       if (opened.kind !== 'bytes') throw upstreamError('it answered with a stream');
       return opened;
     });

@@ -1,6 +1,6 @@
-import { nearestName } from '../../platform/config/nearest-name.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { UsableApi } from '../apis/model-api.ts';
+import { nearestModels } from '../apis/nearest-models.ts';
 import type { CompletionsSettings } from '../settings.ts';
 
 /** One model of one API that can answer a call. */
@@ -60,7 +60,6 @@ const DIRECT = {
 const DIRECT_TIMEOUTS: PlanTimeouts = { connect: 5_000, first_byte: 60_000, idle: 30_000, total: 600_000 };
 const DIRECT_RETRIES = 2;
 const MAX_SHOWN_NAME = 200;
-const SUGGESTIONS = 3;
 /** Plans of directly named models are made once; callers choose the names, so their number is bounded. */
 const MAX_KEPT_PLANS = 1000;
 
@@ -69,25 +68,15 @@ export function createModelPlans({ settings, findApi, knownNames }: ModelPlansOp
   const direct = new Map<string, ModelPlan>();
 
   function notFound(model: string): AppError {
-    const candidates = new Set([...aliases.keys(), ...knownNames()]);
-    const nearest: string[] = [];
-    while (nearest.length < SUGGESTIONS) {
-      const name = nearestName(model, candidates);
-      if (name === undefined) break;
-      nearest.push(name);
-      candidates.delete(name);
-    }
-    return new AppError('MODEL_NOT_FOUND', {
-      model: model.slice(0, MAX_SHOWN_NAME),
-      nearest: nearest.length === 0 ? 'see /models' : nearest.join(', '),
-    });
+    const nearest = nearestModels(model, knownNames());
+    return new AppError('MODEL_NOT_FOUND', { model: model.slice(0, MAX_SHOWN_NAME), nearest });
   }
 
   return {
     resolve(model) {
       const alias = aliases.get(model) ?? direct.get(model);
       // Whether an API is usable may change at any time: that is asked for each call.
-      if (alias !== undefined && alias.targets.some(({ apiId }) => isThere(apiId))) return alias;
+      if (alias?.targets.some(({ apiId }) => isThere(apiId)) === true) return alias;
       const slash = model.indexOf('/');
       const apiId = model.slice(0, Math.max(0, slash));
       const name = model.slice(slash + 1);

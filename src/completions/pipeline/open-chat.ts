@@ -100,7 +100,8 @@ function answerLength({ choices }: ChatCompletion): number {
   let characters = 0;
   for (const { message } of choices) {
     characters += (message.content?.length ?? 0) + (message.reasoning_content?.length ?? 0);
-    for (const call of message.tool_calls ?? []) characters += call.function.name.length + call.function.arguments.length;
+    for (const call of message.tool_calls ?? [])
+      characters += call.function.name.length + call.function.arguments.length;
   }
   return characters;
 }

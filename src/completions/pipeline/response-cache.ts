@@ -37,7 +37,8 @@ export function createResponseCache(options: ResponseCacheOptions): ResponseCach
   }
 
   return {
-    keyOf: (holderId, path, body) => hash('sha256', Buffer.concat([Buffer.from(`${holderId}\n${path}\n`), body]), 'base64'),
+    keyOf: (holderId, path, body) =>
+      hash('sha256', Buffer.concat([Buffer.from(`${holderId}\n${path}\n`), body]), 'base64'),
     get(key) {
       const entry = entries.get(key);
       if (entry === undefined) return undefined;

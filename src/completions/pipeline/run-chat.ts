@@ -9,7 +9,7 @@ import type { OpenedStream } from './open-stream.ts';
 
 /** The pipeline for callers inside this program: requests and answers as values. */
 export function createRunChat(pipeline: ChatPipeline): RunChat {
-  return async ({ request, holder, requestId, strict, signal }) => {
+  return async ({ request, holder, requestId, strict, signal, onFailed }) => {
     const presence = createCallerPresence();
     const leave = () => presence.leave();
     if (signal.aborted) leave();
@@ -17,7 +17,11 @@ export function createRunChat(pipeline: ChatPipeline): RunChat {
     const forget = () => signal.removeEventListener('abort', leave);
     try {
       const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat' }, request);
-      const { result, finish } = await pipeline.openChat(call, { request, answerAsBytes: false, strict });
+      const opening = pipeline.openChat(call, { request, answerAsBytes: false, strict });
+      const { result, finish } = await opening.catch((error: unknown) => {
+        onFailed?.(call.record.headers());
+        throw error;
+      });
       const headers = call.record.headers();
       const legacy = usesLegacyFunctions(request);
       if (result.kind === 'chunk-stream') {

@@ -28,10 +28,10 @@ export function policyOf(error: unknown): FailurePolicy {
   switch (error.code) {
     case 'UPSTREAM_ERROR':
       return { retry: true, next: true, countsAgainstTarget: true, tooLong: false };
-    // To wait as long once more is no better than to ask somebody else.
+    // To wait as long once more is no better than to ask somebody else; what says 504 itself did so in time.
     case 'UPSTREAM_TIMEOUT':
     case 'UPSTREAM_AUTHENTICATION':
-      return { retry: false, next: true, countsAgainstTarget: true, tooLong: false };
+      return { retry: status === 504, next: true, countsAgainstTarget: true, tooLong: false };
     case 'UPSTREAM_REFUSED':
       if (error.details.upstreamCode === 'context_length_exceeded') return { ...NO_HELP, tooLong: true };
       if (RETRIED_STATUSES.has(status)) return { ...NO_HELP, retry: true, next: true };
@@ -61,7 +61,7 @@ export function upstreamTimeout(limit: 'connect' | 'first_byte' | 'idle' | 'tota
 export function failureToError(failure: UpstreamFailure, retryAfterMs?: number): AppError {
   const { status, message, code, param } = failure;
   if (status === 401 || status === 403) return new AppError('UPSTREAM_AUTHENTICATION', { status });
-  if (status === 504) return new AppError('UPSTREAM_TIMEOUT', { limit: 'upstream' });
+  if (status === 504) return new AppError('UPSTREAM_TIMEOUT', { limit: 'its own', status });
   if (status < 400 || status >= 500) return new AppError('UPSTREAM_ERROR', { reason: message, status });
   return new AppError('UPSTREAM_REFUSED', {
     status,

@@ -73,6 +73,20 @@ export class WebSocketChannel implements MessageChannel, Beating {
     this.#socket.send(text);
   }
 
+  drained(): Promise<void> {
+    const stream = this.#stream;
+    if (!stream.writableNeedDrain || stream.destroyed) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = (): void => {
+        stream.off('drain', done);
+        stream.off('close', done);
+        resolve();
+      };
+      stream.on('drain', done);
+      stream.on('close', done);
+    });
+  }
+
   close(code = 1000, reason = ''): void {
     if (this.#closedWith !== 0 || this.#end !== undefined) return;
     this.#closedWith = isSendable(code) ? code : 1011;

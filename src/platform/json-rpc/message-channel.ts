@@ -8,6 +8,8 @@ export interface ChannelEnd {
 export interface MessageChannel {
   /** Queues one message. After the end it does nothing. A peer that reads too slowly is closed by the channel itself. */
   send(text: string): void;
+  /** Resolves when the peer has taken most of what was sent, or is gone; for who sends a lot. Absent: at once. */
+  drained?(): Promise<void>;
   close(code?: number, reason?: string): void;
   /** One listener each; messages that came before it was set are kept for it. */
   onMessage(listener: (text: string) => void): void;

@@ -3,6 +3,11 @@ import { createAgentLauncher } from '../../../src/bridge/agents/agent-launcher.t
 import type { AgentLimits } from '../../../src/bridge/agents/agent-limits.ts';
 import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../../../src/bridge/agents/agent-provider.ts';
 import { createAgentProviders } from '../../../src/bridge/agents/create-agent-providers.ts';
+import {
+  type ProcessIdentity,
+  readProcess,
+  readProcessTree,
+} from '../../../src/platform/child-process/process-table.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import type { Scope } from '../../e2e/running-program.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
@@ -16,8 +21,10 @@ export interface ProgramUnderTest {
 
 export interface AgentUnderTest {
   readonly provider: AgentProvider;
-  /** How many processes were started so far, and their numbers. */
-  readonly started: readonly number[];
+  /** The processes that were started so far. */
+  readonly started: readonly ProcessIdentity[];
+  /** How many processes live that came from it. */
+  living(): number;
   /** Runs a turn; `onEvent` sees each event as it comes. */
   run(turn: TurnInput): RunningTurn;
 }
@@ -29,6 +36,8 @@ export interface TurnInput {
   /** Continues that conversation instead of opening one. */
   readonly reference?: string;
   onEvent?(event: AgentEvent): void;
+  /** When the conversation is open and nothing has been done in it. */
+  onOpened?(): void;
 }
 
 export interface RunningTurn {
@@ -62,7 +71,7 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
     folder: options.folder,
     journalFolder: `${options.folder}/processes`,
   });
-  const started: number[] = [];
+  const started: ProcessIdentity[] = [];
   const providers = createAgentProviders({
     catalog: [
       {
@@ -76,7 +85,8 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
     version: '0.0.0',
     async launch(asked) {
       const running = await launch(asked);
-      if (running !== undefined) started.push(running.pid);
+      const identity = readProcess(running?.pid ?? 0);
+      if (identity !== undefined) started.push(identity);
       return running;
     },
     probeEffects: { findProgram: async () => undefined, run: async () => ({ code: 0, stdout: '' }) },
@@ -88,7 +98,12 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
   });
   const provider = providers.get(program.id) ?? never();
   scope.after(() => provider.stop());
-  return { provider, started, run: (turn) => runTurn(provider, turn) };
+  return {
+    provider,
+    started,
+    living: () => started.flatMap(readProcessTree).length,
+    run: (turn) => runTurn(provider, turn),
+  };
 }
 
 function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
@@ -105,6 +120,7 @@ function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
     skills: [],
     opened(opened) {
       reference = opened;
+      input.onOpened?.();
     },
     report(event) {
       events.push(event);

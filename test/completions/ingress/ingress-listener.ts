@@ -10,7 +10,7 @@ import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Route } from '../../../src/platform/http/surface.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
-import type { Logger } from '../../../src/platform/log/logger.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
 import { startListener, surfaceOf } from '../../platform/http/start-listener.ts';
 import { chunk, usageChunk } from './chunks.ts';
 
@@ -22,10 +22,10 @@ export async function startIngress(t: TestContext, runChat: RunChat, clock: Cloc
   const routes = ingressRoutes({
     runChat,
     guard: () => HOLDER,
-    isStrict: ({ headers }) => headers['x-strict-params'] === 'true',
+    strictParams: () => false,
     clock,
     makeId: createSortableIds(systemClock, systemRandomness),
-    logger: { error: (fields: object) => logged.push(fields) } as unknown as Logger,
+    logger: { ...silentLogger, error: (fields: object) => void logged.push(fields) },
     bodyLimit: 1_000_000,
   });
   const surface = surfaceOf({

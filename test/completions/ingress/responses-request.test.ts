@@ -135,6 +135,15 @@ test('P-24: functions, custom tools and namespaces are functions; what only Open
   assert.equal(tools.originOf('made_up').name, 'made_up');
 });
 
+test('tools given among the items count like the others', () => {
+  const item = { type: 'additional_tools', role: 'developer', tools: [{ type: 'custom', name: 'exec' }] };
+  const { chat, dropped } = decode({ input: [item, { role: 'user', content: 'Go' }], tool_choice: 'required' });
+  assert.deepEqual(chat.tools?.[0]?.function?.name, 'exec');
+  assert.equal(chat.tool_choice, 'required');
+  assert.equal(chat.messages.length, 1);
+  assert.deepEqual(dropped, []);
+});
+
 test('names of tools stay within what chat completions take, and never meet', () => {
   const namespace = 'n'.repeat(80);
   const { chat, tools } = decode({
@@ -178,10 +187,9 @@ test('sampling, format, effort and the stream travel on', () => {
     top_p: 0.9,
     user: 'u',
     reasoning_effort: 'low',
-    verbosity: 'low',
     response_format: { type: 'json_schema', json_schema: { name: 'answer', schema, strict: true } },
   });
-  assert.deepEqual(dropped, []);
+  assert.deepEqual(dropped, ['text.verbosity']);
 });
 
 test('what has no place in a chat completion is named, in words that fit a header', () => {

@@ -99,7 +99,7 @@ for (const engine of engines) {
       assert.throws(() => callOnce(first, holder), { code: 'BUDGET_EXCEEDED' });
       await first.stop();
 
-      const second = startKeys(await open(engine === 'sqlite' ? location : location));
+      const second = startKeys(await open(location));
       const again = await second.access.withKey(headWith(key));
       assert.throws(() => callOnce(second, again), { code: 'BUDGET_EXCEEDED' });
       callOnce(second, again, 9);

@@ -106,6 +106,12 @@ test('O-03: a refusal takes the shape of the surface with the longest prefix, el
   assert.deepEqual(Object.keys(error as object), ['code', 'message', 'requestId']);
 });
 
+test('O-03: a surface may give a refusal the shape that clients of its path read', async (t) => {
+  const surface = surfaceOf({ errorBody: ({ code }, { path }) => ({ [path]: code }) });
+  const { url } = await startListener(t, { surfaces: [surface] });
+  assert.deepEqual(await (await fetch(`${url}/lab/other?x=1`)).json(), { '/lab/other': 'NOT_FOUND' });
+});
+
 test("O-03: a handler's AppError is described by its surface's table, with details and headers", async (t) => {
   const routes = [
     routeOf({

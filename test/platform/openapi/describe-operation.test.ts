@@ -127,6 +127,16 @@ test('the answers of JSON-RPC methods are added to what the route says itself', 
   assert.deepEqual(anyOf[0].properties.result.required, ['id']);
 });
 
+test('a route whose errors look otherwise than those of its surface says so', () => {
+  const [plain, own] = [{}, { error: Note }].map((schema, index) => {
+    const route = { method: 'GET', path: `/notes/${index}`, summary: 'A note.', schema } as const;
+    const { paths } = build({ surfaces: [{ ...notes, routes: [route] }] });
+    return Object(paths[route.path]?.get?.responses.default?.content)['application/json'].schema;
+  });
+  assert.deepEqual(own, NOTE);
+  assert.notDeepEqual(plain, NOTE);
+});
+
 test('a route without a body at a path of methods, and other paths, know nothing of them', () => {
   const { paths } = build({ surfaces: [calls, notes], methods });
   assert.equal(paths['/rpc']?.options?.requestBody, undefined);

@@ -10,17 +10,24 @@ const UPDATE = 'session/update';
  */
 export function createAcpStream(channel: AgentChannel, onUpdate: (params: unknown) => void): Stream {
   const unanswered = new Set<unknown>();
+  let isOpen = true;
 
   const readable = new ReadableStream<AnyMessage>({
     start(controller) {
       channel.onMessage((message) => {
-        if (message.jsonrpc !== '2.0') return;
+        if (!isOpen || message.jsonrpc !== '2.0') return;
         if (message.method === UPDATE && message.id === undefined) onUpdate(message.params);
         else if (message.method !== undefined || unanswered.delete(message.id)) controller.enqueue(toMessage(message));
       });
-      channel.onEnd(() => controller.close());
+      channel.onEnd(() => {
+        if (isOpen) controller.close();
+        isOpen = false;
+      });
     },
-    cancel: () => channel.close(),
+    cancel() {
+      isOpen = false;
+      channel.close();
+    },
   });
 
   const writable = new WritableStream<AnyMessage>({

@@ -19,6 +19,11 @@ export interface AcpAgentOptions {
   readonly clock: Clock;
 }
 
+interface OpenConversation {
+  readonly folder: string;
+  readonly choice: ModelChoice | undefined;
+}
+
 interface RunningPrompt {
   readonly request: PromptRequest;
   readonly updates: UpdateReader;
@@ -36,7 +41,7 @@ type Fields = Readonly<Record<string, unknown>>;
 export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentConnection> {
   const { client, methods, PROTOCOL_VERSION } = await import('@agentclientprotocol/sdk');
   const prompts = new Map<string, RunningPrompt>();
-  const choices = new Map<string, ModelChoice>();
+  const conversations = new Map<string, OpenConversation>();
 
   const channel = createAgentChannel(options.process, options.clock);
   const stream = createAcpStream(channel, (params) => {
@@ -83,24 +88,28 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   const { keepsConversations } = acpQuirks(agentInfo?.name ?? '');
 
   async function chooseModel({ conversation, model, report }: PromptRequest): Promise<void> {
-    const choice = choices.get(conversation);
+    const open = conversations.get(conversation);
+    const choice = open?.choice;
     if (model === '' || model === choice?.current) return;
     const found = choice === undefined ? undefined : findModel(choice, model);
-    if (choice === undefined || found === undefined) {
+    if (open === undefined || choice === undefined || found === undefined) {
       report({ kind: 'status', text: `This agent does not offer the model "${model}"; it uses its own.` });
       return;
     }
     await setModel(agent, conversation, choice, found);
-    choices.set(conversation, { ...choice, current: found });
+    conversations.set(conversation, { ...open, choice: { ...choice, current: found } });
   }
 
-  function learn(conversation: string, answer: unknown): void {
-    const choice = readModelChoice(answer);
-    if (choice !== undefined) choices.set(conversation, choice);
+  /** The protocol gives a conversation its folder once and for all. */
+  function mentionFolder({ conversation, folder, report }: PromptRequest): void {
+    const own = conversations.get(conversation)?.folder;
+    if (own === undefined || own === folder) return;
+    report({ kind: 'status', text: `The conversation stays in ${own}: this agent cannot move it.` });
   }
 
   async function run(prompt: RunningPrompt): Promise<PromptEnd> {
     const { conversation, text } = prompt.request;
+    mentionFolder(prompt.request);
     await chooseModel(prompt.request);
     const response = await agent.request(methods.agent.session.prompt, {
       sessionId: conversation,
@@ -116,14 +125,14 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     continues: keepsConversations && (canResume || loadSession),
     async open(folder) {
       const answer = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers: [] });
-      learn(answer.sessionId, answer);
+      conversations.set(answer.sessionId, { folder, choice: readModelChoice(answer) });
       return answer.sessionId;
     },
     async resume(conversation, folder) {
       const request = { sessionId: conversation, cwd: folder, mcpServers: [] };
       // Resuming does not repeat the whole conversation first, as loading does.
       const method = canResume ? methods.agent.session.resume : methods.agent.session.load;
-      learn(conversation, await agent.request(method, request));
+      conversations.set(conversation, { folder, choice: readModelChoice(await agent.request(method, request)) });
     },
     async prompt(request) {
       const prompt: RunningPrompt = { request, updates: createUpdateReader(), worked: false, interrupted: false };
@@ -144,7 +153,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
       agent.notify(methods.agent.session.cancel, { sessionId: conversation }).catch(() => undefined);
     },
     async close(conversation) {
-      choices.delete(conversation);
+      conversations.delete(conversation);
       if (!isOffered(sessionCapabilities?.close)) return;
       await agent.request(methods.agent.session.close, { sessionId: conversation });
     },

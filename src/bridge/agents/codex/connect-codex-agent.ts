@@ -97,6 +97,11 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     peer.request('turn/interrupt', { threadId: request.conversation, turnId }).catch(() => undefined);
   }
 
+  // A turn ends by a notification: it has no open request that would fail with the connection.
+  void peer.closed.then(() => {
+    for (const { ended } of prompts.values()) ended.reject(new AppError('CONNECTION_CLOSED'));
+  });
+
   await peer.request('initialize', {
     clientInfo: { name: 'trestle', title: 'Trestle', version: options.version },
     capabilities: null,
@@ -129,7 +134,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
       };
       prompts.set(request.conversation, prompt);
       try {
-        return await Promise.race([startTurn(prompt), rejectOnEnd(peer.closed)]);
+        return await startTurn(prompt);
       } catch (error) {
         if (!(error instanceof RemoteError) || !saysUnknownConversation(error.rpcCode, error.remoteMessage))
           throw error;
@@ -149,12 +154,6 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     },
     closed: peer.closed,
   };
-}
-
-/** A turn ends by a notification: no request is left open whose failure would tell of a broken connection. */
-async function rejectOnEnd(closed: Promise<unknown>): Promise<never> {
-  await closed;
-  throw new AppError('CONNECTION_CLOSED');
 }
 
 function chosen(model: string): { readonly model?: string } {

@@ -24,7 +24,7 @@ export function readUpdate(params: Readonly<Record<string, unknown>>): AgentEven
     case 'thinking':
       return text === '' ? undefined : { kind: 'thinking', text };
     case 'status':
-      return text === '' ? undefined : { kind: 'status', text };
+      return readStatus(event, text);
     case 'tool_call':
       return readToolCall(event);
     default:
@@ -32,6 +32,15 @@ export function readUpdate(params: Readonly<Record<string, unknown>>): AgentEven
         ? { kind: 'text', text: textOf(params.delta) }
         : undefined;
   }
+}
+
+/** A permission is a status too, and says so; it is one of ours again, so that our own records have it as well. */
+function readStatus(event: Readonly<Record<string, unknown>>, text: string): AgentEvent | undefined {
+  const decision = textOf(event.status).replace('permission_', '');
+  if (decision !== 'allowed' && decision !== 'denied') return text === '' ? undefined : { kind: 'status', text };
+  const toolCallId = textOf(event.toolCallId);
+  const title = text.replace(/^(?:Allowed|Denied): /, '');
+  return { kind: 'permission', title, decision, ...(toolCallId !== '' && { toolCallId }) };
 }
 
 function readToolCall(event: Readonly<Record<string, unknown>>): AgentEvent | undefined {

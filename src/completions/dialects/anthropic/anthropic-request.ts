@@ -14,6 +14,7 @@ import {
 import { ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, strictSchema } from '../structured-answer.ts';
 import { encodeText, encodeTurns } from './anthropic-messages.ts';
 import { type ClaudeModel, claudeModel } from './claude-model.ts';
+import { readSampling } from './claude-sampling.ts';
 import { encodeThinking } from './claude-thinking.ts';
 
 const TAKEN = takenFields(
@@ -39,7 +40,7 @@ export function encodeAnthropicRequest(request: ChatRequest, context: DialectCon
     forced: tools.forced,
     dropped: names,
   });
-  const sampling = encodeSampling(request, model, thinking.thinking?.type === 'enabled', names);
+  const { temperature, topP } = readSampling(request, model, thinking.thinking?.type === 'enabled', names);
   const stop = stopSequences(request);
   const outputConfig = {
     ...(thinking.effort !== undefined && { effort: thinking.effort }),
@@ -51,7 +52,8 @@ export function encodeAnthropicRequest(request: ChatRequest, context: DialectCon
     max_tokens: limit,
     ...(system.length > 0 && { system: system.map(encodeText) }),
     messages,
-    ...sampling,
+    ...(temperature !== undefined && { temperature: Math.min(1, temperature) }),
+    ...(topP !== undefined && { top_p: topP }),
     ...(stop !== undefined && { stop_sequences: stop }),
     ...(context.stream && { stream: true }),
     ...tools.fields,
@@ -61,25 +63,6 @@ export function encodeAnthropicRequest(request: ChatRequest, context: DialectCon
     ...extra,
   };
   return { path: '/messages', headers: { 'anthropic-version': '2023-06-01' }, body, dropped: [...names] };
-}
-
-/** Claude's temperatures end at 1. */
-function encodeSampling(
-  { temperature, top_p: topP }: ChatRequest,
-  { samplingFields }: ClaudeModel,
-  budgeted: boolean,
-  dropped: Set<string>,
-): JsonObject {
-  const hasTemperature = typeof temperature === 'number';
-  const hasTopP = typeof topP === 'number';
-  const takesTemperature = samplingFields > 0 && !budgeted;
-  const takesTopP = takesTemperature && (samplingFields > 1 || !hasTemperature);
-  if (hasTemperature && !takesTemperature) dropped.add('temperature');
-  if (hasTopP && !takesTopP) dropped.add('top_p');
-  return {
-    ...(hasTemperature && takesTemperature && { temperature: Math.min(1, temperature) }),
-    ...(hasTopP && takesTopP && { top_p: topP }),
-  };
 }
 
 interface EncodedTools {

@@ -1,6 +1,6 @@
 import type { ToolCall, Usage } from '../../contract/chat.ts';
-import { packHiddenThinking, packThinking } from '../anthropic/claude-proofs.ts';
 import { callId, choiceOf, completionOf, headOf, usageOf } from '../answer.ts';
+import { packHiddenThinking, packThinking } from '../anthropic/claude-proofs.ts';
 import type { DecodedAnswer, DialectContext, UpstreamFailure } from '../dialect.ts';
 import { brokenAnswer, failureInObject, upstreamFailure } from '../failure.ts';
 import { asCount, asList, asObject, asText, asWords, type JsonObject } from '../json-value.ts';
@@ -19,7 +19,10 @@ const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
 /** A finish reason of ours, or why there is none: a malformed call is an answer that nobody can use. */
 export function converseFinish(stopReason: unknown, calls: number): string | UpstreamFailure {
   if (stopReason === 'malformed_tool_use' || stopReason === 'malformed_model_output') {
-    return upstreamFailure({ status: 502, message: `The model made a call or an answer that is malformed (${stopReason}).` });
+    return upstreamFailure({
+      status: 502,
+      message: `The model made a call or an answer that is malformed (${stopReason}).`,
+    });
   }
   const reason = FINISH_REASONS.get(stopReason) ?? (calls > 0 ? 'tool_calls' : 'stop');
   return reason === 'tool_calls' && calls === 0 ? 'stop' : reason;
@@ -39,11 +42,14 @@ export function converseUsage(usage: JsonObject): Usage {
 
 export function decodeBedrockAnswer(body: unknown, context: DialectContext): DecodedAnswer {
   const answer = asObject(body);
-  if (answer === undefined) return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
+  if (answer === undefined)
+    return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
   const message = asObject(asObject(answer.output)?.message);
   if (message === undefined) {
     const isFailure = asWords(answer.message) !== undefined || asWords(answer.Message) !== undefined;
-    return { failure: isFailure ? failureInObject(answer) : brokenAnswer('The answer of the model API has no message.') };
+    return {
+      failure: isFailure ? failureInObject(answer) : brokenAnswer('The answer of the model API has no message.'),
+    };
   }
   const read = readBlocks(asList(message.content), context.id);
   const finishReason = converseFinish(answer.stopReason, read.calls.length);
@@ -76,7 +82,8 @@ function readBlocks(blocks: readonly unknown[], answerId: string) {
       if (name === ANSWER_TOOL) text += input;
       else calls.push({ id, type: 'function', function: { name, arguments: input } });
     } else {
-      for (const cited of asList(asObject(block.citationsContent)?.content)) text += asText(asObject(cited)?.text) ?? '';
+      for (const cited of asList(asObject(block.citationsContent)?.content))
+        text += asText(asObject(cited)?.text) ?? '';
     }
   }
   return { text, reasoning, signature, calls };

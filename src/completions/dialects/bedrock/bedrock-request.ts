@@ -1,5 +1,6 @@
 import type { ChatRequest } from '../../contract/chat.ts';
 import { type ClaudeModel, claudeModel } from '../anthropic/claude-model.ts';
+import { readSampling } from '../anthropic/claude-sampling.ts';
 import { encodeThinking } from '../anthropic/claude-thinking.ts';
 import { readConversation } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
@@ -43,7 +44,9 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
     ...Object.fromEntries(own.filter(([name]) => !CONVERSE_FIELDS.has(name))),
     ...(extra.additionalModelRequestFields as JsonObject | undefined),
   };
-  const config = encodeInference(request, context.model, model, limit, reasoning, names);
+  const hasBudget = (reasoning.thinking as JsonObject | undefined)?.type === 'enabled';
+  const sampling = readSampling(request, model, hasBudget, names);
+  const config = encodeInference(request, context.model, limit, sampling);
   const body: JsonObject = {
     messages,
     ...(system.length > 0 && { system: system.flatMap(encodeTextBlock) }),
@@ -74,24 +77,15 @@ function isTextMap(value: unknown): boolean {
 function encodeInference(
   request: ChatRequest,
   name: string,
-  { samplingFields }: ClaudeModel,
   limit: number | undefined,
-  reasoning: JsonObject,
-  dropped: Set<string>,
+  { temperature, topP }: ReturnType<typeof readSampling>,
 ): JsonObject {
-  const { temperature, top_p: topP } = request;
-  const budgeted = (reasoning.thinking as JsonObject | undefined)?.type === 'enabled';
   const stop = stopSequences(request);
-  const hasTemperature = typeof temperature === 'number';
-  const takesTemperature = samplingFields > 0 && !budgeted;
-  const takesTopP = takesTemperature && (samplingFields > 1 || !hasTemperature);
-  if (hasTemperature && !takesTemperature) dropped.add('temperature');
-  if (typeof topP === 'number' && !takesTopP) dropped.add('top_p');
   const warmest = name.includes('claude') || name.includes('amazon.') ? 1 : 2;
   return {
     ...(limit !== undefined && { maxTokens: limit }),
-    ...(hasTemperature && takesTemperature && { temperature: Math.min(warmest, temperature) }),
-    ...(typeof topP === 'number' && takesTopP && { topP }),
+    ...(temperature !== undefined && { temperature: Math.min(warmest, temperature) }),
+    ...(topP !== undefined && { topP }),
     ...(stop !== undefined && { stopSequences: stop }),
   };
 }

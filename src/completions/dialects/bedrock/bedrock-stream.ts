@@ -35,7 +35,8 @@ export function decodeBedrockEvent(state: BedrockStreamState, { event = '', data
   if (body === undefined) {
     return failedStep(state, brokenAnswer('The stream of the model API holds something else than JSON objects.'));
   }
-  if (isOverfull(state)) return failedStep(state, brokenAnswer('The stream of the model API opens blocks without end.'));
+  if (isOverfull(state))
+    return failedStep(state, brokenAnswer('The stream of the model API opens blocks without end.'));
   const index = asCount(body.contentBlockIndex);
   switch (event) {
     case 'contentBlockDelta':

@@ -38,7 +38,7 @@ export function createGoogleTokens({ clock, fetch, readFile }: GoogleTokenOption
     const known = cache.get(name);
     if (known !== undefined && known.replaceAt > clock.monotonic()) return known.token;
     if (cache.size >= MAX_CACHED) cache.clear();
-    const fetched = read().then(requestToken);
+    const fetched = requestToken(read);
     const entry: CachedToken = { token: fetched.then(({ token }) => token), replaceAt: Number.POSITIVE_INFINITY };
     cache.set(name, entry);
     fetched.then(
@@ -52,9 +52,9 @@ export function createGoogleTokens({ clock, fetch, readFile }: GoogleTokenOption
     return entry.token;
   }
 
-  async function requestToken(text: string): Promise<{ token: string; lifetimeMs: number }> {
+  async function requestToken(read: () => Promise<string>): Promise<{ token: string; lifetimeMs: number }> {
     try {
-      const credentials = asObject(parseJson(text)) ?? {};
+      const credentials = asObject(parseJson(await read())) ?? {};
       const answer = await postForm(asWords(credentials.token_uri) ?? TOKEN_URL, grant(credentials));
       const token = asWords(answer.access_token);
       if (token === undefined) throw new Error('the answer of the token server has no access_token');

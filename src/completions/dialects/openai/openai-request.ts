@@ -20,7 +20,8 @@ export function encodeOpenaiRequest(request: ChatRequest, context: DialectContex
     if (asksForSomething(name, body[name])) dropped.push(name);
     delete body[name];
   }
-  body.messages = request.messages.map((message) => fitMessage(message, refused));
+  const needsFitting = request.messages.some((message) => fitMessage(message, refused) !== message);
+  if (needsFitting) body.messages = request.messages.map((message) => fitMessage(message, refused));
   askForUsage(body, request, context);
   return { path: '/chat/completions', headers: {}, body, dropped };
 }

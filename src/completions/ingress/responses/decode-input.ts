@@ -44,6 +44,8 @@ export function decodeInput(
       case 'custom_tool_call_output':
         conversation.result(callId(item, path), outputParts(item.output, `${path}/output`));
         return;
+      case 'additional_tools':
+        return;
       default:
         if (STORED_ITEMS.has(item.type ?? '')) {
           throw new AppError('NOTHING_STORED', { field: `an item of type ${item.type}`, issues: [{ path }] });

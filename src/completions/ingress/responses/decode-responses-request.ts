@@ -1,6 +1,6 @@
 import { AppError } from '../../../platform/errors/app-error.ts';
 import type { ChatRequest } from '../../contract/chat.ts';
-import type { ResponsesRequest } from '../../contract/responses.ts';
+import type { ResponsesRequest, ResponsesTool } from '../../contract/responses.ts';
 import { type DecodedRequest, droppedNames, isPresent, streamFields, unknownFields } from '../decoded-request.ts';
 import { decodeInput } from './decode-input.ts';
 import { type ToolTranslation, translateTools } from './responses-tools.ts';
@@ -39,7 +39,7 @@ export function decodeResponsesRequest(request: ResponsesRequest): DecodedRespon
   if (given.background === true) {
     throw new AppError('NOTHING_STORED', { field: 'background', issues: [{ path: '/background' }] });
   }
-  const tools = translateTools(request.tools ?? []);
+  const tools = translateTools([...(request.tools ?? []), ...additionalTools(request.input)]);
   const { messages, dropped } = decodeInput(request.input, request.instructions ?? '', tools);
   const choice = decodeToolChoice(request.tool_choice, tools);
   const chat: ChatRequest = {
@@ -54,11 +54,16 @@ export function decodeResponsesRequest(request: ResponsesRequest): DecodedRespon
       ...(isPresent(request.parallel_tool_calls) && { parallel_tool_calls: request.parallel_tool_calls }),
     }),
     ...answerFormat(request.text?.format),
-    ...(isPresent(request.text?.verbosity) && { verbosity: request.text.verbosity }),
     ...(isPresent(request.reasoning?.effort) && { reasoning_effort: request.reasoning.effort }),
   };
   const lost = [...unknownFields(request, KNOWN), ...withoutEffect(request), ...tools.dropped, ...choice.dropped];
   return { chat, tools, dropped: droppedNames([...lost, ...dropped]) };
+}
+
+/** Some clients give their tools among the items of the conversation. */
+function additionalTools(input: ResponsesRequest['input']): readonly ResponsesTool[] {
+  if (typeof input === 'string') return [];
+  return input.flatMap(({ type, tools }) => (type === 'additional_tools' ? (tools ?? []) : []));
 }
 
 /** Known fields whose value asks for more than we do. */
@@ -67,6 +72,7 @@ function withoutEffect(request: ResponsesRequest): readonly string[] {
   const includes = (request.include ?? []).filter((name) => name !== 'reasoning.encrypted_content');
   return [
     ...(request.store === true ? ['store'] : []),
+    ...(isPresent(request.text?.verbosity) ? ['text.verbosity'] : []),
     ...(isPresent(truncation) && truncation !== 'disabled' ? ['truncation'] : []),
     ...includes.map((name) => `include.${name}`),
   ];

@@ -87,6 +87,7 @@ test('a turn is a session.start over there, and its updates are our events', asy
     input: { path: 'a' },
     locations: [{ path: '/a', line: 2 }, 7],
   };
+  const denial = { kind: 'status', status: 'permission_denied', text: 'Denied: Run it', toolCallId: 't' };
   const { agent, server } = await remote(context, (request, call) =>
     answer(request, [
       update(call, 1, { type: 'status', event: 'started', message: 'started' }),
@@ -96,10 +97,11 @@ test('a turn is a session.start over there, and its updates are our events', asy
         event: 'tool_call',
         structuredEvent: { kind: 'tool_call', ...tool, status: 'completed', output: 'x' },
       }),
-      update(call, 4, { type: 'status', event: 'status', structuredEvent: { kind: 'status', text: 'Allowed: Read' } }),
+      update(call, 4, { type: 'status', event: 'status', structuredEvent: { kind: 'status', text: 'Reading' } }),
       update(call, 5, { type: 'status', event: 'new', structuredEvent: { kind: 'something-new', text: 'x' } }),
       { ...delta(call, 6, 'stolen'), params: { ...delta(call, 6, 'stolen').params, sessionId: 'another' } },
-      delta(call, 7, 'Done.'),
+      update(call, 7, { type: 'status', event: 'status', structuredEvent: denial }),
+      delta(call, 8, 'Done.'),
       final(call, { ...completed, usage: { inputTokens: 3, outputTokens: 'x' } }),
     ]),
   );
@@ -109,7 +111,8 @@ test('a turn is a session.start over there, and its updates are our events', asy
   assert.deepEqual(turn.events, [
     { kind: 'thinking', text: 'hm' },
     { kind: 'tool_call', ...tool, locations: [{ path: '/a', line: 2 }], status: 'completed', output: 'x' },
-    { kind: 'status', text: 'Allowed: Read' },
+    { kind: 'status', text: 'Reading' },
+    { kind: 'permission', title: 'Run it', decision: 'denied', toolCallId: 't' },
     { kind: 'text', text: 'Done.' },
   ]);
   const [seen] = server.requests;

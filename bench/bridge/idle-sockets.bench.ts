@@ -1,0 +1,80 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createScope, startScriptedBridge } from './scripted-bridge.ts';
+
+const TOKEN = 'bench-token-0123456789abcdef0123456789';
+const BATCH = 200;
+const SETTLE_MS = 1500;
+
+/** Bytes of resident memory that one open, idle, authenticated socket adds to the bridge, and to a bare `ws` server. */
+export async function benchIdleSockets(sockets: number): Promise<{ raw: number; ours: number }> {
+  return { raw: await costOfRaw(sockets), ours: await costOfOurs(sockets) };
+}
+
+async function costOfRaw(sockets: number): Promise<number> {
+  const server = fork(new URL('../platform/idle-socket-server.ts', import.meta.url), ['raw']);
+  try {
+    const [port] = (await once(server, 'message')) as [number];
+    return await costOf(server.pid ?? 0, port, '/', sockets);
+  } finally {
+    server.kill();
+  }
+}
+
+async function costOfOurs(sockets: number): Promise<number> {
+  const scope = createScope();
+  try {
+    const { pid, port } = await startScriptedBridge(scope, { BRIDGE_AUTH_TOKEN: TOKEN });
+    return await costOf(pid, port, '/acp', sockets);
+  } finally {
+    await scope.end();
+  }
+}
+
+async function costOf(pid: number, port: number, path: string, count: number): Promise<number> {
+  const held: Socket[] = [];
+  try {
+    // The first sockets load code and fill caches: they are not what a socket costs.
+    await openMany(port, path, BATCH, held);
+    const before = await residentBytes(pid);
+    await openMany(port, path, count, held);
+    return ((await residentBytes(pid)) - before) / count;
+  } finally {
+    for (const socket of held) socket.destroy();
+  }
+}
+
+async function residentBytes(pid: number): Promise<number> {
+  await sleep(SETTLE_MS);
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024;
+}
+
+async function openMany(port: number, path: string, count: number, held: Socket[]): Promise<void> {
+  for (let opened = 0; opened < count; opened += BATCH) {
+    const batch = Array.from({ length: Math.min(BATCH, count - opened) }, () => openOne(port, path));
+    held.push(...(await Promise.all(batch)));
+  }
+}
+
+async function openOne(port: number, path: string): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1');
+  socket.write(
+    [
+      `GET ${path} HTTP/1.1`,
+      `Host: 127.0.0.1:${port}`,
+      'Connection: Upgrade',
+      'Upgrade: websocket',
+      'Sec-WebSocket-Version: 13',
+      'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+      `Authorization: Bearer ${TOKEN}`,
+      '\r\n',
+    ].join('\r\n'),
+  );
+  const [head] = (await once(socket, 'data')) as [Buffer];
+  if (!head.toString('latin1').startsWith('HTTP/1.1 101 ')) throw new Error('the server did not open a socket');
+  return socket;
+}

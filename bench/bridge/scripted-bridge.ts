@@ -1,0 +1,39 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../../test/e2e/running-program.ts';
+
+/** The agent that is measured against itself, as a program: it does what its prompt says. */
+export const SCRIPTED_AGENT = {
+  command: process.execPath,
+  args: [fileURLToPath(new URL('../../test/fakes/scripted-acp-agent.ts', import.meta.url))],
+};
+
+export const AGENT_ID = 'scripted';
+
+/** The program as a user starts it, on SQLite, with the scripted agent in its catalog. */
+export async function startScriptedBridge(
+  scope: Scope,
+  environment: Record<string, string> = {},
+): Promise<RunningProgram> {
+  const folder = await temporaryFolder(scope);
+  const config = join(folder, 'trestle.yaml');
+  await writeFile(
+    config,
+    JSON.stringify({
+      agents: { catalog: [AGENT_ID], default: AGENT_ID, custom: [{ id: AGENT_ID, ...SCRIPTED_AGENT }] },
+    }),
+  );
+  return startProgram(scope, { args: ['bridge', '--config', config, '--log-level', 'error'], environment });
+}
+
+/** Collects what is to be closed, for what lasts as long as a measurement. */
+export function createScope(): Scope & { end(): Promise<void> } {
+  const closing: (() => unknown)[] = [];
+  return {
+    after: (run) => closing.push(run),
+    async end() {
+      for (const close of closing.reverse()) await close();
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import { apiTable } from '../../src/completions/apis/api-table.ts';
+import { knownModels, MODELS_DATE } from '../../src/completions/apis/known-models.ts';
+import type { ModelApi } from '../../src/completions/apis/model-api.ts';
+
+/** `docs/models.md`. */
+export function modelReference(): string {
+  const rows = [...apiTable.values()];
+  return `${INTRODUCTION.replace('COUNT', String(rows.length)).replace('DATE', MODELS_DATE)}
+## The table
+
+| id | name | dialect | key variable | also needs | known models |
+| --- | --- | --- | --- | --- | --- |
+${rows.map(tableRow).join('\n')}
+`;
+}
+
+function tableRow({ id, name, dialect, baseUrl, keyVariables, local }: ModelApi): string {
+  const keys = keyVariables.map((variable) => `\`${variable}\``).join(', ');
+  const others = [...new Set([...baseUrl.matchAll(/\{(\w+)\}/g)].map(([, variable]) => `\`${variable}\``))].join(', ');
+  const known = knownModels(id).size;
+  const key = local === true ? `none; or ${keys}` : keys;
+  return `| \`${id}\` | ${name} | ${dialect} | ${key} | ${others} | ${known === 0 ? 'asked live' : known} |`;
+}
+
+const INTRODUCTION = `# Model APIs
+
+<!-- Made by "npm run docs" from src/completions/apis: change the tables there, not this file. -->
+
+COUNT model APIs are known out of the box. A model is called as \`<api>/<the API's own name of it>\`, for instance
+\`openai/gpt-4o-mini\` or \`openrouter/meta-llama/llama-3.3-70b-instruct\`, or by an alias of your own. \`demo/echo\` is
+always there.
+
+\`\`\`
+export GROQ_API_KEY=...            # the API is usable as soon as its key is there
+trestle models                     # what can be called now
+trestle models --all               # what the other APIs lack
+trestle models test groq/llama-3.3-70b-versatile
+\`\`\`
+
+- **Usable** is an API whose key is in the environment of the server or in its settings (\`completions.apis.<id>.api_key\`, which
+  wins). The first key variable that is set counts. Any model name of a usable API passes: new models need no new release.
+- **Variables in addresses**, such as the region of AWS or the resource of Azure, come from the environment, or from
+  \`completions.apis.<id>.variables\`, which wins.
+- **Amazon Bedrock** takes \`AWS_BEARER_TOKEN_BEDROCK\`, or \`AWS_ACCESS_KEY_ID\` and \`AWS_SECRET_ACCESS_KEY\` (with
+  \`AWS_SESSION_TOKEN\` where there is one): then requests are signed. The region is \`AWS_REGION\` or \`AWS_DEFAULT_REGION\`.
+- **Vertex** takes the file of a service account (\`GOOGLE_APPLICATION_CREDENTIALS\`), or an access token or express key in
+  \`GOOGLE_VERTEX_ACCESS_TOKEN\`.
+- **Azure**: the model is the name of your deployment. For an address of your own set \`base_url\`.
+- **Local servers** need no key and can always be called by name. They are listed when they answer: those with a port of
+  their own are asked; several kinds share ports 8000 and 8080, so these are asked only when they are configured
+  (\`completions.apis: { vllm: {} }\`, or their key variable).
+- **\`GET /models\`** lists aliases, \`demo/echo\`, and the known models of usable APIs; an API without known models is asked for
+  its own list, at most once a minute, and its last list is shown while it is down. A key sees what it may use.
+- **Prices and sizes** are those of models.dev on DATE. Other prices go into \`completions.prices\`, in USD per token. A model
+  whose price nobody knows counts as free; its calls are flagged (\`price_known\` of the usage record, and the metric
+  \`completions_unpriced_calls_total\`).
+
+## Adding one
+
+In the settings, at once; \`dialect\` is \`openai\` unless it says otherwise:
+
+\`\`\`yaml
+completions:
+  apis:
+    lab: { base_url: "http://127.0.0.1:9000/v1", api_key: "\${env:LAB_KEY}" }
+    amazon-bedrock: { variables: { AWS_REGION: eu-central-1 } }
+  prices: { lab/small: { input: 0.0000001, output: 0.0000002 } }
+\`\`\`
+
+For everybody: a row in a file of \`src/completions/apis/table/\` (id, name, everything before the path of the operation, the key
+variable), then \`npm run docs\`. A test sends a request to every row. What an API refuses of OpenAI's fields is named in
+\`refuses\`. Known models are lines of \`src/completions/apis/known-models/\`.
+`;

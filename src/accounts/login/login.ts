@@ -1,0 +1,131 @@
+import type { Static } from 'typebox';
+import type { Runnable } from '../../platform/database/statement.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { Call } from '../../platform/http/surface.ts';
+import type { AccountsCore } from '../accounts-core.ts';
+import type { LoginAnswer, SecondFactorAnswer } from '../contract/login.ts';
+import type { GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
+import { normalizeEmail } from '../registration/email-address.ts';
+import { nameKey } from '../registration/identity-names.ts';
+import type { UserRow } from '../storage/accounts-schema.ts';
+import type { PasswordCheck } from './password-check.ts';
+import type { SessionOpening } from './session-opening.ts';
+
+export interface Credentials extends GivenFactor {
+  readonly identifier: string;
+  readonly password: string;
+}
+
+type Answer = Static<typeof LoginAnswer> | Static<typeof SecondFactorAnswer>;
+type LoginCall = Pick<Call, 'head' | 'reply'>;
+
+/** The three ways to a session: password, second factor, exchange code. */
+export interface Login {
+  withPassword(credentials: Credentials, call: LoginCall): Promise<Answer>;
+  withTicket(ticket: string, given: GivenFactor, call: LoginCall): Promise<Answer>;
+  withExchangeCode(code: string, call: LoginCall): Promise<Answer>;
+}
+
+const TICKET_TRIES = 5;
+
+type Parts = Pick<
+  AccountsCore,
+  'database' | 'users' | 'flows' | 'audit' | 'userObjects' | 'passwords' | 'blacklist' | 'logger'
+> & {
+  readonly opening: SessionOpening;
+  readonly passwordCheck: PasswordCheck;
+  readonly secondFactor: SecondFactor;
+};
+
+export function createLogin(parts: Parts): Login {
+  const { database, users, flows, audit, opening, passwordCheck, secondFactor } = parts;
+
+  async function find(identifier: string): Promise<UserRow | undefined> {
+    if (!identifier.includes('@')) return users.byNameKey(nameKey(identifier.slice(0, 256)));
+    const email = normalizeEmail(identifier);
+    // Looked up all the same when it cannot be anybody's: the time must not tell which.
+    return users.byEmail(email ?? '');
+  }
+
+  /** Opens the session together with what leads to it, or not at all. */
+  async function finish(user: UserRow, before: readonly Runnable[], how: string, call: LoginCall, lost: string) {
+    const session = opening.open(user, user.access_epoch, call);
+    const done = audit.statement({
+      event: 'login',
+      actor: user.id,
+      subject: user.id,
+      head: call.head,
+      details: { how },
+    });
+    try {
+      await database.write([...before, ...session.statements, done]);
+    } catch (error) {
+      // Used meanwhile; or the user was paused, or got a new password, while this login was under way.
+      throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError(lost) : error;
+    }
+    return {
+      message: 'logged_in',
+      ...session.hand(call),
+      mfaRequired: false as const,
+      mfa_required: false as const,
+      user: await parts.userObjects.describe((await users.byId(user.id)) ?? user),
+    };
+  }
+
+  async function askSecondFactor(user: UserRow, before: readonly Runnable[], lost: string): Promise<Answer> {
+    const { token, statement } = flows.issue('mfa_ticket', { userId: user.id, data: { epoch: user.access_epoch } });
+    try {
+      await database.write([...before, statement]);
+    } catch (error) {
+      throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError(lost) : error;
+    }
+    const names = { mfaTicket: token, mfa_ticket: token, mfaToken: token };
+    return { mfaRequired: true, mfa_required: true, mfaMethod: 'totp', mfa_method: 'totp', ...names };
+  }
+
+  async function refuseUnlessWelcome(user: UserRow): Promise<void> {
+    if (user.active !== 1 || (await parts.blacklist.has(user.email))) throw new AppError('ACCOUNT_SUSPENDED');
+    if (user.email_verified !== 1) throw new AppError('EMAIL_NOT_VERIFIED');
+  }
+
+  /** The same password under newer parameters. A login does not fail because of it. */
+  async function rehash(user: UserRow, password: string): Promise<void> {
+    const before = user.password_hash;
+    if (before === null || !parts.passwords.isOutdated(before)) return;
+    const after = await parts.passwords.hash(password);
+    await database.write([users.rehash({ id: user.id, before, after })]);
+  }
+
+  return {
+    async withPassword({ identifier, password, code, recoveryCode }, call) {
+      const user = await find(identifier);
+      // Asked for people who do not exist as well: the same reads, the same time.
+      const known = await opening.isKnownDevice(call, user?.id ?? '');
+      const right = await passwordCheck.check({ user, identifier, password, known, head: call.head });
+      if (user === undefined || right === undefined) throw new AppError('INVALID_CREDENTIALS');
+      await refuseUnlessWelcome(user);
+      await rehash(user, password).catch((error) => parts.logger.warn({ err: error }, 'a password was not rehashed'));
+      if (user.totp_secret === null) return finish(user, right, 'password', call, 'INVALID_CREDENTIALS');
+      if (code === undefined && recoveryCode === undefined) return askSecondFactor(user, right, 'INVALID_CREDENTIALS');
+      const proof = await secondFactor.prove(user, { code, recoveryCode }, call.head);
+      return finish(user, [...right, ...proof], 'password and code', call, 'INVALID_MFA_CODE');
+    },
+    async withTicket(ticket, given, call) {
+      const flow = await flows.tryOpen('mfa_ticket', ticket, TICKET_TRIES);
+      const user = flow === undefined ? undefined : await users.byId(flow.userId);
+      const isCurrent = user !== undefined && user.active === 1 && user.access_epoch === flow?.data.epoch;
+      if (!isCurrent) throw new AppError('INVALID_MFA_TICKET');
+      const proof = await secondFactor.prove(user, given, call.head);
+      return finish(user, [flows.take('mfa_ticket', ticket), ...proof], 'second factor', call, 'INVALID_MFA_CODE');
+    },
+    async withExchangeCode(code, call) {
+      const flow = await flows.open('exchange', code);
+      const user = flow === undefined ? undefined : await users.byId(flow.userId);
+      if (user === undefined) throw new AppError('INVALID_EXCHANGE_CODE');
+      await refuseUnlessWelcome(user);
+      const take = [flows.take('exchange', code)];
+      if (user.totp_secret !== null) return askSecondFactor(user, take, 'INVALID_EXCHANGE_CODE');
+      return finish(user, take, 'exchange code', call, 'INVALID_EXCHANGE_CODE');
+    },
+  };
+}

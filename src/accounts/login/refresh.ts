@@ -1,0 +1,119 @@
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { bearerToken } from '../../platform/http/bearer-token.ts';
+import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import { createToken } from '../../platform/secrets/create-token.ts';
+import type { AccountsCore } from '../accounts-core.ts';
+import { readCookie, SESSION_COOKIE } from '../cookies.ts';
+import { tokenKey } from '../flows.ts';
+import type { FoundRefreshToken } from '../storage/session-store.ts';
+import { timeText } from '../user-object.ts';
+import { ACCESS_LIFETIME_MS, REFRESH_LIFETIME_MS, REPLAY_MS } from './session-lifetimes.ts';
+import type { SessionOpening } from './session-opening.ts';
+
+/** A session token and the refresh token that goes with it. */
+interface TokenPair {
+  readonly token: string;
+  readonly refreshToken: string;
+  readonly expiresAt: number;
+}
+
+export interface RefreshAnswer {
+  readonly access_token: string;
+  readonly refresh_token: string;
+  readonly token_type: 'Bearer';
+  readonly expires_in: number;
+  readonly expiresAt: string;
+}
+
+export type Refresh = (refreshToken: string, call: Pick<Call, 'head' | 'reply'>) => Promise<RefreshAnswer>;
+
+type Parts = Pick<
+  AccountsCore,
+  'database' | 'sessions' | 'users' | 'secretBox' | 'audit' | 'checkSession' | 'clock' | 'randomness'
+> & { readonly opening: SessionOpening };
+
+/**
+ * Rotation with reuse detection (contract/accounts, Rules: Refresh): a used token gives its pair again for ten seconds,
+ * because an answer may be lost; whatever is older was stolen, or its successor was, and ends the whole family.
+ */
+export function createRefresh(parts: Parts): Refresh {
+  const { database, sessions, users, secretBox, audit, clock, randomness } = parts;
+
+  async function isAllowed(found: FoundRefreshToken, head: RequestHead): Promise<boolean> {
+    if (found.expires_at <= clock.now() || found.family_expires_at <= clock.now()) return false;
+    const user = await users.byId(found.user_id);
+    if (user === undefined || user.active !== 1 || user.access_epoch !== found.session_epoch) return false;
+    // Who brings a session along as well must be that session: a token does not move to another client.
+    const bearer = head.headers.authorization === undefined ? readCookie(head, SESSION_COOKIE) : bearerToken(head);
+    const session = await parts.checkSession(bearer);
+    return session === undefined || session.session_id === found.session_id;
+  }
+
+  async function revoke(found: FoundRefreshToken, head: RequestHead): Promise<never> {
+    const { session_id: id, user_id: userId } = found;
+    const reused = audit.statement({ event: 'refresh.reused', subject: userId, head, details: { session: id } });
+    await database.write([sessions.end({ id, userId }), reused]);
+    throw new AppError('INVALID_REFRESH_TOKEN');
+  }
+
+  async function rotate(found: FoundRefreshToken, usedHash: string): Promise<TokenPair | undefined> {
+    const now = clock.now();
+    const pair: TokenPair = {
+      token: createToken(randomness),
+      refreshToken: createToken(randomness),
+      expiresAt: Math.min(now + ACCESS_LIFETIME_MS, found.family_expires_at),
+    };
+    const { session_id: sessionId, generation } = found;
+    try {
+      await database.write(
+        sessions.rotate({
+          sessionId,
+          generation,
+          usedHash,
+          tokenHash: tokenKey(pair.token),
+          refreshHash: tokenKey(pair.refreshToken),
+          accessExpiresAt: pair.expiresAt,
+          refreshExpiresAt: Math.min(now + REFRESH_LIFETIME_MS, found.family_expires_at),
+          oldTokensEndAt: now + REPLAY_MS,
+          replacement: secretBox.seal(JSON.stringify(pair), replacementContext(found)),
+          now,
+        }),
+      );
+      return pair;
+    } catch (error) {
+      if (errorCode(error) === 'STORAGE_CONFLICT') return undefined;
+      throw error;
+    }
+  }
+
+  async function pairFor(refreshToken: string, head: RequestHead): Promise<TokenPair> {
+    const hash = tokenKey(refreshToken);
+    const found = await sessions.byRefreshToken(hash);
+    if (found === undefined || !(await isAllowed(found, head))) throw new AppError('INVALID_REFRESH_TOKEN');
+    if (found.generation === found.current_generation) {
+      // Lost against the same token elsewhere: then it is a used one now, and gets that one's pair.
+      return (await rotate(found, hash)) ?? pairFor(refreshToken, head);
+    }
+    const isPrevious = found.generation === found.current_generation - 1;
+    const isFresh = found.used_at !== null && clock.now() - found.used_at <= REPLAY_MS;
+    if (!isPrevious || !isFresh || found.replacement === null) return revoke(found, head);
+    const text = Buffer.from(secretBox.open(found.replacement, replacementContext(found))).toString('utf8');
+    return JSON.parse(text) as TokenPair;
+  }
+
+  return async (refreshToken, call) => {
+    const pair = await pairFor(refreshToken, call.head);
+    parts.opening.setSessionCookie(call, pair.token);
+    return {
+      access_token: pair.token,
+      refresh_token: pair.refreshToken,
+      token_type: 'Bearer',
+      expires_in: Math.max(0, Math.floor((pair.expiresAt - clock.now()) / 1000)),
+      expiresAt: timeText(pair.expiresAt),
+    };
+  };
+}
+
+function replacementContext({ session_id, generation }: FoundRefreshToken): string {
+  return `refresh:${session_id}:${generation}`;
+}

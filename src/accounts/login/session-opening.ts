@@ -1,0 +1,104 @@
+import type { Runnable } from '../../platform/database/statement.ts';
+import type { Call } from '../../platform/http/surface.ts';
+import { createToken } from '../../platform/secrets/create-token.ts';
+import type { AccountsCore } from '../accounts-core.ts';
+import { cookieText, DEVICE_COOKIE, SESSION_COOKIE } from '../cookies.ts';
+import { tokenKey } from '../flows.ts';
+import type { UserRow } from '../storage/accounts-schema.ts';
+import { createDeviceStore } from '../storage/device-store.ts';
+import { timeText } from '../user-object.ts';
+import { createKnownDevices, DEVICE_LIFETIME_MS } from './known-devices.ts';
+import { ACCESS_LIFETIME_MS, FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from './session-lifetimes.ts';
+
+/** A session that exists once its statements are stored. */
+export interface OpeningSession {
+  readonly statements: readonly Runnable[];
+  /** Sends the cookies, and gives the members that every login answer shares. */
+  hand(call: Pick<Call, 'head' | 'reply'>): TokenMembers;
+}
+
+export interface TokenMembers {
+  readonly token: string;
+  readonly access_token: string;
+  readonly refresh_token: string;
+  readonly token_type: 'Bearer';
+  readonly expiresAt: string;
+  readonly expires_in: number;
+}
+
+export interface SessionOpening {
+  /**
+   * `epoch` is that of the user when the statements run. The tokens are new every time: what a client brought along is
+   * never made into a session (fixation).
+   */
+  open(user: Pick<UserRow, 'id'>, epoch: number, call: Pick<Call, 'head'>): OpeningSession;
+  isKnownDevice(call: Pick<Call, 'head'>, userId: string): Promise<boolean>;
+  setSessionCookie(call: Pick<Call, 'head' | 'reply'>, token: string): void;
+}
+
+const LONGEST_USER_AGENT = 256;
+
+type Parts = Pick<
+  AccountsCore,
+  'database' | 'sessions' | 'users' | 'secretBox' | 'clock' | 'randomness' | 'makeId' | 'cookiesAreSecure'
+>;
+
+export function createSessionOpening(parts: Parts): SessionOpening {
+  const { sessions, users, clock, randomness, makeId } = parts;
+  const devices = createKnownDevices(createDeviceStore(parts.database), parts.secretBox, randomness);
+
+  const sessionCookie = ({ head }: Pick<Call, 'head'>, token: string): string =>
+    cookieText(SESSION_COOKIE, token, {
+      secure: parts.cookiesAreSecure(head),
+      maxAgeSeconds: ACCESS_LIFETIME_MS / 1000,
+    });
+
+  return {
+    isKnownDevice: ({ head }, userId) => devices.isKnown(head, userId),
+    setSessionCookie: (call, token) => void call.reply.header('set-cookie', sessionCookie(call, token)),
+    open(user, epoch, { head }) {
+      const now = clock.now();
+      const token = createToken(randomness);
+      const refreshToken = createToken(randomness);
+      const device = devices.remember(head, user.id, now);
+      const started = sessions.start({
+        id: makeId('ses_'),
+        user_id: user.id,
+        epoch,
+        created_at: now,
+        last_seen_at: now,
+        access_expires_at: now + ACCESS_LIFETIME_MS,
+        expires_at: now + REFRESH_LIFETIME_MS,
+        family_expires_at: now + FAMILY_LIFETIME_MS,
+        address: head.address,
+        user_agent: userAgentOf(head.headers['user-agent']),
+        tokenHash: tokenKey(token),
+        refreshHash: tokenKey(refreshToken),
+      });
+      return {
+        statements: [...started, device.statement, users.noteLogin({ id: user.id, now })],
+        hand(call) {
+          const secure = parts.cookiesAreSecure(call.head);
+          const deviceCookie = cookieText(DEVICE_COOKIE, device.cookie, {
+            secure,
+            maxAgeSeconds: DEVICE_LIFETIME_MS / 1000,
+          });
+          call.reply.header('set-cookie', [sessionCookie(call, token), deviceCookie]);
+          return {
+            token,
+            access_token: token,
+            refresh_token: refreshToken,
+            token_type: 'Bearer',
+            expiresAt: timeText(now + ACCESS_LIFETIME_MS),
+            expires_in: ACCESS_LIFETIME_MS / 1000,
+          };
+        },
+      };
+    },
+  };
+}
+
+/** Shown in the list of sessions: what cannot be shown, or stored, is left out. */
+function userAgentOf(header: string | undefined): string {
+  return (header ?? '').replaceAll(/[^\x20-\x7e]/g, '').slice(0, LONGEST_USER_AGENT);
+}

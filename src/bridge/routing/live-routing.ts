@@ -1,0 +1,30 @@
+import type { ProbeBoard } from '../agents/probe-board.ts';
+import type { RoutingResolution } from '../contract/routing.ts';
+import { type RouteRequest, type RoutingFacts, resolveRoute } from './resolve-route.ts';
+
+export interface LiveRoutingOptions {
+  readonly agentIds: readonly string[];
+  readonly gatewayId: string;
+  readonly defaultAgent: string;
+  readonly probes: Pick<ProbeBoard, 'results' | 'firstLook'>;
+}
+
+/** Resolves routes by what the probes found last. It waits only for an agent that nobody has looked at yet. */
+export function createLiveRouting(options: LiveRoutingOptions): (request: RouteRequest) => Promise<RoutingResolution> {
+  const { agentIds, gatewayId, defaultAgent, probes } = options;
+
+  function facts(): RoutingFacts {
+    const results = probes.results();
+    const found = (id: string) => {
+      const status = results.get(id)?.status ?? 'not_configured';
+      return { id, isAvailable: status === 'ok', status };
+    };
+    return { agents: agentIds.map(found), gateway: found(gatewayId), defaultAgent };
+  }
+
+  return async (request) => {
+    const { routing, sessionAgent } = request;
+    await probes.firstLook(routing.explicitProviderId || sessionAgent || defaultAgent);
+    return resolveRoute(request, facts());
+  };
+}

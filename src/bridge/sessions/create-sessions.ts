@@ -1,0 +1,170 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { withinTime } from '../../platform/clock/within-time.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Statement } from '../../platform/database/statement.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { AgentProvider } from '../agents/agent-provider.ts';
+import type { RoutingResolution } from '../contract/routing.ts';
+import type { RouteRequest } from '../routing/resolve-route.ts';
+import { createAuditStore } from '../storage/audit-store.ts';
+import type { BridgeSchema } from '../storage/bridge-schema.ts';
+import { createInstanceStore } from '../storage/instance-store.ts';
+import { createRetentionStore } from '../storage/retention-store.ts';
+import { createSessionStore } from '../storage/session-store.ts';
+import { createTurnStore } from '../storage/turn-store.ts';
+import { createUpdateStore } from '../storage/update-store.ts';
+import { type LiveSession, stopTurn } from './live-session.ts';
+import { repeat } from './repeat.ts';
+import { createReplay } from './replay.ts';
+import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
+import { createSessionRecords } from './session-records.ts';
+import { createSessionTable } from './session-table.ts';
+import { settleInterrupted } from './settle-interrupted.ts';
+import { type Retention, sweepOldRecords } from './sweep-old-records.ts';
+import { createTurnRunner } from './turn-runner.ts';
+import { createUpdateHub } from './update-hub.ts';
+import { createUpdateLog } from './update-log.ts';
+import { createUpdateStream } from './update-stream.ts';
+import type { WorkingDirectories } from './working-directory.ts';
+
+export interface Sessions {
+  readonly orchestrator: SessionOrchestrator;
+  /** Takes no new turns. Those under way get most of the time that a drain has, then they are stopped in good order. */
+  settle(): Promise<void>;
+  /** Ends turns, agents and everything that runs by itself; stores what is left to store. */
+  stop(): Promise<void>;
+}
+
+export interface SessionsOptions {
+  readonly database: Database<BridgeSchema>;
+  readonly providers: ReadonlyMap<string, AgentProvider>;
+  readonly directories: WorkingDirectories;
+  /** The id of this running bridge. */
+  readonly instance: string;
+  readonly retention: Retention;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+  route(request: RouteRequest): Promise<RoutingResolution>;
+  agentFailed(providerId: string): void;
+}
+
+/** Three missed heartbeats. */
+const DEAD_AFTER_MS = 15_000;
+const SETTLE_PAUSE_MS = 5_000;
+const SWEEP_PAUSE_MS = 10 * 60_000;
+/** A drain takes 30 seconds, and an agent has five to be quiet. */
+const SETTLE_MS = 25_000;
+
+/** Puts the parts of the session orchestrator together, and ends what an earlier run left open. */
+export async function createSessions(options: SessionsOptions): Promise<Sessions> {
+  const { database, providers, directories, instance, clock, makeId, logger } = options;
+  const sessions = createSessionStore(database);
+  const turns = createTurnStore(database);
+  const updates = createUpdateStore(database);
+  const instances = createInstanceStore(database);
+  const write = (statements: readonly Statement[]) => database.write(statements);
+  const log = createUpdateLog({
+    clock,
+    write,
+    insertChunks: updates.insert,
+    onLost: (count) => logger.error({ count }, 'updates of sessions could not be stored'),
+  });
+  const hub = createUpdateHub();
+
+  /** Work that nobody waits for, until the bridge stops. */
+  const kept = new Set<Promise<unknown>>();
+  function keep(work: Promise<unknown>): void {
+    const noted = work
+      .catch((error: unknown) => logger.error({ err: error }, 'clearing up after a session failed'))
+      .finally(() => kept.delete(noted));
+    kept.add(noted);
+  }
+
+  const table = createSessionTable({
+    store: sessions,
+    clock,
+    instance,
+    makeKey: () => makeId('ses_'),
+    createStream: (key, lastSeq) =>
+      createUpdateStream({
+        lastSeq,
+        publish(seq, text) {
+          log.update(key, seq, text);
+          hub.publish(key, seq, text);
+        },
+        hasRoom: log.hasRoom,
+        whenRoom: log.whenRoom,
+        reserve: (upTo) => log.store([sessions.reserve(key, upTo)]),
+        onOverflow() {
+          for (const session of table.all()) {
+            const [first] = session.turns;
+            if (session.key === key && first !== undefined) stopTurn(first, 'unstorable');
+          }
+        },
+      }),
+  });
+  const audits = createAuditStore(database);
+  const records = createSessionRecords({ sessions, turns, audits, log, hub, instance, clock, makeId, write });
+  const runner = createTurnRunner({ ...options, records, keep });
+  const orchestrator = createSessionOrchestrator({
+    table,
+    records,
+    runner,
+    hub,
+    turns,
+    replay: createReplay(log, updates),
+    clock,
+    makeId,
+    discard({ key, providerId, reference }: LiveSession) {
+      const provider = providers.get(providerId);
+      const closed = reference === '' ? undefined : provider?.close(reference);
+      keep(Promise.resolve(closed).finally(() => directories.removeScratch(key)));
+    },
+  });
+
+  /** Where the store is ours alone, whatever another instance left open died with it. */
+  async function settleDead(): Promise<void> {
+    const now = clock.now();
+    const aliveSince = sessions.isShared ? now - DEAD_AFTER_MS : Number.MAX_SAFE_INTEGER;
+    const settled = await settleInterrupted({ turns, updates, instance, aliveSince, now });
+    await instances.removeOthers(instance, aliveSince);
+    if (settled > 0) logger.warn({ settled }, 'turns that died with their bridge were ended as interrupted');
+  }
+  await settleDead();
+
+  const retention = createRetentionStore(database);
+  const repeated = [
+    repeat({
+      clock,
+      pauseMs: SWEEP_PAUSE_MS,
+      work: (signal) => sweepOldRecords({ store: retention, retention: options.retention, clock, signal }),
+      onError: (error) => logger.warn({ err: error }, 'old records could not be deleted'),
+    }),
+  ];
+  if (sessions.isShared) {
+    repeated.push(
+      repeat({
+        clock,
+        pauseMs: SETTLE_PAUSE_MS,
+        work: settleDead,
+        onError: (error) => logger.warn({ err: error }, 'turns of dead bridges could not be ended'),
+      }),
+    );
+  }
+
+  return {
+    orchestrator,
+    async settle() {
+      await withinTime(clock, SETTLE_MS, orchestrator.settle(), () => orchestrator.interrupt());
+    },
+    async stop() {
+      await Promise.all(repeated.map((one) => one.stop()));
+      await orchestrator.interrupt();
+      await Promise.all(kept);
+      await Promise.allSettled([...providers.values()].map((provider) => provider.stop()));
+      await log.close();
+    },
+  };
+}

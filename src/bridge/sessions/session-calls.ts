@@ -1,0 +1,110 @@
+import { createHash } from 'node:crypto';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { MethodCall } from '../../platform/json-rpc/method-call.ts';
+import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
+import type { BridgeClient } from '../bridge-client.ts';
+import type { RoutingResolution } from '../contract/routing.ts';
+import type { SessionName, SessionResult, TurnParams } from '../contract/session.ts';
+import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
+import type { TurnRequest } from './live-session.ts';
+import type { ResumeRequest } from './replay.ts';
+import type { SessionOrchestrator, TurnClient } from './session-orchestrator.ts';
+import { resultBase, unavailableResult } from './turn-outcome.ts';
+
+type Call = MethodCall<BridgeClient>;
+
+/** The session methods as their callers mean them. */
+export interface SessionCalls {
+  turn(method: TurnRequest['method'], params: TurnParams, call: Call): Promise<SessionResult | RawJson>;
+  cancel(params: SessionName, call: Call): Promise<{ accepted: true }>;
+  close(params: SessionName, call: Call): Promise<{ accepted: true }>;
+}
+
+export interface SessionCallsOptions {
+  readonly orchestrator: Pick<SessionOrchestrator, 'turn' | 'cancel' | 'close'>;
+  readonly makeId: MakeId;
+  route(request: RouteRequest): Promise<RoutingResolution>;
+}
+
+const LONGEST_KEY = 256;
+const NO_RESUME: ResumeRequest = { afterSeq: undefined, idempotencyKey: '' };
+
+export function createSessionCalls({ orchestrator, makeId, route }: SessionCallsOptions): SessionCalls {
+  /** A gateway task is no session of an agent; there is nothing that could run it yet. */
+  async function gatewayTask({ sessionId, threadId, taskPrompt, routing = {} }: TurnParams): Promise<SessionResult> {
+    const resolution = await route({ routing, prompt: taskPrompt, sessionAgent: '', continues: false });
+    const names = { turnId: makeId('turn-'), sessionId, threadId: threadId || sessionId };
+    const refused = {
+      ...resolution,
+      resolvedGatewayProviderId: '',
+      resolvedSkills: [],
+      unavailable: true,
+      unavailableCode: 'GATEWAY_UNAVAILABLE',
+      unavailableMessage: resolution.unavailableMessage ?? 'Gateway tasks are not served here.',
+    };
+    return unavailableResult(resultBase(names, refused, ''));
+  }
+
+  return {
+    async turn(method, params, call) {
+      const { sessionId, threadId = '', routing = {} } = params;
+      checkNames(sessionId, threadId);
+      const isMultiAgent = params.multiAgent === true || params.mode === 'multi-agent';
+      if (isMultiAgent && wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
+      if (isMultiAgent) throw new AppError('MULTI_AGENT_UNAVAILABLE');
+      if (wantsGateway(routing)) return gatewayTask(params);
+      const { caller: client } = call;
+      const resume = client.kind === 'request' ? client.resume : NO_RESUME;
+      if (resume.idempotencyKey.length > LONGEST_KEY) {
+        throw new AppError('INVALID_PARAMS', { reason: `an Idempotency-Key has at most ${LONGEST_KEY} characters` });
+      }
+      const request: TurnRequest = {
+        method,
+        principal: client.caller.principal,
+        sessionId,
+        threadId,
+        prompt: params.taskPrompt,
+        workingDirectory: params.workingDirectory ?? '',
+        routing,
+        ...identify(method, call),
+        idempotencyKey: resume.idempotencyKey,
+        accepted: () => call.accept(),
+      };
+      return orchestrator.turn(request, resume, clientOf(call));
+    },
+    async cancel(params, call) {
+      await orchestrator.cancel(call.caller.caller.principal, params);
+      return { accepted: true };
+    },
+    async close(params, call) {
+      await orchestrator.close(call.caller.caller.principal, params);
+      return { accepted: true };
+    },
+  };
+}
+
+/** Half a character cannot be stored as it is, and two of them would become the same name. */
+function checkNames(...names: readonly string[]): void {
+  if (names.every((name) => name.isWellFormed())) return;
+  throw new AppError('INVALID_PARAMS', { reason: 'sessionId and threadId must be whole characters' });
+}
+
+/** Only an HTTP request can be repeated. */
+function identify(method: string, call: Call): Pick<TurnRequest, 'requestId' | 'requestDigest'> {
+  if (call.caller.kind === 'socket') return { requestId: '', requestDigest: '' };
+  const text = JSON.stringify([method, call.params]);
+  return { requestId: JSON.stringify(call.id ?? null), requestDigest: createHash('sha256').update(text).digest('hex') };
+}
+
+function clientOf(call: Call): TurnClient {
+  const { caller: client } = call;
+  if (client.kind === 'socket') return { receiver: client.receiver, stays: true };
+  const { drained } = client;
+  if (drained === undefined) return { receiver: undefined, stays: false };
+  const receiver = {
+    update: (params: RawJson, seq: number) => call.notify('session.update', params, seq),
+    drained,
+  };
+  return { receiver, stays: false };
+}

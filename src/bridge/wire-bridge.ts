@@ -1,0 +1,73 @@
+import { realpath } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Environment } from '../platform/child-process/child-environment.ts';
+import type { Randomness } from '../platform/clock/randomness.ts';
+import { buildAgentCatalog } from './agents/agent-catalog.ts';
+import { createAgentLauncher } from './agents/agent-launcher.ts';
+import type { ProbeEffects } from './agents/agent-probe.ts';
+import type { AgentProvider } from './agents/agent-provider.ts';
+import type { CompleteChat } from './agents/builtin/complete-chat.ts';
+import { createCompleteOverHttp } from './agents/builtin/complete-over-http.ts';
+import { createBuiltinAgent } from './agents/builtin/create-builtin-agent.ts';
+import { createAgentProviders } from './agents/create-agent-providers.ts';
+import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
+import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
+import { createWorkingDirectories } from './sessions/working-directory.ts';
+import { createBuiltinConversationStore } from './storage/builtin-conversation-store.ts';
+
+export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers' | 'directories'> {
+  readonly dataDirectory: string;
+  readonly homeDirectory: string;
+  /** Our own, of which agents get the allowed part. */
+  readonly environment: Environment;
+  readonly processJournal: string;
+  readonly probeEffects: ProbeEffects;
+  readonly randomness: Randomness;
+  /** The completions service of this program, for the built-in agent. */
+  readonly complete: CompleteChat;
+}
+
+/** The bridge with its real agents. */
+export async function wireBridge(options: WiringOptions): Promise<Bridge> {
+  const { settings, homeDirectory, environment, processJournal, clock, makeId, randomness, logger } = options;
+  const { workspace_roots: roots, permissions } = settings.bridge;
+  const dataDirectory = await realpath(options.dataDirectory);
+  const directories = createWorkingDirectories({
+    roots: roots.length === 0 ? [homeDirectory, tmpdir()] : roots,
+    dataDirectory,
+  });
+
+  function createBuiltin(): AgentProvider {
+    const { base_url: baseUrl, api_key: apiKey, ...builtin } = settings.agents.builtin;
+    return createBuiltinAgent({
+      version: options.ping.version,
+      complete: baseUrl === '' ? options.complete : createCompleteOverHttp({ baseUrl, apiKey, clock, randomness }),
+      model: builtin.model,
+      store: createBuiltinConversationStore(options.database),
+      clock,
+      makeId,
+      permissions,
+      environment,
+      processJournal,
+      maxRequests: builtin.max_requests,
+      contextCharacters: builtin.context_characters,
+      commandTimeoutMs: builtin.command_timeout,
+    });
+  }
+
+  const agents = buildAgentCatalog(settings.agents);
+  const providers = createAgentProviders({
+    catalog: agents,
+    permissions,
+    version: options.ping.version,
+    launch: createAgentLauncher({ environment, folder: join(dataDirectory, 'agents'), journalFolder: processJournal }),
+    probeEffects: options.probeEffects,
+    createBuiltin,
+    createRemote: (id, { url, token }) =>
+      createRemoteAgent({ id, url, token, clock, randomness, makeId, logger, isScratchFolder: directories.isScratch }),
+    clock,
+    logger,
+  });
+  return createBridge({ ...options, agents, providers, directories });
+}

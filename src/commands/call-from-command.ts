@@ -1,0 +1,27 @@
+import { systemClock } from '../platform/clock/clock.ts';
+import { secretValues } from '../platform/config/secret-values.ts';
+import { createLogger } from '../platform/log/logger.ts';
+import { type ServiceName, settingsDeclaration } from '../system/settings.ts';
+import type { CommandContext } from './command-context.ts';
+import { loadSettings } from './load-settings.ts';
+
+/** Asks a service for something on behalf of a command, whether its server runs or not. */
+export async function callFromCommand(
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+  name: ServiceName,
+  method: string,
+  params: Readonly<Record<string, unknown>>,
+): Promise<unknown> {
+  const { settings } = await loadSettings(options, context);
+  const { callService } = await import('../system/call-service.ts');
+  const { environment, homeDirectory } = context;
+  const logger = createLogger({
+    level: 'warn',
+    format: 'pretty',
+    output: { write: context.stderr, flush: () => undefined },
+    clock: systemClock,
+    secrets: () => secretValues(settingsDeclaration.schema, settings),
+  });
+  return callService({ settings, environment, homeDirectory, clock: systemClock, logger }, name, method, params);
+}

@@ -1,0 +1,109 @@
+import type { Command } from 'commander';
+import { callFromCommand } from './call-from-command.ts';
+import type { CommandContext } from './command-context.ts';
+import { CommandExit } from './command-exit.ts';
+import { EXIT_FAILED } from './command-failure.ts';
+
+interface ApiStatus {
+  readonly id: string;
+  readonly usable: boolean;
+  readonly name?: string;
+  readonly dialect?: string;
+  readonly base_url?: string;
+  readonly configured?: boolean;
+  readonly missing?: readonly string[];
+}
+
+interface ModelEntry {
+  readonly id: string;
+  readonly context_window?: number;
+  readonly pricing?: { readonly input: number; readonly output: number };
+}
+
+interface ModelTest {
+  readonly ok: boolean;
+  readonly model: string;
+  readonly status: number;
+  readonly duration_ms: number;
+  readonly text?: string;
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+const MILLION = 1_000_000;
+
+/** `trestle models` and `trestle models test MODEL`. */
+export function registerModels(program: Command, context: CommandContext): void {
+  const models = program
+    .command('models')
+    .summary('list the model APIs and models that can be called')
+    .description(
+      'Lists the model APIs that are usable here (of the running server, otherwise by this shell) and their models. --all also names the others, and what each lacks.',
+    )
+    .option('--all', 'also the APIs that cannot be used yet, and what they lack')
+    .addHelpText('after', '\nExamples:\n  trestle models\n  trestle models --all\n  trestle models test demo/echo')
+    .action(async ({ all }: { readonly all?: true }, command: Command) => {
+      const options = command.optsWithGlobals();
+      const found = (await callFromCommand(options, context, 'completions', 'models.list', {})) as {
+        readonly apis: readonly ApiStatus[];
+        readonly models: readonly ModelEntry[];
+        readonly prices_date: string;
+      };
+      if (options.json === true) context.stdout(`${JSON.stringify(found)}\n`);
+      else context.stdout(listText(found.apis, found.models, found.prices_date, all === true));
+    });
+  models
+    .command('test')
+    .summary('send one small request to a model')
+    .description('Sends one small request to a model, and prints how it went. Exits with 1 when it failed.')
+    .argument('<model>', 'an alias, or <api>/<model>')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle models test demo/echo\n  trestle models test openai/gpt-4o-mini --json',
+    )
+    .action(async (model: string, _given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const result = (await callFromCommand(options, context, 'completions', 'models.test', { model })) as ModelTest;
+      context.stdout(options.json === true ? `${JSON.stringify(result)}\n` : testText(result));
+      if (!result.ok) throw new CommandExit(EXIT_FAILED);
+    });
+}
+
+function listText(apis: readonly ApiStatus[], models: readonly ModelEntry[], date: string, all: boolean): string {
+  const usable = apis.filter((api) => api.usable && api.configured === true);
+  const local = apis.filter((api) => api.usable && api.configured !== true);
+  const width = Math.max(4, ...apis.map(({ id }) => id.length));
+  const lines = [
+    'APIs with a key or a setting:',
+    ...usable.map(({ id, name, dialect, base_url: url }) => `  ${id.padEnd(width)}  ${name} (${dialect}) ${url}`),
+    ...(usable.length === 0 ? ['  none yet: set the key variable of one, such as OPENAI_API_KEY'] : []),
+    `Local servers that need none: ${local.map(({ id }) => id).join(', ')}`,
+    '',
+    `Models (sizes and prices of ${date}):`,
+    ...models.map(modelLine),
+  ];
+  if (all) {
+    lines.push('', 'APIs that lack something:');
+    for (const { id, usable: can, missing } of apis) {
+      if (!can) lines.push(`  ${id.padEnd(width)}  ${(missing ?? []).join(', ')}`);
+    }
+  } else {
+    const lacking = apis.filter((api) => !api.usable).length;
+    lines.push('', `${lacking} more APIs are known: trestle models --all`);
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+function modelLine({ id, context_window: size, pricing }: ModelEntry): string {
+  const price = pricing && `${perMillion(pricing.input)} / ${perMillion(pricing.output)} USD per million tokens`;
+  const facts = [size !== undefined && `${size} tokens`, price].filter((fact) => typeof fact === 'string');
+  return `  ${id}${facts.length === 0 ? '' : `  (${facts.join(', ')})`}`;
+}
+
+function perMillion(price: number): string {
+  return String(Number((price * MILLION).toPrecision(6)));
+}
+
+function testText({ ok, model, status, duration_ms: ms, text, error }: ModelTest): string {
+  if (ok) return `ok  ${model}  status ${status}, ${ms} ms: ${(text ?? '').replaceAll(/\s+/g, ' ').slice(0, 200)}\n`;
+  return `failed  ${model}  status ${status}, ${ms} ms\n${error?.code}: ${error?.message}\n`;
+}

@@ -1,0 +1,97 @@
+import { readFile } from 'node:fs/promises';
+import type { Clock } from '../platform/clock/clock.ts';
+import type { Randomness } from '../platform/clock/randomness.ts';
+import type { MakeId } from '../platform/ids/sortable-id.ts';
+import type { Logger } from '../platform/log/logger.ts';
+import { knownModels } from './apis/known-models.ts';
+import { createListUpstreamModels } from './apis/list-upstream-models.ts';
+import { createModels, type Models } from './apis/models.ts';
+import type { PriceOf } from './apis/prices.ts';
+import { createAuthoriseUpstream } from './dialects/authorise-upstream.ts';
+import type { Admissions } from './keys/admission.ts';
+import { admitEverything } from './pipeline/admit-everything.ts';
+import { createAttemptCalls } from './pipeline/attempt-call.ts';
+import { type ChatPipeline, createChatPipeline } from './pipeline/chat-pipeline.ts';
+import type { RunChat } from './pipeline/chat-run.ts';
+import { createModelPlans } from './pipeline/model-plan.ts';
+import { createOpenChat, type OpenChat } from './pipeline/open-chat.ts';
+import { createOpenOperation, type OpenOperation } from './pipeline/open-operation.ts';
+import { createRunChat } from './pipeline/run-chat.ts';
+import { createSendUpstream, type SendUpstream } from './pipeline/send-upstream.ts';
+import { createTargetBoard, type TargetStatus } from './pipeline/target-board.ts';
+import { createUpstreamPools } from './pipeline/upstream-pools.ts';
+import type { CompletionsSettings } from './settings.ts';
+
+export interface ChatEngineOptions {
+  readonly settings: CompletionsSettings;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly clock: Clock;
+  readonly randomness: Randomness;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+  /** Limits, budgets and metering. Without them every call is let in, and none is recorded: no database is needed. */
+  readonly admissions?: (priceOf: PriceOf) => Admissions;
+}
+
+/** Everything between a checked request and the upstreams. */
+export interface ChatEngine {
+  readonly runChat: RunChat;
+  readonly pipeline: ChatPipeline;
+  readonly models: Models;
+  readonly openChat: OpenChat;
+  readonly openOperation: OpenOperation;
+  readonly send: SendUpstream;
+  /** How the targets that were used lately fare: which are out, and how much each has under way. */
+  targets(): readonly TargetStatus[];
+  reload(settings: CompletionsSettings): void;
+  /** Breaks off what is still under way. */
+  stop(): Promise<void>;
+}
+
+export function createChatEngine(options: ChatEngineOptions): ChatEngine {
+  const { settings, environment, clock, randomness, makeId, logger } = options;
+  const authorise = createAuthoriseUpstream({
+    clock,
+    fetch: (...given) => fetch(...given),
+    readFile: (path) => readFile(path, 'utf8'),
+  });
+  const models = createModels({ settings, environment, clock, listUpstream: createListUpstreamModels(authorise) });
+  const admissions = options.admissions?.(models.priceOf) ?? admitEverything;
+  const pools = createUpstreamPools();
+  const send = createSendUpstream({ pools, authorise, clock });
+  const plans = createModelPlans({ settings, findApi: models.findApi, knownNames: models.knownNames });
+  const board = createTargetBoard({
+    clock,
+    onCircuit(target, state) {
+      if (state === 'open') logger.warn({ target }, 'a target is out after repeated failures');
+      else logger.info({ target }, 'a target is back');
+    },
+  });
+  const openChat = createOpenChat({
+    findApi: models.findApi,
+    send,
+    maxOutputTokens: (api, model) => knownModels(api).get(model)?.maxOutputTokens,
+    clock,
+  });
+  const attemptCalls = createAttemptCalls({ plans, board, clock, randomness });
+  const { priceOf } = models;
+  const pipeline = createChatPipeline({ plans, attemptCalls, openChat, admissions, priceOf, clock, makeId });
+
+  return {
+    runChat: createRunChat(pipeline),
+    pipeline,
+    models,
+    openChat,
+    openOperation: createOpenOperation({ send, clock }),
+    send,
+    targets: board.status,
+    reload(next) {
+      models.reload(next);
+      plans.reload(next);
+    },
+    async stop() {
+      models.stop();
+      await pools.close();
+    },
+  };
+}

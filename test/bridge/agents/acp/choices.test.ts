@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { choosePermission, readPermissionOptions } from '../../../../src/bridge/agents/acp/choose-permission.ts';
+import { findModel, readModelChoice } from '../../../../src/bridge/agents/acp/model-choice.ts';
+import { createUpdateReader, readUsage } from '../../../../src/bridge/agents/acp/read-update.ts';
+import { saysUnknownConversation } from '../../../../src/bridge/agents/unknown-conversation.ts';
+
+const option = (optionId: string, kind: string) => ({ optionId, kind });
+const ONCE = option('1', 'allow_once');
+const ALWAYS = option('2', 'allow_always');
+const NO = option('3', 'reject_once');
+const NEVER = option('4', 'reject_always');
+
+for (const [policy, options, decision, optionId] of [
+  ['allow', [ALWAYS, NO, ONCE], 'allowed', '1'],
+  ['allow', [option('a', 'allow_once'), option('b', 'allow_once')], 'allowed', 'a'],
+  ['allow', [NO, ALWAYS], 'allowed', '2'],
+  ['allow', [NO, NEVER], 'denied', undefined],
+  ['allow', [], 'denied', undefined],
+  ['deny', [ONCE, NEVER, NO], 'denied', '3'],
+  ['deny', [ONCE, NEVER], 'denied', '4'],
+  ['deny', [ONCE, ALWAYS], 'denied', undefined],
+] as const) {
+  test(`B-63: ${policy} of [${options.map(({ kind }) => kind).join(', ')}] is ${decision} by ${optionId}`, () => {
+    assert.deepEqual(choosePermission(policy, options), { decision, optionId });
+  });
+}
+
+test('options of a permission that cannot be read are left out', () => {
+  assert.deepEqual(readPermissionOptions([null, 1, { optionId: 'x' }, { optionId: 'y', kind: 'z' }]), [
+    option('y', 'z'),
+  ]);
+  assert.deepEqual(readPermissionOptions('none'), []);
+});
+
+test('models are read from a session option, in groups too, or from the older list', () => {
+  const select = { id: 'm', category: 'model', type: 'select', currentValue: 'a/x' };
+  const values = ['a/x', 'b/y'].map((value) => ({ value, name: value }));
+  const fromOption = { way: { kind: 'option', configId: 'm' }, current: 'a/x', models: ['a/x', 'b/y'] };
+  assert.deepEqual(readModelChoice({ configOptions: [{ id: 'mode' }, { ...select, options: values }] }), fromOption);
+  const groups = values.map((value) => ({ group: 'g', name: 'G', options: [value] }));
+  assert.deepEqual(readModelChoice({ configOptions: [{ ...select, options: groups }] }), fromOption);
+  assert.deepEqual(readModelChoice({ models: { currentModelId: 'x', availableModels: [{ modelId: 'x' }] } }), {
+    way: { kind: 'method' },
+    current: 'x',
+    models: ['x'],
+  });
+  for (const nothing of [undefined, null, {}, { configOptions: null }, { models: { availableModels: 7 } }]) {
+    assert.equal(readModelChoice(nothing), undefined);
+  }
+});
+
+test('a model is found by its whole name, or by its last part when only one has it', () => {
+  const choice = { way: { kind: 'method' }, current: '', models: ['a/x', 'b/x', 'b/y'] } as const;
+  assert.deepEqual(
+    ['a/x', 'y', 'x', 'z', ''].map((wanted) => findModel(choice, wanted)),
+    ['a/x', 'b/y', undefined, undefined, undefined],
+  );
+});
+
+test('usage is read as the protocol has it, as Gemini CLI has it, or as the size of the conversation', () => {
+  const quota = { token_count: { input_tokens: 2, output_tokens: 3 } };
+  assert.deepEqual(readUsage({ usage: { inputTokens: 1, outputTokens: 2 } }, 9), {
+    inputTokens: 1,
+    outputTokens: 2,
+    totalTokens: 3,
+  });
+  assert.deepEqual(readUsage({ _meta: { quota } }, 9), { inputTokens: 2, outputTokens: 3, totalTokens: 5 });
+  assert.deepEqual(readUsage({}, 9), { totalTokens: 9 });
+  assert.equal(readUsage({}, undefined), undefined);
+});
+
+test('updates that make no sense are left out', () => {
+  const { read } = createUpdateReader();
+  const kinds = ['agent_message_chunk', 'tool_call', 'plan', 'notice', 'usage_update', '__proto__', 'constructor'];
+  for (const update of [undefined, null, 'x', 7, [], {}, ...kinds.map((sessionUpdate) => ({ sessionUpdate }))]) {
+    assert.equal(read(update), undefined);
+  }
+});
+
+test('the output of a tool is cut to what an event may carry', () => {
+  const { read } = createUpdateReader();
+  const event = read({ sessionUpdate: 'tool_call', toolCallId: 'c', title: 't', rawOutput: { text: 'x'.repeat(1e6) } });
+  assert.ok(event?.kind === 'tool_call' && typeof event.output === 'string' && event.output.length < 70_000);
+});
+
+test('an agent says in its own way that it does not know a conversation', () => {
+  for (const [code, message] of [
+    [-32602, 'Invalid params: session not found: ses_1'],
+    [-32602, 'Session not found: 1'],
+    [-32600, 'thread not found: 1'],
+    [-32600, 'no rollout found for thread id 1'],
+    [-32002, 'Resource not found'],
+    [-32603, 'Unknown session'],
+  ] as const) {
+    assert.ok(saysUnknownConversation(code, message), message);
+  }
+  for (const [code, message] of [
+    [-32603, 'Internal error'],
+    [-32000, 'Authentication required'],
+    [429, 'Rate limit of this session exceeded'],
+    [404, 'model not found'],
+  ] as const) {
+    assert.ok(!saysUnknownConversation(code, message), message);
+  }
+});

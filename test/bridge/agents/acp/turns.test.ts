@@ -1,0 +1,173 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { startScripted } from '../scripted-agent.ts';
+
+test('a turn streams its text and ends with it, the reason and the usage', async (t) => {
+  const agent = await startScripted(t);
+  const turn = agent.run({ prompt: 'say one two three', folder: agent.work });
+  assert.deepEqual(await turn.end, {
+    kind: 'completed',
+    output: 'one two three',
+    stopReason: 'end_turn',
+    usage: { inputTokens: 3, outputTokens: 4, totalTokens: 7 },
+  });
+  assert.deepEqual(turn.events, [
+    { kind: 'text', text: 'one ' },
+    { kind: 'text', text: 'two ' },
+    { kind: 'text', text: 'three' },
+  ]);
+});
+
+test('the reference is told once, before any work', async (t) => {
+  const agent = await startScripted(t);
+  const turn = agent.run({
+    prompt: 'say x',
+    folder: agent.work,
+    onEvent: () => assert.notEqual(turn.reference(), ''),
+  });
+  await turn.end;
+  assert.deepEqual(Object.keys(JSON.parse(turn.reference())), ['conversation', 'folder', 'continues']);
+});
+
+test('B-67: kinds of updates are mapped to the four of the contract, or left out', async (t) => {
+  const agent = await startScripted(t);
+  const turn = agent.run({ prompt: 'kinds', folder: agent.work });
+  const call = {
+    kind: 'tool_call',
+    toolCallId: 't',
+    title: 'read',
+    toolKind: 'read',
+    input: { path: 'a' },
+    locations: [{ path: '/a', line: 3 }],
+  };
+  assert.deepEqual(await turn.end, {
+    kind: 'completed',
+    output: 'after',
+    stopReason: 'end_turn',
+    usage: { totalTokens: 55 },
+  });
+  assert.deepEqual(turn.events, [
+    { kind: 'thinking', text: 'hm' },
+    { kind: 'status', text: '- [x] look\n- [ ] do' },
+    { kind: 'status', text: 'slow: very' },
+    { kind: 'text', text: 'before ' },
+    { ...call, status: 'pending' },
+    { ...call, status: 'completed', output: 'inside' },
+    { kind: 'text', text: 'after' },
+  ]);
+});
+
+for (const reason of ['refusal', 'max_tokens', 'max_turn_requests']) {
+  test(`a turn that stops for ${reason} is completed, and says so`, async (t) => {
+    const agent = await startScripted(t);
+    const end = await agent.run({ prompt: `stop ${reason}`, folder: agent.work }).end;
+    assert.deepEqual(end, { kind: 'completed', output: '', stopReason: reason });
+  });
+}
+
+test('B-63: permission is granted once, by kind, and shown', async (t) => {
+  const agent = await startScripted(t);
+  const turn = agent.run({ prompt: 'ask', folder: agent.work });
+  const end = await turn.end;
+  assert.equal(end.kind === 'completed' && end.output, 'answered selected once');
+  assert.ok(existsSync(join(agent.work, 'made')));
+  assert.deepEqual(turn.events.slice(0, 2), [
+    { kind: 'permission', title: 'touch made', decision: 'allowed', toolCallId: 'call-1' },
+    { kind: 'tool_call', toolCallId: 'call-1', title: 'touch made', status: 'completed', toolKind: 'execute' },
+  ]);
+});
+
+test('B-63: permission is refused, and shown, where the configuration denies it', async (t) => {
+  const agent = await startScripted(t, { permissions: 'deny' });
+  const turn = agent.run({ prompt: 'ask', folder: agent.work });
+  const end = await turn.end;
+  assert.equal(end.kind === 'completed' && end.output, 'answered selected never');
+  assert.equal(existsSync(join(agent.work, 'made')), false);
+  const [permission] = turn.events;
+  assert.deepEqual(permission, { kind: 'permission', title: 'touch made', decision: 'denied', toolCallId: 'call-1' });
+});
+
+test('B-60: noise, split characters and unknown messages on the stream leave the turn unharmed', async (t) => {
+  const agent = await startScripted(t);
+  const turn = agent.run({ prompt: 'noise', folder: agent.work });
+  const end = await turn.end;
+  assert.equal(end.kind === 'completed' && end.output, 'first zwölf €🙂 refused -32601');
+  const next = await agent.run({ prompt: 'say fine', folder: agent.work, reference: turn.reference() }).end;
+  assert.equal(next.kind === 'completed' && next.output, 'fine');
+});
+
+test('B-56: a prompt reaches the agent as data, and never an argument or a shell', async (t) => {
+  const agent = await startScripted(t);
+  const prompt = '--flag; rm -rf . $(touch made) `touch made`\n"quoted" \u0000 \\n -- ☃';
+  const end = await agent.run({ prompt: `echo ${prompt}`, folder: agent.work }).end;
+  assert.equal(end.kind === 'completed' && end.output, prompt);
+  assert.equal(existsSync(join(agent.work, 'made')), false);
+});
+
+test('B-57: an agent gets the allowed variables and its own, and none of the bridge’s secrets', async (t) => {
+  const secrets = {
+    BRIDGE_AUTH_TOKEN: 'main-secret',
+    BRIDGE_REVIEW_AUTH_TOKEN: 'review-secret',
+    GATEWAY_TOOLS_TOKEN: 'tools-secret',
+    TRESTLE_DATABASE_URL: 'postgres://u:p@h/d',
+    OPENAI_API_KEY: 'sk-of-another',
+    NODE_OPTIONS: '--no-warnings',
+  };
+  const agent = await startScripted(t, {
+    ownEnvironment: { ...secrets, LANG: 'C.UTF-8' },
+    environment: { AGENT_KEY: 'its own' },
+  });
+  const end = await agent.run({ prompt: 'environment', folder: agent.work }).end;
+  const { variables, argv, folder } = JSON.parse(end.kind === 'completed' ? end.output : '{}');
+  assert.deepEqual(Object.keys(variables).sort(), ['AGENT_KEY', 'HOME', 'LANG', 'PATH']);
+  assert.equal(variables.AGENT_KEY, 'its own');
+  assert.deepEqual([argv, folder], [[], agent.folder]);
+});
+
+test('an agent that refuses a prompt ends the turn with its words', async (t) => {
+  const agent = await startScripted(t);
+  const end = await agent.run({ prompt: 'dance', folder: agent.work }).end;
+  assert.deepEqual(end, { kind: 'failed', code: 'AGENT_FAILED', error: 'Internal error: cannot dance', output: '' });
+});
+
+test('two conversations at once share a process and do not mix', async (t) => {
+  const agent = await startScripted(t);
+  const turns = ['red', 'blue'].map((word) => agent.run({ prompt: `say ${word}`, folder: agent.work }));
+  await Promise.all(turns.map((turn) => turn.end));
+  const ends = await Promise.all(
+    turns.map((turn) => agent.run({ prompt: 'recall', folder: agent.work, reference: turn.reference() }).end),
+  );
+  assert.deepEqual(
+    ends.map((end) => end.kind === 'completed' && end.output),
+    ['say red|recall', 'say blue|recall'],
+  );
+  assert.equal(agent.started.length, 1);
+});
+
+test('a model is chosen by the agent’s name for it, and one that it lacks is reported', async (t) => {
+  const agent = await startScripted(t, { flags: ['--models'] });
+  const first = agent.run({ prompt: 'model', folder: agent.work, model: 'large' });
+  await first.end;
+  assert.equal(first.text(), 'vendor/large');
+  const second = agent.run({ prompt: 'model', folder: agent.work, model: 'huge', reference: first.reference() });
+  await second.end;
+  assert.deepEqual(second.events, [
+    { kind: 'status', text: 'This agent does not offer the model "huge"; it uses its own.' },
+    { kind: 'text', text: 'vendor/large' },
+  ]);
+});
+
+test('a conversation keeps its folder, and says so when it is asked to work elsewhere', async (t) => {
+  const agent = await startScripted(t);
+  const first = agent.run({ prompt: 'say x', folder: agent.work });
+  await first.end;
+  const turn = agent.run({ prompt: 'ask', folder: agent.folder, reference: first.reference() });
+  await turn.end;
+  assert.deepEqual(turn.events[0], {
+    kind: 'status',
+    text: `The conversation stays in ${agent.work}: this agent cannot move it.`,
+  });
+  assert.ok(existsSync(join(agent.work, 'made')));
+});

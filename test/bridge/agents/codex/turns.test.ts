@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startScripted } from '../scripted-agent.ts';
+
+const protocol = 'codex';
+const isText = (event: { kind: string }) => event.kind === 'text';
+
+test('a turn of Codex streams warnings, thoughts and text, and ends with the final text and its own usage', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const turn = agent.run({ prompt: 'say one two', folder: agent.work });
+  const completed = {
+    kind: 'completed',
+    stopReason: 'end_turn',
+    usage: { totalTokens: 10, inputTokens: 6, outputTokens: 4 },
+  };
+  assert.deepEqual(await turn.end, { ...completed, output: 'one two' });
+  assert.deepEqual(turn.events, [
+    { kind: 'status', text: 'model metadata not found' },
+    { kind: 'thinking', text: 'hm' },
+    { kind: 'text', text: 'one ' },
+    { kind: 'text', text: 'two' },
+  ]);
+  const next = await agent.run({ prompt: 'say three', folder: agent.work, reference: turn.reference() }).end;
+  assert.deepEqual(next, { ...completed, output: 'three' }, 'the usage of the first turn is not counted again');
+});
+
+test('B-63: Codex’s approvals are granted and shown, and its command with what it printed', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const turn = agent.run({ prompt: 'run make', folder: agent.work });
+  const end = await turn.end;
+  assert.equal(end.kind === 'completed' && end.output, 'answered accept');
+  const calls = turn.events.filter((event) => event.kind === 'tool_call');
+  const toolCallId = calls[0]?.toolCallId ?? '';
+  const input = { command: 'make', cwd: agent.work };
+  const call = { kind: 'tool_call', toolCallId, title: 'make', toolKind: 'execute', input };
+  assert.deepEqual(calls, [
+    { ...call, status: 'in_progress' },
+    { ...call, status: 'in_progress', output: 'printed' },
+    { ...call, status: 'completed', output: 'printed' },
+  ]);
+  assert.deepEqual(
+    turn.events.filter((event) => event.kind === 'permission'),
+    [{ kind: 'permission', title: 'make', decision: 'allowed', toolCallId }],
+  );
+});
+
+test('B-63: Codex’s approvals are declined where the configuration denies them', async (t) => {
+  const agent = await startScripted(t, { protocol, permissions: 'deny' });
+  const turn = agent.run({ prompt: 'run make', folder: agent.work });
+  const end = await turn.end;
+  assert.equal(end.kind === 'completed' && end.output, 'answered decline');
+  assert.equal(turn.events.find((event) => event.kind === 'permission')?.decision, 'denied');
+  assert.equal(turn.events.findLast((event) => event.kind === 'tool_call')?.status, 'failed');
+});
+
+for (const [permissions, expected] of [
+  ['allow', [{ decision: 'accept' }, { permissions: { network: { enabled: true } }, scope: 'turn' }]],
+  ['deny', [{ decision: 'decline' }, { permissions: {}, scope: 'turn' }]],
+] as const) {
+  test(`every kind of question is answered in its own form: ${permissions}`, async (t) => {
+    const agent = await startScripted(t, { protocol, permissions });
+    const end = await agent.run({ prompt: 'questions', folder: agent.work }).end;
+    const answers = JSON.parse(end.kind === 'completed' ? end.output : '[]');
+    assert.deepEqual(answers, [...expected, { action: 'decline', content: null, _meta: null }, -32601]);
+  });
+}
+
+test('B-67: items of Codex are mapped to the kinds of the contract, or left out', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const turn = agent.run({ prompt: 'items', folder: agent.work });
+  const end = await turn.end;
+  assert.equal(end.kind === 'completed' && end.output, 'said at once');
+  const changes = [{ path: '/a.txt', kind: { type: 'add' }, diff: '+a' }];
+  const edit = { kind: 'tool_call', toolCallId: 'f', title: 'edit /a.txt', toolKind: 'edit', input: changes };
+  const find = { kind: 'tool_call', toolCallId: 'm', title: 'docs: find', toolKind: 'other', input: { q: 1 } };
+  assert.deepEqual(turn.events, [
+    { ...edit, status: 'in_progress', locations: [{ path: '/a.txt' }] },
+    { ...edit, status: 'completed', locations: [{ path: '/a.txt' }] },
+    { ...find, status: 'in_progress' },
+    { ...find, status: 'completed' },
+    { kind: 'status', text: '- [x] look' },
+    { kind: 'text', text: 'said at once' },
+  ]);
+});
+
+test('a turn of Codex is interrupted, and the thread goes on', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const turn = agent.run({ prompt: 'wait', folder: agent.work });
+  await turn.until(isText);
+  await agent.provider.cancel(turn.turnId);
+  assert.deepEqual(await turn.end, { kind: 'cancelled', output: 'waiting' });
+  const next = await agent.run({ prompt: 'say on', folder: agent.work, reference: turn.reference() }).end;
+  assert.equal(next.kind, 'completed');
+});
+
+test('a turn that Codex fails ends with its words, and says that it tried again', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const turn = agent.run({ prompt: 'fail no credit', folder: agent.work });
+  assert.deepEqual(await turn.end, { kind: 'failed', code: 'AGENT_FAILED', error: 'no credit', output: '' });
+  assert.deepEqual(turn.events, [{ kind: 'status', text: 'stream broke' }]);
+});
+
+test('B-61: a Codex that dies in the middle of a turn ends it', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const end = await agent.run({ prompt: 'die', folder: agent.work }).end;
+  assert.equal(end.kind === 'failed' && end.code, 'AGENT_EXITED');
+});
+
+test('the model of a turn goes to Codex as it is', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const first = agent.run({ prompt: 'model', folder: agent.work, model: '$(large) --x' });
+  await first.end;
+  const second = agent.run({ prompt: 'model', folder: agent.work, model: 'small', reference: first.reference() });
+  await second.end;
+  assert.deepEqual([first.text(), second.text()], ['$(large) --x', 'small']);
+});
+
+test('a thread of an earlier process is resumed; one that had no turn, or is forgotten, is lost', async (t) => {
+  const flags = ['--state', 'FOLDER'];
+  const first = await startScripted(t, { protocol, flags });
+  const turn = first.run({ prompt: 'say one', folder: first.work });
+  await turn.end;
+  await first.provider.stop();
+  const second = await startScripted(t, { protocol, flags, folder: first.folder });
+  const again = second.run({ prompt: 'recall', folder: second.work, reference: turn.reference() });
+  await again.end;
+  assert.equal(again.text(), `say one|recall in ${second.work}`);
+
+  const reference = JSON.stringify({ conversation: 'thread-without-turns', folder: second.work, continues: true });
+  const lost = await second.run({ prompt: 'say x', folder: second.work, reference }).end;
+  assert.deepEqual(lost, { kind: 'lost', detail: 'no rollout found for thread id thread-without-turns' });
+
+  const forgotten = second.run({ prompt: 'forget', folder: second.work });
+  await forgotten.end;
+  const end = await second.run({ prompt: 'say x', folder: second.work, reference: forgotten.reference() }).end;
+  assert.equal(end.kind, 'lost');
+});
+
+test('a command that prints a lot is followed in few steps, and shown whole at its end', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const turn = agent.run({ prompt: 'print 2000', folder: agent.work });
+  await turn.end;
+  const calls = turn.events.filter((event) => event.kind === 'tool_call');
+  assert.ok(calls.length > 5 && calls.length < 20, String(calls.length));
+  assert.match(String(calls.at(-1)?.output), /^line 0\n.*line 1999\n$/s);
+});

@@ -1,0 +1,100 @@
+import { once } from 'node:events';
+import { mkdtemp, realpath, rm } from 'node:fs/promises';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider.ts';
+import { createBridge } from '../../../../src/bridge/create-bridge.ts';
+import { createWorkingDirectories } from '../../../../src/bridge/sessions/working-directory.ts';
+import {
+  agentsSettings,
+  type BridgeGroups,
+  bridgeSettings,
+  distributedSettings,
+  gatewaySettings,
+  jobsSettings,
+} from '../../../../src/bridge/settings.ts';
+import { bridgeMigrations } from '../../../../src/bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
+import { systemClock } from '../../../../src/platform/clock/clock.ts';
+import { defaultOf } from '../../../../src/platform/config/default-of.ts';
+import { openDatabase } from '../../../../src/platform/database/open-database.ts';
+import { silentLogger } from '../../../fakes/silent-logger.ts';
+import { startListener } from '../../../platform/http/start-listener.ts';
+import { makeId } from '../builtin/builtin-agent.ts';
+
+export const TOKEN = 'the-token-of-the-other-bridge';
+
+/** A bridge of our own on a listener in this process, with one agent. */
+export async function startOtherBridge(context: TestContext, provider: AgentProvider): Promise<string> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-other-')));
+  context.after(() => rm(folder, { recursive: true, force: true }));
+  const database = await openDatabase<BridgeSchema>({
+    name: 'bridge',
+    migrations: bridgeMigrations,
+    clock: systemClock,
+    location: { engine: 'sqlite', file: join(folder, 'bridge.db') },
+  });
+  context.after(() => database.close());
+  const bridge = await createBridge({
+    settings: settings(folder),
+    database,
+    ping: { status: 'ok', version: '1', contract: '1.0.0', commit: '', buildDate: '', image: '', tag: '' },
+    address: '',
+    clock: systemClock,
+    makeId,
+    logger: silentLogger,
+    agents: [{ id: provider.id, label: provider.id, category: 'native', place: { kind: 'in-process' } }],
+    providers: new Map([[provider.id, provider]]),
+    directories: createWorkingDirectories({ roots: [tmpdir()], dataDirectory: folder }),
+    retention: { events: 0, audit: 0 },
+  });
+  context.after(() => bridge.stop());
+  await bridge.probed;
+  const { url } = await startListener(context, { surfaces: [bridge.surface] });
+  return url;
+}
+
+function settings(folder: string): BridgeGroups {
+  const groups = {
+    bridge: bridgeSettings,
+    agents: agentsSettings,
+    jobs: jobsSettings,
+    gateway: gatewaySettings,
+    distributed: distributedSettings,
+  };
+  const folders = { directory: folder, homeDirectory: folder };
+  const defaults = Object.fromEntries(
+    Object.entries(groups).map(([name, group]) => [name, defaultOf(group, folders)]),
+  ) as unknown as BridgeGroups;
+  return { ...defaults, bridge: { ...defaults.bridge, auth_token: TOKEN } };
+}
+
+/** A way to a server that can be cut. */
+export async function startCuttableLink(context: TestContext, url: string) {
+  const { port } = new URL(url);
+  const sockets = new Set<Socket>();
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections += 1;
+    const further = connect(Number(port), '127.0.0.1');
+    for (const end of [socket, further]) {
+      sockets.add(end);
+      end.on('error', () => undefined);
+      end.on('close', () => sockets.delete(end));
+    }
+    socket.pipe(further).pipe(socket);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const cut = (): void => {
+    for (const socket of sockets) socket.destroy();
+  };
+  context.after(async () => {
+    cut();
+    server.close();
+    await once(server, 'close');
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, cut, connections: () => connections };
+}

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { createRemoteAgent } from '../../../../src/bridge/agents/remote/create-remote-agent.ts';
+import { systemClock } from '../../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
+import type { ScriptedAnswer } from '../../../fakes/scripted-answers.ts';
+import { silentLogger } from '../../../fakes/silent-logger.ts';
+import { isAlive } from '../../../platform/child-process/processes.ts';
+import { makeId, scriptedAgent } from '../builtin/builtin-agent.ts';
+import { recordTurn } from '../recorded-turn.ts';
+import { startCuttableLink, startOtherBridge, TOKEN } from './other-bridge.ts';
+
+/** The built-in agent behind another bridge, reached through a link that can be cut. */
+async function farAgent(context: TestContext, answer: (index: number) => ScriptedAnswer) {
+  const there = scriptedAgent(answer);
+  const link = await startCuttableLink(context, await startOtherBridge(context, there.agent));
+  const at = (url: string, token: string) =>
+    createRemoteAgent({
+      id: 'far',
+      url,
+      token,
+      clock: systemClock,
+      randomness: systemRandomness,
+      makeId,
+      logger: silentLogger,
+      isScratchFolder: (path) => path === '',
+      limits: { pauseMs: 5, longestPauseMs: 50 },
+    });
+  const root = await realpath(await mkdtemp(join(tmpdir(), 'trestle-far-')));
+  context.after(() => rm(root, { recursive: true, force: true }));
+  return { agent: at(link.url, TOKEN), at, link, there, root };
+}
+
+test('an agent behind another bridge works, goes on, and is closed', async (context) => {
+  const { agent, there, root } = await farAgent(context, (index) =>
+    index === 0
+      ? { thinking: 'hm', calls: [{ name: 'write_file', input: { path: 'a.txt', content: 'far' } }] }
+      : { text: ['Written', ` ${index}`] },
+  );
+  assert.deepEqual(await agent.probe(new AbortController().signal), { status: 'ok', version: '1.2.3' });
+  const turn = recordTurn(root, 'Write a.txt');
+  const end = await agent.startTurn(turn);
+  assert.equal(end.kind === 'completed' && end.output, 'Written 1');
+  assert.deepEqual(end.kind === 'completed' && end.usage, { inputTokens: 20, outputTokens: 10, totalTokens: 30 });
+  assert.equal(await readFile(join(root, 'a.txt'), 'utf8'), 'far');
+  assert.deepEqual(
+    turn.events.map(({ kind }) => kind),
+    ['thinking', 'tool_call', 'permission', 'tool_call', 'tool_call', 'text', 'text'],
+  );
+  const [reference = ''] = turn.references;
+  const more = recordTurn(root, 'More');
+  assert.equal((await agent.continueTurn(reference, more)).kind, 'completed');
+  assert.equal(more.text(), 'Written 2');
+  await agent.close(reference);
+  assert.equal(there.store.rows.size, 0);
+  assert.equal((await agent.continueTurn(reference, recordTurn(root, 'x'))).kind, 'lost');
+  assert.equal(there.requests.length, 3);
+});
+
+test('a link that is cut again and again loses no update, repeats none, and starts nothing twice', async (context) => {
+  const words = Array.from({ length: 400 }, (_, index) => `${index} `);
+  const { agent, link, there, root } = await farAgent(context, () => ({ text: words, slow: true }));
+  const turn = recordTurn(root, 'Count');
+  const ending = agent.startTurn(turn);
+  for (let cuts = 0; cuts < 5; cuts += 1) {
+    const before = turn.events.length;
+    await turn.when(() => turn.events.length > before + 20);
+    link.cut();
+  }
+  const end = await ending;
+  assert.equal(end.kind === 'completed' && end.output, words.join(''));
+  assert.equal(turn.text(), words.join(''));
+  assert.equal(there.requests.length, 1);
+  assert.ok(link.connections() > 5);
+});
+
+test('cancel reaches the other side: what it runs is ended there', async (context) => {
+  const script = "trap '' TERM; echo $$ > pid; sleep 600";
+  const { agent, root } = await farAgent(context, () => ({
+    calls: [{ name: 'run_command', input: { command: 'sh', args: ['-c', script] } }],
+  }));
+  const turn = recordTurn(root, 'Wait');
+  const ending = agent.startTurn(turn);
+  const pid = async () => Number(await readFile(join(root, 'pid'), 'utf8').catch(() => '0'));
+  while ((await pid()) === 0) await pause(10);
+  await agent.cancel(turn.turnId);
+  assert.equal((await ending).kind, 'cancelled');
+  assert.equal(isAlive(await pid()), false);
+});
+
+test('a wrong token and a refused folder are failures with their reasons, and nothing is started', async (context) => {
+  const { at, agent, link, there } = await farAgent(context, () => ({ text: ['x'] }));
+  const refused = await at(link.url, 'wrong-token').startTurn(recordTurn('/etc', 'x'));
+  assert.match(refused.kind === 'failed' ? refused.error : '', /token/);
+  const outside = await agent.startTurn(recordTurn('/etc', 'x'));
+  assert.match(outside.kind === 'failed' ? outside.error : '', /workspace_roots/);
+  assert.equal(there.requests.length, 0);
+  const own = await agent.startTurn(recordTurn('', 'x'));
+  assert.equal(own.kind, 'completed');
+});

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
+import { APICallError, generateText, isStepCount, jsonSchema, streamText, tool } from 'ai';
+import { KEY, MODEL, startTrestleWithModel } from './trestle-with-model.ts';
+
+const { program } = await startTrestleWithModel({ after });
+const trestle = createOpenAICompatible({
+  name: 'trestle',
+  baseURL: `${program.url}/v1`,
+  apiKey: KEY,
+  includeUsage: true,
+});
+const model = trestle(MODEL);
+const tools = {
+  get_weather: tool({
+    description: 'The weather of a city',
+    inputSchema: jsonSchema<{ city: string }>({
+      type: 'object',
+      properties: { city: { type: 'string' } },
+      required: ['city'],
+    }),
+    execute: async ({ city }) => `sun in ${city}`,
+  }),
+};
+
+test('the ai package generates text, with its reasoning and its usage', async () => {
+  const result = await generateText({ model, prompt: 'THINK' });
+  assert.equal(result.text, 'You said: THINK');
+  assert.equal(result.finishReason, 'stop');
+  assert.equal(result.usage.inputTokens, 11);
+});
+
+test('the ai package streams text, with its reasoning and its usage', async () => {
+  const result = streamText({ model, prompt: 'THINK' });
+  let text = '';
+  for await (const piece of result.textStream) text += piece;
+  assert.equal(text, 'You said: THINK');
+  assert.equal(await result.reasoningText, 'A thought.');
+  assert.equal((await result.usage).outputTokens, 7);
+});
+
+test('P-24: the ai package runs a tool and gets the answer that follows, streamed and whole', async () => {
+  const request = { model, prompt: 'WEATHER', tools, stopWhen: isStepCount(3) };
+  const whole = await generateText(request);
+  assert.equal(whole.text, 'The tool says: sun in Oslo');
+  assert.equal(whole.steps.length, 2);
+  const streamed = streamText(request);
+  await streamed.consumeStream();
+  assert.equal(await streamed.text, 'The tool says: sun in Oslo');
+});
+
+test('an error is the package’s own, with our status and message', async () => {
+  await assert.rejects(
+    generateText({ model: trestle('nobody/nothing'), prompt: 'Hello', maxRetries: 0 }),
+    (error) => APICallError.isInstance(error) && error.statusCode === 404 && /no model/.test(error.message),
+  );
+});
+
+test('P-07: a stream whose upstream dies is an error in the package, never a shorter answer', async () => {
+  const errors: unknown[] = [];
+  const result = streamText({
+    model,
+    prompt: 'DIE',
+    maxRetries: 0,
+    onError: ({ error }) => {
+      errors.push(error);
+    },
+  });
+  const finishes: string[] = [];
+  for await (const part of result.stream) if (part.type === 'finish') finishes.push(part.finishReason);
+  assert.equal(errors.length, 1);
+  assert.ok(!finishes.includes('stop'));
+});

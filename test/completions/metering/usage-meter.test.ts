@@ -1,0 +1,217 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { createUsageMeter, type UsageMeter } from '../../../src/completions/metering/usage-meter.ts';
+import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
+import { createUsageStore, type UsageFlush, type UsageStore } from '../../../src/completions/storage/usage-store.ts';
+import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import { AppError } from '../../../src/platform/errors/app-error.ts';
+import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
+import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { holderOf, outcomeOf } from '../keys/calls.ts';
+import { completionsDatabase } from '../start-keys.ts';
+
+const DAY = '2030-01-01';
+const everything = { scope: '', dimension: 'day', fromDay: DAY, toDay: DAY, byDay: true };
+
+function startMeter(store: Pick<UsageStore, 'add'>, capacity = 1000) {
+  const clock = createFakeClock(Date.UTC(2030, 0, 1, 12));
+  const lost: string[] = [];
+  const meter = createUsageMeter({
+    store,
+    clock,
+    makeId: createSortableIds(clock, systemRandomness),
+    capacity,
+    onLost: (what, count) => lost.push(`${count} ${what}`),
+  });
+  return { clock, meter, lost };
+}
+
+function observe(meter: UsageMeter, changes: Parameters<typeof outcomeOf>[0] = {}, key = 'key_1'): void {
+  meter.observe({
+    holder: holderOf(undefined, { id: key, owner: 'usr_1' }),
+    outcome: outcomeOf(changes),
+    promptTokens: 10,
+    completionTokens: 5,
+    costUsd: 0.015,
+    priceKnown: true,
+    spendingPeriod: 'total',
+  });
+}
+
+for (const engine of engines) {
+  describe(`metering on ${engine}`, () => {
+    const places = databasePlaces(engine);
+    const open = () => places.open<CompletionsSchema>(completionsDatabase);
+
+    test('P-34: each call is stored with what it used, and its sums with it', async () => {
+      const database = await open();
+      const store = createUsageStore(database);
+      const { clock, meter } = startMeter(store);
+      observe(meter);
+      observe(meter, { outcome: 'partial', status: 502, attempts: 3, estimated: true, model: 'fast' });
+      observe(meter, { operation: 'embeddings' }, 'key_2');
+      assert.equal(meter.figures().waiting, 3);
+      await clock.advance(1000);
+      await meter.flush();
+      const records = await database.query.selectFrom('usage_records').selectAll().orderBy('id').execute();
+      assert.equal(records.length, 3);
+      const { id, at, ...second } = records[1] ?? { id: '', at: 0 };
+      assert.match(id, /^usg_/);
+      assert.equal(at, Date.UTC(2030, 0, 1, 12));
+      assert.deepEqual(second, {
+        key_id: 'key_1',
+        owner: 'usr_1',
+        model: 'fast',
+        api: 'lab',
+        upstream_model: 'small',
+        operation: 'chat',
+        prompt_tokens: 10,
+        completion_tokens: 5,
+        cost_usd: 0.015,
+        price_known: 1,
+        estimated: 1,
+        outcome: 'partial',
+        status: 502,
+        attempts: 3,
+        duration_ms: 120,
+        first_token_ms: 40,
+        request_id: 'req_1',
+      });
+      assert.deepEqual(await store.report(everything), [
+        { group: DAY, requests: 3, errors: 1, prompt_tokens: 30, completion_tokens: 15, cost_usd: 0.045 },
+      ]);
+      const byModel = await store.report({ ...everything, dimension: 'model', byDay: false });
+      assert.deepEqual(
+        byModel.map(({ group, requests }) => [group, requests]),
+        [
+          ['fast', 1],
+          ['lab/small', 2],
+        ],
+      );
+      const ofSecond = await store.report({ ...everything, scope: 'key_2' });
+      assert.equal(ofSecond[0]?.requests, 1);
+      await meter.close();
+    });
+
+    test('sums add up over flushes, more rows than one statement takes included', async () => {
+      const database = await open();
+      const store = createUsageStore(database);
+      const { meter } = startMeter(store);
+      for (let call = 0; call < 123; call += 1) observe(meter);
+      await meter.flush();
+      for (let call = 0; call < 50; call += 1) observe(meter);
+      await meter.close();
+      const [sum] = await store.report(everything);
+      assert.equal(sum?.requests, 173);
+      assert.equal(sum?.cost_usd.toFixed(6), (173 * 0.015).toFixed(6));
+      const { count } = await database.query
+        .selectFrom('usage_records')
+        .select((select) => select.fn.countAll<number>().as('count'))
+        .executeTakeFirstOrThrow();
+      assert.equal(Number(count), 173);
+      const spent = await database.query.selectFrom('key_spending').selectAll().execute();
+      assert.equal(spent.length, 1);
+      assert.equal(spent[0]?.cost_usd.toFixed(6), (173 * 0.015).toFixed(6));
+    });
+
+    test('sums whose storing was in doubt are not added twice', async () => {
+      const database = await open();
+      const store = createUsageStore(database);
+      let answersLost = 2;
+      const { clock, meter } = startMeter({
+        async add(flush) {
+          await store.add(flush);
+          answersLost -= 1;
+          if (answersLost >= 0) throw new AppError('STORAGE_UNAVAILABLE');
+        },
+      });
+      observe(meter);
+      await clock.advance(1000);
+      await assert.rejects(meter.flush(), { code: 'STORAGE_UNAVAILABLE' });
+      assert.equal(meter.unstored('key_1', 'total'), 0.015);
+      observe(meter);
+      for (let round = 0; round < 5; round += 1) await meter.flush().catch(() => undefined);
+      await meter.close();
+      const [sum] = await store.report(everything);
+      assert.equal(sum?.requests, 2);
+      assert.equal(meter.unstored('key_1', 'total'), 0);
+      assert.equal((await database.query.selectFrom('usage_records').select('id').execute()).length, 2);
+    });
+
+    test('names with characters that no database takes are stored without them', async () => {
+      const database = await open();
+      const store = createUsageStore(database);
+      const { meter } = startMeter(store);
+      observe(meter, { model: `lab/sm\0all${'x'.repeat(500)}`, durationMs: 12.7, firstTokenMs: Number.NaN });
+      await meter.close();
+      const [record] = await database.query.selectFrom('usage_records').selectAll().execute();
+      assert.equal(record?.model.length, 199);
+      assert.equal(record?.duration_ms, 13);
+      assert.equal(record?.first_token_ms, 0);
+    });
+
+    test('P-29: prompts and answers are stored when they are given, with the record they belong to', async () => {
+      const database = await open();
+      const { meter } = startMeter(createUsageStore(database));
+      observe(meter);
+      observe(meter, { content: { request: '{"q":1}', answer: '{"a":"\0x"}' } });
+      await meter.close();
+      const contents = await database.query.selectFrom('usage_contents').selectAll().execute();
+      const records = await database.query.selectFrom('usage_records').select('id').orderBy('id').execute();
+      assert.deepEqual(contents, [{ record_id: records[1]?.id, request: '{"q":1}', answer: '{"a":"x"}' }]);
+    });
+  });
+}
+
+test('under overload records are dropped and counted, and the sums stay right', async () => {
+  const flushes: UsageFlush[] = [];
+  const gate = Promise.withResolvers<void>();
+  const { clock, meter, lost } = startMeter(
+    {
+      async add(flush) {
+        await gate.promise;
+        flushes.push(flush);
+      },
+    },
+    10,
+  );
+  for (let call = 0; call < 25; call += 1) observe(meter);
+  await clock.advance(1000);
+  for (let call = 0; call < 5; call += 1) observe(meter);
+  assert.deepEqual(meter.figures(), { waiting: 10, dropped: 20 });
+  assert.equal(lost.length, 20);
+  gate.resolve();
+  await meter.close();
+  const totals = flushes
+    .flatMap(({ totals }) => totals)
+    .filter(({ scope, dimension }) => scope === '' && dimension === 'day');
+  assert.equal(
+    totals.reduce((sum, { requests }) => sum + requests, 0),
+    30,
+  );
+  assert.equal(flushes.flatMap(({ records }) => records).length, 10);
+});
+
+test('while the store is away calls go on, and what they used is stored when it is back', async () => {
+  let away = true;
+  const flushes: UsageFlush[] = [];
+  const { clock, meter } = startMeter({
+    async add(flush) {
+      if (away) throw new AppError('STORAGE_UNAVAILABLE');
+      flushes.push(flush);
+    },
+  });
+  observe(meter);
+  await clock.advance(10_000);
+  observe(meter);
+  away = false;
+  await clock.advance(200_000);
+  const requests = flushes.flatMap(({ totals }) => totals.filter((row) => row.dimension === 'day' && row.scope === ''));
+  assert.equal(
+    requests.reduce((sum, row) => sum + row.requests, 0),
+    2,
+  );
+  assert.equal(new Set(flushes.map(({ id }) => id)).size, flushes.length);
+  await meter.close();
+});

@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { KeyHolder } from '../../../src/completions/keys/admission.ts';
+import type { MeteredKeys } from '../../../src/completions/metered-keys.ts';
+import { startUsageRetention } from '../../../src/completions/metering/usage-retention.ts';
+import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
+import { createUsageRetentionStore } from '../../../src/completions/storage/usage-retention-store.ts';
+import type { Call } from '../../../src/platform/http/surface.ts';
+import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { callOnce, completionsDatabase, headWith, MASTER_KEY, startKeys } from '../start-keys.ts';
+
+interface Report {
+  readonly data: { readonly group: string; readonly requests: number; readonly cost_usd: number }[];
+  readonly total: Record<string, number>;
+}
+
+/** As `GET /usage` answers. */
+async function usage(keys: MeteredKeys, key: string, query: Record<string, string> = {}): Promise<Report> {
+  const row = keys.routes.find(({ path }) => path === '/usage');
+  assert.ok(row !== undefined);
+  const caller: KeyHolder = await row.guard(headWith(key));
+  return (await row.handle({ caller, query } as unknown as Call<KeyHolder>)) as Report;
+}
+
+for (const engine of engines) {
+  describe(`usage on ${engine}`, () => {
+    const places = databasePlaces(engine);
+    const open = () => places.open<CompletionsSchema>(completionsDatabase);
+
+    test('P-28: a key sees its own usage and nothing of others; the master key sees all', async (t) => {
+      const clock = createFakeClock(Date.UTC(2030, 0, 31, 12));
+      const keys = startKeys(await open(), { clock });
+      t.after(() => keys.stop());
+      const first = await keys.register.create({ name: 'first' });
+      const second = await keys.register.create({ name: 'second' });
+      const call = async (key: string) => callOnce(keys, await keys.access.withKey(headWith(key)));
+      await call(first.key);
+      await call(second.key);
+      clock.stepWall(86_400_000);
+      await call(second.key);
+      await call(MASTER_KEY);
+
+      const all = await usage(keys, MASTER_KEY, { group_by: 'key' });
+      assert.deepEqual(
+        all.data.map(({ group, requests }) => [group, requests]),
+        [
+          [first.id, 1],
+          [second.id, 2],
+          ['master', 1],
+        ],
+      );
+      assert.equal(all.total.requests, 4);
+      assert.equal(all.total.prompt_tokens, 60);
+      assert.equal(all.total.cost_usd?.toFixed(3), '0.060');
+
+      for (const query of [{ group_by: 'key' }, { group_by: 'key', key: second.id }, { group_by: 'model' }]) {
+        const own = await usage(keys, first.key, query);
+        assert.equal(own.total.requests, 1, JSON.stringify(query));
+        assert.ok(!JSON.stringify(own).includes(second.id));
+      }
+      const days = await usage(keys, second.key, { group_by: 'day' });
+      assert.deepEqual(
+        days.data.map(({ group, requests }) => [group, requests]),
+        [
+          ['2030-01-31', 1],
+          ['2030-02-01', 1],
+        ],
+      );
+      assert.equal((await usage(keys, MASTER_KEY, { key: second.id })).total.requests, 2);
+      assert.equal((await usage(keys, MASTER_KEY, { group_by: 'api' })).data[0]?.group, 'lab');
+      const lastDay = { from: '2030-02-01', to: '2030-02-01T13:00:00Z' };
+      assert.equal((await usage(keys, MASTER_KEY, lastDay)).total.requests, 2);
+      assert.equal((await usage(keys, MASTER_KEY, { from: '2029-01-01', to: '2029-12-31' })).total.requests, 0);
+      await assert.rejects(usage(keys, MASTER_KEY, { from: 'monday' }), { code: 'INVALID_REQUEST' });
+    });
+
+    test('usage that is too old is removed in steps; what a key spent in all is kept', async () => {
+      const database = await open();
+      const day = 86_400_000;
+      const start = Date.UTC(2030, 0, 1);
+      const clock = createFakeClock(start);
+      const keys = startKeys(database, { clock, settings: { master_key: MASTER_KEY, store_content: true } });
+      const budget = { usd: 100, period: 'total' } as const;
+      const { id, key } = await keys.register.create({ name: 'old', budget });
+      const holder = await keys.access.withKey(headWith(key));
+      for (let call = 0; call < 1100; call += 1) callOnce(keys, holder, 1);
+      clock.stepWall(20 * day);
+      callOnce(keys, holder, 1);
+      await keys.stop();
+
+      const steps: number[] = [];
+      const store = createUsageRetentionStore(database);
+      const retention = startUsageRetention({
+        store: {
+          ...store,
+          async removeRecords(beforeId, limit) {
+            const removed = await store.removeRecords(beforeId, limit);
+            steps.push(removed);
+            return removed;
+          },
+        },
+        clock,
+        keepMs: 10 * day,
+        onError: (error) => assert.fail(String(error)),
+      });
+      await clock.advance(60_000);
+      for (let wait = 0; wait < 400 && steps.length < 3; wait += 1) {
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        await clock.advance(50);
+      }
+      for (let wait = 0; wait < 100; wait += 1) {
+        if ((await database.query.selectFrom('usage_totals').select('day').distinct().execute()).length === 1) break;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        await clock.advance(50);
+      }
+      await retention.stop();
+      assert.deepEqual(steps, [500, 500, 100]);
+      assert.equal((await database.query.selectFrom('usage_records').select('id').execute()).length, 1);
+      const days = await database.query.selectFrom('usage_totals').select('day').distinct().execute();
+      assert.deepEqual(days, [{ day: '2030-01-21' }]);
+      const spent = await database.query.selectFrom('key_spending').selectAll().execute();
+      assert.equal(spent[0]?.key_id, id);
+      assert.equal(spent[0]?.cost_usd.toFixed(3), '1.101');
+    });
+  });
+}

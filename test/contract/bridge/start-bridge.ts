@@ -1,0 +1,107 @@
+import { mkdtemp, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
+import { createBridge } from '../../../src/bridge/create-bridge.ts';
+import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
+import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import type { Database } from '../../../src/platform/database/database.ts';
+import type { DatabaseLocation } from '../../../src/platform/database/engine.ts';
+import { openDatabase } from '../../../src/platform/database/open-database.ts';
+import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
+import { createListener } from '../../../src/platform/http/listener.ts';
+import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
+import type { Scope } from '../../e2e/running-program.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
+import { resolveTrestle } from '../../system/resolve-trestle.ts';
+
+export const MAIN_TOKEN = 'main-token-5f1d0c1e9b7a';
+export const REVIEW_TOKEN = 'review-token-a81c2b3d4e5f';
+
+export interface BridgeUnderTest {
+  readonly url: string;
+  /** The data directory; the allowed root is `root`, beside it. */
+  readonly folder: string;
+  readonly root: string;
+  readonly database: Database<BridgeSchema>;
+  /** Drains and stops; the database stays open for who comes after. */
+  stop(): Promise<void>;
+  /** Bridges that came after on the same database. */
+  readonly successors: BridgeUnderTest[];
+}
+
+export interface BridgeUnderTestOptions {
+  readonly providers: readonly AgentProvider[];
+  /** YAML of the configuration. */
+  readonly settings?: string;
+  /** With both tokens configured; without, the bridge is open. */
+  readonly isGuarded?: boolean;
+  /** To start where another bridge has stopped, or died. */
+  readonly after?: BridgeUnderTest;
+  readonly location?: DatabaseLocation;
+}
+
+const ids = createSortableIds(systemClock, systemRandomness);
+
+/** A bridge with agents of the test behind a real listener, in this process. */
+export async function startBridge(scope: Scope, options: BridgeUnderTestOptions): Promise<BridgeUnderTest> {
+  const { providers, after } = options;
+  const tokens = `bridge: { auth_token: ${MAIN_TOKEN}, review_auth_token: ${REVIEW_TOKEN} }\n`;
+  const custom = providers.map(({ id }) => `{ id: ${id}, command: none }`).join(', ');
+  const first = providers[0]?.id ?? 'builtin';
+  const agents = `agents: { catalog: [${providers.map(({ id }) => id).join(', ')}], default: ${first}, custom: [${custom}] }\n`;
+  const { settings } = resolveTrestle(`${options.isGuarded ? tokens : ''}${agents}${options.settings ?? ''}`);
+  const folder = after?.folder ?? (await realpath(await mkdtemp(join(tmpdir(), 'trestle-bridge-'))));
+  const root = after?.root ?? (await realpath(await mkdtemp(join(tmpdir(), 'trestle-root-'))));
+  const location = options.location ?? { engine: 'sqlite' as const, file: join(folder, 'bridge.db') };
+  const database =
+    after?.database ??
+    (await openDatabase<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations, clock: systemClock, location }));
+  const bridge = await createBridge({
+    settings,
+    database,
+    ping: { status: 'ok', version: '0', contract: '1.0.0', commit: '', buildDate: '', image: '', tag: '' },
+    address: 'test',
+    clock: systemClock,
+    makeId: ids,
+    logger: silentLogger,
+    agents: providers.map(({ id }) => ({ id, label: id, category: 'native', place: { kind: 'in-process' } })),
+    providers: new Map(providers.map((provider) => [provider.id, provider])),
+    directories: createWorkingDirectories({ roots: [root], dataDirectory: folder }),
+    retention: { events: 0, audit: 0 },
+  });
+  await bridge.probed;
+  const listener = createListener({
+    surfaces: [bridge.surface],
+    address: { host: '127.0.0.1', port: 0 },
+    metrics: createHttpMetrics(),
+    logger: silentLogger,
+    clock: systemClock,
+    randomness: systemRandomness,
+    limits: { lingerMs: 200, closeTimeoutMs: 500 },
+  });
+  const { url } = await listener.start();
+  let stopped: Promise<void> | undefined;
+  const stop = () => {
+    stopped ??= (async () => {
+      await listener.drain(500);
+      await bridge.stop();
+    })();
+    return stopped;
+  };
+  const running: BridgeUnderTest = { url, folder, root, database, stop, successors: [] };
+  if (after !== undefined) {
+    after.successors.push(running);
+    return running;
+  }
+  scope.after(async () => {
+    await Promise.all([running, ...running.successors].map((bridge) => bridge.stop()));
+    await database.close();
+    await rm(folder, { recursive: true, force: true });
+    await rm(root, { recursive: true, force: true });
+  });
+  return running;
+}

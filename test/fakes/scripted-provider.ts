@@ -1,0 +1,124 @@
+import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../../src/bridge/agents/agent-provider.ts';
+import type { ProbeResult } from '../../src/bridge/agents/probe-board.ts';
+
+/** What an agent of the tests does in a turn. `signal` aborts when the turn is cancelled. */
+export type TurnScript = (turn: ScriptedTurn) => Promise<TurnEnd>;
+
+export interface ScriptedTurn extends AgentTurn {
+  readonly reference: string;
+  /** How often the conversation was used before. */
+  readonly count: number;
+  readonly signal: AbortSignal;
+}
+
+export interface ScriptedProvider extends AgentProvider {
+  /** Ids of turns, in the order in which they were asked for. */
+  readonly asked: string[];
+  readonly cancelled: string[];
+  readonly closed: string[];
+  readonly folders: string[];
+  /** Turns that run right now, and the most that ever did at the same time. */
+  running(): number;
+  mostRunning(): number;
+  /** What the probe finds from now on. */
+  setProbe(result: ProbeResult): void;
+  probes(): number;
+  /** Forgets all conversations, as an agent that was reinstalled does. */
+  forget(): void;
+  isStopped(): boolean;
+}
+
+/** Says the prompt, word by word. */
+export const echo: TurnScript = async ({ prompt, report }) => {
+  for (const text of prompt.split(/(?<= )/)) report({ kind: 'text', text });
+  return { kind: 'completed', output: prompt, stopReason: 'end_turn' };
+};
+
+/** Tells these things, then ends like that. */
+export function telling(events: readonly AgentEvent[], end: TurnEnd): TurnScript {
+  return async ({ report }) => {
+    for (const event of events) report(event);
+    return end;
+  };
+}
+
+/** Works until it is cancelled. */
+export const endless: TurnScript = ({ signal, report }) => {
+  report({ kind: 'text', text: 'working' });
+  return new Promise((resolve) => {
+    signal.addEventListener('abort', () => resolve({ kind: 'cancelled', output: '' }));
+  });
+};
+
+/** An agent in memory that does what the test says. Conversations live as long as it. */
+export function createScriptedProvider(id: string, script: TurnScript = echo): ScriptedProvider {
+  const asked: string[] = [];
+  const cancelled: string[] = [];
+  const closed: string[] = [];
+  const folders: string[] = [];
+  const conversations = new Map<string, number>();
+  const running = new Map<string, { aborter: AbortController; ended: Promise<unknown> }>();
+  let most = 0;
+  let probes = 0;
+  let probe: ProbeResult = { status: 'ok', version: '1.0.0' };
+  let isStopped = false;
+
+  function run(reference: string, turn: AgentTurn): Promise<TurnEnd> {
+    const aborter = new AbortController();
+    const count = conversations.get(reference) ?? 0;
+    conversations.set(reference, count + 1);
+    folders.push(turn.workingDirectory);
+    // Spread would call the orchestrator's functions apart from it, which must work as well.
+    const ended = script({ ...turn, reference, count, signal: aborter.signal }).finally(() =>
+      running.delete(turn.turnId),
+    );
+    running.set(turn.turnId, { aborter, ended: ended.catch(() => undefined) });
+    most = Math.max(most, running.size);
+    return ended;
+  }
+
+  return {
+    id,
+    asked,
+    cancelled,
+    closed,
+    folders,
+    running: () => running.size,
+    mostRunning: () => most,
+    probes: () => probes,
+    setProbe(result) {
+      probe = result;
+    },
+    forget: () => conversations.clear(),
+    isStopped: () => isStopped,
+    async probe() {
+      probes += 1;
+      return probe;
+    },
+    async startTurn(turn) {
+      asked.push(turn.turnId);
+      const reference = `${id}-conversation-${asked.length}`;
+      turn.opened(reference);
+      return run(reference, turn);
+    },
+    async continueTurn(reference, turn) {
+      asked.push(turn.turnId);
+      if (!conversations.has(reference)) return { kind: 'lost', detail: 'no such conversation' };
+      return run(reference, turn);
+    },
+    async cancel(turnId) {
+      cancelled.push(turnId);
+      const turn = running.get(turnId);
+      turn?.aborter.abort();
+      await turn?.ended;
+    },
+    async close(reference) {
+      closed.push(reference);
+      conversations.delete(reference);
+    },
+    async stop() {
+      isStopped = true;
+      for (const { aborter } of running.values()) aborter.abort();
+    },
+  };
+}
