@@ -59,7 +59,15 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
   const admissions = options.admissions?.(models.priceOf) ?? admitEverything;
   const pools = createUpstreamPools();
   const send = createSendUpstream({ pools, authorise, clock });
-  const plans = createModelPlans({ settings, findApi: models.findApi, knownNames: models.knownNames });
+  const plans = createModelPlans({
+    settings,
+    findApi: models.findApi,
+    knownNames: models.knownNames,
+    missingFor(id) {
+      const api = models.apis().get(id);
+      return api === undefined || api.usable ? [] : api.missing;
+    },
+  });
   const board = createTargetBoard({
     clock,
     onCircuit(target, state) {

@@ -46,6 +46,8 @@ export interface AccountsClient {
   login(person: Person, more?: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<Answer>;
   /** Registers someone and logs them in. */
   loggedIn(name?: string): Promise<LoggedIn>;
+  /** Waits for what happens after an answer, such as a mail. */
+  eventually(happened: () => Promise<boolean>): Promise<void>;
   /** Turns the second factor on; answers with what is needed to go on. */
   enrol(person: LoggedIn): Promise<Enrolled>;
 }
@@ -124,6 +126,13 @@ export function createAccountsClient(parts: {
     register,
     login,
     loggedIn,
+    async eventually(happened) {
+      for (let look = 0; look < 300; look += 1) {
+        if (await happened()) return;
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+      throw new Error('it did not happen');
+    },
     async enrol({ token }) {
       const { secret } = (await ok(post('mfa/totp/provision', {}, { token }))).body;
       const totp = new TOTP({ secret: Secret.fromBase32(secret) });

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
@@ -148,4 +150,25 @@ test('usage survives kill -9 up to the flush interval, and a clean stop loses no
   assert.equal(await requests(third.url), 12);
   const metrics = await (await fetch(`${third.url}/metrics`)).text();
   assert.match(metrics, /completions_usage_records_dropped_total 0/);
+});
+
+test('P-37: keys and variables of APIs come from references to the environment, and config print masks them', async (t) => {
+  const folder = await temporaryFolder(t);
+  const config = join(folder, 'trestle.yaml');
+  const lab = {
+    base_url: 'http://127.0.0.1:9/v1',
+    api_key: `\${env:LAB_KEY}`,
+    variables: { AWS_SECRET_ACCESS_KEY: `\${env:LAB_SECRET}` },
+  };
+  await writeFile(config, JSON.stringify({ completions: { apis: { lab } } }), { mode: 0o600 });
+  const environment = { LAB_KEY: 'sk-lab-key-in-clear', LAB_SECRET: 'lab-secret-in-clear' };
+  for (const json of [[], ['--json']]) {
+    const { code, stdout } = await runProgram(['config', 'print', '--config', config, ...json], { environment });
+    assert.equal(code, 0);
+    assert.match(stdout, /lab/);
+    assert.ok(!/in-clear/.test(stdout), stdout);
+  }
+  const models = await runProgram(['models', '--config', config, '--data-dir', folder], { environment });
+  assert.match(models.stdout, /lab +lab \(openai\) http:\/\/127.0.0.1:9\/v1/);
+  assert.ok(!/in-clear/.test(models.stdout + models.stderr));
 });

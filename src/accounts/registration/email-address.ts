@@ -26,7 +26,7 @@ const LATIN_LOOK_ALIKES = /^[аԁеһіјӏорԛѕԝхусвкмнтгпѵѡα�
  * characters, letters of mixed scripts (contract/accounts, Rules: E-mail addresses).
  */
 export function normalizeEmail(text: string): string | undefined {
-  if (text.length > LONGEST) return undefined;
+  if (text.length > LONGEST || text !== text.normalize('NFC')) return undefined;
   const at = text.lastIndexOf('@');
   if (at < 1) return undefined;
   const local = asciiLowerCase(text.slice(0, at));

@@ -1,8 +1,12 @@
 import { nearestName } from '../../platform/config/nearest-name.ts';
+import { DEMO_MODEL } from './demo-echo.ts';
 
 const SUGGESTIONS = 3;
 
-/** Up to three names that somebody may have meant, for a message; the same model at any API comes first. */
+/**
+ * Up to three names that somebody may have meant, for a message; the same model at any API comes first. When none is
+ * near, the one that every machine has.
+ */
 export function nearestModels(wanted: string, names: Iterable<string>): string {
   const candidates = new Set(names);
   const found: string[] = [];
@@ -16,5 +20,6 @@ export function nearestModels(wanted: string, names: Iterable<string>): string {
     found.push(name);
     candidates.delete(name);
   }
-  return found.length === 0 ? 'see /models' : found.join(', ');
+  if (found.length > 0) return found.join(', ');
+  return candidates.has(DEMO_MODEL) ? DEMO_MODEL : 'see /models';
 }

@@ -58,7 +58,8 @@ function endOfLastEvent(chunk: Buffer, before: number, beforeThat: number): numb
     const byte = chunk[at];
     if (byte !== LINE_FEED && byte !== CARRIAGE_RETURN) continue;
     const previous = at > 0 ? chunk[at - 1] : before;
-    if (previous === LINE_FEED) return at + 1;
+    // A CR after a LF at the very end is half of a CR LF: what it ends is clear with the next chunk.
+    if (previous === LINE_FEED && (byte === LINE_FEED || at < chunk.length - 1)) return at + 1;
     if (previous !== CARRIAGE_RETURN) continue;
     if (byte === CARRIAGE_RETURN) return at + 1;
     const third = at > 1 ? chunk[at - 2] : at === 1 ? before : beforeThat;

@@ -47,6 +47,8 @@ export interface ModelPlansOptions {
   readonly findApi: (id: string) => UsableApi | undefined;
   /** Names to suggest for one that is not known. */
   readonly knownNames: () => Iterable<string>;
+  /** What an API lacks that is known but cannot be called: names of variables. */
+  readonly missingFor: (apiId: string) => readonly string[];
 }
 
 export const DEMO_API = 'demo';
@@ -63,12 +65,16 @@ const MAX_SHOWN_NAME = 200;
 /** Plans of directly named models are made once; callers choose the names, so their number is bounded. */
 const MAX_KEPT_PLANS = 1000;
 
-export function createModelPlans({ settings, findApi, knownNames }: ModelPlansOptions): ModelPlans {
-  let aliases = readAliases(settings);
+export function createModelPlans(options: ModelPlansOptions): ModelPlans {
+  const { findApi, knownNames, missingFor } = options;
+  let aliases = readAliases(options.settings);
   const direct = new Map<string, ModelPlan>();
 
   function notFound(model: string): AppError {
-    const nearest = nearestModels(model, knownNames());
+    const apiId = model.slice(0, Math.max(0, model.indexOf('/')));
+    const missing = missingFor(apiId);
+    const nearest =
+      missing.length > 0 ? `set ${missing.join(' and ')} to use "${apiId}"` : nearestModels(model, knownNames());
     return new AppError('MODEL_NOT_FOUND', { model: model.slice(0, MAX_SHOWN_NAME), nearest });
   }
 

@@ -111,7 +111,7 @@ test('A-18: a name may hold such text, and is stored as it is', async () => {
 });
 
 test('A-19: a value of another type is 400 and says where, in every field', async () => {
-  const values = [{ $ne: 1 }, ['a'], 1, true, null, { toString: 'x' }];
+  const values: readonly unknown[] = [{ $ne: 1 }, ['a'], 1, true, null, { toString: 'x' }];
   const bodies: readonly (readonly [string, Readonly<Record<string, unknown>>])[] = [
     ['register/send', { email: 'x' }],
     ['register/verify', { email: 'x', code: 'x' }],

@@ -42,14 +42,15 @@ test('P-04: line ends of every kind, comments, a byte order mark and other field
     [role, word, finish, 'data: [DONE]'],
     [role, crlf(word), cr(finish), '\n', 'data: [DONE]\n\n'],
   ];
+  const upstream = await startScriptedUpstream(t);
+  const { post } = await startCompletions(t, { settings: labAt(upstream.url) });
   for (const form of forms) {
     for (const apart of [false, true]) {
       const pieces = apart ? [...Buffer.from(form.join(''))].map((byte) => Buffer.from([byte])) : form;
-      const upstream = await startScriptedUpstream(t, streams(pieces, { apart }));
-      const { post } = await startCompletions(t, { settings: labAt(upstream.url) });
+      upstream.script(streams(pieces, { apart }));
       const body = await (await post('/v1/chat/completions', STREAM)).text();
-      assert.ok(body.replace(/\n\n$/, '').startsWith(form.join('').replace(/^\ufeff/, '').replace(/\n\n$/, '')), body);
-      assert.ok(!body.includes('"error"'), body);
+      const trim = (text: string) => text.replace(/^\ufeff/, '').replace(/[\r\n]{1,4}$/, '');
+      assert.equal(trim(body), trim(form.join('')));
     }
   }
 });
@@ -150,12 +151,13 @@ test('a slow client holds up the upstream, not our memory', async (t) => {
   response.on('data', (chunk: Buffer) => {
     bytes += chunk.length;
   });
+  response.resume();
   await once(response, 'end');
   assert.ok(bytes > 2000 * piece.length);
 });
 
 test('P-35: many streams at once: each has its own text, byte for byte and in order', async (t) => {
-  const count = 250;
+  const count = 150;
   const upstream = await startScriptedUpstream(t, async (response, { json }) => {
     const words = Array.from({ length: 20 }, (_, index) => ` ${json.user}-${index}`);
     await streams(eventsOf(words, { usage: false }), { apart: true })(response, upstream.requests[0] as never);
@@ -174,7 +176,7 @@ test('P-35: many streams at once: each has its own text, byte for byte and in or
 });
 
 test('P-07: of many streams whose upstream dies, every single one reports an error', async (t) => {
-  const count = 200;
+  const count = 120;
   const words = eventsOf(['a', 'b', 'c', 'd', 'e']);
   let served = 0;
   const upstream = await startScriptedUpstream(t, async (response, request) => {

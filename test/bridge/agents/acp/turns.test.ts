@@ -90,10 +90,12 @@ test('B-63: permission is refused, and shown, where the configuration denies it'
 });
 
 test('B-60: noise, split characters and unknown messages on the stream leave the turn unharmed', async (t) => {
+  const complaints = t.mock.method(console, 'error', () => undefined);
   const agent = await startScripted(t);
   const turn = agent.run({ prompt: 'noise', folder: agent.work });
   const end = await turn.end;
   assert.equal(end.kind === 'completed' && end.output, 'first zwölf €🙂 refused -32601');
+  assert.equal(complaints.mock.callCount(), 0);
   const next = await agent.run({ prompt: 'say fine', folder: agent.work, reference: turn.reference() }).end;
   assert.equal(next.kind === 'completed' && next.output, 'fine');
 });

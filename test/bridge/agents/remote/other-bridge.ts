@@ -29,14 +29,12 @@ export const TOKEN = 'the-token-of-the-other-bridge';
 /** A bridge of our own on a listener in this process, with one agent. */
 export async function startOtherBridge(context: TestContext, provider: AgentProvider): Promise<string> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-other-')));
-  context.after(() => rm(folder, { recursive: true, force: true }));
   const database = await openDatabase<BridgeSchema>({
     name: 'bridge',
     migrations: bridgeMigrations,
     clock: systemClock,
     location: { engine: 'sqlite', file: join(folder, 'bridge.db') },
   });
-  context.after(() => database.close());
   const bridge = await createBridge({
     settings: settings(folder),
     database,
@@ -50,9 +48,14 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     directories: createWorkingDirectories({ roots: [tmpdir()], dataDirectory: folder }),
     retention: { events: 0, audit: 0 },
   });
-  context.after(() => bridge.stop());
   await bridge.probed;
   const { url } = await startListener(context, { surfaces: [bridge.surface] });
+  // After the listener: what was registered first is ended first.
+  context.after(async () => {
+    await bridge.stop();
+    await database.close();
+    await rm(folder, { recursive: true, force: true });
+  });
   return url;
 }
 

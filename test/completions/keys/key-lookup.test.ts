@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createKeyLookup } from '../../../src/completions/keys/key-lookup.ts';
+import type { KeyRow } from '../../../src/completions/storage/completions-schema.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+
+const ROW: KeyRow = {
+  id: 'key_1',
+  tenant: 'default',
+  owner: '',
+  name: 'test',
+  digest: 'digest-1',
+  hint: 'tsk_abcd',
+  models: '[]',
+  requests_per_minute: 5,
+  tokens_per_minute: null,
+  budget_usd: null,
+  budget_period: null,
+  expires_at: null,
+  created_at: 0,
+};
+
+/** A store whose answers come when the test lets them. */
+function start(freshMs: number) {
+  const clock = createFakeClock();
+  const reads: ((row: KeyRow | undefined) => void)[] = [];
+  const store = {
+    byDigest: () => new Promise<KeyRow | undefined>((resolve) => reads.push(resolve)),
+  };
+  return { clock, reads, lookup: createKeyLookup({ store, clock, freshMs }) };
+}
+
+const settle = () => new Promise((resolve) => setImmediate(resolve));
+
+test('a key is read once and then found without waiting; calls that come together share the read', async () => {
+  const { lookup, reads } = start(Number.POSITIVE_INFINITY);
+  const both = [lookup.find('digest-1'), lookup.find('digest-1')];
+  assert.equal(reads.length, 1);
+  reads[0]?.(ROW);
+  const [first, second] = await Promise.all(both);
+  assert.equal(first, second);
+  assert.deepEqual(first?.holder.limits, { requestsPerMinute: 5 });
+  assert.equal(lookup.find('digest-1'), first);
+});
+
+test('P-25: what was read while a key was removed is read again before it counts', async () => {
+  const { lookup, reads } = start(Number.POSITIVE_INFINITY);
+  const finding = lookup.find('digest-1');
+  lookup.forget('key_1');
+  reads[0]?.(ROW);
+  await settle();
+  assert.equal(reads.length, 2);
+  reads[1]?.(undefined);
+  assert.equal(await finding, undefined);
+  assert.ok(lookup.find('digest-1') instanceof Promise);
+});
+
+test('where others may remove keys, a key is read again when it is no longer fresh, and stays the same holder', async () => {
+  const { clock, lookup, reads } = start(1000);
+  const finding = lookup.find('digest-1');
+  reads[0]?.(ROW);
+  const first = await finding;
+  await clock.advance(999);
+  assert.equal(lookup.find('digest-1'), first);
+  await clock.advance(1);
+  const again = lookup.find('digest-1');
+  reads[1]?.(ROW);
+  assert.equal(await again, first);
+  await clock.advance(1000);
+  const gone = lookup.find('digest-1');
+  reads[2]?.(undefined);
+  assert.equal(await gone, undefined);
+});

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { findUsage } from '../../../src/completions/pipeline/read-usage.ts';
+import { spliceModel } from '../../../src/completions/pipeline/splice-body.ts';
+
+test('what is spliced reads as the same request with another model, or is not spliced at all', () => {
+  const value = fc.jsonValue({ maxDepth: 3 });
+  const key = fc.oneof(fc.string(), fc.constantFrom('model', 'mod\u0065l', 'messages', '\\u006dodel'));
+  fc.assert(
+    fc.property(fc.dictionary(key, value), fc.string(), fc.string(), fc.boolean(), (rest, from, to, indented) => {
+      const request = { ...rest, model: from };
+      const body = Buffer.from(JSON.stringify(request, undefined, indented ? 1 : undefined));
+      const spliced = spliceModel(body, from, to, '"extra":1,');
+      if (spliced === undefined) return;
+      assert.deepEqual(JSON.parse(spliced.toString()), { ...JSON.parse(body.toString()), model: to, extra: 1 });
+    }),
+  );
+});
+
+test('a key that is there twice, or in another spelling, is left to the parser', () => {
+  for (const body of [
+    '{"model":"a","model":"a"}',
+    '{"model":"a","mod\\u0065l":"a"}',
+    '{"mod\\u0065l":"a"}',
+    '{"model":"\\u0061"}',
+    '{"model":"b"}',
+    '{"x":"model"}',
+  ]) {
+    assert.equal(spliceModel(Buffer.from(body), 'a', 'z'), undefined, body);
+  }
+  assert.equal(spliceModel(Buffer.from('{ "model" :\n"a" }'), 'a', 'z')?.toString(), '{ "model":"z" }');
+});
+
+test('usage is found in the bytes of an answer, and not in what the model said', () => {
+  const usage = { prompt_tokens: 3, completion_tokens: 4, total_tokens: 9, details: { a: '}' } };
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), fc.boolean(), (content, first) => {
+      const choices = [{ message: { content: `${content} "usage":{"prompt_tokens":1}` } }];
+      const answer = first ? { usage, choices } : { choices, usage };
+      assert.deepEqual(findUsage(Buffer.from(JSON.stringify(answer, undefined, 1))), usage);
+    }),
+  );
+  assert.equal(findUsage(Buffer.from('{"usage":null}')), undefined);
+  assert.equal(findUsage(Buffer.from('{"usage":{"prompt_tokens":"x"}}')), undefined);
+  assert.equal(findUsage(Buffer.from('{"usage":{"prompt_tokens":1')), undefined);
+});

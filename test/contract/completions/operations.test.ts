@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { HELLO, labAt, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
+import {
+  answers,
+  completionOf,
+  eventsOf,
+  refuses,
+  startScriptedUpstream,
+  streams,
+  USAGE,
+} from '../../fakes/scripted-upstream.ts';
+
+type Json = Record<string, unknown>;
+const jsonOf = async (response: Response) => (await response.json()) as Json;
+
+const TEXT = {
+  id: 'cmpl-1',
+  object: 'text_completion',
+  created: 1_700_000_000,
+  model: 'base',
+  choices: [{ index: 0, text: ' there', logprobs: null, finish_reason: 'stop' }],
+  usage: USAGE,
+};
+
+test('P-33: /completions goes to an upstream of the same dialect as it is, whole and as a stream', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(TEXT));
+  const { post } = await startCompletions(t, { settings: labAt(upstream.url) });
+  const body = { model: 'lab/base', prompt: ['Hello', 'Hi'], suffix: '!', max_tokens: 4 };
+  assert.deepEqual(await jsonOf(await post('/v1/completions', body)), TEXT);
+  assert.deepEqual(upstream.requests[0]?.json, { ...body, model: 'base' });
+  assert.equal(upstream.requests[0]?.path, '/v1/completions');
+  assert.equal((await jsonOf(await post('/completions', body))).created, '1700000000');
+
+  const chunk = (text: string, finish: string | null) => ({
+    ...TEXT,
+    usage: undefined,
+    choices: [{ index: 0, text, logprobs: null, finish_reason: finish }],
+  });
+  const events = [chunk('a', null), chunk('b', 'stop')].map((each) => `data: ${JSON.stringify(each)}\n\n`);
+  const usage = `data: ${JSON.stringify({ ...TEXT, choices: [] })}\n\n`;
+  upstream.script(streams([...events, usage, 'data: [DONE]\n\n']));
+  const response = await post('/v1/completions', { model: 'lab/base', prompt: 'Hello', stream: true });
+  assert.equal(await response.text(), `${events.join('')}data: [DONE]\n\n`);
+});
+
+test('P-33: where there is no such operation the prompt becomes a chat, and the answer a text again', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  upstream.script(refuses(404, 'Unknown request URL'), answers(completionOf('from a chat')));
+  const { post } = await startCompletions(t, { settings: labAt(upstream.url) });
+  const response = await post('/v1/completions', { model: 'lab/small', prompt: 'Hello', logprobs: 2, seed: 7 });
+  assert.equal(response.headers.get('x-dropped-params'), 'logprobs');
+  const body = await jsonOf(response);
+  assert.equal(body.object, 'text_completion');
+  assert.deepEqual(body.choices, [{ index: 0, text: 'from a chat', logprobs: null, finish_reason: 'stop' }]);
+  assert.deepEqual(body.usage, USAGE);
+  assert.deepEqual(upstream.requests[1]?.json, {
+    model: 'small',
+    messages: [{ role: 'user', content: 'Hello' }],
+    seed: 7,
+  });
+
+  const echoed = await jsonOf(await post('/completions', { model: 'demo/echo', prompt: 'Hello there' }));
+  assert.equal((echoed.choices as Json[])[0]?.text, 'Hello there');
+  assert.equal(typeof echoed.created, 'string');
+  const stream = { model: 'demo/echo', prompt: 'Hello there', stream: true, stream_options: { include_usage: true } };
+  const { events, done } = await readStream(await post('/v1/completions', stream));
+  const chunks = events.slice(0, -1).map((data) => JSON.parse(data));
+  assert.equal(chunks.map((chunk) => chunk.choices[0]?.text ?? '').join(''), 'Hello there');
+  assert.equal(chunks.at(-2).choices[0].finish_reason, 'stop');
+  assert.equal(chunks.at(-1).usage.total_tokens, 4);
+  assert.ok(done);
+  const several = await post('/v1/completions', { model: 'demo/echo', prompt: ['a', 'b'] });
+  assert.equal(several.status, 400);
+});
+
+test('embeddings pass to upstreams of the same dialect, and are translated for Cohere and Gemini', async (t) => {
+  const list = {
+    object: 'list',
+    data: [{ object: 'embedding', index: 0, embedding: [0.1, 0.2] }],
+    model: 'e',
+    usage: { prompt_tokens: 3, total_tokens: 3 },
+  };
+  const upstream = await startScriptedUpstream(t, answers(list));
+  const apis = {
+    lab: { dialect: 'openai', base_url: upstream.url },
+    cohere: { dialect: 'cohere', base_url: `${upstream.origin}/v2`, api_key: 'cohere-key-123' },
+    gem: { dialect: 'google', base_url: `${upstream.origin}/v1beta`, api_key: 'gemini-key-123' },
+    claude: { dialect: 'anthropic', base_url: upstream.url, api_key: 'claude-key-123' },
+  };
+  const { post, usage } = await startCompletions(t, { settings: { apis } });
+  const embed = async (model: string, input: unknown = 'Hi', extra = {}) =>
+    post('/v1/embeddings', { model, input, ...extra });
+  assert.deepEqual(await jsonOf(await embed('lab/e')), list);
+  assert.deepEqual(upstream.requests[0]?.json, { model: 'e', input: 'Hi' });
+
+  upstream.script(
+    answers({ embeddings: { float: [[1, 2], [3, 4]] }, meta: { billed_units: { input_tokens: 5 } } }),
+  );
+  const cohere = await jsonOf(await embed('cohere/embed-v4', ['a', 'b']));
+  assert.deepEqual((cohere.data as Json[]).map((each) => each.embedding), [[1, 2], [3, 4]]);
+  assert.deepEqual(cohere.usage, { prompt_tokens: 5, total_tokens: 5 });
+  assert.equal(upstream.requests[1]?.path, '/v2/embed');
+
+  upstream.script(answers({ embeddings: [{ values: [0.5, -1] }] }));
+  const gemini = await jsonOf(await embed('gem/text-embedding-004', 'a', { encoding_format: 'base64' }));
+  const [{ embedding }] = gemini.data as [{ embedding: string }];
+  const bytes = Buffer.from(embedding, 'base64');
+  assert.deepEqual([bytes.readFloatLE(0), bytes.readFloatLE(4)], [0.5, -1]);
+  assert.equal((gemini.usage as Json).estimated, true);
+  assert.equal(upstream.requests[2]?.path, '/v1beta/models/text-embedding-004:batchEmbedContents');
+
+  for (const model of ['claude/x', 'demo/echo']) {
+    const refused = await embed(model);
+    assert.equal(refused.status, 400);
+    assert.equal(((await jsonOf(refused)).error as Json).code, 'operation_not_supported');
+  }
+  assert.equal((await embed('gem/x', [1, 2])).status, 400);
+  assert.ok(((await usage()).total.requests ?? 0) >= 3);
+});
+
+test('equal requests of one key are answered from the cache when the caller or the alias asks for it', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('fresh')));
+  const master = 'master-key-9d8f7a6b5c4e';
+  const { url, post } = await startCompletions(t, {
+    settings: labAt(upstream.url, {
+      master_key: master,
+      models: [{ name: 'kept', targets: [{ model: 'lab/small' }], cache: { ttl: '1m' } }],
+    }),
+  });
+  const issued = await fetch(`${url}/keys`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${master}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'other' }),
+  });
+  const { key } = (await issued.json()) as { key: string };
+  const call = (body: object, bearer: string, headers = {}) =>
+    post('/v1/chat/completions', body, { headers: { authorization: `Bearer ${bearer}`, ...headers } });
+  const states: (string | null)[] = [];
+  const note = async (response: Response) => {
+    assert.equal(response.status, 200);
+    assert.deepEqual(await jsonOf(response), completionOf('fresh'));
+    states.push(response.headers.get('x-cache'));
+  };
+  const kept = { ...HELLO, model: 'kept' };
+  await note(await call(kept, master));
+  await note(await call(kept, master));
+  await note(await call({ ...kept, seed: 1 }, master));
+  await note(await call(kept, key));
+  await note(await call(kept, master, { 'x-cache-ttl': '0' }));
+  await note(await call(HELLO, master));
+  await note(await call(HELLO, master, { 'x-cache-ttl': '60' }));
+  await note(await call(HELLO, master, { 'x-cache-ttl': '60' }));
+  assert.deepEqual(states, ['miss', 'hit', 'miss', 'miss', null, null, 'miss', 'hit']);
+  assert.equal(upstream.requests.length, 6);
+  upstream.script(streams(eventsOf(['x'])));
+  assert.equal((await call({ ...kept, stream: true }, master)).headers.get('x-cache'), null);
+});
+
+test('demo/echo can be told to be slow, to refuse and to break off', async (t) => {
+  const { post } = await startCompletions(t);
+  const say = (model: string, rest = {}) =>
+    post('/v1/chat/completions', { model, messages: [{ role: 'user', content: 'one two three' }], ...rest });
+  const started = performance.now();
+  const slow = await readStream(await say('demo/echo?delay=30', { stream: true }));
+  assert.equal(slow.text, 'one two three');
+  assert.ok(performance.now() - started >= 60);
+  assert.equal((await say('demo/echo?status=503')).status, 502);
+  assert.equal((await say('demo/echo?status=429')).status, 429);
+  const broken = await readStream(await say('demo/echo?break=2', { stream: true }));
+  assert.equal(broken.text, 'one two');
+  assert.equal(broken.error?.code, 'upstream_error');
+  const short = await jsonOf(await say('demo/echo', { max_tokens: 2 }));
+  assert.equal((short.choices as Json[])[0]?.finish_reason, 'length');
+  assert.equal((await say('demo/other')).status, 404);
+});
