@@ -14,7 +14,7 @@ export async function callFromCommand(
   params: Readonly<Record<string, unknown>>,
 ): Promise<unknown> {
   const { settings } = await loadSettings(options, context);
-  const { callService } = await import('../system/call-service.ts');
+  const { callControl } = await import('../system/call-control.ts');
   const { environment, homeDirectory } = context;
   const logger = createLogger({
     level: 'warn',
@@ -23,5 +23,5 @@ export async function callFromCommand(
     clock: systemClock,
     secrets: () => secretValues(settingsDeclaration.schema, settings),
   });
-  return callService({ settings, environment, homeDirectory, clock: systemClock, logger }, name, method, params);
+  return callControl({ settings, environment, homeDirectory, clock: systemClock, logger }, name, method, params);
 }

@@ -82,7 +82,12 @@ export function completionOf(content: string, extra: object = {}): object {
 
 export function chunkOf(delta: object, finishReason: string | null = null, extra: object = {}): object {
   const choices = [{ index: 0, delta, finish_reason: finishReason }];
-  const head = { id: 'chatcmpl-upstream', object: 'chat.completion.chunk', created: 1_700_000_000, model: 'small-2026' };
+  const head = {
+    id: 'chatcmpl-upstream',
+    object: 'chat.completion.chunk',
+    created: 1_700_000_000,
+    model: 'small-2026',
+  };
   return { ...head, choices, ...extra };
 }
 

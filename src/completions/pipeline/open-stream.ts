@@ -106,12 +106,14 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       opened = true;
       resolve({
         attach(given) {
-          sink = given;
-          const held = queued;
+          let hasRoom = true;
+          for (const piece of queued) hasRoom = given.write(piece);
           queued = [];
-          exchange.resume();
-          for (const piece of held) if (!given.write(piece)) exchange.pause();
+          sink = given;
           if (outcome !== undefined) tell(given, outcome);
+          // What was held up is delivered in this very call.
+          else if (hasRoom) exchange.resume();
+          else exchange.pause();
         },
         resume: () => exchange.resume(),
         abort: () => exchange.abort(),

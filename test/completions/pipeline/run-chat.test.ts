@@ -8,7 +8,15 @@ import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Scope } from '../../e2e/running-program.ts';
-import { answers, completionOf, diesAfter, eventsOf, startScriptedUpstream, streams, USAGE } from '../../fakes/scripted-upstream.ts';
+import {
+  answers,
+  completionOf,
+  diesAfter,
+  eventsOf,
+  startScriptedUpstream,
+  streams,
+  USAGE,
+} from '../../fakes/scripted-upstream.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
 import { HELLO, labAt, settingsOf } from './start-completions.ts';
 

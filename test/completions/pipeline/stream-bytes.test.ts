@@ -38,7 +38,15 @@ const places = fc.array(fc.nat(100_000), { maxLength: 60 });
 /** Words that look like markers, in every disguise. */
 const nastyText = fc.oneof(
   fc.string({ unit: 'binary' }),
-  fc.constantFrom('[DONE]', 'data: [DONE]\n\n', '"usage":{', '{"error":{}}', '"finish_reason":"stop"', '\r\n\r\n', '😀'),
+  fc.constantFrom(
+    '[DONE]',
+    'data: [DONE]\n\n',
+    '"usage":{',
+    '{"error":{}}',
+    '"finish_reason":"stop"',
+    '\r\n\r\n',
+    '😀',
+  ),
 );
 
 test('every byte comes through, however the stream is cut, and the usage chunk alone is missing', () => {
@@ -106,7 +114,12 @@ const lineEnd = fc.constantFrom('\n', '\r\n', '\r');
 test('P-04: events are the same for every mixture of line ends and every cutting', () => {
   fc.assert(
     fc.property(
-      fc.array(fc.record({ data: fc.array(fc.stringMatching(/^[a-z{}": ]{1,9}$/), { minLength: 1, maxLength: 3 }), end: lineEnd })),
+      fc.array(
+        fc.record({
+          data: fc.array(fc.stringMatching(/^[a-z{}": ]{1,9}$/), { minLength: 1, maxLength: 3 }),
+          end: lineEnd,
+        }),
+      ),
       places,
       (events, cuts) => {
         const text = events

@@ -115,10 +115,12 @@ test('P-34: usage that the upstream does not give is counted and marked', async 
 test('P-24: unknown fields travel on untouched, to the last byte', async (t) => {
   const upstream = await startScriptedUpstream(t, answers(completionOf('ok')));
   const { post } = await startCompletions(t, { settings: labAt(upstream.url) });
-  const body = '{ "seed":123, "zzz" : {"b":[1.50,2e3],"a":"é\\n"},"model": "lab/small","messages":[{"role":"user","content":"the model"}]}';
+  const body =
+    '{ "seed":123, "zzz" : {"b":[1.50,2e3],"a":"é\\n"},"model": "lab/small","messages":[{"role":"user","content":"the model"}]}';
   assert.equal((await post('/v1/chat/completions', body)).status, 200);
   assert.equal(upstream.requests[0]?.text, body.replace('"model": "lab/small"', '"model":"small"'));
-  const twice = '{"model":"lab/other","model":"lab/small","messages":[{"role":"user","content":"\\"model\\""}],"zzz":1}';
+  const twice =
+    '{"model":"lab/other","model":"lab/small","messages":[{"role":"user","content":"\\"model\\""}],"zzz":1}';
   await post('/v1/chat/completions', twice);
   assert.equal(upstream.requests[1]?.json.model, 'small');
   assert.equal(upstream.requests[1]?.json.zzz, 1);
@@ -127,7 +129,8 @@ test('P-24: unknown fields travel on untouched, to the last byte', async (t) => 
 test('P-22: a __proto__ key changes nothing but is passed on', async (t) => {
   const upstream = await startScriptedUpstream(t, answers(completionOf('ok')));
   const { post } = await startCompletions(t, { settings: labAt(upstream.url) });
-  const body = '{"model":"lab/small","messages":[{"role":"user","content":"x"}],"logit_bias":{"__proto__":5,"1":2},"__proto__":{"n":9}}';
+  const body =
+    '{"model":"lab/small","messages":[{"role":"user","content":"x"}],"logit_bias":{"__proto__":5,"1":2},"__proto__":{"n":9}}';
   assert.equal((await post('/v1/chat/completions', body)).status, 200);
   assert.equal(({} as Record<string, unknown>).n, undefined);
   assert.match(upstream.requests[0]?.text ?? '', /"logit_bias":\{"__proto__":5,"1":2\}/);
@@ -162,7 +165,10 @@ test('P-24: the older functions become tools, and the answer is turned back', as
   assert.deepEqual(told, { role: 'tool', content: 'seen', tool_call_id: id });
 
   const pieces = [
-    chunkOf({ role: 'assistant', tool_calls: [{ index: 0, id: 'c', type: 'function', function: { name: 'look', arguments: '' } }] }),
+    chunkOf({
+      role: 'assistant',
+      tool_calls: [{ index: 0, id: 'c', type: 'function', function: { name: 'look', arguments: '' } }],
+    }),
     chunkOf({ tool_calls: [{ index: 0, function: { arguments: '{"a":2}' } }] }),
     chunkOf({}, 'tool_calls'),
   ].map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`);

@@ -50,7 +50,13 @@ test('P-06: an upstream that dies before the first byte is a 502 in JSON, after 
 
 test('P-06: a stream that fails before its first event is answered by the fallback', async (t) => {
   const comment = ': starting\n\n';
-  for (const early of [diesAtOnce, diesAfter([comment]), refuses(500), streams([comment, 'data: {"error":{"message":"no","code":500}}\n\n']), streams([])]) {
+  for (const early of [
+    diesAtOnce,
+    diesAfter([comment]),
+    refuses(500),
+    streams([comment, 'data: {"error":{"message":"no","code":500}}\n\n']),
+    streams([]),
+  ]) {
     const upstream = await startScriptedUpstream(t, early);
     const settings = once(upstream.url, { fallbacks: ['demo/echo'] });
     const { post } = await startCompletions(t, { settings });
@@ -98,7 +104,10 @@ test('P-07: an error object inside a stream, of any shape, becomes our error eve
   const shapes: [string, string][] = [
     ['data: {"error":{"message":"overloaded now","type":"overloaded_error"}}\n\n', 'overloaded now'],
     ['data: {"error":"plain words"}\n\n', 'plain words'],
-    [`data: ${JSON.stringify({ ...chunkOf({ content: '' }, 'error'), error: { code: 502, message: 'gone away' } })}\n\n`, 'gone away'],
+    [
+      `data: ${JSON.stringify({ ...chunkOf({ content: '' }, 'error'), error: { code: 502, message: 'gone away' } })}\n\n`,
+      'gone away',
+    ],
     ['event: error\ndata: {"error":\ndata: {"message":"two lines"}}\n\n', 'two lines'],
   ];
   for (const [event, message] of shapes) {

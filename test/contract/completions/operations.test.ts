@@ -95,10 +95,24 @@ test('embeddings pass to upstreams of the same dialect, and are translated for C
   assert.deepEqual(upstream.requests[0]?.json, { model: 'e', input: 'Hi' });
 
   upstream.script(
-    answers({ embeddings: { float: [[1, 2], [3, 4]] }, meta: { billed_units: { input_tokens: 5 } } }),
+    answers({
+      embeddings: {
+        float: [
+          [1, 2],
+          [3, 4],
+        ],
+      },
+      meta: { billed_units: { input_tokens: 5 } },
+    }),
   );
   const cohere = await jsonOf(await embed('cohere/embed-v4', ['a', 'b']));
-  assert.deepEqual((cohere.data as Json[]).map((each) => each.embedding), [[1, 2], [3, 4]]);
+  assert.deepEqual(
+    (cohere.data as Json[]).map((each) => each.embedding),
+    [
+      [1, 2],
+      [3, 4],
+    ],
+  );
   assert.deepEqual(cohere.usage, { prompt_tokens: 5, total_tokens: 5 });
   assert.equal(upstream.requests[1]?.path, '/v2/embed');
 

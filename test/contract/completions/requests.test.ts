@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { HELLO, LAB_KEY, labAt, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
-import { answers, completionOf, diesAfter, eventsOf, refuses, startScriptedUpstream } from '../../fakes/scripted-upstream.ts';
+import {
+  answers,
+  completionOf,
+  diesAfter,
+  eventsOf,
+  refuses,
+  startScriptedUpstream,
+} from '../../fakes/scripted-upstream.ts';
 
 interface ApiError {
   readonly error: { message: string; type: string; param: string | null; code: string };
@@ -110,7 +117,11 @@ test('P-38: a good request id is taken over, returned and logged', async (t) => 
   const { post, log } = await startCompletions(t);
   const body = { ...HELLO, model: 'demo/echo' };
   for (const stream of [false, true]) {
-    const response = await post('/v1/chat/completions', { ...body, stream }, { headers: { 'x-request-id': 'mine_1-a' } });
+    const response = await post(
+      '/v1/chat/completions',
+      { ...body, stream },
+      { headers: { 'x-request-id': 'mine_1-a' } },
+    );
     await response.text();
     assert.equal(response.headers.get('x-request-id'), 'mine_1-a');
   }

@@ -42,7 +42,10 @@ test('targets of one priority share calls by weight; others are asked when those
   });
   const call = () => post('/v1/chat/completions', { ...HELLO, model: 'mix' });
   for (let count = 0; count < 8; count += 1) await (await call()).text();
-  assert.deepEqual([a, b, c].map(({ requests }) => requests.length), [6, 2, 0]);
+  assert.deepEqual(
+    [a, b, c].map(({ requests }) => requests.length),
+    [6, 2, 0],
+  );
   assert.equal(a.requests[0]?.json.model, 'm');
   a.script(refuses(500));
   b.script(refuses(503));
@@ -69,11 +72,17 @@ test('a limit of a target sends calls on to the next, and is a 503 with Retry-Af
     return all;
   };
   const limited = await statuses('limited', 3);
-  assert.deepEqual(limited.map(({ status }) => status), [200, 200, 503]);
+  assert.deepEqual(
+    limited.map(({ status }) => status),
+    [200, 200, 503],
+  );
   assert.ok(Number(limited[2]?.headers.get('retry-after')) > 0);
   // The expected tokens are reserved, and given back when fewer were used.
   const byTokens = await statuses('tokens', 3);
-  assert.deepEqual(byTokens.map(({ status }) => status), [200, 200, 200]);
+  assert.deepEqual(
+    byTokens.map(({ status }) => status),
+    [200, 200, 200],
+  );
 });
 
 test('a prompt that is too long goes to context_fallbacks, and only then', async (t) => {

@@ -10,7 +10,7 @@ import { prepareServiceParts } from './service-parts.ts';
 import { type RunningService, serviceTable } from './service-table.ts';
 import type { ServiceName } from './settings.ts';
 
-export interface CallServiceOptions extends StoreAccessOptions {
+export interface CallControlOptions extends StoreAccessOptions {
   readonly logger: Logger;
 }
 
@@ -20,8 +20,8 @@ const TIMEOUT_MS = 60_000;
  * Calls one of a service's `controls` for a command: of the server that has its database open, otherwise of the service
  * made here for this one call. What the service refuses is thrown as COMMAND_REFUSED, in its own words.
  */
-export async function callService(
-  options: CallServiceOptions,
+export async function callControl(
+  options: CallControlOptions,
   name: ServiceName,
   method: string,
   params: Readonly<Record<string, unknown>>,
