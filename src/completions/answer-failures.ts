@@ -9,7 +9,10 @@ export function errorBody(error: ErrorForBody, head: Pick<RequestHead, 'path'>):
   return speaksMessages(head.path) ? messagesErrorBody(error) : apiErrorBody(error);
 }
 
-/** What a limit says of itself (`x-ratelimit-*`), and the name under which clients of Anthropic look for the request. */
+/**
+ * How far the call came (`x-attempts`, ...), what a limit says of itself (`x-ratelimit-*`), and the name under which
+ * clients of Anthropic look for the request.
+ */
 export function errorHeaders(
   { details, requestId }: ErrorForBody,
   head: Pick<RequestHead, 'path'>,
@@ -42,6 +45,7 @@ export function withOwnStatuses<Caller>(route: Route<Caller>): Route<Caller> {
 function refuse({ head, reply }: Call, error: AppError): unknown {
   const described = { ...describeError(completionsErrors, error), status: statusOf(error), requestId: head.requestId };
   const { retryAfterSeconds } = error.details;
+  reply.headers(errorHeaders(described, head));
   if (typeof retryAfterSeconds === 'number') reply.header('retry-after', String(retryAfterSeconds));
   return reply.code(described.status).send(errorBody(described, head));
 }

@@ -81,7 +81,13 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     maxOutputTokens: (api, model) => knownModels(api).get(model)?.maxOutputTokens,
     clock,
   });
-  const attemptCalls = createAttemptCalls({ plans, board, clock, randomness });
+  const attemptCalls = createAttemptCalls({
+    plans,
+    board,
+    clock,
+    randomness,
+    onFailure: (target, code) => logger.info({ target, code }, 'an attempt on a model failed'),
+  });
   const { priceOf } = models;
   const pipeline = createChatPipeline({ plans, attemptCalls, openChat, admissions, priceOf, clock, makeId });
 
@@ -93,10 +99,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     openOperation: createOpenOperation({ send, clock }),
     send,
     targets: board.status,
-    reload(next) {
-      models.reload(next);
-      plans.reload(next);
-    },
+    reload: models.reload,
     async stop() {
       models.stop();
       await pools.close();

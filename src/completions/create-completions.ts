@@ -54,8 +54,7 @@ export interface CompletionsOptions {
 }
 
 export function createCompletions(options: CompletionsOptions): Completions {
-  const { clock, makeId, logger } = options;
-  let { settings } = options;
+  const { settings, clock, makeId, logger } = options;
   let keys: MeteredKeys | undefined;
   const engine = createChatEngine({
     ...options,
@@ -109,8 +108,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
     figures: metered.figures,
     targets: engine.targets,
     reload(next) {
-      settings = next;
-      engine.reload(next);
+      engine.reload({ ...settings, apis: next.apis });
       metered.reload(next);
     },
     async stop() {

@@ -19,7 +19,7 @@ test('a password is hashed with argon2id as the contract asks for, and matches i
 test('for nobody the same is computed, and the answer is no, whatever the password', async () => {
   const hasher = createPasswordHasher(quick);
   assert.equal(await hasher.verify(null, 'anything'), false);
-  assert.equal(await hasher.verify(null, 'there is nobody with this password'), false);
+  assert.equal(await hasher.verify(null, ''), false);
 });
 
 test('only so many are computed at once, so many more wait, and one more is refused', async () => {

@@ -18,7 +18,7 @@ export interface RpcAnswer {
 let calls = 0;
 
 /** Calls a method of a running bridge as an app does. */
-export function callBridge(url: string, method: string, params: object): StreamedCall {
+export function callBridge(url: string, method: string, params: object, token = ''): StreamedCall {
   calls += 1;
   const id = `call-${calls}`;
   const updates: Readonly<Record<string, unknown>>[] = [];
@@ -27,7 +27,11 @@ export function callBridge(url: string, method: string, params: object): Streame
   async function run(): Promise<RpcAnswer> {
     const response = await fetch(`${url}/acp/rpc`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', accept: 'text/event-stream' },
+      headers: {
+        'content-type': 'application/json',
+        accept: 'text/event-stream',
+        ...(token !== '' && { authorization: `Bearer ${token}` }),
+      },
       body: JSON.stringify({ jsonrpc: '2.0', id, method, params }),
     });
     let text = '';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { WebSocketServer } from 'ws';
 import type { CatalogAgent } from '../../src/bridge/agents/agent-catalog.ts';
-import { createAgentProbe, type ProbeEffects } from '../../src/bridge/agents/agent-probe.ts';
+import { createAgentProbe, createProgramProbe, type ProbeEffects } from '../../src/bridge/agents/agent-probe.ts';
 import { createGatewayProbe } from '../../src/bridge/gateway/gateway-probe.ts';
 
 const never = new AbortController().signal;
@@ -88,4 +88,21 @@ test('a gateway is available when it greets; no connection is left open', { time
   await assert.rejects(createGatewayProbe(url)(never), /not a gateway/);
   await assert.rejects(createGatewayProbe('ws://127.0.0.1:1')(never), /cannot connect/);
   while (server.clients.size > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+});
+
+test('a program of an npm package that is too slow to say its version is there all the same', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'trestle-probe-'));
+  t.after(() => rm(folder, { recursive: true }));
+  await mkdir(join(folder, 'package', 'dist'), { recursive: true });
+  await writeFile(join(folder, 'package', 'package.json'), '{"name":"slow","version":"4.5.6"}');
+  await writeFile(join(folder, 'package', 'dist', 'slow.js'), '');
+  await symlink(join(folder, 'package', 'dist', 'slow.js'), join(folder, 'slow'));
+  await writeFile(join(folder, 'alone'), '');
+  const probe = (program: string) =>
+    createProgramProbe(
+      { command: 'slow', environment: {} },
+      { findProgram: async () => join(folder, program), run: () => Promise.reject(new Error('too slow')) },
+    );
+  assert.deepEqual(await probe('slow')(never), { status: 'ok', version: '4.5.6' });
+  await assert.rejects(probe('alone')(never), { message: 'too slow' });
 });

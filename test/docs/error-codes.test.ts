@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { accountsErrors } from '../../src/accounts/errors.ts';
 import { bridgeErrors } from '../../src/bridge/errors.ts';
 import { completionsErrors } from '../../src/completions/errors.ts';
 import { platformErrors } from '../../src/platform/errors/platform-errors.ts';
@@ -12,7 +13,9 @@ const sources = globSync('src/**/*.ts', { cwd: projectRoot }).map((path) =>
 );
 const withoutTables = sources.filter((text) => !text.includes('satisfies ErrorTable'));
 const rows = new Set(
-  [platformErrors, systemErrors, bridgeErrors, completionsErrors].flatMap((table) => Object.keys(table)),
+  [platformErrors, systemErrors, bridgeErrors, completionsErrors, accountsErrors].flatMap((table) =>
+    Object.keys(table),
+  ),
 );
 
 test('O-03: every error that is thrown has a row in a table', () => {

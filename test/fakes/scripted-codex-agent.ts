@@ -206,6 +206,7 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     const thread = find(threadId);
     const [block] = input as { text: string }[];
     const prompt = block?.text ?? '';
+    if (prompt === 'vanish') process.exit(9);
     thread.prompts.push(prompt);
     thread.cwd = String(cwd);
     if (typeof model === 'string') thread.model = model;

@@ -1,6 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { CounterRow } from '../storage/accounts-schema.ts';
 import type { CounterStore } from '../storage/counter-store.ts';
 import { addressKey } from './address-key.ts';
 
@@ -14,7 +15,9 @@ export interface AddressFailures {
   /** How many more it may get wrong now; throws RATE_LIMITED when none is left. */
   left(address: string): Promise<number>;
   /** For the batch that stores the failure. */
-  count(address: string): Runnable;
+  count(address: string): Runnable<CounterRow>;
+  /** Whether this failure was the last one that is allowed for now. */
+  isLast(counted: CounterRow | undefined): boolean;
 }
 
 export function createAddressFailures(counters: CounterStore, clock: Pick<Clock, 'now'>): AddressFailures {
@@ -27,5 +30,6 @@ export function createAddressFailures(counters: CounterStore, clock: Pick<Clock,
       throw new AppError('RATE_LIMITED', { retryAfterSeconds: Math.ceil((row.expires_at - now) / 1000) });
     },
     count: (address) => counters.count({ kind: KIND, key: addressKey(address), windowMs: WINDOW_MS }, clock.now()),
+    isLast: (counted) => counted?.count === LIMIT,
   };
 }

@@ -75,7 +75,7 @@ export function createPasswordCheck({ database, addressFailures, passwords, audi
 
   async function countFailure(account: string, address: string, subject: string, head: RequestHead): Promise<void> {
     const now = clock.now();
-    const [pair, anywhere] = await database.write([
+    const [pair, anywhere, fromAddress] = await database.write([
       failures.countForPair({ account, address }, PAIR, now),
       failures.countForAccount(account, ACCOUNT, now),
       addressFailures.count(head.address),
@@ -83,6 +83,7 @@ export function createPasswordCheck({ database, addressFailures, passwords, audi
     ]);
     const pairLock = pair.rows[0]?.locked_until ?? 0;
     const { failures: total = 0, locked_until: accountLock = 0 } = anywhere.rows[0] ?? {};
+    if (addressFailures.isLast(fromAddress.rows[0])) await audit.record({ event: 'address.limited', head });
     if (pairLock > now) {
       await audit.record({
         event: 'login.locked',

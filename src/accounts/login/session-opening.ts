@@ -76,7 +76,7 @@ export function createSessionOpening(parts: Parts): SessionOpening {
         refreshHash: tokenKey(refreshToken),
       });
       return {
-        statements: [...started, device.statement, users.noteLogin({ id: user.id, now })],
+        statements: [...started, users.noteLogin({ id: user.id, now }), device.statement],
         hand(call) {
           const secure = parts.cookiesAreSecure(call.head);
           const deviceCookie = cookieText(DEVICE_COOKIE, device.cookie, {

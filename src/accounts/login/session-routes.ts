@@ -79,14 +79,16 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
       summary: 'The own sessions, newest first.',
       schema: { response: { 200: Sessions } },
       async handle({ caller: { user } }) {
-        const rows = await sessions.ofUser(user.id, user.access_epoch, clock.now());
+        const now = clock.now();
+        const rows = await sessions.ofUser(user.id, user.access_epoch, now);
         return {
           sessions: rows.map((row) => ({
             id: row.id,
             current: row.id === user.session_id,
             createdAt: timeText(row.created_at),
             lastSeenAt: timeText(row.last_seen_at),
-            expiresAt: timeText(row.expires_at),
+            // One that is not in use can still be refreshed.
+            expiresAt: timeText(row.access_expires_at > now ? row.access_expires_at : row.expires_at),
             address: row.address,
             userAgent: row.user_agent,
           })),

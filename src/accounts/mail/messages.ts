@@ -26,6 +26,14 @@ export function passwordResetMail(to: string, token: string, link: string): Mail
   };
 }
 
+export function setPasswordMail(to: string, token: string, link: string): Mail {
+  return {
+    to,
+    subject: 'An account was made for you',
+    text: `An administrator has made an account for this address. Within three days, choose a password at\n\n${link}\n\nor give this token: ${token}\n\nIf you do not know what this is about, ignore this message.\n`,
+  };
+}
+
 /** A change that its owner should know of, in case it was someone else. */
 export function securityNoticeMail(to: string, what: string): Mail {
   return {

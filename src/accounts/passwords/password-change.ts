@@ -8,6 +8,7 @@ import { passwordResetMail, securityNoticeMail } from '../mail/messages.ts';
 import type { UserCall } from '../mfa/enrolment.ts';
 import { normalizeEmail } from '../registration/email-address.ts';
 import type { UserRow } from '../storage/accounts-schema.ts';
+import { createClientListStore } from '../storage/client-list-store.ts';
 import { createDeviceStore } from '../storage/device-store.ts';
 import { checkNewPassword } from './password-rules.ts';
 
@@ -41,6 +42,7 @@ type Parts = Pick<
 export function createPasswordChange(parts: Parts): PasswordChange {
   const { database, users, sessions, flows, flowStore, audit, mail, mailLimits, clock } = parts;
   const devices = createDeviceStore(database);
+  const clients = createClientListStore(database);
 
   /** What belongs to every new password: it counts, and nothing that was opened with the old one does. */
   function replacing(user: UserRow, passwordHash: string, verifiesEmail: boolean): readonly Runnable[] {
@@ -50,6 +52,8 @@ export function createPasswordChange(parts: Parts): PasswordChange {
       sessions.endAllOf(user.id),
       flowStore.removeOfUser(user.id),
       devices.forgetAllOf(user.id),
+      // Who has proven their address is let in by proxy nodes.
+      ...(verifiesEmail ? [clients.touch()] : []),
     ];
   }
 

@@ -55,11 +55,16 @@ export function createEmailCodes({ store, secretBox, clock, randomness }: EmailC
       const flow = { kind: KIND, key: email };
       // The try is counted before it is made: a burst of guesses gets no more of them than one after another.
       const row = await store.reserveTry(flow, TRIES, clock.now());
-      if (row === undefined || !sameSecret(code, read(row.data, email))) return false;
+      if (row === undefined || !sameSecret(plainCode(code), read(row.data, email))) return false;
       await store.returnTry(flow);
       return true;
     },
     take: (email) => store.take({ kind: KIND, key: email }, clock.now()),
     remove: (email) => store.removeOfEmail(email, [KIND]),
   };
+}
+
+/** Codes are copied by hand: blanks and full-width digits do not matter. */
+function plainCode(text: string): string {
+  return text.slice(0, 64).normalize('NFKC').replaceAll(/\s/g, '');
 }

@@ -32,6 +32,7 @@ export function newUserRow(user: NewUser, makeId: MakeId, randomness: Pick<Rando
     active: 1,
     proxy_uuid: randomUuid(randomness),
     proxy_uuid_expires_at: null,
+    subscribed: 0,
     access_epoch: 1,
     totp_secret: null,
     totp_pending: null,

@@ -108,7 +108,7 @@ export function createRegistration(parts: Parts): Registration {
       );
       const trial = trialOf(user.id, parts.settings().trial_days, now, makeId);
       const registered = audit.statement({ event: 'register', actor: user.id, subject: user.id, head });
-      const rows = [users.add(user), ...trial.map(parts.subscriptions.add), registered];
+      const rows = [...users.add(user), ...trial.map(parts.subscriptions.add), registered];
       try {
         await database.write([...proof, ...rows]);
       } catch (error) {

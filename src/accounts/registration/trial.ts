@@ -23,6 +23,7 @@ export function trialOf(userId: string, days: number, now: number, makeId: MakeI
       updated_at: now,
       expires_at: now + days * DAY_MS,
       cancelled_at: null,
+      event_at: now,
     },
   ];
 }

@@ -19,6 +19,8 @@ export interface UserRow {
   readonly active: number;
   readonly proxy_uuid: string;
   readonly proxy_uuid_expires_at: number | null;
+  /** 1 while one of the subscriptions is active. */
+  readonly subscribed: number;
   /** A session counts only while it carries this number: raising it ends them all. */
   readonly access_epoch: number;
   readonly totp_secret: string | null;
@@ -33,6 +35,21 @@ export interface UserRow {
   readonly created_at: number;
   readonly updated_at: number;
   readonly last_login_at: number | null;
+}
+
+/** How many users registered on one day (UTC, counted from 1970) and have one role, kept up with every change of a user. */
+export interface UserCountRow {
+  readonly day: number;
+  readonly role: string;
+  readonly total: number;
+  readonly active: number;
+  readonly subscribed: number;
+}
+
+/** Counts the changes of something that is kept in memory elsewhere. */
+export interface RevisionRow {
+  readonly id: string;
+  readonly revision: number;
 }
 
 /** One login and, with it, one family of refresh tokens. */
@@ -139,6 +156,8 @@ export interface SubscriptionRow {
   readonly updated_at: number;
   readonly expires_at: number | null;
   readonly cancelled_at: number | null;
+  /** When the newest event was sent that changed it, or when it was cancelled: an older event counts no more. */
+  readonly event_at: number;
 }
 
 /** Webhooks of payments that were taken: a replay is recognised by its digest. */
@@ -163,8 +182,6 @@ export interface ProxyAgentRow {
   readonly groups: string;
   /** JSON: what of address, port, server_name, path, mode, xhttp_port, tcp_port was given. */
   readonly node: string;
-  /** 1: from the settings; 0: made by an administrator. */
-  readonly configured: number;
   readonly created_at: number;
 }
 
@@ -201,6 +218,8 @@ export interface AuditRow {
 
 export interface AccountsSchema {
   users: UserRow;
+  user_counts: UserCountRow;
+  revisions: RevisionRow;
   sessions: SessionRow;
   session_tokens: SessionTokenRow;
   refresh_tokens: RefreshTokenRow;

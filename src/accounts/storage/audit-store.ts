@@ -5,6 +5,13 @@ import type { AccountsSchema, AuditRow } from './accounts-schema.ts';
 export interface AuditStore {
   add(entry: AuditRow): Statement;
   write(entry: AuditRow): Promise<void>;
+  /** Newest first; `before` is the id of the last of the page before. */
+  list(filter: AuditFilter, before: string | undefined, limit: number): Promise<AuditRow[]>;
+}
+
+export interface AuditFilter {
+  readonly actor?: string | undefined;
+  readonly event?: string | undefined;
 }
 
 export function createAuditStore(database: Database<AccountsSchema>): AuditStore {
@@ -24,6 +31,13 @@ export function createAuditStore(database: Database<AccountsSchema>): AuditStore
     add,
     async write(entry) {
       await database.write([add(entry)]);
+    },
+    list({ actor, event }, before, limit) {
+      let select = database.query.selectFrom('audit').selectAll().orderBy('id', 'desc').limit(limit);
+      if (actor !== undefined) select = select.where('actor', '=', actor);
+      if (event !== undefined) select = select.where('event', '=', event);
+      if (before !== undefined) select = select.where('id', '<', before);
+      return database.read(select.compile());
     },
   };
 }

@@ -16,7 +16,7 @@ export interface CounterStore {
   /** Counts one; the batch is undone when `limit` was reached before. */
   countWithin(counter: CounterLimit, now: number): Runnable;
   /** Counts one, however many there are. */
-  count(counter: Omit<CounterLimit, 'limit'>, now: number): Runnable;
+  count(counter: Omit<CounterLimit, 'limit'>, now: number): Runnable<CounterRow>;
 }
 
 export function createCounterStore(database: Database<AccountsSchema>): CounterStore {
@@ -44,6 +44,7 @@ export function createCounterStore(database: Database<AccountsSchema>): CounterS
           })
           .where((build) => build.or([build('counters.expires_at', '<=', now), build('counters.count', '<', limit)])),
       )
+      .returningAll()
       .compile();
 
   return {

@@ -1,13 +1,130 @@
-import type { Database } from '../../platform/database/database.ts';
+import type { Database, Transaction } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
-import type { AccountsSchema, SubscriptionRow } from './accounts-schema.ts';
+import type { AccountsSchema, SubscriptionRow, UserRow } from './accounts-schema.ts';
+import { createUserCountStore } from './user-count-store.ts';
+
+export type SubscriptionKey = { readonly id: string } | { readonly userId: string; readonly externalId: string };
+
+export interface SubscriptionDecision {
+  readonly row: SubscriptionRow;
+  /** Stored with it, or not at all. */
+  readonly also: readonly Runnable[];
+}
 
 export interface SubscriptionStore {
+  /** For a new one that is not active: nothing is counted. */
   add(subscription: SubscriptionRow): Runnable;
+  /** Oldest first. */
+  ofUser(userId: string, limit: number): Promise<SubscriptionRow[]>;
+  /** Stores what its user says of it, unless someone has decided about it before; answers with the one that is stored. */
+  claim(subscription: SubscriptionRow, also: readonly Runnable[]): Promise<SubscriptionRow>;
+  /**
+   * Changes one, and counts its user anew, as if nothing else ran meanwhile. `decide` answers undefined to leave all as
+   * it is, and on PostgreSQL may be asked more than once. `once` are names of which none may have been stored before:
+   * otherwise nothing happens.
+   */
+  change(
+    key: SubscriptionKey,
+    decide: (row: SubscriptionRow | undefined, user: UserRow | undefined) => SubscriptionDecision | undefined,
+    once?: { readonly names: readonly string[]; readonly now: number },
+  ): Promise<SubscriptionRow | undefined>;
 }
 
 export function createSubscriptionStore(database: Database<AccountsSchema>): SubscriptionStore {
+  const { query } = database;
+  const counts = createUserCountStore(database);
+
+  const selectBy = (key: SubscriptionKey) => {
+    const select = query.selectFrom('subscriptions').selectAll();
+    return 'id' in key
+      ? select.where('id', '=', key.id).compile()
+      : select.where('user_id', '=', key.userId).where('external_id', '=', key.externalId).compile();
+  };
+
+  async function isFirst(
+    transaction: Transaction<AccountsSchema>,
+    once: { readonly names: readonly string[]; readonly now: number },
+  ): Promise<boolean> {
+    for (const digest of once.names) {
+      const note = query
+        .insertInto('billing_deliveries')
+        .values({ digest, received_at: once.now })
+        .onConflict((conflict) => conflict.column('digest').doNothing());
+      if ((await transaction.run(note.compile())).changes === 0) return false;
+    }
+    return true;
+  }
+
+  async function store(transaction: Transaction<AccountsSchema>, row: SubscriptionRow, user: UserRow): Promise<void> {
+    const { id, user_id, external_id, ...rest } = row;
+    const put = query
+      .insertInto('subscriptions')
+      .values(row)
+      .onConflict((conflict) => conflict.column('id').doUpdateSet(rest));
+    await transaction.run(put.compile());
+    const active = query
+      .selectFrom('subscriptions')
+      .select('id')
+      .where('user_id', '=', user.id)
+      .where('status', '=', 'active')
+      .limit(1);
+    const subscribed = (await transaction.run(active.compile())).rows.length;
+    if (subscribed === user.subscribed) return;
+    const mark = query.updateTable('users').set({ subscribed }).where('id', '=', user.id);
+    await transaction.run(mark.compile());
+    await transaction.run(counts.change(user, -1));
+    await transaction.run(counts.change({ ...user, subscribed }, 1));
+  }
+
   return {
-    add: (subscription) => database.query.insertInto('subscriptions').values(subscription).compile(),
+    add: (subscription) => query.insertInto('subscriptions').values(subscription).compile(),
+    ofUser: (userId, limit) =>
+      database.readKeyed(
+        query
+          .selectFrom('subscriptions')
+          .selectAll()
+          .where('user_id', '=', userId)
+          .orderBy('id')
+          .limit(limit)
+          .compile(),
+      ),
+    async claim(subscription, also) {
+      const { provider, payment_method, payment_qr, kind, plan_id, meta, updated_at } = subscription;
+      const put = query
+        .insertInto('subscriptions')
+        .values(subscription)
+        .onConflict((conflict) =>
+          conflict
+            .columns(['user_id', 'external_id'])
+            .doUpdateSet((build) => ({
+              provider,
+              payment_method,
+              payment_qr,
+              kind,
+              plan_id,
+              meta,
+              updated_at,
+              revision: build('subscriptions.revision', '+', 1),
+            }))
+            .where('subscriptions.status', '=', 'pending'),
+        )
+        .returningAll();
+      const [{ rows }] = await database.write([put.compile(), ...also]);
+      const key = { userId: subscription.user_id, externalId: subscription.external_id };
+      return rows[0] ?? (await database.readKeyed(selectBy(key)))[0] ?? subscription;
+    },
+    change: (key, decide, once) =>
+      database.transaction(async (transaction) => {
+        if (once !== undefined && !(await isFirst(transaction, once))) return undefined;
+        const [row] = (await transaction.run(selectBy(key))).rows;
+        const userId = row?.user_id ?? ('userId' in key ? key.userId : '');
+        const selectUser = query.selectFrom('users').selectAll().where('id', '=', userId);
+        const [user] = (await transaction.run(selectUser.compile())).rows;
+        const decision = decide(row, user);
+        if (decision === undefined || user === undefined) return row;
+        await store(transaction, decision.row, user);
+        for (const statement of decision.also) await transaction.run(statement);
+        return decision.row;
+      }),
   };
 }

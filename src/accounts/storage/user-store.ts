@@ -1,6 +1,8 @@
 import type { Database } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, UserRow } from './accounts-schema.ts';
+import { createClientListStore } from './client-list-store.ts';
+import { createUserCountStore } from './user-count-store.ts';
 
 /** Everyone belongs to this tenant for now; the column is there for when there are more. */
 export const TENANT = 'default';
@@ -10,7 +12,8 @@ export interface UserStore {
   byId(id: string): Promise<UserRow | undefined>;
   byEmail(email: string): Promise<UserRow | undefined>;
   byNameKey(nameKey: string): Promise<UserRow | undefined>;
-  add(user: UserRow): Runnable;
+  /** Adds and counts them. */
+  add(user: UserRow): readonly Runnable[];
   /**
    * Sets the password of someone whose epoch is still the given one, proves the address, and raises the epoch: no
    * session and no unfinished login counts any more.
@@ -43,12 +46,14 @@ export function createUserStore(database: Database<AccountsSchema>): UserStore {
     query.updateTable('users').set({ last_login_at: given.now }).where('id', '=', given.id),
   );
   const { query } = database;
+  const counts = createUserCountStore(database);
+  const clients = createClientListStore(database);
 
   return {
     byId: async (id) => (await database.readKeyed(byId({ id })))[0],
     byEmail: async (email) => (await database.readKeyed(byEmail({ email })))[0],
     byNameKey: async (nameKey) => (await database.readKeyed(byNameKey({ nameKey })))[0],
-    add: (user) => query.insertInto('users').values(user).compile(),
+    add: (user) => [query.insertInto('users').values(user).compile(), counts.change(user, 1), clients.touch()],
     setPassword: ({ id, epoch, passwordHash, verifiesEmail, now }) =>
       query
         .updateTable('users')

@@ -1,5 +1,7 @@
-import { stat } from 'node:fs/promises';
+import { readFile, realpath, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { CatalogAgent } from './agent-catalog.ts';
+import { asObject, textOf } from './loose-json.ts';
 import type { Probe, ProbeResult } from './probe-board.ts';
 
 /** What a probe may do to the machine, handed in so that it can be played in tests. */
@@ -33,6 +35,9 @@ export function createAgentProbe({ agent, effects, ownVersion }: AgentProbeOptio
   }
 }
 
+/** Between a program and the description of its package. */
+const PACKAGE_LEVELS = 3;
+
 /**
  * Asks a program for its version, and again only when its file has changed: some agents take seconds to start,
  * and a probe every half minute must cost next to nothing.
@@ -48,12 +53,30 @@ export function createProgramProbe(
     const { mtimeMs, ino, size } = await stat(program);
     const file = [program, mtimeMs, ino, size].join(' ');
     if (known?.file === file) return known.result;
-    const { code, stdout } = await effects.run(program, ['--version'], place.environment, signal);
+    const answer = effects.run(program, ['--version'], place.environment, signal);
+    const { code, stdout } = await answer.catch(async (error: unknown) => {
+      // On a busy machine some agents take very long to say what stands in their package: slow is not broken.
+      const version = await packageVersion(program);
+      if (version === undefined) throw error;
+      return { code: 0, stdout: version };
+    });
     if (code !== 0) return { status: `failed: "${place.command} --version" ended with ${code}`, version: '' };
     const result = { status: 'ok', version: /\d{1,9}\.\d{1,9}[\w.+-]{0,40}/.exec(stdout)?.[0] ?? '' };
     known = { file, result };
     return result;
   };
+}
+
+/** The version of the npm package that a program belongs to, if it does. */
+async function packageVersion(program: string): Promise<string | undefined> {
+  let folder = dirname(await realpath(program));
+  for (let level = 0; level < PACKAGE_LEVELS; level += 1) {
+    const text = await readFile(join(folder, 'package.json'), 'utf8').catch(() => '{}');
+    const version = textOf(asObject(JSON.parse(text)).version);
+    if (version !== '') return version;
+    folder = dirname(folder);
+  }
+  return undefined;
 }
 
 /** A remote agent is another program of ours: its listener answers `/healthz`. */

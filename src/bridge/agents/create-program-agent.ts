@@ -6,7 +6,7 @@ import type { AgentConnection, PromptEnd } from './agent-connection.ts';
 import type { AgentProgram, LaunchAgent } from './agent-launcher.ts';
 import type { AgentLimits } from './agent-limits.ts';
 import { createProcessKeeper, type KeptProcess, type StartFailure } from './agent-process-keeper.ts';
-import type { AgentProvider, AgentTurn, TurnEnd } from './agent-provider.ts';
+import type { AgentProvider, AgentTurn, TurnEnd, TurnUsage } from './agent-provider.ts';
 import { type ConversationReference, readReference, writeReference } from './conversation-reference.ts';
 import { createHiding, describeFailure } from './describe-failure.ts';
 import { type OpenTurn, openTurn } from './open-turn.ts';
@@ -41,6 +41,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     try {
       const found = await Promise.race([find(open), open.ended]);
       if (found.kind !== 'found') return found;
+      if (open.isOver()) return await open.ended;
       letGo = found.process.hold();
       return await Promise.race([prompt(open, found), open.ended]);
     } catch (error) {
@@ -59,9 +60,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     const request = { conversation, text, folder, model, report: open.report };
     const asked = process.connection.prompt(request);
     const outcome = await firstOf(process, asked);
-    if (outcome.kind === 'exited') {
-      return open.overruled ? open.ended : open.failed('AGENT_EXITED', outcome.error);
-    }
+    if (outcome.kind === 'exited') return open.verdict?.(undefined) ?? open.failed('AGENT_EXITED', outcome.error);
     if (outcome.kind === 'broken') return open.failed('AGENT_FAILED', hide(describeFailure(outcome.error)));
     if (outcome.value.kind !== 'failed') keeper.proved();
     if (outcome.value.kind === 'lost') process.conversations.delete(conversation);
@@ -70,10 +69,11 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
 
   function toTurnEnd(open: OpenTurn, end: PromptEnd): TurnEnd {
     if (end.kind === 'lost') return { kind: 'lost', detail: hide(end.detail) };
-    const said = { output: open.output(), ...(end.usage !== undefined && { usage: end.usage }) };
-    if (open.cancelled || end.kind === 'cancelled') return { kind: 'cancelled', ...said };
-    if (end.kind === 'failed') return { kind: 'failed', code: 'AGENT_FAILED', error: hide(end.error), ...said };
-    return { kind: 'completed', stopReason: end.stopReason, ...said, output: end.output ?? said.output };
+    if (open.verdict !== undefined) return open.verdict(end.usage);
+    if (end.kind === 'cancelled') return cancelled(open, end.usage);
+    if (end.kind === 'failed') return open.failed('AGENT_FAILED', hide(end.error), end.usage);
+    const { stopReason, output = open.output(), usage } = end;
+    return { kind: 'completed', output, stopReason, ...(usage !== undefined && { usage }) };
   }
 
   /** A step that the agent must answer soon: what it gives, or the end that came of it. */
@@ -145,25 +145,21 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       open.finished.then(() => true),
       () => false,
     );
-    if (isQuiet) return;
-    open.overruled = true;
-    await running.process.kill('it went on with a turn that was stopped');
+    if (!isQuiet) await running.process.kill('it went on with a turn that was stopped');
+  }
+
+  async function stopTurn(open: OpenTurn, verdict: (usage: TurnUsage | undefined) => TurnEnd): Promise<void> {
+    open.verdict ??= verdict;
+    await quieten(open);
+    open.end(open.verdict(undefined));
   }
 
   function giveUp(open: OpenTurn): void {
     const error = `nothing has happened for ${limits.silenceMs} ms`;
-    quieten(open).finally(() => open.end(open.failed('AGENT_TIMEOUT', error)));
+    void stopTurn(open, (usage) => open.failed('AGENT_TIMEOUT', error, usage));
   }
 
-  async function cancel(open: OpenTurn): Promise<void> {
-    open.cancelled = true;
-    if (open.running === undefined) {
-      open.end({ kind: 'cancelled', output: '' });
-      return;
-    }
-    await quieten(open);
-    open.end({ kind: 'cancelled', output: open.output() });
-  }
+  const cancel = (open: OpenTurn) => stopTurn(open, (usage) => cancelled(open, usage));
 
   return {
     id,
@@ -221,6 +217,10 @@ async function firstOf<Value>(process: KeptProcess, work: Promise<Value>): Promi
 
 function notStarted(open: OpenTurn, { code, error }: StartFailure): TurnEnd {
   return open.failed(code, error);
+}
+
+function cancelled(open: OpenTurn, usage: TurnUsage | undefined): TurnEnd {
+  return { kind: 'cancelled', output: open.output(), ...(usage !== undefined && { usage }) };
 }
 
 function shortened(text: string): string {

@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { KeptProcess } from './agent-process-keeper.ts';
-import type { AgentEvent, AgentTurn, TurnEnd } from './agent-provider.ts';
+import type { AgentEvent, AgentTurn, TurnEnd, TurnUsage } from './agent-provider.ts';
 import { createFinalText } from './final-text.ts';
 import { createProgressThinning } from './thin-out-progress.ts';
 
@@ -15,9 +15,8 @@ export interface OpenTurn {
   output(): string;
   /** Where it runs, as soon as the agent works on it. */
   running: { readonly process: KeptProcess; readonly conversation: string } | undefined;
-  cancelled: boolean;
-  /** Its process was ended because of it: the end comes from whoever did that. */
-  overruled: boolean;
+  /** How the turn ends, whatever the agent makes of it, once it was stopped from outside. */
+  verdict: ((usage: TurnUsage | undefined) => TurnEnd) | undefined;
   /** Ends the turn from outside: the first end counts. */
   end(end: TurnEnd): void;
   readonly ended: Promise<TurnEnd>;
@@ -25,7 +24,7 @@ export interface OpenTurn {
   finish(): void;
   readonly finished: Promise<void>;
   isOver(): boolean;
-  failed(code: Failure['code'], error: string): Failure;
+  failed(code: Failure['code'], error: string, usage?: TurnUsage): Failure;
 }
 
 export interface OpenTurnOptions {
@@ -61,8 +60,7 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
     },
     output: text.value,
     running: undefined,
-    cancelled: false,
-    overruled: false,
+    verdict: undefined,
     end(end) {
       over = true;
       ended.resolve(end);
@@ -75,7 +73,13 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
     },
     finished: finished.promise,
     isOver: () => over,
-    failed: (code, error) => ({ kind: 'failed', code, error, output: text.value() }),
+    failed: (code, error, usage) => ({
+      kind: 'failed',
+      code,
+      error,
+      output: text.value(),
+      ...(usage !== undefined && { usage }),
+    }),
   };
   return open;
 }

@@ -54,6 +54,8 @@ export interface SessionsOptions {
 const DEAD_AFTER_MS = 15_000;
 const SETTLE_PAUSE_MS = 5_000;
 const SWEEP_PAUSE_MS = 10 * 60_000;
+/** A little longer than the five seconds that an agent may take to be quiet. */
+const CLEAR_UP_MS = 6_000;
 /** A drain takes 30 seconds, and an agent has five to be quiet. */
 const SETTLE_MS = 25_000;
 
@@ -162,7 +164,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     async stop() {
       await Promise.all(repeated.map((one) => one.stop()));
       await orchestrator.interrupt();
-      await Promise.all(kept);
+      await withinTime(clock, CLEAR_UP_MS, Promise.all(kept), () => undefined);
       await Promise.allSettled([...providers.values()].map((provider) => provider.stop()));
       await log.close();
     },

@@ -66,7 +66,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     const text = make(last);
     if (held.length > 0 || !mayLeave(last)) hold({ seq: last, text });
     else publish(last, text);
-    if (reserved - last < block / 2) reserveMore();
+    reserveAhead();
   }
 
   function mayLeave(seq: number): boolean {
@@ -100,8 +100,9 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     if (held.length === 0) whenEmpty?.();
   }
 
-  function reserveMore(): void {
-    if (isReserving || isConcluding || !isGranted) return;
+  /** Asks for more numbers when half of the last ones are used up. */
+  function reserveAhead(): void {
+    if (reserved - last >= block / 2 || isReserving || isConcluding || !isGranted) return;
     isReserving = true;
     block = Math.min(block * 2, LARGEST_BLOCK);
     const upTo = last + block;
@@ -116,6 +117,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     isGranted = true;
     if (upTo > reserved) reserved = upTo;
     letOut();
+    reserveAhead();
   }
 
   return {

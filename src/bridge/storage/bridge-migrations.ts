@@ -96,4 +96,76 @@ export const bridgeMigrations: readonly Migration[] = [
         .addPrimaryKeyConstraint('builtin_messages_key', ['conversation_id', 'position']),
     ],
   },
+  {
+    id: '0005-jobs',
+    statements: ({ schema }) => [
+      schema
+        .createTable('jobs')
+        .addColumn('id', 'text', (column) => column.primaryKey())
+        .addColumn('owner', 'text', (column) => column.notNull())
+        .addColumn('tenant', 'text', (column) => column.notNull())
+        .addColumn('status', 'text', (column) => column.notNull())
+        .addColumn('provider_id', 'text', (column) => column.notNull())
+        .addColumn('session_id', 'text', (column) => column.notNull())
+        .addColumn('thread_id', 'text', (column) => column.notNull())
+        .addColumn('request', 'text', (column) => column.notNull())
+        .addColumn('idempotency_key', 'text')
+        .addColumn('retry_on_restart', 'integer', (column) => column.notNull())
+        .addColumn('timeout_ms', 'integer', (column) => column.notNull())
+        .addColumn('created_at', 'integer', (column) => column.notNull())
+        .addColumn('deadline_at', 'integer', (column) => column.notNull())
+        .addColumn('started_at', 'integer')
+        .addColumn('completed_at', 'integer')
+        .addColumn('instance', 'text')
+        .addColumn('attempt', 'integer', (column) => column.notNull())
+        .addColumn('stop_requested', 'integer', (column) => column.notNull())
+        .addColumn('outcome', 'text', (column) => column.notNull())
+        .addColumn('webhook_url', 'text', (column) => column.notNull())
+        .addColumn('webhook_sent', 'integer', (column) => column.notNull())
+        .addColumn('webhook_tries', 'integer', (column) => column.notNull())
+        .addColumn('card_sent', 'integer', (column) => column.notNull()),
+      schema
+        .createIndex('jobs_idempotency_key')
+        .unique()
+        .on('jobs')
+        .columns(['owner', 'tenant', 'idempotency_key'])
+        .where('idempotency_key', 'is not', null),
+      schema.createIndex('jobs_owner').on('jobs').columns(['owner', 'id']),
+      schema.createIndex('jobs_status').on('jobs').columns(['status', 'id']),
+      schema.createIndex('jobs_owner_status').on('jobs').columns(['owner', 'status', 'id']),
+      schema.createIndex('jobs_completed_at').on('jobs').column('completed_at'),
+      // What is open is little beside what has ended: these stay small.
+      schema
+        .createIndex('jobs_waiting')
+        .on('jobs')
+        .columns(['provider_id', 'id'])
+        .where('instance', 'is', null)
+        .where('completed_at', 'is', null),
+      schema.createIndex('jobs_deadline').on('jobs').column('deadline_at').where('completed_at', 'is', null),
+      schema.createIndex('jobs_open_session').on('jobs').column('session_id').where('completed_at', 'is', null),
+      schema.createIndex('jobs_open_thread').on('jobs').column('thread_id').where('completed_at', 'is', null),
+      schema.createIndex('jobs_instance').on('jobs').column('instance').where('instance', 'is not', null),
+      schema
+        .createTable('job_counts')
+        .addColumn('owner', 'text', (column) => column.notNull())
+        .addColumn('tenant', 'text', (column) => column.notNull())
+        .addColumn('provider_id', 'text', (column) => column.notNull())
+        .addColumn('shard', 'integer', (column) => column.notNull())
+        .addColumn('pending', 'integer', (column) => column.notNull())
+        .addColumn('running', 'integer', (column) => column.notNull())
+        .addColumn('completed', 'integer', (column) => column.notNull())
+        .addColumn('failed', 'integer', (column) => column.notNull())
+        .addColumn('ended_runs', 'integer', (column) => column.notNull())
+        .addColumn('run_ms', 'integer', (column) => column.notNull())
+        .addPrimaryKeyConstraint('job_counts_key', ['owner', 'tenant', 'provider_id', 'shard']),
+      schema
+        .createTable('job_deliveries')
+        .addColumn('id', 'text', (column) => column.primaryKey())
+        .addColumn('job_id', 'text', (column) => column.notNull())
+        .addColumn('kind', 'text', (column) => column.notNull())
+        .addColumn('attempts', 'integer', (column) => column.notNull())
+        .addColumn('due_at', 'integer', (column) => column.notNull()),
+      schema.createIndex('job_deliveries_due_at').on('job_deliveries').column('due_at'),
+    ],
+  },
 ];

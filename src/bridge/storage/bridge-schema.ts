@@ -6,6 +6,9 @@ export interface BridgeSchema {
   session_updates: UpdateChunkRow;
   audit_records: AuditRow;
   builtin_messages: BuiltinMessageRow;
+  jobs: JobRow;
+  job_counts: JobCountRow;
+  job_deliveries: JobDeliveryRow;
 }
 
 export interface InstanceRow {
@@ -99,4 +102,64 @@ export interface BuiltinMessageRow {
   /** As JSON text. */
   readonly body: string;
   readonly created_at: number;
+}
+
+/** A background job (contract/bridge 7). */
+export interface JobRow {
+  readonly id: string;
+  readonly owner: string;
+  readonly tenant: string;
+  readonly status: JobStatus;
+  /** The agent that was asked for or found; the one that did the work, once it is known. May be empty. */
+  readonly provider_id: string;
+  readonly session_id: string;
+  readonly thread_id: string;
+  /** What the turn is asked for, and where its card goes, as JSON text. */
+  readonly request: string;
+  readonly idempotency_key: string | null;
+  readonly retry_on_restart: number;
+  readonly timeout_ms: number;
+  readonly created_at: number;
+  readonly deadline_at: number;
+  readonly started_at: number | null;
+  readonly completed_at: number | null;
+  /** The bridge that runs it; null while none does. */
+  readonly instance: string | null;
+  /** Counts the times it was taken to be run: whoever writes the end of an earlier time is late. */
+  readonly attempt: number;
+  /** 1 when a bridge that does not run it wants it stopped. */
+  readonly stop_requested: number;
+  /** Result, error and its code, as JSON text; empty while the job is open. */
+  readonly outcome: string;
+  readonly webhook_url: string;
+  readonly webhook_sent: number;
+  readonly webhook_tries: number;
+  readonly card_sent: number;
+}
+
+export type JobStatus = 'pending' | 'running' | 'completed' | 'failed';
+
+/** How many jobs of an owner and an agent are in each state. The sums over all shards count. */
+export interface JobCountRow {
+  readonly owner: string;
+  readonly tenant: string;
+  readonly provider_id: string;
+  readonly shard: number;
+  readonly pending: number;
+  readonly running: number;
+  readonly completed: number;
+  readonly failed: number;
+  /** Ended jobs that had started, and how long those ran in all. */
+  readonly ended_runs: number;
+  readonly run_ms: number;
+}
+
+/** Something to be told about an ended job. */
+export interface JobDeliveryRow {
+  readonly id: string;
+  readonly job_id: string;
+  readonly kind: 'webhook' | 'card';
+  /** Attempts begun so far. */
+  readonly attempts: number;
+  readonly due_at: number;
 }

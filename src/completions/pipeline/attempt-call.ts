@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { retry } from '../../platform/retry/retry.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import type { CallerPresence } from './caller-presence.ts';
@@ -40,6 +40,8 @@ export interface AttemptOptions {
   readonly board: TargetBoard;
   readonly clock: Clock;
   readonly randomness: Randomness;
+  /** Told of every try that failed. What the upstream said is not among it: that may repeat the prompt. */
+  onFailure(target: string, code: string): void;
 }
 
 export type AttemptCalls = <Result>(call: AttemptCall<Result>) => Promise<Result>;
@@ -49,7 +51,7 @@ const BACKOFF = { baseMs: 250, maxMs: 8_000 };
 const MAX_PLANS = 10;
 
 /** Retries on a target, then its neighbours, then fallbacks, until one answers (contract/completions 3). */
-export function createAttemptCalls({ plans, board, clock, randomness }: AttemptOptions): AttemptCalls {
+export function createAttemptCalls({ plans, board, clock, randomness, onFailure }: AttemptOptions): AttemptCalls {
   return async (call) => {
     const waiting: ModelPlan[] = [call.plan];
     const seen = new Set([call.plan.name]);
@@ -81,7 +83,7 @@ export function createAttemptCalls({ plans, board, clock, randomness }: AttemptO
 
   async function tryPlan<Result>(call: AttemptCall<Result>, plan: ModelPlan): Promise<Result> {
     const deadline = clock.monotonic() + plan.timeouts.total;
-    let failure: unknown;
+    let failure: unknown = noTarget(plan.name);
     let shortestWait = Number.POSITIVE_INFINITY;
     for (const target of board.order(plan)) {
       const tryOnce = async (): Promise<Result> => {
@@ -98,6 +100,7 @@ export function createAttemptCalls({ plans, board, clock, randomness }: AttemptO
           return await call.run({ target, timeouts: plan.timeouts, deadline, lease });
         } catch (error) {
           lease.end(policyOf(error).countsAgainstTarget ? 'failed' : 'ignored', 0);
+          if (!call.presence.gone) onFailure(target.id, errorCode(error));
           throw error;
         }
       };
@@ -111,7 +114,7 @@ export function createAttemptCalls({ plans, board, clock, randomness }: AttemptO
           retryAfterMs,
         });
       } catch (error) {
-        if (failure === undefined || !isNoTarget(error)) failure = error;
+        if (isNoTarget(failure) || !isNoTarget(error)) failure = error;
         if (!policyOf(error).next) throw error;
       }
     }
@@ -124,8 +127,9 @@ function retryAfterMs(error: unknown): number | undefined {
   return error.details.retryAfterSeconds * 1000;
 }
 
-function noTarget(model: string, waitMs: number): AppError {
-  return new AppError('NO_TARGET_AVAILABLE', { model, retryAfterSeconds: Math.ceil(waitMs / 1000) });
+function noTarget(model: string, waitMs?: number): AppError {
+  const retryAfter = waitMs === undefined ? {} : { retryAfterSeconds: Math.ceil(waitMs / 1000) };
+  return new AppError('NO_TARGET_AVAILABLE', { model, ...retryAfter });
 }
 
 function isNoTarget(error: unknown): boolean {

@@ -44,18 +44,8 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
         sendJson(reply, { ...call.record.headers(), 'x-cache': 'hit' }, cached);
         return reply;
       }
-      let opened: Attempted<OpenedChat>;
-      try {
-        opened = await pipeline.openChat(call, {
-          request,
-          bytes,
-          answerAsBytes: family === 'openai' || request.stream === true,
-          strict,
-        });
-      } catch (error) {
-        reply.headers(call.record.headers());
-        throw error;
-      }
+      const answerAsBytes = family === 'openai' || request.stream === true;
+      const opened = await pipeline.openChat(call, { request, bytes, answerAsBytes, strict });
       const legacy = usesLegacyFunctions(request);
       if (isStream(opened.result)) {
         relayChat(reply, call, opened, request, bytes, legacy);

@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { costOf, type PriceOf } from '../apis/prices.ts';
 import type { ChatRequest } from '../contract/chat.ts';
@@ -74,7 +75,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     if (holder.limits?.budget === undefined) return 0;
     const fallbacks = [...plan.fallbacks, ...plan.contextFallbacks].filter((name) => holder.mayUse(name));
     const targets = [plan, ...fallbacks.flatMap(resolvable)].flatMap((each) => each.targets);
-    return Math.max(...targets.map(({ apiId, model }) => costOf(priceOf(apiId, model), { prompt, completion })));
+    return Math.max(0, ...targets.map(({ apiId, model }) => costOf(priceOf(apiId, model), { prompt, completion })));
   }
 
   function resolvable(name: string): ModelPlan[] {
@@ -129,7 +130,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         };
       } catch (error) {
         record.settle({ outcome: presence.gone ? 'aborted' : 'error', status: statusOf(error) });
-        throw error;
+        throw withHeaders(error, record.headers());
       }
     },
     openChat(call, { request, bytes, answerAsBytes, strict }) {
@@ -152,4 +153,9 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     },
   };
   return pipeline;
+}
+
+/** A failure tells as much of how the call went as an answer does. */
+function withHeaders(error: unknown, headers: Readonly<Record<string, string>>): unknown {
+  return error instanceof AppError ? new AppError(error.code, { ...error.details, headers }, { cause: error }) : error;
 }

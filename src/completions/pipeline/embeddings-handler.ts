@@ -50,7 +50,13 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
       const { path, body } = codec.encode(textsOf(request), request, model);
       const encoded = { path, headers: {}, body: JSON.stringify(body) };
       const start = await send({ api, attempt, encoded, stream: false, idempotencyId });
-      const answer = await openAnswer({ start, decodeFailure: failureInBody, presence, now: clock.now });
+      const answer = await openAnswer({
+        start,
+        decodeFailure: failureInBody,
+        secret: api.credentials.key,
+        presence,
+        now: clock.now,
+      });
       const decoded = codec.decode(parse(answer));
       if (decoded === undefined) throw upstreamError('its answer has no embeddings');
       const estimated = decoded.promptTokens === undefined;
@@ -84,15 +90,10 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
     const presence = watchCaller(reply.raw);
     const incoming = { holder, requestId: head.requestId, presence, operation: 'embeddings' } as const;
     const call = pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });
-    try {
-      const { result, finish } = await open(call, request, bytes);
-      finish({ outcome: 'ok', status: 200, measured: result.measured });
-      sendJson(reply, call.record.headers(), result.body);
-      return reply;
-    } catch (error) {
-      reply.headers(call.record.headers());
-      throw error;
-    }
+    const { result, finish } = await open(call, request, bytes);
+    finish({ outcome: 'ok', status: 200, measured: result.measured });
+    sendJson(reply, call.record.headers(), result.body);
+    return reply;
   };
 }
 

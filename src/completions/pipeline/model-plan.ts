@@ -36,9 +36,8 @@ export interface ModelPlan {
 }
 
 export interface ModelPlans {
-  /** Throws MODEL_NOT_FOUND, with the nearest names. */
+  /** With the targets that can be asked now, if any. Throws MODEL_NOT_FOUND, with the nearest names. */
   resolve(model: string): ModelPlan;
-  reload(settings: Pick<CompletionsSettings, 'models'>): void;
 }
 
 export interface ModelPlansOptions {
@@ -53,21 +52,21 @@ export interface ModelPlansOptions {
 
 export const DEMO_API = 'demo';
 const DEMO_NAME = /^echo(?:\?.{0,200})?$/;
-const DIRECT = {
-  weight: 1,
-  priority: 1,
-  requestsPerMinute: 0,
-  tokensPerMinute: 0,
+const DIRECT_TARGET = { weight: 1, priority: 1, requestsPerMinute: 0, tokensPerMinute: 0 };
+const DIRECT_PLAN = {
+  fallbacks: [],
+  contextFallbacks: [],
+  retries: 2,
+  timeouts: { connect: 5_000, first_byte: 60_000, idle: 30_000, total: 600_000 },
+  cacheTtlMs: 0,
 };
-const DIRECT_TIMEOUTS: PlanTimeouts = { connect: 5_000, first_byte: 60_000, idle: 30_000, total: 600_000 };
-const DIRECT_RETRIES = 2;
 const MAX_SHOWN_NAME = 200;
 /** Plans of directly named models are made once; callers choose the names, so their number is bounded. */
 const MAX_KEPT_PLANS = 1000;
 
 export function createModelPlans(options: ModelPlansOptions): ModelPlans {
   const { findApi, knownNames, missingFor } = options;
-  let aliases = readAliases(options.settings);
+  const aliases = readAliases(options.settings);
   const direct = new Map<string, ModelPlan>();
 
   function notFound(model: string): AppError {
@@ -80,31 +79,29 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
 
   return {
     resolve(model) {
-      const alias = aliases.get(model) ?? direct.get(model);
-      // Whether an API is usable may change at any time: that is asked for each call.
-      if (alias?.targets.some(({ apiId }) => isThere(apiId)) === true) return alias;
+      const alias = aliases.get(model);
+      if (alias !== undefined) return withUsableTargets(alias);
       const slash = model.indexOf('/');
       const apiId = model.slice(0, Math.max(0, slash));
       const name = model.slice(slash + 1);
-      const known = apiId === DEMO_API ? DEMO_NAME.test(name) : slash > 0 && name !== '' && isThere(apiId);
-      if (!known) throw alias === undefined ? notFound(model) : new AppError('NO_TARGET_AVAILABLE', { model });
-      const plan: ModelPlan = {
-        name: model,
-        targets: [{ ...DIRECT, id: model, apiId, model: name }],
-        fallbacks: [],
-        contextFallbacks: [],
-        retries: DIRECT_RETRIES,
-        timeouts: DIRECT_TIMEOUTS,
-        cacheTtlMs: 0,
-      };
-      if (direct.size >= MAX_KEPT_PLANS) direct.clear();
-      direct.set(model, plan);
-      return plan;
-    },
-    reload(next) {
-      aliases = readAliases(next);
+      // Whether an API is usable may change at any time: that is asked for each call.
+      const known = apiId === DEMO_API ? DEMO_NAME.test(name) : name !== '' && isThere(apiId);
+      if (!known || model.length > MAX_SHOWN_NAME) throw notFound(model);
+      return direct.get(model) ?? keepDirect(model, apiId, name);
     },
   };
+
+  function keepDirect(model: string, apiId: string, name: string): ModelPlan {
+    const plan = { ...DIRECT_PLAN, name: model, targets: [{ ...DIRECT_TARGET, id: model, apiId, model: name }] };
+    if (direct.size >= MAX_KEPT_PLANS) direct.clear();
+    direct.set(model, plan);
+    return plan;
+  }
+
+  function withUsableTargets(alias: ModelPlan): ModelPlan {
+    const targets = alias.targets.filter(({ apiId }) => isThere(apiId));
+    return targets.length === alias.targets.length ? alias : { ...alias, targets };
+  }
 
   function isThere(apiId: string): boolean {
     return apiId === DEMO_API || findApi(apiId) !== undefined;

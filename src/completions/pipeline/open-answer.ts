@@ -10,6 +10,8 @@ export interface OpenOptions {
   /** Sends the request. */
   readonly start: (listener: ExchangeListener) => Exchange;
   readonly decodeFailure: Dialect['decodeFailure'];
+  /** The API's key: no caller gets to see it. */
+  readonly secret: string;
   readonly presence: CallerPresence;
   readonly now: () => number;
 }
@@ -20,7 +22,8 @@ const MAX_REFUSAL_BYTES = 64 * 1024;
 const DECOMPRESSIONS = { gzip: promisify(gunzip), deflate: promisify(inflate), br: promisify(brotliDecompress) };
 
 /** The bytes of a whole answer with status 2xx; anything else is thrown. */
-export function openAnswer({ start, decodeFailure, presence, now }: OpenOptions): Promise<Buffer> {
+export function openAnswer(options: OpenOptions): Promise<Buffer> {
+  const { start, presence } = options;
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
@@ -55,7 +58,7 @@ export function openAnswer({ start, decodeFailure, presence, now }: OpenOptions)
 
     function finish(body: Buffer): void {
       if (isSuccess(status)) resolve(body);
-      else reject(refusal(status, headers, body.toString('utf8'), decodeFailure, now()));
+      else reject(refusal(status, headers, body.toString('utf8'), options));
     }
   });
 }
@@ -69,11 +72,10 @@ export function refusal(
   status: number,
   headers: UpstreamHeaders,
   text: string,
-  decodeFailure: Dialect['decodeFailure'],
-  now: number,
+  { decodeFailure, secret, now }: Pick<OpenOptions, 'decodeFailure' | 'secret' | 'now'>,
 ): AppError {
   if (status < 400) return upstreamError(`it answered with status ${status}, and redirects are not followed`);
-  return failureToError(decodeFailure(status, parseIfJson(text)), readRetryAfter(headers, now));
+  return failureToError(decodeFailure(status, parseIfJson(text)), secret, readRetryAfter(headers, now()));
 }
 
 /** The start of a refusal's text is enough, however long it is. */

@@ -2,7 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import type { ChatCompletion } from '../contract/chat.ts';
-import type { Dialect } from '../dialects/dialect.ts';
+import type { Dialect, DialectContext } from '../dialects/dialect.ts';
 import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
 import type { Attempt } from './attempt-call.ts';
 import { createByteReader } from './byte-reader.ts';
@@ -52,11 +52,13 @@ export function createOpenChat({ findApi, send, maxOutputTokens, clock }: OpenCh
     const encoded = encodeChat(dialect, work.request, context, work.bytes);
     refuseDropped(work, encoded.dropped);
     const start = await send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
-    const options = { start, decodeFailure: dialect.decodeFailure, presence, now: clock.now };
+    const secret = api.credentials.key;
+    const options = { start, decodeFailure: dialect.decodeFailure, secret, presence, now: clock.now };
     const choices = work.request.n ?? 1;
     const { dropped } = encoded;
     const asBytes = work.answerAsBytes && speaksOpenai(dialect);
-    if (!stream) return { dropped, ...readWhole(await openAnswer(options), asBytes, dialect, context, work) };
+    if (!stream)
+      return { dropped, ...readWhole(await openAnswer(options), { asBytes, dialect, context, work, secret }) };
     if (asBytes) {
       const usageAsked = work.request.stream_options?.include_usage === true;
       const reader = createByteReader({
@@ -73,13 +75,15 @@ export function createOpenChat({ findApi, send, maxOutputTokens, clock }: OpenCh
   };
 }
 
-function readWhole(
-  body: Buffer,
-  asBytes: boolean,
-  dialect: Dialect,
-  context: Parameters<Dialect['decodeResponse']>[1],
-  work: ChatWork,
-) {
+interface WholeOptions {
+  readonly asBytes: boolean;
+  readonly dialect: Dialect;
+  readonly context: DialectContext;
+  readonly work: ChatWork;
+  readonly secret: string;
+}
+
+function readWhole(body: Buffer, { asBytes, dialect, context, work, secret }: WholeOptions) {
   if (asBytes && body.includes(CHOICES)) {
     const usage = findUsage(body);
     if (usage !== undefined) {
@@ -87,7 +91,7 @@ function readWhole(
     }
   }
   const { completion, failure } = dialect.decodeResponse(parse(body), context);
-  if (failure !== undefined) throw failureToError(failure);
+  if (failure !== undefined) throw failureToError(failure, secret);
   if (completion.usage !== undefined) {
     const { usage } = completion;
     return { kind: 'completion', completion, measured: { usage, estimated: usage.estimated === true } } as const;

@@ -53,7 +53,7 @@ export function createOpenOperation({ send, clock }: OpenOperationOptions): Open
       body: encodeBody(work, target.model, api.noStreamOptions !== true),
     };
     const start = await send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
-    const options = { start, decodeFailure: failureInBody, presence, now: clock.now };
+    const options = { start, decodeFailure: failureInBody, secret: api.credentials.key, presence, now: clock.now };
     if (stream) {
       const { choices, usageAsked } = work;
       const reader = createByteReader({ choices, usageAsked, promptTokens, chunkObject: 'text_completion' });

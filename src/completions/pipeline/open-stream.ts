@@ -35,7 +35,7 @@ type Outcome<Piece> = { readonly last: Piece | undefined } | { readonly error: A
  * still be answered by another attempt, or with a status of its own (contract/completions 4).
  */
 export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<OpenedStream<Piece>> {
-  const { start, reader, decodeFailure, presence, now } = options;
+  const { start, reader, presence, secret } = options;
   return new Promise((resolve, reject) => {
     let status = 0;
     let headers: UpstreamHeaders = {};
@@ -61,7 +61,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       onEnd() {
         if (outcome !== undefined) return;
         if (refusalText !== undefined) {
-          reject(refusal(status, headers, refusalText.read(), decodeFailure, now()));
+          reject(refusal(status, headers, refusalText.read(), options));
           return;
         }
         take(() => reader.end());
@@ -87,7 +87,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       const { piece, hasEvent, failure, done } = reading;
       if (failure !== undefined) {
         if (piece !== undefined && opened) deliver(piece);
-        stop(failureToError(failure));
+        stop(failureToError(failure, secret));
         return;
       }
       if (hasEvent) open();

@@ -84,13 +84,7 @@ export function createTextHandler(options: TextHandlerOptions) {
         prompt: tokensOfCharacters(bytes.length),
         answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),
       });
-      let opened: Attempted<OpenedChat | OpenedOperation>;
-      try {
-        opened = await open(call, request, bytes, strict);
-      } catch (error) {
-        reply.headers(call.record.headers());
-        throw error;
-      }
+      const opened = await open(call, request, bytes, strict);
       answer(family, reply, call, opened, request, bytes);
       return reply;
     };

@@ -56,10 +56,12 @@ export function upstreamTimeout(limit: 'connect' | 'first_byte' | 'idle' | 'tota
 
 /**
  * What an upstream said, as what our caller is told (contract/completions 5): a refused key is our own trouble and its
- * text is kept back, a 5xx is a 502, and any other 4xx passes with its status and message.
+ * text is kept back, a 5xx is a 502, and any other 4xx passes with its status and message. `secret` is the API's key,
+ * which some repeat.
  */
-export function failureToError(failure: UpstreamFailure, retryAfterMs?: number): AppError {
-  const { status, message, code, param } = failure;
+export function failureToError(failure: UpstreamFailure, secret: string, retryAfterMs?: number): AppError {
+  const { status, code, param } = failure;
+  const message = secret === '' ? failure.message : failure.message.replaceAll(secret, '[hidden]');
   if (status === 401 || status === 403) return new AppError('UPSTREAM_AUTHENTICATION', { status });
   if (status === 504) return new AppError('UPSTREAM_TIMEOUT', { limit: 'its own', status });
   if (status < 400 || status >= 500) return new AppError('UPSTREAM_ERROR', { reason: message, status });

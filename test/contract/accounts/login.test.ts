@@ -184,6 +184,12 @@ test('A-15: one try on each of many accounts fills the bucket of the address', a
     statuses.push(answer.status);
   }
   assert.deepEqual(statuses, [...Array(30).fill(401), ...Array(5).fill(429)]);
+  const { query } = accounts.database;
+  const limited = await query.selectFrom('audit').selectAll().where('event', '=', 'address.limited').execute();
+  assert.deepEqual(
+    limited.map(({ address }) => address),
+    ['10.0.0.1'],
+  );
   const ann = await accounts.register('Ann');
   assert.equal((await accounts.login(ann, {}, { from: '10.0.0.2' })).status, 200, 'others go on');
   const full = await accounts.login(ann, {}, { from: '10.0.0.1' });

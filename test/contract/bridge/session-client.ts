@@ -40,12 +40,10 @@ export async function stream(
   headers: Headers = {},
   until: (update: Update) => boolean = () => false,
 ): Promise<StreamedAnswer> {
-  const aborter = new AbortController();
   const response = await fetch(`${url}/acp/rpc`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', accept: 'text/event-stream', ...headers },
     body: JSON.stringify({ jsonrpc: '2.0', id: 1, ...message }),
-    signal: aborter.signal,
   });
   const events: { id: string; data: Envelope & { params?: Update } }[] = [];
   let text = '';
@@ -57,10 +55,8 @@ export async function stream(
       text = text.slice(end + 2);
       if (event === undefined) continue;
       events.push(event);
-      if (event.data.params !== undefined && until(event.data.params)) {
-        aborter.abort();
-        return summarise(events);
-      }
+      // To leave the loop is to break off the connection.
+      if (event.data.params !== undefined && until(event.data.params)) return summarise(events);
     }
   }
   return summarise(events);

@@ -161,7 +161,7 @@ test('P-24: the older functions become tools, and the answer is turned back', as
   assert.deepEqual(sent.tools, [{ type: 'function', function: { name: 'look', description: 'Looks.', parameters } }]);
   assert.equal(sent.tool_choice, 'auto');
   const [, asked, told] = sent.messages as Record<string, unknown>[];
-  const [{ id }] = asked?.tool_calls as [{ id: string }];
+  const [{ id } = { id: '' }] = (asked?.tool_calls ?? []) as { id: string }[];
   assert.deepEqual(told, { role: 'tool', content: 'seen', tool_call_id: id });
 
   const pieces = [

@@ -132,6 +132,8 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
         turnId: undefined,
         interrupted: false,
       };
+      // The connection may end before anybody waits for the turn to.
+      prompt.ended.promise.catch(() => undefined);
       prompts.set(request.conversation, prompt);
       try {
         return await startTurn(prompt);

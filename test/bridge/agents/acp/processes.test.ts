@@ -99,6 +99,26 @@ test('a turn in which nothing happens for too long is given up, and the agent wi
   assert.equal(agent.living(), 0);
 });
 
+test('a turn that is given up is timed out also where the agent stops as it is asked to', async (t) => {
+  const agent = await startScripted(t, { limits: { silenceMs: 300 } });
+  const end = await agent.run({ prompt: 'wait', folder: agent.work }).end;
+  assert.deepEqual([end.kind, end.kind === 'failed' && end.code], ['failed', 'AGENT_TIMEOUT']);
+  assert.equal(agent.living(), 1);
+});
+
+test('a turn that is cancelled as soon as its conversation is open does nothing', async (t) => {
+  const agent = await startScripted(t);
+  const turn = agent.run({
+    prompt: 'ask',
+    folder: agent.work,
+    onOpened: () => void agent.provider.cancel(turn.turnId),
+  });
+  assert.deepEqual(await turn.end, { kind: 'cancelled', output: '' });
+  const next = agent.run({ prompt: 'recall', folder: agent.work, reference: turn.reference() });
+  await next.end;
+  assert.equal(next.text(), 'recall');
+});
+
 test('a cancelled turn ends as cancelled, and the agent stays', async (t) => {
   const agent = await startScripted(t);
   const turn = agent.run({ prompt: 'wait', folder: agent.work });

@@ -100,11 +100,16 @@ test('a turn that Codex fails ends with its words, and says that it tried again'
   assert.deepEqual(turn.events, [{ kind: 'status', text: 'stream broke' }]);
 });
 
-test('B-61: a Codex that dies in the middle of a turn ends it', async (t) => {
-  const agent = await startScripted(t, { protocol });
-  const end = await agent.run({ prompt: 'die', folder: agent.work }).end;
-  assert.equal(end.kind === 'failed' && end.code, 'AGENT_EXITED');
-});
+for (const [when, prompt] of [
+  ['in the middle of a turn', 'die'],
+  ['before it has taken the turn', 'vanish'],
+] as const) {
+  test(`B-61: a Codex that dies ${when} ends it`, async (t) => {
+    const agent = await startScripted(t, { protocol });
+    const end = await agent.run({ prompt, folder: agent.work }).end;
+    assert.equal(end.kind === 'failed' && end.code, 'AGENT_EXITED');
+  });
+}
 
 test('the model of a turn goes to Codex as it is', async (t) => {
   const agent = await startScripted(t, { protocol });

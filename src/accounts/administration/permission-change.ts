@@ -1,0 +1,70 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import { ADMIN_PERMISSIONS, holdsPermission, isRole, type PermissionMatrix, ROLES } from '../permissions.ts';
+
+/** What may be written into the permission matrix (contract/accounts: admin/settings; Rules: Admin). All of it is pure. */
+
+const MODULE = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+const MOST_MODULES = 500;
+const ADMIN_KEYS: ReadonlySet<string> = new Set(ADMIN_PERMISSIONS);
+/** What nobody can change about the keys of this service; for operators they can be set. */
+const FIXED: Readonly<Record<string, boolean>> = { root: true, admin: true, user: false, readonly: false };
+
+/** Throws INVALID_MODULE or INVALID_ROLE. */
+export function checkMatrix(matrix: PermissionMatrix): void {
+  const modules = Object.entries(matrix);
+  if (modules.length > MOST_MODULES) {
+    throw new AppError('INVALID_REQUEST', { reason: `the matrix has more than ${MOST_MODULES} modules` });
+  }
+  for (const [module, roles] of modules) {
+    const isKnown = ADMIN_KEYS.has(module) || (MODULE.test(module) && !module.startsWith('admin.'));
+    if (!isKnown) throw new AppError('INVALID_MODULE', { module: module.slice(0, 128) });
+    for (const [role, granted] of Object.entries(roles)) checkCell(module, role, granted);
+  }
+}
+
+function checkCell(module: string, role: string, granted: boolean): void {
+  if (!isRole(role)) throw invalidRole(`There is no role "${role.slice(0, 64)}"; there are ${ROLES.join(', ')}.`);
+  const fixed = ADMIN_KEYS.has(module) ? FIXED[role] : undefined;
+  if (fixed === undefined || fixed === granted) return;
+  throw invalidRole(`"${module}" can be given to operators and taken from them; for ${role} it is fixed.`);
+}
+
+/** The first permission that someone would gain and that `role`, who makes the change, does not hold. */
+export function grantNotHeld(
+  role: string,
+  before: PermissionMatrix,
+  after: PermissionMatrix,
+): string | undefined {
+  if (role === 'root' || role === 'admin') return undefined;
+  // A cell that is left out gives the default back: what counts is what each role holds in the end.
+  const keys = new Set<string>([...ADMIN_PERMISSIONS, ...Object.keys(before), ...Object.keys(after)]);
+  return [...keys].find((key) => {
+    const isGained = ROLES.some((each) => holdsPermission(each, key, after) && !holdsPermission(each, key, before));
+    return isGained && !holdsPermission(role, key, before);
+  });
+}
+
+/** Every cell that differs, for the audit log: module -> role -> [before, after]; null where nothing was said. */
+export function matrixDiff(
+  before: PermissionMatrix,
+  after: PermissionMatrix,
+): Record<string, Record<string, [boolean | null, boolean | null]>> {
+  const diff: Record<string, Record<string, [boolean | null, boolean | null]>> = {};
+  for (const module of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const changed = ROLES.flatMap((role) => {
+      const cells: [boolean | null, boolean | null] = [cellOf(before, module, role), cellOf(after, module, role)];
+      return cells[0] === cells[1] ? [] : [[role, cells] as const];
+    });
+    if (changed.length > 0) diff[module] = Object.fromEntries(changed);
+  }
+  return diff;
+}
+
+function cellOf(matrix: PermissionMatrix, module: string, role: string): boolean | null {
+  const roles = Object.hasOwn(matrix, module) ? matrix[module] : undefined;
+  return roles !== undefined && Object.hasOwn(roles, role) ? (roles[role] ?? null) : null;
+}
+
+function invalidRole(reason: string): AppError {
+  return new AppError('INVALID_ROLE', { reason });
+}

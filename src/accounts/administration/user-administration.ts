@@ -1,0 +1,204 @@
+import type { Runnable } from '../../platform/database/statement.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
+import type { AccountsCore } from '../accounts-core.ts';
+import { setPasswordMail } from '../mail/messages.ts';
+import { isRole, type Role } from '../permissions.ts';
+import { normalizeEmail } from '../registration/email-address.ts';
+import { normalizeName } from '../registration/identity-names.ts';
+import { newUserRow, randomUuid } from '../registration/new-user.ts';
+import type { UserRow } from '../storage/accounts-schema.ts';
+import type { UserChange, UserDecision, UserStanding } from '../storage/user-administration-store.ts';
+import { isAdminRole, mayActOn, mayAssign, ROLE_NAMES } from './ranks.ts';
+
+/** Who does it: an administrator, or the operator of this program by a command (who ranks with root). */
+export interface Actor {
+  readonly id: string;
+  readonly role: string;
+  readonly head?: RequestHead;
+}
+
+export interface UserAdministration {
+  /** Someone who has yet to choose a password, by the token that is mailed to them. */
+  create(given: { email: string; name: string; role: string }, actor: Actor): Promise<UserRow>;
+  setRole(id: string, role: string, actor: Actor): Promise<UserRow>;
+  /** Every session ends at once. */
+  pause(id: string, actor: Actor): Promise<UserRow>;
+  resume(id: string, actor: Actor): Promise<UserRow>;
+  /** A new UUID for proxy nodes; `expiresAt` null: it does not end. */
+  renewUuid(id: string, expiresAt: number | null, actor: Actor): Promise<UserRow>;
+  endSessions(id: string, actor: Actor): Promise<UserRow>;
+  remove(id: string, actor: Actor): Promise<void>;
+  /** Refuses an address for registration and login; whoever has it is logged out. */
+  block(email: string, actor: Actor): Promise<void>;
+}
+
+type Parts = Pick<
+  AccountsCore,
+  | 'database'
+  | 'users'
+  | 'userAdministration'
+  | 'sessions'
+  | 'flows'
+  | 'flowStore'
+  | 'blacklist'
+  | 'clientList'
+  | 'audit'
+  | 'mail'
+  | 'frontendUrl'
+  | 'completionKeys'
+  | 'clock'
+  | 'randomness'
+  | 'makeId'
+>;
+
+export function createUserAdministration(parts: Parts): UserAdministration {
+  const { database, users, userAdministration: store, sessions, flows, flowStore, audit, clock } = parts;
+
+  const entryOf = (event: string, subject: string, actor: Actor, details: Readonly<Record<string, unknown>> = {}) => ({
+    event,
+    actor: actor.id,
+    subject,
+    ...(actor.head !== undefined && { head: actor.head }),
+    details,
+  });
+
+  async function change(
+    id: string,
+    actor: Actor,
+    event: string,
+    decide: (standing: UserStanding) => UserChange,
+    also: (user: UserRow, change: UserChange) => { details?: Record<string, unknown>; statements?: Runnable[] } = () => ({}),
+  ): Promise<UserRow> {
+    const changed = await store.change(id, (standing): UserDecision => {
+      const { user } = standing;
+      if (!mayActOn(actor.role, user.role)) throw new AppError('FORBIDDEN');
+      const decided = decide(standing);
+      const { details = {}, statements = [] } = also(user, decided);
+      const entry = audit.statement(entryOf(event, user.id, actor, details));
+      return { change: { ...decided, updated_at: clock.now() }, also: [...statements, entry] };
+    });
+    if (changed === undefined) throw new AppError('USER_NOT_FOUND');
+    return changed;
+  }
+
+  const ending = (user: UserRow): Runnable[] => [sessions.endAllOf(user.id), flowStore.removeOfUser(user.id)];
+  const nextEpoch = (user: UserRow): UserChange => ({ access_epoch: user.access_epoch + 1 });
+
+  return {
+    async create(given, actor) {
+      const email = normalizeEmail(given.email);
+      if (email === undefined) throw new AppError('INVALID_EMAIL');
+      const name = normalizeName(given.name);
+      if (name === undefined) throw new AppError('NAME_REQUIRED');
+      const role = requireRole(given.role, actor);
+      const now = clock.now();
+      const user = newUserRow(
+        { name, email, emailVerified: false, passwordHash: null, role, now },
+        parts.makeId,
+        parts.randomness,
+      );
+      const { token, statement } = flows.issue('set_password', { userId: user.id });
+      const made = audit.statement(entryOf('user.created', user.id, actor, { role }));
+      await database.write([...users.add(user), statement, made]).catch(explainTaken);
+      parts.mail.post(setPasswordMail(email, token, `${parts.frontendUrl()}/set-password#token=${token}`));
+      return user;
+    },
+    async setRole(id, given, actor) {
+      const role = requireRole(given, actor);
+      return change(
+        id,
+        actor,
+        'role.changed',
+        (standing) => {
+          if (!isAdminRole(role)) refuseForLastAdmin(standing);
+          return { role, root_mark: null };
+        },
+        (user) => ({ details: { before: user.role, after: role } }),
+      );
+    },
+    pause: (id, actor) =>
+      change(
+        id,
+        actor,
+        'user.paused',
+        (standing) => {
+          refuseForLastAdmin(standing);
+          return { active: 0, ...nextEpoch(standing.user) };
+        },
+        (user) => ({ statements: ending(user) }),
+      ),
+    resume: (id, actor) => change(id, actor, 'user.resumed', () => ({ active: 1 })),
+    renewUuid: (id, expiresAt, actor) =>
+      change(
+        id,
+        actor,
+        'proxy_uuid.renewed',
+        () => ({ proxy_uuid: randomUuid(parts.randomness), proxy_uuid_expires_at: expiresAt }),
+        () => ({ details: { expiresAt } }),
+      ),
+    endSessions: (id, actor) =>
+      change(
+        id,
+        actor,
+        'sessions.ended_by_admin',
+        ({ user }) => nextEpoch(user),
+        (user) => ({ statements: ending(user) }),
+      ),
+    async remove(id, actor) {
+      const removed = await store.remove(id, (standing) => {
+        const { user } = standing;
+        if (!mayActOn(actor.role, user.role)) throw new AppError('FORBIDDEN');
+        refuseForLastAdmin(standing);
+        return [audit.statement(entryOf('user.deleted', user.id, actor, { email: user.email, role: user.role }))];
+      });
+      if (removed === undefined) throw new AppError('USER_NOT_FOUND');
+      const keys = parts.completionKeys();
+      for (const { id: keyId } of (await keys?.list(id)) ?? []) await keys?.remove(id, keyId);
+    },
+    async block(given, actor) {
+      const email = normalizeEmail(given);
+      if (email === undefined) throw new AppError('INVALID_EMAIL');
+      const statements = [
+        parts.blacklist.put({ email, created_by: actor.id, created_at: clock.now() }),
+        parts.clientList.touch(),
+        audit.statement(entryOf('blacklist.added', email, actor)),
+      ];
+      const user = await users.byEmail(email);
+      if (user === undefined) {
+        await database.write(statements);
+        return;
+      }
+      await change(
+        user.id,
+        actor,
+        'user.blocked',
+        (standing) => {
+          refuseForLastAdmin(standing);
+          return nextEpoch(standing.user);
+        },
+        (blocked) => ({ statements: [...statements, ...ending(blocked)] }),
+      );
+    },
+  };
+}
+
+/** Someone must be left who can log in and put things right. */
+function refuseForLastAdmin({ user, otherAdmins }: UserStanding): void {
+  if (isAdminRole(user.role) && user.active === 1 && otherAdmins === 0) throw new AppError('LAST_ADMIN');
+}
+
+function requireRole(role: string, actor: Actor): Role {
+  if (!isRole(role)) throw new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
+  if (role === 'root') throw new AppError('INVALID_ROLE', { reason: 'There is one root, and it is not given away.' });
+  if (!mayAssign(actor.role, role)) throw new AppError('FORBIDDEN');
+  return role;
+}
+
+/** Which of the things that must be unique was taken. */
+export function explainTaken(error: unknown): never {
+  if (!(error instanceof AppError) || error.code !== 'STORAGE_DUPLICATE') throw error;
+  const columns = Array.isArray(error.details.columns) ? error.details.columns : [];
+  if (columns.includes('root_mark')) throw new AppError('SETUP_DONE');
+  throw new AppError(columns.includes('email') ? 'EMAIL_ALREADY_EXISTS' : 'NAME_ALREADY_EXISTS');
+}

@@ -1,0 +1,136 @@
+import { sql } from 'kysely';
+import type { Database, Transaction } from '../../platform/database/database.ts';
+import type { Runnable } from '../../platform/database/statement.ts';
+import type { AccountsSchema, UserRow } from './accounts-schema.ts';
+import { createClientListStore } from './client-list-store.ts';
+import { createUserCountStore } from './user-count-store.ts';
+import { TENANT } from './user-store.ts';
+
+export type UserChange = Partial<
+  Pick<
+    UserRow,
+    'role' | 'root_mark' | 'active' | 'access_epoch' | 'proxy_uuid' | 'proxy_uuid_expires_at' | 'updated_at'
+  >
+>;
+
+/** What is to be done about a user. */
+export interface UserDecision {
+  readonly change: UserChange;
+  /** Stored with it, or not at all. */
+  readonly also: readonly Runnable[];
+}
+
+/** How a user stands when something is decided about them: nothing else changes any administrator meanwhile. */
+export interface UserStanding {
+  readonly user: UserRow;
+  /** Administrators besides this one who can log in. */
+  readonly otherAdmins: number;
+}
+
+export interface UserFilter {
+  /** In the address or the name, in lower case. */
+  readonly search?: string | undefined;
+  readonly role?: string | undefined;
+}
+
+/** What administrators do to users. Each change is as if nothing else ran meanwhile, on both engines and several instances. */
+export interface UserAdministrationStore {
+  /** Undefined when there is no such user. `decide` throws to refuse; on PostgreSQL it may be asked more than once. */
+  change(id: string, decide: (standing: UserStanding) => UserDecision): Promise<UserRow | undefined>;
+  /** Removes the user and all that is theirs. */
+  remove(id: string, decide: (standing: UserStanding) => readonly Runnable[]): Promise<UserRow | undefined>;
+  /** Newest first; `before` is the id of the last of the page before. */
+  list(filter: UserFilter, before: string | undefined, limit: number): Promise<UserRow[]>;
+  count(filter: UserFilter): Promise<number>;
+  /** Whether anyone could administer this installation. */
+  hasAdmin(): Promise<boolean>;
+}
+
+const OWNED_TABLES = ['sessions', 'flows', 'recovery_codes', 'devices', 'oauth_links', 'subscriptions'] as const;
+
+export function createUserAdministrationStore(database: Database<AccountsSchema>): UserAdministrationStore {
+  const { query } = database;
+  const counts = createUserCountStore(database);
+  const clients = createClientListStore(database);
+
+  const admins = () => query.selectFrom('users').where('role', 'in', ['root', 'admin']);
+
+  async function standingOf(transaction: Transaction<AccountsSchema>, id: string): Promise<UserStanding | undefined> {
+    const { rows } = await transaction.run(query.selectFrom('users').selectAll().where('id', '=', id).compile());
+    const [user] = rows;
+    if (user === undefined) return undefined;
+    const others = admins()
+      .select('id')
+      .where('id', '<>', id)
+      .where('active', '=', 1)
+      .where('email_verified', '=', 1)
+      .where('email', 'not in', (build) => build.selectFrom('blacklist').select('email'))
+      .limit(1);
+    return { user, otherAdmins: (await transaction.run(others.compile())).rows.length };
+  }
+
+  const filtered = ({ search, role }: UserFilter) => {
+    let select = query.selectFrom('users').where('tenant', '=', TENANT);
+    if (role !== undefined) select = select.where('role', '=', role);
+    if (search !== undefined) {
+      const pattern = `%${search.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`;
+      select = select.where((build) =>
+        build.or([
+          build('id', '=', search),
+          sql<boolean>`email like ${pattern} escape '\\'`,
+          sql<boolean>`name_key like ${pattern} escape '\\'`,
+        ]),
+      );
+    }
+    return select;
+  };
+
+  return {
+    change: (id, decide) =>
+      database.transaction(async (transaction) => {
+        const standing = await standingOf(transaction, id);
+        if (standing === undefined) return undefined;
+        const { user } = standing;
+        const { change, also } = decide(standing);
+        const changed = { ...user, ...change };
+        const recounted = [counts.change(user, -1), counts.change(changed, 1)];
+        const isCountedAnew = user.role !== changed.role || user.active !== changed.active;
+        const update = query.updateTable('users').set(change).where('id', '=', id);
+        const statements = [
+          ...(Object.keys(change).length > 0 ? [update.compile()] : []),
+          ...(isCountedAnew ? recounted : []),
+          clients.touch(),
+          ...also,
+        ];
+        for (const statement of statements) await transaction.run(statement);
+        return changed;
+      }),
+    remove: (id, decide) =>
+      database.transaction(async (transaction) => {
+        const standing = await standingOf(transaction, id);
+        if (standing === undefined) return undefined;
+        const also = decide(standing);
+        for (const table of OWNED_TABLES) {
+          await transaction.run(query.deleteFrom(table).where('user_id', '=', id).compile());
+        }
+        await transaction.run(query.deleteFrom('users').where('id', '=', id).compile());
+        for (const statement of [counts.change(standing.user, -1), clients.touch(), ...also]) {
+          await transaction.run(statement);
+        }
+        return standing.user;
+      }),
+    list(filter, before, limit) {
+      const select = filtered(filter).selectAll().orderBy('id', 'desc').limit(limit);
+      return database.read((before === undefined ? select : select.where('id', '<', before)).compile());
+    },
+    async count(filter) {
+      // Only a search has to look at the users themselves.
+      if (filter.search === undefined) return (await counts.totals(filter.role)).total;
+      const count = filtered(filter).select((build) => build.fn.countAll<number>().as('count'));
+      return (await database.read(count.compile()))[0]?.count ?? 0;
+    },
+    async hasAdmin() {
+      return (await database.readKeyed(admins().select('id').limit(1).compile())).length > 0;
+    },
+  };
+}

@@ -1,0 +1,142 @@
+import type { Database } from '../../platform/database/database.ts';
+import { expectChanges, type Statement } from '../../platform/database/statement.ts';
+import { errorCode } from '../../platform/errors/app-error.ts';
+import type { BridgeSchema, JobDeliveryRow, JobRow, JobStatus } from './bridge-schema.ts';
+import { countJob, createJobCounts } from './job-counts.ts';
+
+/** How a job ended. */
+export interface JobEnd {
+  readonly status: Extract<JobStatus, 'completed' | 'failed'>;
+  readonly providerId: string;
+  /** As JSON text. */
+  readonly outcome: string;
+  readonly now: number;
+}
+
+/**
+ * Jobs and their moves from state to state. Each move happens only if the job is still as the caller knows it; the answer
+ * tells whether it did. So a job ends once, whoever tries.
+ */
+export interface JobStore {
+  /** Whether other bridges may change the same rows. */
+  readonly isShared: boolean;
+  /** Fails with STORAGE_DUPLICATE when the owner has used the idempotency key. */
+  add(job: JobRow): Promise<void>;
+  find(id: string): Promise<JobRow | undefined>;
+  findByKey(owner: string, idempotencyKey: string): Promise<JobRow | undefined>;
+  /** From pending to running. */
+  claim(job: JobRow, instance: string, now: number): Promise<JobRow | undefined>;
+  /** From running back to pending: the bridge that ran it is gone. */
+  requeue(job: JobRow): Promise<boolean>;
+  /** From pending or running to the end, and with it whatever is to be told about it. */
+  end(job: JobRow, end: JobEnd, deliveries: readonly JobDeliveryRow[]): Promise<boolean>;
+  /** Asks the bridge that runs it to stop it. */
+  requestStop(id: string): Promise<void>;
+}
+
+export function createJobStore(database: Database<BridgeSchema>): JobStore {
+  const changeCounts = createJobCounts(database);
+  const insert = database.statement((query, given: JobRow) =>
+    query.insertInto('jobs').values({
+      id: given.id,
+      owner: given.owner,
+      tenant: given.tenant,
+      status: given.status,
+      provider_id: given.provider_id,
+      session_id: given.session_id,
+      thread_id: given.thread_id,
+      request: given.request,
+      idempotency_key: given.idempotency_key,
+      retry_on_restart: given.retry_on_restart,
+      timeout_ms: given.timeout_ms,
+      created_at: given.created_at,
+      deadline_at: given.deadline_at,
+      started_at: given.started_at,
+      completed_at: given.completed_at,
+      instance: given.instance,
+      attempt: given.attempt,
+      stop_requested: given.stop_requested,
+      outcome: given.outcome,
+      webhook_url: given.webhook_url,
+      webhook_sent: given.webhook_sent,
+      webhook_tries: given.webhook_tries,
+      card_sent: given.card_sent,
+    }),
+  );
+  const find = database.statement((query, given: { id: string }) =>
+    query.selectFrom('jobs').selectAll().where('id', '=', given.id),
+  );
+  const findByKey = database.statement((query, given: { owner: string; key: string }) =>
+    query.selectFrom('jobs').selectAll().where('owner', '=', given.owner).where('idempotency_key', '=', given.key),
+  );
+  /** The attempt is the fencing token: together with the state it stands for one run on one bridge. */
+  const change = database.statement((query, given: JobMove) =>
+    query
+      .updateTable('jobs')
+      .set({
+        status: given.status,
+        provider_id: given.provider_id,
+        instance: given.instance,
+        attempt: given.attempt,
+        started_at: given.started_at,
+        completed_at: given.completed_at,
+        stop_requested: 0,
+        outcome: given.outcome,
+      })
+      .where('id', '=', given.id)
+      .where('status', '=', given.fromStatus)
+      .where('attempt', '=', given.fromAttempt),
+  );
+  const requestStop = database.statement((query, given: { id: string }) =>
+    query.updateTable('jobs').set({ stop_requested: 1 }).where('id', '=', given.id).where('completed_at', 'is', null),
+  );
+  const addDelivery = database.statement((query, given: JobDeliveryRow) =>
+    query.insertInto('job_deliveries').values({
+      id: given.id,
+      job_id: given.job_id,
+      kind: given.kind,
+      attempts: given.attempts,
+      due_at: given.due_at,
+    }),
+  );
+
+  /** Moves a job, with the counts and whatever else belongs to the same moment. */
+  async function moveJob(from: JobRow, to: JobRow, more: readonly Statement[] = []): Promise<boolean> {
+    const moved = change({ ...to, fromStatus: from.status, fromAttempt: from.attempt });
+    try {
+      await database.write([expectChanges(moved, 1), ...changeCounts([countJob(from, -1), countJob(to, 1)]), ...more]);
+      return true;
+    } catch (error) {
+      if (errorCode(error) === 'STORAGE_CONFLICT') return false;
+      throw error;
+    }
+  }
+
+  return {
+    isShared: database.engine === 'postgres',
+    async add(job) {
+      await database.write([insert(job), ...changeCounts([countJob(job, 1)])]);
+    },
+    find: async (id) => (await database.readKeyed(find({ id })))[0],
+    findByKey: async (owner, key) => (await database.readKeyed(findByKey({ owner, key })))[0],
+    async claim(job, instance, now) {
+      const claimed: JobRow = { ...job, status: 'running', instance, attempt: job.attempt + 1, started_at: now };
+      return job.status === 'pending' && (await moveJob(job, claimed)) ? claimed : undefined;
+    },
+    async requeue(job) {
+      return job.status === 'running' && moveJob(job, { ...job, status: 'pending', instance: null, started_at: null });
+    },
+    async end(job, { status, providerId, outcome, now }, deliveries) {
+      if (job.completed_at !== null) return false;
+      // A clock that was set back must not make a time that is less than nothing.
+      const completed_at = Math.max(now, job.started_at ?? job.created_at);
+      const ended = { ...job, status, provider_id: providerId, instance: null, completed_at, outcome };
+      return moveJob(job, ended, deliveries.map(addDelivery));
+    },
+    async requestStop(id) {
+      await database.write([requestStop({ id })]);
+    },
+  };
+}
+
+type JobMove = JobRow & { readonly fromStatus: JobStatus; readonly fromAttempt: number };
