@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { PROGRAM_VERSION } from '../src/system/release.ts';
 import { bridgeSuite } from './bridge/suite.ts';
+import { completionsSuite } from './completions/suite.ts';
 import { platformSuite } from './platform/suite.ts';
 import type { Table } from './report/figure.ts';
 import { toMarkdown } from './report/markdown.ts';
@@ -17,6 +18,7 @@ export interface SuiteOptions {
 const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonly Table[]>>> = {
   platform: platformSuite,
   bridge: bridgeSuite,
+  completions: completionsSuite,
 };
 
 const REPORT = fileURLToPath(new URL('../docs/measurements.md', import.meta.url));

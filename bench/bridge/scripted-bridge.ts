@@ -24,7 +24,13 @@ export async function startScriptedBridge(
       agents: { catalog: [AGENT_ID], default: AGENT_ID, custom: [{ id: AGENT_ID, ...SCRIPTED_AGENT }] },
     }),
   );
-  return startProgram(scope, { args: ['bridge', '--config', config, '--log-level', 'error'], environment });
+  const program = await startProgram(scope, {
+    args: ['bridge', '--config', config, '--log-level', 'error'],
+    environment,
+  });
+  // In good order, so that it ends its agents: what was registered last is ended first.
+  scope.after(() => program.stop());
+  return program;
 }
 
 /** Collects what is to be closed, for what lasts as long as a measurement. */

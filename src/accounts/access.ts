@@ -3,11 +3,8 @@ import { bearerToken } from '../platform/http/bearer-token.ts';
 import type { Guard, RequestHead } from '../platform/http/surface.ts';
 import { isSecretParameter } from '../platform/log/secret-names.ts';
 import { readCookie, SESSION_COOKIE } from './cookies.ts';
-import { tokenKey } from './flows.ts';
 import type { SessionCheck } from './login/session-check.ts';
 import { type AdminPermission, holdsPermission, type PermissionMatrix } from './permissions.ts';
-import type { ProxyAgentRow } from './storage/accounts-schema.ts';
-import type { ProxyAgentStore } from './storage/proxy-agent-store.ts';
 import type { FoundSession } from './storage/session-store.ts';
 
 /** Someone who is logged in. */
@@ -17,7 +14,7 @@ export interface UserCaller {
 }
 
 export interface AgentCaller {
-  readonly agent: ProxyAgentRow;
+  readonly agent: { readonly id: string };
 }
 
 /** The guards of the route table. Each refuses credentials in the address first. */
@@ -36,7 +33,7 @@ export interface AccountsAccess {
 
 export interface AccountsAccessOptions {
   readonly checkSession: SessionCheck;
-  readonly agents: Pick<ProxyAgentStore, 'byTokenHash'>;
+  readonly agents: { byToken(token: string): Promise<{ readonly id: string } | undefined> };
   matrix(): Promise<PermissionMatrix>;
   /** Under which users reach this program: `https://accounts.example`. */
   publicUrl(): string;
@@ -87,7 +84,7 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
       refuseCredentialsInQuery(head, []);
       const token = bearerToken(head);
       if (token === '') throw new AppError('MISSING_TOKEN');
-      const agent = await agents.byTokenHash(tokenKey(token));
+      const agent = await agents.byToken(token);
       if (agent === undefined) throw new AppError('INVALID_AGENT_TOKEN');
       return { agent };
     },

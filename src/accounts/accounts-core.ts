@@ -11,21 +11,25 @@ import type { SecretBox } from '../platform/secrets/secret-box.ts';
 import { type AccountsAccess, createAccountsAccess } from './access.ts';
 import { type Audit, createAudit } from './audit.ts';
 import { createFlows, type Flows } from './flows.ts';
+import type { CompletionKeys } from './keys/completion-keys.ts';
 import { type AddressFailures, createAddressFailures } from './login/address-failures.ts';
 import { createSessionCheck, type SeenSession, type SessionCheck } from './login/session-check.ts';
 import { createMailLimits, type MailLimits } from './mail/mail-limits.ts';
 import { createMailPost, type MailPost } from './mail/mail-post.ts';
 import { createPasswordHasher, type PasswordHasher } from './passwords/password-hasher.ts';
+import { type AgentRegistry, createAgentRegistry } from './proxy-nodes/agent-registry.ts';
 import type { AccountsSettings } from './settings.ts';
 import type { AccountsSchema } from './storage/accounts-schema.ts';
 import { createAuditStore } from './storage/audit-store.ts';
 import { type BlacklistStore, createBlacklistStore } from './storage/blacklist-store.ts';
+import { type ClientListStore, createClientListStore } from './storage/client-list-store.ts';
 import { type CounterStore, createCounterStore } from './storage/counter-store.ts';
 import { createFlowStore, type FlowStore } from './storage/flow-store.ts';
 import { createPermissionStore } from './storage/permission-store.ts';
 import { createProxyAgentStore, type ProxyAgentStore } from './storage/proxy-agent-store.ts';
 import { createSessionStore, type SessionStore } from './storage/session-store.ts';
 import { createSubscriptionStore, type SubscriptionStore } from './storage/subscription-store.ts';
+import { createUserAdministrationStore, type UserAdministrationStore } from './storage/user-administration-store.ts';
 import { createUserStore, type UserStore } from './storage/user-store.ts';
 import { createUserObjects, type UserObjects } from './user-object.ts';
 
@@ -42,10 +46,12 @@ export interface AccountsOptions {
   readonly randomness: Randomness;
   readonly makeId: MakeId;
   readonly logger: Logger;
+  /** The keys of users, while the completions service runs beside this one. */
+  completionKeys?(): CompletionKeys | undefined;
 }
 
 /** What every part of accounts stands on. Parts take from it what they need. */
-export interface AccountsCore extends Omit<AccountsOptions, 'settings'> {
+export interface AccountsCore extends Omit<AccountsOptions, 'settings' | 'completionKeys'> {
   /** As they are now: some change while the program runs. */
   settings(): AccountsSettings;
   /** Under which users reach this program, without a slash at the end. */
@@ -54,11 +60,15 @@ export interface AccountsCore extends Omit<AccountsOptions, 'settings'> {
   frontendUrl(): string;
   /** Whether cookies may only travel encrypted. */
   cookiesAreSecure(head: RequestHead): boolean;
+  completionKeys(): CompletionKeys | undefined;
   readonly users: UserStore;
+  readonly userAdministration: UserAdministrationStore;
   readonly sessions: SessionStore;
   readonly subscriptions: SubscriptionStore;
   readonly blacklist: BlacklistStore;
   readonly agents: ProxyAgentStore;
+  readonly agentRegistry: AgentRegistry;
+  readonly clientList: ClientListStore;
   readonly flowStore: FlowStore;
   readonly flows: Flows;
   readonly audit: Audit;
@@ -84,6 +94,8 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
   const agents = createProxyAgentStore(database);
   const flowStore = createFlowStore(database);
   const counters = createCounterStore(database);
+  const audit = createAudit({ store: createAuditStore(database), clock, makeId });
+  const agentRegistry = createAgentRegistry({ database, store: agents, audit, settings, clock, randomness });
   const userObjects = createUserObjects(createPermissionStore(database), clock);
   const mail = createMailPost({
     settings: () => settings().smtp,
@@ -106,17 +118,21 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
   return {
     ...options,
     settings,
+    completionKeys: () => options.completionKeys?.(),
     publicUrl,
     frontendUrl: () => (settings().frontend_url === '' ? publicUrl() : withoutSlash(settings().frontend_url)),
     cookiesAreSecure: (head) => head.secure || publicUrl().startsWith('https:'),
     users,
+    userAdministration: createUserAdministrationStore(database),
     sessions,
     subscriptions: createSubscriptionStore(database),
     blacklist: createBlacklistStore(database),
     agents,
+    agentRegistry,
+    clientList: createClientListStore(database),
     flowStore,
     flows: createFlows({ store: flowStore, secretBox, clock, randomness }),
-    audit: createAudit({ store: createAuditStore(database), clock, makeId }),
+    audit,
     mail,
     mailLimits: createMailLimits({ database, counters, clock }),
     counters,
@@ -124,7 +140,7 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     passwords: createPasswordHasher({ concurrency: availableParallelism() }),
     userObjects,
     checkSession,
-    access: createAccountsAccess({ checkSession, agents, matrix: userObjects.matrix, publicUrl }),
+    access: createAccountsAccess({ checkSession, agents: agentRegistry, matrix: userObjects.matrix, publicUrl }),
     async stop() {
       await mail.stop();
       await seen.close();

@@ -47,9 +47,15 @@ export const accountsErrors = {
   SUBSCRIPTION_NOT_FOUND: { status: 404, message: 'There is no such subscription.' },
   TOO_MANY_SUBSCRIPTIONS: { status: 409, message: 'You have {most} subscriptions; that is as many as there can be.' },
   INVALID_SIGNATURE: { status: 401, message: 'X-App-Signature is missing, wrong, or older than five minutes.' },
-  VERSION_CONFLICT: { status: 409, message: 'The matrix was changed meanwhile; look at version {version} and try again.' },
+  VERSION_CONFLICT: {
+    status: 409,
+    message: 'The matrix was changed meanwhile; look at version {version} and try again.',
+  },
   INVALID_ROLE: { status: 400, message: '{reason}' },
-  INVALID_MODULE: { status: 400, message: 'There is no permission "{module}"; names are letters, digits, ".", "_", "-".' },
+  INVALID_MODULE: {
+    status: 400,
+    message: 'There is no permission "{module}"; names are letters, digits, ".", "_", "-".',
+  },
   PERMISSION_NOT_HELD: { status: 403, message: 'You cannot give "{permission}" to anyone: you do not hold it.' },
   USER_NOT_FOUND: { status: 404, message: 'There is no such user.' },
   LAST_ADMIN: { status: 409, message: 'This is the last administrator who can log in; make another one first.' },

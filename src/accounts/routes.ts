@@ -1,6 +1,14 @@
 import type { Route } from '../platform/http/surface.ts';
 import type { AccountsCore } from './accounts-core.ts';
+import { auditRoutes } from './administration/audit-routes.ts';
+import { blacklistRoutes } from './administration/blacklist-routes.ts';
+import { metricsRoutes } from './administration/metrics-routes.ts';
+import { settingsRoutes } from './administration/settings-routes.ts';
+import { createUserAdministration } from './administration/user-administration.ts';
+import { userRoutes } from './administration/user-routes.ts';
+import { billingRoutes } from './billing/billing-routes.ts';
 import { configurationRoutes } from './configuration-routes.ts';
+import { keyRoutes } from './keys/key-routes.ts';
 import { createLogin } from './login/login.ts';
 import { loginRoutes } from './login/login-routes.ts';
 import { createPasswordCheck } from './login/password-check.ts';
@@ -11,10 +19,20 @@ import { sessionRoutes } from './login/session-routes.ts';
 import { createEnrolment } from './mfa/enrolment.ts';
 import { mfaRoutes } from './mfa/mfa-routes.ts';
 import { createSecondFactor } from './mfa/second-factor.ts';
+import { createOauthAccounts } from './oauth/oauth-accounts.ts';
+import { createOauthLogin } from './oauth/oauth-login.ts';
+import { createFindProvider } from './oauth/oauth-providers.ts';
+import { oauthRoutes } from './oauth/oauth-routes.ts';
 import { createPasswordChange } from './passwords/password-change.ts';
 import { passwordRoutes } from './passwords/password-routes.ts';
+import { agentAdministrationRoutes } from './proxy-nodes/agent-administration-routes.ts';
+import { agentRoutes } from './proxy-nodes/agent-routes.ts';
 import { createRegistration } from './registration/registration.ts';
 import { registrationRoutes } from './registration/registration-routes.ts';
+import { createSetup } from './setup/setup.ts';
+import { setupRoutes } from './setup/setup-routes.ts';
+import { subscriptionRoutes } from './subscriptions/subscription-routes.ts';
+import { createSubscriptions } from './subscriptions/subscriptions.ts';
 
 /** THE TABLE of accounts (spec/accounts 4): each row names its guard. One file per group of rows. */
 export function accountsRoutes(core: AccountsCore): readonly Route[] {
@@ -23,6 +41,8 @@ export function accountsRoutes(core: AccountsCore): readonly Route[] {
   const secondFactor = createSecondFactor(core);
   const reauthentication = createReauthentication(passwordCheck, secondFactor);
   const parts = { ...core, opening, passwordCheck, secondFactor, reauthentication };
+  const findProvider = createFindProvider(() => core.settings().oauth, core.clock);
+  const administration = createUserAdministration(core);
   return [
     ...registrationRoutes(core, createRegistration(core)),
     ...loginRoutes(core, createLogin(parts), createRefresh(parts)),
@@ -30,5 +50,17 @@ export function accountsRoutes(core: AccountsCore): readonly Route[] {
     ...mfaRoutes(core, createEnrolment(parts)),
     ...passwordRoutes(core, createPasswordChange(parts)),
     ...configurationRoutes(core),
+    ...oauthRoutes(core, createOauthLogin({ ...core, findProvider, accounts: createOauthAccounts(core) })),
+    ...subscriptionRoutes(core, createSubscriptions(core)),
+    ...billingRoutes(core),
+    ...keyRoutes(core),
+    ...setupRoutes(core, createSetup(core)),
+    ...settingsRoutes(core),
+    ...userRoutes(core, administration),
+    ...metricsRoutes(core),
+    ...blacklistRoutes(core, administration),
+    ...auditRoutes(core),
+    ...agentAdministrationRoutes(core),
+    ...agentRoutes(core),
   ];
 }

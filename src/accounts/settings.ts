@@ -9,11 +9,10 @@ const ID = {
 };
 const MAIL_ADDRESS = { pattern: '^([^<>]*<)?[^\\s@<>]+@[^\\s@<>]+>?$', expects: 'an e-mail address' };
 
-const oauthClient = (provider: string) =>
-  setting.group(`Login with ${provider}.`, {
-    client_id: setting.text({ default: '', description: `Client id at ${provider}. Empty: this login is off.` }),
-    client_secret: setting.text({ default: '', secret: true, reload: true, description: 'The client’s secret.' }),
-  });
+const oauthClient = (provider: string) => ({
+  client_id: setting.text({ default: '', description: `Client id at ${provider}. Empty: this login is off.` }),
+  client_secret: setting.text({ default: '', secret: true, reload: true, description: 'The client’s secret.' }),
+});
 
 const port = (fallback: number, description: string) =>
   setting.integer({ default: fallback, minimum: 1, maximum: 65_535, description });
@@ -84,8 +83,20 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     }),
   }),
   oauth: setting.group('Login with accounts from elsewhere.', {
-    github: oauthClient('GitHub'),
-    google: oauthClient('Google'),
+    github: setting.group('Login with GitHub.', {
+      ...oauthClient('GitHub'),
+      url: setting.url({
+        schemes: ['http', 'https'],
+        default: 'https://github.com',
+        description: 'Where people log in: another one for GitHub Enterprise.',
+      }),
+      api_url: setting.url({
+        schemes: ['http', 'https'],
+        default: 'https://api.github.com',
+        description: 'Its API; for GitHub Enterprise `https://<host>/api/v3`.',
+      }),
+    }),
+    google: setting.group('Login with Google.', oauthClient('Google')),
     oidc: setting.list(
       setting.group('', {
         id: setting.text({ ...ID, description: 'Name in the login address.' }),
@@ -141,18 +152,31 @@ function checkLogins({ github, google, oidc }: AccountsSettings['oauth']): reado
       involves: [`accounts.oauth.${name}`],
     });
   }
+  for (const name of ['url', 'api_url'] as const) {
+    if (isSentInTheClear(github[name])) {
+      complaints.push({
+        path: `accounts.oauth.github.${name}`,
+        wrong: 'logins would be sent unencrypted',
+        right: 'use https',
+      });
+    }
+  }
   const ids = ['github', 'google', ...oidc.map(({ id }) => id)];
   oidc.forEach(({ id, issuer }, index) => {
     const path = `accounts.oauth.oidc[${index}]`;
     if (ids.indexOf(id) !== index + 2) {
       complaints.push({ path: `${path}.id`, wrong: `the id "${id}" is taken`, right: 'choose another id' });
     }
-    const url = URL.parse(issuer);
-    if (url?.protocol === 'http:' && !isLoopbackHost(url.host)) {
+    if (isSentInTheClear(issuer)) {
       complaints.push({ path: `${path}.issuer`, wrong: 'logins would be sent unencrypted', right: 'use https' });
     }
   });
   return complaints;
+}
+
+function isSentInTheClear(address: string): boolean {
+  const url = URL.parse(address);
+  return url?.protocol === 'http:' && !isLoopbackHost(url.host);
 }
 
 function checkProxyNodes(agents: AccountsSettings['agents']): readonly Complaint[] {

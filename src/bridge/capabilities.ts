@@ -10,7 +10,7 @@ export interface GatewayEntry {
 export interface CapabilitiesSource {
   readonly agents: readonly CatalogAgent[];
   readonly gateway: GatewayEntry;
-  readonly probes: ProbeBoard;
+  readonly probes: Pick<ProbeBoard, 'results' | 'revision'>;
   /** Names of the served methods: what is not served is not announced. */
   readonly methodNames: ReadonlySet<string>;
 }

@@ -141,7 +141,7 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
         settings: settings.accounts,
         auditRetentionMs: settings.retention.audit,
         database: database as unknown as Database<AccountsSchema>,
-        ownUrl: () => `http://${address}`,
+        ownUrl: () => urlOf(address),
       });
       return {
         surface: accounts.surface,
@@ -151,3 +151,10 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
     },
   },
 };
+
+/** `::1:8787` needs brackets in a URL. */
+function urlOf(address: string): string {
+  const colon = address.lastIndexOf(':');
+  const host = address.slice(0, colon);
+  return `http://${host.includes(':') ? `[${host}]` : host}${address.slice(colon)}`;
+}

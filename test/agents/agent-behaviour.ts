@@ -7,7 +7,7 @@ import { type AgentUnderTest, startAgent } from '../bridge/agents/agent-under-te
 import type { Scope } from '../e2e/running-program.ts';
 import type { ScriptedModel } from '../fakes/scripted-model.ts';
 import { startObedientModel } from './obedient-model.ts';
-import { type RealAgent, type RealAgentId, realFolder, setUpAgent } from './real-agent.ts';
+import { newestFirst, type RealAgent, type RealAgentId, realFolder, setUpAgent } from './real-agent.ts';
 
 export interface KnownDifferences {
   readonly protocol: 'acp' | 'codex';
@@ -25,8 +25,7 @@ const CANCEL_LIMIT_MS = 5_000;
 
 /** What every agent must do, and each agent's known differences. */
 export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
-  const endings: (() => unknown)[] = [];
-  const wholeFile: Scope = { after: (run) => endings.push(run) };
+  const wholeFile = newestFirst({ after });
   let model: ScriptedModel;
   let agent: RealAgent;
   let shared: AgentUnderTest;
@@ -38,16 +37,12 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     shared = await start(wholeFile);
   });
 
-  after(async () => {
-    for (const end of endings.reverse()) await end();
-  });
-
   async function start(scope: Scope, permissions: 'allow' | 'deny' = 'allow'): Promise<AgentUnderTest> {
     const folder = await realFolder(scope, `trestle-${id}-`);
     return startAgent(scope, agent, { protocol: known.protocol, permissions, folder });
   }
 
-  test(`${id}: a turn streams thoughts and text, and ends with the final text and its usage`, async (t) => {
+  agentTest(`${id}: a turn streams thoughts and text, and ends with the final text and its usage`, async (t) => {
     const turn = shared.run({ prompt: 'SAY alpha', folder: await realFolder(t, 'work-') });
     const end = await turn.end;
     assert.equal(end.kind, 'completed', JSON.stringify(end));
@@ -60,7 +55,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.ok(turn.events.some((event) => event.kind === 'thinking' && event.text.includes('told to say')));
   });
 
-  test(`${id}: a tool runs after its permission was granted, and both are seen`, async (t) => {
+  agentTest(`${id}: a tool runs after its permission was granted, and both are seen`, async (t) => {
     const folder = await realFolder(t, 'work-');
     const turn = shared.run({ prompt: 'RUN touch made && echo it-is-made', folder });
     const end = await turn.end;
@@ -75,7 +70,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.equal(call?.toolCallId, permission?.toolCallId);
   });
 
-  test(`${id}: a tool does not run when permissions are denied`, async (t) => {
+  agentTest(`${id}: a tool does not run when permissions are denied`, async (t) => {
     const denying = await start(t, 'deny');
     const folder = await realFolder(t, 'work-');
     const turn = denying.run({ prompt: 'RUN touch made', folder });
@@ -85,7 +80,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.equal(permission?.decision, 'denied');
   });
 
-  test(`${id}: a cancelled turn ends soon, and the conversation goes on`, async (t) => {
+  agentTest(`${id}: a cancelled turn ends soon, and the conversation goes on`, async (t) => {
     const folder = await realFolder(t, 'work-');
     const turn = shared.run({ prompt: 'SAY one, then WAIT', folder });
     await turn.until((event) => event.kind === 'text');
@@ -99,7 +94,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.equal(shared.started.length, 1, 'no force was needed');
   });
 
-  test(`${id}: a later turn of the conversation knows the earlier ones`, async (t) => {
+  agentTest(`${id}: a later turn of the conversation knows the earlier ones`, async (t) => {
     const folder = await realFolder(t, 'work-');
     const first = shared.run({ prompt: 'SAY alpha', folder });
     await first.end;
@@ -108,7 +103,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.equal(last.kind === 'completed' && last.output, 'Said: alpha beta.');
   });
 
-  test(`${id}: two conversations at once in one process do not mix`, async (t) => {
+  agentTest(`${id}: two conversations at once in one process do not mix`, async (t) => {
     const words = ['red', 'blue'];
     const outputs = await Promise.all(
       words.map(async (word) => {
@@ -126,7 +121,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.equal(shared.started.length, 1);
   });
 
-  test(`${id}: the model of a turn can be chosen`, async (t) => {
+  agentTest(`${id}: the model of a turn can be chosen`, async (t) => {
     const folder = await realFolder(t, 'work-');
     const { asked, seen } = known.otherModel;
     const chosen = await shared.run({ prompt: 'SAY x', folder, model: asked }).end;
@@ -140,7 +135,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
   });
 
   const elsewhere = known.continuesElsewhere ? 'goes on in another process' : 'is lost with its process, unasked';
-  test(`${id}: a conversation ${elsewhere}`, async (t) => {
+  agentTest(`${id}: a conversation ${elsewhere}`, async (t) => {
     const folder = await realFolder(t, 'work-');
     const first = await start(t);
     const turn = first.run({ prompt: 'SAY alpha', folder });
@@ -152,7 +147,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     else assert.deepEqual([end.kind, second.started.length], ['lost', 0]);
   });
 
-  test(`${id}: a conversation that the agent never had is lost, and none is opened instead`, async (t) => {
+  agentTest(`${id}: a conversation that the agent never had is lost, and none is opened instead`, async (t) => {
     const folder = await realFolder(t, 'work-');
     const requests = model.requests.length;
     const reference = JSON.stringify({ conversation: '019a0000-0000-7000-8000-000000000000', folder, continues: true });
@@ -161,7 +156,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.equal(model.requests.length, requests);
   });
 
-  test(`${id}: an agent that is killed ends its turn within a second, and is started anew`, async (t) => {
+  agentTest(`${id}: an agent that is killed ends its turn within a second, and is started anew`, async (t) => {
     const killed = await start(t);
     const folder = await realFolder(t, 'work-');
     const turn = killed.run({ prompt: 'SAY alpha, then WAIT', folder });
@@ -176,7 +171,7 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.equal(killed.started.length, 2);
   });
 
-  test(`${id}: closing the last conversation ends the process`, async (t) => {
+  agentTest(`${id}: closing the last conversation ends the process`, async (t) => {
     const single = await start(t);
     const folder = await realFolder(t, 'work-');
     const turn = single.run({ prompt: 'SAY alpha, then WAIT', folder });
@@ -185,6 +180,10 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.equal((await turn.end).kind, 'cancelled');
     assert.equal(single.living(), 0);
   });
+}
+
+function agentTest(name: string, run: (scope: Scope) => Promise<void>): void {
+  test(name, (t) => run(newestFirst(t)));
 }
 
 function countOf(events: readonly AgentEvent[], kind: AgentEvent['kind']): number {

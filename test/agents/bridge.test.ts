@@ -5,18 +5,17 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { readProcess } from '../../src/platform/child-process/process-table.ts';
-import { type RunningProgram, type Scope, startProgram } from '../e2e/running-program.ts';
+import { type RunningProgram, startProgram } from '../e2e/running-program.ts';
 import type { ScriptedModel } from '../fakes/scripted-model.ts';
 import { callBridge, type StreamedCall } from './bridge-session.ts';
 import { startObedientModel } from './obedient-model.ts';
-import { type RealAgentId, realFolder, setUpAgent } from './real-agent.ts';
+import { newestFirst, type RealAgentId, realFolder, setUpAgent } from './real-agent.ts';
 
 const AGENTS: readonly RealAgentId[] = ['codex', 'opencode', 'gemini'];
 /** Whose conversations outlive a restart of the bridge. */
 const LASTING: ReadonlySet<RealAgentId> = new Set(['codex', 'opencode']);
 
-const endings: (() => unknown)[] = [];
-const wholeFile: Scope = { after: (run) => endings.push(run) };
+const wholeFile = newestFirst({ after });
 let model: ScriptedModel;
 let folder: string;
 let bridge: RunningProgram;
@@ -32,10 +31,6 @@ before(async () => {
   }
   await writeFile(join(folder, 'trestle.yaml'), JSON.stringify({ agents }));
   bridge = await startBridge();
-});
-
-after(async () => {
-  for (const end of endings.reverse()) await end();
 });
 
 function startBridge(): Promise<RunningProgram> {

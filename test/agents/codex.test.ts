@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { startAgent } from '../bridge/agents/agent-under-test.ts';
 import { describeAgent } from './agent-behaviour.ts';
 import { startObedientModel } from './obedient-model.ts';
-import { realFolder, setUpAgent } from './real-agent.ts';
+import { newestFirst, realFolder, setUpAgent } from './real-agent.ts';
 
 describeAgent('codex', {
   protocol: 'codex',
@@ -13,7 +13,8 @@ describeAgent('codex', {
   usage: { inputTokens: 11, outputTokens: 7, totalTokens: 18 },
 });
 
-test('codex: a thread in which nothing was said is lost with its process', async (t) => {
+test('codex: a thread in which nothing was said is lost with its process', async (context) => {
+  const t = newestFirst(context);
   const model = await startObedientModel();
   t.after(() => model.stop());
   const agent = await setUpAgent(t, 'codex', model.url);
@@ -31,7 +32,8 @@ test('codex: a thread in which nothing was said is lost with its process', async
   assert.match(lost.kind === 'lost' ? lost.detail : '', /no rollout found/);
 });
 
-test('codex: a warning is a status, not a part of the text', async (t) => {
+test('codex: a warning is a status, not a part of the text', async (context) => {
+  const t = newestFirst(context);
   const model = await startObedientModel();
   t.after(() => model.stop());
   const agent = await setUpAgent(t, 'codex', model.url);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { startAgent } from '../bridge/agents/agent-under-test.ts';
 import { describeAgent } from './agent-behaviour.ts';
 import { startObedientModel } from './obedient-model.ts';
-import { realFolder, setUpAgent } from './real-agent.ts';
+import { newestFirst, realFolder, setUpAgent } from './real-agent.ts';
 
 describeAgent('gemini', {
   protocol: 'acp',
@@ -13,7 +13,8 @@ describeAgent('gemini', {
   usage: { inputTokens: 11, outputTokens: 7, totalTokens: 18 },
 });
 
-test('gemini: permission is given once, although it offers "always" first, and its call comes unannounced', async (t) => {
+test('gemini: permission is given once, although it offers "always" first, and its call comes unannounced', async (context) => {
+  const t = newestFirst(context);
   const model = await startObedientModel();
   t.after(() => model.stop());
   const agent = await setUpAgent(t, 'gemini', model.url);

@@ -54,6 +54,7 @@ const SET_UPS: Readonly<Record<RealAgentId, SetUp>> = {
       XDG_CONFIG_HOME: join(home, 'config'),
       XDG_CACHE_HOME: join(home, 'cache'),
       XDG_STATE_HOME: join(home, 'state'),
+      TMPDIR: home,
       OPENCODE_CONFIG: join(home, 'opencode.json'),
       OPENCODE_DISABLE_AUTOUPDATE: '1',
       OPENCODE_DISABLE_MODELS_FETCH: '1',
@@ -112,6 +113,15 @@ export async function setUpAgent(scope: Scope, id: RealAgentId, modelUrl: string
     await writeFile(file, text);
   }
   return { id, command, args, environment: environment(home, modelUrl) };
+}
+
+/** What was set up last is taken down first: an agent before the folders that it writes into. */
+export function newestFirst(scope: Scope): Scope {
+  const endings: (() => unknown)[] = [];
+  scope.after(async () => {
+    for (const end of endings.reverse()) await end();
+  });
+  return { after: (run) => endings.push(run) };
 }
 
 /** A new folder by its real path; agents compare paths as text. */

@@ -11,7 +11,7 @@ const { settings } = resolveTrestle('agents: { catalog: [gemini, builtin], custo
 const agents = buildAgentCatalog(settings.agents);
 
 function source(results: Map<string, ProbeResult>, revision: () => number, methods: readonly string[]) {
-  const probes = { results: () => results, revision, firstRound: Promise.resolve(), stop: () => Promise.resolve() };
+  const probes = { results: () => results, revision };
   const gateway = { id: 'openclaw', label: 'OpenClaw' };
   return { agents, gateway, probes, methodNames: new Set(methods) } satisfies CapabilitiesSource;
 }

@@ -80,3 +80,33 @@ test('a probe that throws is a short failure, and stopping ends a probe under wa
   assert.ok(status.length < 100);
   await board.stop();
 });
+
+test('a provider can be looked at again at once, also while it is being looked at', async () => {
+  const clock = createFakeClock();
+  let looks = 0;
+  let finish: (() => void) | undefined;
+  const probe: Probe = async () => {
+    looks += 1;
+    if (looks === 3) await new Promise<void>((resolve) => (finish = resolve));
+    return { status: looks > 1 ? 'not_installed' : 'ok', version: '' };
+  };
+  const board = startProbeBoard({ probes: new Map([['a', probe]]), clock, ...limits });
+  await board.firstLook('a');
+  await board.firstLook('unknown');
+  board.lookNow('unknown');
+  await settled();
+  assert.equal(looks, 1);
+  board.lookNow('a');
+  await settled();
+  assert.equal(looks, 2);
+  assert.equal(board.results().get('a')?.status, 'not_installed');
+  board.lookNow('a');
+  await settled();
+  board.lookNow('a');
+  finish?.();
+  await settled();
+  assert.equal(looks, 4);
+  await clock.advance(limits.intervalMs);
+  assert.equal(looks, 5);
+  await board.stop();
+});

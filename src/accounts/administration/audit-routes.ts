@@ -7,7 +7,9 @@ import { timeText } from '../user-object.ts';
 import { PageQuery, pageOf } from './page.ts';
 
 const Query = Type.Object({
-  actor: Type.Optional(Type.String({ maxLength: 200, description: 'Id of a user, `agent:<id>`, `command`, `billing`.' })),
+  actor: Type.Optional(
+    Type.String({ maxLength: 200, description: 'Id of a user, `agent:<id>`, `command`, `billing`.' }),
+  ),
   event: Type.Optional(Type.String({ maxLength: 100, examples: ['login.failed'] })),
   ...PageQuery.properties,
 });
@@ -38,9 +40,7 @@ export function auditRoutes({ access, database }: Pick<AccountsCore, 'access' | 
       schema: { query: Query, response: { 200: Entries } },
       async handle({ query }) {
         const { actor, event, cursor, limit } = query as Static<typeof Query>;
-        const { rows: entries, nextCursor } = await pageOf(limit, (most) =>
-          store.list({ actor, event }, cursor, most),
-        );
+        const { rows: entries, nextCursor } = await pageOf(limit, (most) => store.list({ actor, event }, cursor, most));
         const described = entries.map(({ request_id, at, details, ...entry }) => ({
           ...entry,
           at: timeText(at),

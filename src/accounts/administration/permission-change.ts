@@ -30,11 +30,7 @@ function checkCell(module: string, role: string, granted: boolean): void {
 }
 
 /** The first permission that someone would gain and that `role`, who makes the change, does not hold. */
-export function grantNotHeld(
-  role: string,
-  before: PermissionMatrix,
-  after: PermissionMatrix,
-): string | undefined {
+export function grantNotHeld(role: string, before: PermissionMatrix, after: PermissionMatrix): string | undefined {
   if (role === 'root' || role === 'admin') return undefined;
   // A cell that is left out gives the default back: what counts is what each role holds in the end.
   const keys = new Set<string>([...ADMIN_PERMISSIONS, ...Object.keys(before), ...Object.keys(after)]);

@@ -54,10 +54,7 @@ export function settingsRoutes(core: Pick<AccountsCore, 'access' | 'database' | 
         const details = { version: version + 1, diff: matrixDiff(before.matrix, matrix) };
         const entry = { event: 'matrix.changed', actor: user.id, subject: 'permission_matrix', head, details };
         try {
-          await database.write([
-            store.replace(JSON.stringify(matrix), version, clock.now()),
-            audit.statement(entry),
-          ]);
+          await database.write([store.replace(JSON.stringify(matrix), version, clock.now()), audit.statement(entry)]);
         } catch (error) {
           throw errorCode(error) === 'STORAGE_CONFLICT'
             ? new AppError('VERSION_CONFLICT', { ...(await current()) })

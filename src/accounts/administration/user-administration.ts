@@ -68,7 +68,10 @@ export function createUserAdministration(parts: Parts): UserAdministration {
     actor: Actor,
     event: string,
     decide: (standing: UserStanding) => UserChange,
-    also: (user: UserRow, change: UserChange) => { details?: Record<string, unknown>; statements?: Runnable[] } = () => ({}),
+    also: (
+      user: UserRow,
+      change: UserChange,
+    ) => { details?: Record<string, unknown>; statements?: Runnable[] } = () => ({}),
   ): Promise<UserRow> {
     const changed = await store.change(id, (standing): UserDecision => {
       const { user } = standing;

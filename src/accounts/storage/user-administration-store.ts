@@ -4,7 +4,6 @@ import type { Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, UserRow } from './accounts-schema.ts';
 import { createClientListStore } from './client-list-store.ts';
 import { createUserCountStore } from './user-count-store.ts';
-import { TENANT } from './user-store.ts';
 
 export type UserChange = Partial<
   Pick<
@@ -70,7 +69,7 @@ export function createUserAdministrationStore(database: Database<AccountsSchema>
   }
 
   const filtered = ({ search, role }: UserFilter) => {
-    let select = query.selectFrom('users').where('tenant', '=', TENANT);
+    let select = query.selectFrom('users');
     if (role !== undefined) select = select.where('role', '=', role);
     if (search !== undefined) {
       const pattern = `%${search.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`;

@@ -55,7 +55,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
 
   async function prompt(open: OpenTurn, { process, conversation }: Found): Promise<TurnEnd> {
     const { turn } = open;
-    open.running = { process, conversation };
+    open.begin({ process, conversation });
     const { prompt: text, workingDirectory: folder, model } = turn;
     const request = { conversation, text, folder, model, report: open.report };
     const asked = process.connection.prompt(request);
@@ -136,16 +136,16 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
 
   /** Asks a turn to stop; an agent that does not is ended by force. Resolves when it is quiet. */
   async function quieten(open: OpenTurn): Promise<void> {
-    const { running } = open;
-    if (running === undefined) return;
-    running.process.connection.interrupt(running.conversation);
+    const place = open.place();
+    if (place === undefined) return;
+    place.process.connection.interrupt(place.conversation);
     const isQuiet = await withinTime(
       clock,
       limits.cancelMs,
       open.finished.then(() => true),
       () => false,
     );
-    if (!isQuiet) await running.process.kill('it went on with a turn that was stopped');
+    if (!isQuiet) await place.process.kill('it went on with a turn that was stopped');
   }
 
   async function stopTurn(open: OpenTurn, verdict: (usage: TurnUsage | undefined) => TurnEnd): Promise<void> {
@@ -182,7 +182,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       const conversation = readReference(text)?.conversation;
       const process = keeper.current();
       if (conversation === undefined || process === undefined || !process.conversations.has(conversation)) return;
-      const open = [...turns.values()].find(({ running }) => running?.conversation === conversation);
+      const open = [...turns.values()].find((turn) => turn.place()?.conversation === conversation);
       if (open !== undefined) await cancel(open);
       process.conversations.delete(conversation);
       const told = process.connection.close(conversation).catch(() => undefined);

@@ -6,6 +6,11 @@ import { createProgressThinning } from './thin-out-progress.ts';
 
 type Failure = Extract<TurnEnd, { kind: 'failed' }>;
 
+export interface TurnPlace {
+  readonly process: KeptProcess;
+  readonly conversation: string;
+}
+
 /** A turn from its beginning to its end. */
 export interface OpenTurn {
   readonly turn: AgentTurn;
@@ -13,8 +18,10 @@ export interface OpenTurn {
   report(event: AgentEvent): void;
   /** The final text so far. */
   output(): string;
-  /** Where it runs, as soon as the agent works on it. */
-  running: { readonly process: KeptProcess; readonly conversation: string } | undefined;
+  /** The agent works on it from now on: its silence is counted. */
+  begin(where: TurnPlace): void;
+  /** Where it runs; undefined until it was begun. */
+  place(): TurnPlace | undefined;
   /** How the turn ends, whatever the agent makes of it, once it was stopped from outside. */
   verdict: ((usage: TurnUsage | undefined) => TurnEnd) | undefined;
   /** Ends the turn from outside: the first end counts. */
@@ -40,8 +47,9 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
   const text = createFinalText();
   const isWorthPassingOn = createProgressThinning();
   let over = false;
-  let lastSign = clock.monotonic();
-  let stopTimer = clock.after(silenceMs, listen);
+  let place: TurnPlace | undefined;
+  let lastSign = 0;
+  let stopTimer = (): void => undefined;
 
   function listen(): void {
     const left = lastSign + silenceMs - clock.monotonic();
@@ -59,7 +67,12 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
       turn.report(event);
     },
     output: text.value,
-    running: undefined,
+    begin(where) {
+      place = where;
+      lastSign = clock.monotonic();
+      stopTimer = clock.after(silenceMs, listen);
+    },
+    place: () => place,
     verdict: undefined,
     end(end) {
       over = true;

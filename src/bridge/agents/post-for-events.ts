@@ -1,3 +1,4 @@
+import type { Dispatcher } from 'undici';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 
 export interface EventRequest {
@@ -10,6 +11,10 @@ export interface EventRequest {
   /** For each next byte of its body. */
   readonly idleTimeoutMs: number;
   readonly maxEventCharacters: number;
+  /** How much of a document is read; a mebibyte unless given. */
+  readonly maxDocumentBytes?: number;
+  /** Makes the connection; one of undici's own unless given. */
+  readonly dispatcher?: Dispatcher;
 }
 
 export interface ReceivedEvent {
@@ -43,6 +48,7 @@ export async function postForEvents(request: EventRequest): Promise<EventRespons
     signal: request.signal,
     headersTimeout: request.headersTimeoutMs,
     bodyTimeout: request.idleTimeoutMs,
+    ...(request.dispatcher !== undefined && { dispatcher: request.dispatcher }),
   });
   const contentType = String(headers['content-type'] ?? '');
   if (statusCode === 200 && contentType.startsWith('text/event-stream')) {
@@ -54,7 +60,7 @@ export async function postForEvents(request: EventRequest): Promise<EventRespons
     status: statusCode,
     contentType,
     retryAfter: Number.isFinite(retryAfter) ? retryAfter : undefined,
-    text: await readBeginning(body),
+    text: await readBeginning(body, request.maxDocumentBytes ?? MAX_DOCUMENT_BYTES),
   };
 }
 
@@ -79,15 +85,15 @@ async function* readEvents(body: AsyncIterable<Buffer>, maxCharacters: number): 
   }
 }
 
-async function readBeginning(body: AsyncIterable<Buffer>): Promise<string> {
+async function readBeginning(body: AsyncIterable<Buffer>, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of body) {
     chunks.push(chunk);
     size += chunk.length;
-    if (size >= MAX_DOCUMENT_BYTES) break;
+    if (size >= maxBytes) break;
   }
-  return Buffer.concat(chunks).subarray(0, MAX_DOCUMENT_BYTES).toString('utf8');
+  return Buffer.concat(chunks).subarray(0, maxBytes).toString('utf8');
 }
 
 const REASONS: Readonly<Record<string, string>> = {

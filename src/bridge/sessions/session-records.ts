@@ -134,6 +134,8 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const { stream, key } = session;
       const threadId = 'failure' in outcome ? session.threadId : outcome.threadId;
       const origin = { sessionId: session.id, threadId, turnId: turn.id };
+      // Should the store be out of reach, the caller hears of it now; the turn is stored when it is back.
+      if (stream.isHolding()) log.flush().catch(turn.fail);
       const { seq, text } = await stream.conclude(stageUpdate(origin, stageOf(outcome), lastWords(outcome)));
       // With nothing waiting, the numbers that were reserved and not used are given back.
       const isLast = session.turns.length === 1;

@@ -9,6 +9,8 @@ export interface UpdateStream {
   /** The highest number that is reserved in the store. */
   reservedSeq(): number;
   emit(make: MakeUpdate): void;
+  /** Whether updates wait for the store. */
+  isHolding(): boolean;
   /** Numbers up to this one are reserved now. */
   grant(upTo: number): void;
   /**
@@ -31,7 +33,7 @@ export interface UpdateStreamOptions {
   whenRoom(listener: () => void): void;
   /** Resolves when the store has reserved numbers up to that one; however long that takes. */
   reserve(upTo: number): Promise<void>;
-  /** Told when more is held than memory should hold. */
+  /** Told when more is held than memory should hold; once, until all has left. */
   onOverflow(): void;
 }
 
@@ -84,8 +86,9 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
 
   function hold(update: HeldUpdate): void {
     held.push(update);
+    const before = heldSize;
     heldSize += update.text.length;
-    if (heldSize > MOST_HELD) onOverflow();
+    if (heldSize > MOST_HELD && before <= MOST_HELD) onOverflow();
   }
 
   function letOut(): void {
@@ -124,6 +127,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     lastSeq: () => last,
     reservedSeq: () => reserved,
     emit,
+    isHolding: () => held.length > 0,
     grant,
     async conclude(make) {
       if (held.length > 0) {

@@ -1,4 +1,8 @@
+import { sql } from 'kysely';
 import type { Migration } from '../../platform/database/migration.ts';
+
+/** For the condition of an index on other columns. */
+const column = (name: string) => sql.ref(name);
 
 /** The schema of the bridge, forward only: a released migration is never edited, a new one is added below. */
 export const bridgeMigrations: readonly Migration[] = [
@@ -139,11 +143,11 @@ export const bridgeMigrations: readonly Migration[] = [
         .createIndex('jobs_waiting')
         .on('jobs')
         .columns(['provider_id', 'id'])
-        .where('instance', 'is', null)
-        .where('completed_at', 'is', null),
-      schema.createIndex('jobs_deadline').on('jobs').column('deadline_at').where('completed_at', 'is', null),
-      schema.createIndex('jobs_open_session').on('jobs').column('session_id').where('completed_at', 'is', null),
-      schema.createIndex('jobs_open_thread').on('jobs').column('thread_id').where('completed_at', 'is', null),
+        .where(column('instance'), 'is', null)
+        .where(column('completed_at'), 'is', null),
+      schema.createIndex('jobs_deadline').on('jobs').column('deadline_at').where(column('completed_at'), 'is', null),
+      schema.createIndex('jobs_open_session').on('jobs').column('session_id').where(column('completed_at'), 'is', null),
+      schema.createIndex('jobs_open_thread').on('jobs').column('thread_id').where(column('completed_at'), 'is', null),
       schema.createIndex('jobs_instance').on('jobs').column('instance').where('instance', 'is not', null),
       schema
         .createTable('job_counts')
@@ -166,6 +170,23 @@ export const bridgeMigrations: readonly Migration[] = [
         .addColumn('attempts', 'integer', (column) => column.notNull())
         .addColumn('due_at', 'integer', (column) => column.notNull()),
       schema.createIndex('job_deliveries_due_at').on('job_deliveries').column('due_at'),
+    ],
+  },
+  {
+    id: '0006-session-routes',
+    statements: ({ schema }) => [
+      schema
+        .createTable('session_routes')
+        .addColumn('owner', 'text', (column) => column.notNull())
+        .addColumn('kind', 'text', (column) => column.notNull())
+        .addColumn('name', 'text', (column) => column.notNull())
+        .addColumn('thread_id', 'text', (column) => column.notNull())
+        .addColumn('node_id', 'text', (column) => column.notNull())
+        .addColumn('used_at', 'integer', (column) => column.notNull())
+        .addPrimaryKeyConstraint('session_routes_key', ['owner', 'kind', 'name']),
+      schema.createIndex('session_routes_name').on('session_routes').columns(['name', 'kind']),
+      schema.createIndex('session_routes_thread').on('session_routes').column('thread_id'),
+      schema.createIndex('session_routes_used_at').on('session_routes').column('used_at'),
     ],
   },
 ];

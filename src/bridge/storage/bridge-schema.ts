@@ -9,6 +9,7 @@ export interface BridgeSchema {
   jobs: JobRow;
   job_counts: JobCountRow;
   job_deliveries: JobDeliveryRow;
+  session_routes: SessionRouteRow;
 }
 
 export interface InstanceRow {
@@ -162,4 +163,16 @@ export interface JobDeliveryRow {
   /** Attempts begun so far. */
   readonly attempts: number;
   readonly due_at: number;
+}
+
+/** Where a session, or a job, lives that was handed to another bridge. */
+export interface SessionRouteRow {
+  readonly owner: string;
+  /** session, job or job-key. */
+  readonly kind: string;
+  readonly name: string;
+  /** Of a session; empty for others. */
+  readonly thread_id: string;
+  readonly node_id: string;
+  readonly used_at: number;
 }

@@ -83,7 +83,7 @@ export function createAttemptCalls({ plans, board, clock, randomness, onFailure 
 
   async function tryPlan<Result>(call: AttemptCall<Result>, plan: ModelPlan): Promise<Result> {
     const deadline = clock.monotonic() + plan.timeouts.total;
-    let failure: unknown = noTarget(plan.name);
+    let failure: unknown;
     let shortestWait = Number.POSITIVE_INFINITY;
     for (const target of board.order(plan)) {
       const tryOnce = async (): Promise<Result> => {
@@ -114,11 +114,11 @@ export function createAttemptCalls({ plans, board, clock, randomness, onFailure 
           retryAfterMs,
         });
       } catch (error) {
-        if (isNoTarget(failure) || !isNoTarget(error)) failure = error;
+        if (failure === undefined || !isNoTarget(error)) failure = error;
         if (!policyOf(error).next) throw error;
       }
     }
-    throw failure;
+    throw failure ?? noTarget(plan.name);
   }
 }
 

@@ -44,6 +44,7 @@ export function openAnswer(options: OpenOptions): Promise<Buffer> {
         }
       },
       onEnd() {
+        presence.watch(ignore);
         const body = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
         const { 'content-encoding': encoding } = headers;
         if (encoding === undefined || encoding === 'identity') finish(body);
@@ -62,6 +63,8 @@ export function openAnswer(options: OpenOptions): Promise<Buffer> {
     }
   });
 }
+
+function ignore(): void {}
 
 export function isSuccess(status: number): boolean {
   return status >= 200 && status < 300;

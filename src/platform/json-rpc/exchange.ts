@@ -6,6 +6,7 @@ import { errorText } from './error-text.ts';
 import { type CallOrigin, type Dispatch, IncomingCall } from './method-call.ts';
 import { toJsonText } from './raw-json.ts';
 import { type IncomingMessage, type RequestId, readMessage } from './read-message.ts';
+import { RelayedError } from './relayed-error.ts';
 
 /** What serving calls needs, whatever carries them. */
 export interface ServingOptions<Caller> {
@@ -186,6 +187,10 @@ export function createExchange<Caller>(options: ExchangeOptions<Caller>): Exchan
     // A library that was handed our signal throws an error of its own making when it aborts.
     const aborted = call.abortReason !== undefined && thrown instanceof Error && thrown.name === 'AbortError';
     const error = aborted ? call.abortReason : thrown;
+    if (error instanceof RelayedError) {
+      settle(call.id, error.text, error.described);
+      return;
+    }
     if (!isExpected(errors, error)) {
       failUnexpectedly(call, error, settle);
       return;

@@ -25,6 +25,8 @@ test('A-48: a reset starts from a session, for the own address, and its token wo
   assert.equal(done.status, 200);
   for (const ended of [ann.token, other]) assert.equal((await accounts.get('session', { token: ended })).status, 401);
   assert.equal((await accounts.get('session', { token: done.body.token })).status, 200);
+  const rows = await accounts.database.query.selectFrom('sessions').selectAll().where('user_id', '=', ann.id).execute();
+  assert.equal(rows.length, 1, 'nothing is left of the others');
   assert.equal((await confirm(done.body.token, { token })).body.error, 'invalid_token', 'once');
   assert.equal((await accounts.login(ann)).status, 401);
   assert.equal((await accounts.login({ ...ann, password: NEW_PASSWORD })).status, 200);
@@ -62,6 +64,19 @@ test('A-48: a forgotten password does not get anybody past the second factor', a
   assert.equal(half.body.mfaRequired, true);
   const again = await accounts.post('password/forgot/confirm', { token, password: NEW_PASSWORD });
   assert.equal(again.body.error, 'invalid_token');
+});
+
+test('a token that was mailed proves the address as well', async (t) => {
+  const accounts = await startAccounts(t);
+  const ann = await accounts.register('Ann');
+  await accounts.database.query.updateTable('users').set({ email_verified: 0, password_hash: null }).execute();
+  assert.equal((await accounts.login(ann)).status, 401, 'nobody logs in without a password');
+  await accounts.post('password/forgot', { email: ann.email });
+  await accounts.eventually(async () => (await accounts.mails(ann.email)).length === 2);
+  const token = await accounts.mailedToken(ann.email);
+  assert.equal((await accounts.post('password/forgot/confirm', { token, password: NEW_PASSWORD })).status, 200);
+  const login = await accounts.login({ ...ann, password: NEW_PASSWORD });
+  assert.deepEqual([login.status, login.body.user.emailVerified], [200, true]);
 });
 
 test('a forgotten password: the answer and the work are the same for everyone', async (t) => {

@@ -71,14 +71,25 @@ test('B-21: a body that is not application/json in UTF-8 is 415 in the envelope'
 });
 
 test('B-22: the served methods are exactly those of the table, on both transports', async (t) => {
-  const family = ['session.start', 'session.message', 'session.cancel', 'session.close', 'app.routing.resolve'];
-  const others = [...family, 'app.jobs.submit', 'app.tools.invoke', 'app.gateway.connect', 'echo', 'status', 'backup'];
+  const served = ['session.start', 'session.message', 'session.cancel', 'session.close', 'app.routing.resolve'];
+  const others = ['session.list', 'session.update', 'app.nothing', 'echo', 'status', 'backup', 'acp.capabilities.x'];
   const socket = await openSocket(t, open.url);
+  const codes = async (method: string, params: unknown) => {
+    const call = { jsonrpc: '2.0', id: method, method, params };
+    return [(await postRpc(open.url, call)).json.error?.code, (await socket.call(call)).error?.code];
+  };
   assert.equal((await socket.call(CALL)).ok, true);
-  for (const method of others) {
-    const call = { jsonrpc: '2.0', id: method, method, params: {} };
-    assert.equal((await postRpc(open.url, call)).json.error?.code, -32601, method);
-    assert.equal((await socket.call(call)).error?.code, -32601, method);
+  // An array is refused by the method itself, once it was found.
+  for (const method of served) assert.deepEqual(await codes(method, []), [-32602, -32602], method);
+  for (const method of others) assert.deepEqual(await codes(method, {}), [-32601, -32601], method);
+});
+
+test('an alias prefix serves the same methods', async (t) => {
+  const environment = { TRESTLE_BRIDGE_METHOD_PREFIX_ALIASES: 'acme' };
+  const { url } = await startProgram(t, { args: ['bridge'], environment });
+  for (const method of ['app.routing.resolve', 'acme.routing.resolve']) {
+    const { json } = await postRpc(url, { jsonrpc: '2.0', id: 1, method, params: { taskPrompt: 'x' } });
+    assert.equal(json.result?.resolvedProviderId, 'builtin', method);
   }
 });
 

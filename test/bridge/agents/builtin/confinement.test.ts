@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { link, mkdir, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { replaceFile, withFile } from '../../../../src/bridge/agents/builtin/tools/confined-file.ts';
@@ -140,7 +140,7 @@ test('B-55: while somebody swaps a folder for a link all the time, nothing outsi
 
 test('pipes, devices and folders are not read or written as files', async (context) => {
   const { root } = await places(context);
-  execFileSync('mkfifo', [join(root, 'pipe')]);
+  execFileSync('sh', ['-c', 'mkfifo "$0"', join(root, 'pipe')]);
   await mkdir(join(root, 'folder'));
   for (const path of ['pipe', 'folder', '.']) {
     await assert.rejects(run('read_file', { path }, root), REFUSED, path);
@@ -166,7 +166,7 @@ test('a path or a name of absurd length is refused', async (context) => {
 
 test('a file that is replaced keeps its mode, and its other names keep the old content', async (context) => {
   const { root, outside } = await places(context);
-  execFileSync('ln', [join(outside, 'secret.txt'), join(root, 'hard-link')]);
+  await link(join(outside, 'secret.txt'), join(root, 'hard-link'));
   await run('write_file', { path: 'hard-link', content: 'changed' }, root);
   assert.equal(await readFile(join(outside, 'secret.txt'), 'utf8'), 'the secret');
   await writeFile(join(root, 'run.sh'), 'old', { mode: 0o755 });

@@ -1,0 +1,61 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import type { Rates, Rounds } from '../report/take-turns.ts';
+import type { CompletionCount, CompletionRound } from './completions-client.ts';
+
+/** A server under load, and how it is called. Those in this process are also measured by processor time. */
+export type Contender = Omit<CompletionRound, 'ms'> & {
+  /** A peer that refuses now and then is measured by what it answers. */
+  readonly mayRefuse?: boolean;
+};
+
+export interface Measured extends Rates {
+  readonly firstMs: number[];
+}
+
+/** All contenders take turns with one client in another process, so that they have the same weather. */
+export async function measure<Contenders extends Readonly<Record<string, Contender | undefined>>>(
+  contenders: Contenders,
+  { warmUpMs, rounds, roundMs }: Rounds,
+): Promise<{ [Name in keyof Contenders]: Contenders[Name] extends Contender ? Measured : Measured | undefined }> {
+  const client = fork(new URL('./completions-client.ts', import.meta.url));
+  const running = Object.entries(contenders).flatMap(([name, contender]) =>
+    contender === undefined ? [] : [{ name, contender, result: emptyResult() }],
+  );
+  try {
+    for (const { contender } of running) await runRound(client, { ...contender, ms: warmUpMs / running.length });
+    for (let count = 0; count < rounds; count += 1) {
+      for (const { contender, result } of running) {
+        const before = process.cpuUsage();
+        const { answers, refusals, ms, firstMs } = await runRound(client, { ...contender, ms: roundMs });
+        if (refusals > 0 && contender.mayRefuse !== true) throw new Error(`${refusals} refusals at ${contender.port}`);
+        const { user, system } = process.cpuUsage(before);
+        result.perSecond.push((answers / ms) * 1000);
+        result.perCpuSecond.push((answers / (user + system)) * 1_000_000);
+        result.firstMs.push(firstMs);
+      }
+    }
+  } finally {
+    client.kill();
+  }
+  return Object.fromEntries(running.map(({ name, result }) => [name, result])) as never;
+}
+
+function emptyResult(): Measured {
+  return { perSecond: [], perCpuSecond: [], firstMs: [] };
+}
+
+async function runRound(client: ChildProcess, round: CompletionRound): Promise<CompletionCount> {
+  client.send(round);
+  const ended = new AbortController();
+  const exit = once(client, 'exit', { signal: ended.signal }).then(() => {
+    throw new Error('the client of the benchmark ended');
+  });
+  exit.catch(() => undefined);
+  try {
+    const [count] = await Promise.race([once(client, 'message', { signal: ended.signal }), exit]);
+    return count as CompletionCount;
+  } finally {
+    ended.abort();
+  }
+}

@@ -1,0 +1,68 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { homedir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** A peer for comparison, from npm, in a cache folder outside the project. */
+const PACKAGE = '@portkey-ai/gateway';
+const VERSION = '1.15.2';
+const FOLDER = join(homedir(), '.cache', 'trestle-bench', `portkey-${VERSION}`);
+const ENTRY = join(FOLDER, 'node_modules', PACKAGE, 'build', 'start-server.js');
+const START_MS = 30_000;
+
+export interface Portkey {
+  readonly port: number;
+  readonly headers: Readonly<Record<string, string>>;
+  close(): void;
+}
+
+/** Undefined where it cannot be had: without a network there is no comparison. */
+export async function startPortkey(upstreamPort: number): Promise<Portkey | undefined> {
+  if (!existsSync(ENTRY) && !(await install())) return undefined;
+  const port = await freePort();
+  const host = `http://127.0.0.1:${upstreamPort}/v1`;
+  const child = spawn(process.execPath, [ENTRY, `--port=${port}`, '--headless'], {
+    cwd: FOLDER,
+    stdio: 'ignore',
+    env: { PATH: process.env.PATH, HOME: homedir(), TRUSTED_CUSTOM_HOSTS: '127.0.0.1,localhost' },
+  });
+  const headers = {
+    authorization: 'Bearer bench-upstream-key',
+    'x-portkey-provider': 'openai',
+    'x-portkey-custom-host': host,
+  };
+  for (const deadline = performance.now() + START_MS; performance.now() < deadline; ) {
+    await sleep(100);
+    const body = JSON.stringify({ model: 'small', messages: [{ role: 'user', content: 'Hello' }] });
+    const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { ...headers, 'content-type': 'application/json' },
+      body,
+    }).catch(() => undefined);
+    if (response?.ok === true) return { port, headers, close: () => void child.kill() };
+    if (child.exitCode !== null) break;
+  }
+  child.kill();
+  return undefined;
+}
+
+async function install(): Promise<boolean> {
+  await mkdir(FOLDER, { recursive: true });
+  const npm = join(dirname(process.execPath), 'npm');
+  const command = existsSync(npm) ? npm : 'npm';
+  const args = ['install', '--prefix', FOLDER, '--no-audit', '--no-fund', '--ignore-scripts', `${PACKAGE}@${VERSION}`];
+  const child: ChildProcess = spawn(command, args, { stdio: 'ignore', cwd: FOLDER });
+  const code = await new Promise((resolve) => child.once('exit', resolve).once('error', resolve));
+  return code === 0 && existsSync(ENTRY);
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}

@@ -1,0 +1,143 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { type Figure, limitFigure, median, ratioFigure, round, type Table } from '../report/figure.ts';
+import type { Rounds } from '../report/take-turns.ts';
+import { type CompletionsServer, startCompletionsServer } from './completions-server.ts';
+import { type Contender, type Measured, measure } from './measure.ts';
+import { benchOpenStreams } from './open-streams.bench.ts';
+import { type Portkey, startPortkey } from './portkey.ts';
+import { startRawProxy } from './raw-proxy.ts';
+
+const CONNECTIONS = 32;
+const PATH = '/v1/chat/completions';
+const MESSAGES = [
+  { role: 'system', content: 'You are a helpful assistant. '.repeat(10) },
+  { role: 'user', content: 'Write something about bridges. '.repeat(20) },
+];
+
+interface Load {
+  readonly upstreamPort: number;
+  readonly rawPort: number;
+  readonly ours: CompletionsServer;
+  readonly portkey: Portkey | undefined;
+}
+
+/** Completions beside a raw proxy, the upstream itself and a peer, all on the same upstream in the same run. */
+export async function completionsSuite({ quick }: { quick: boolean }): Promise<readonly Table[]> {
+  const rounds = quick ? { warmUpMs: 1200, rounds: 6, roundMs: 200 } : { warmUpMs: 3000, rounds: 30, roundMs: 300 };
+  const upstream = fork(new URL('./scripted-model-api.ts', import.meta.url));
+  const [upstreamPort] = (await once(upstream, 'message')) as [number];
+  const raw = await startRawProxy(upstreamPort);
+  const loop = await startRawProxy(upstreamPort, { parse: true });
+  const ours = await startCompletionsServer(upstreamPort);
+  const portkey = await startPortkey(upstreamPort);
+  try {
+    const load = { upstreamPort, rawPort: raw.port, ours, portkey };
+    return [
+      { title: 'Completions: whole answers', figures: await wholeFigures(load, rounds) },
+      { title: 'Completions: streams of 200 chunks', figures: await streamFigures(load, loop.port, rounds) },
+      { title: 'Completions: memory', figures: [await memoryFigure(upstreamPort, quick ? 200 : 1000)] },
+    ];
+  } finally {
+    portkey?.close();
+    await Promise.all([raw.close(), loop.close(), ours.close()]);
+    upstream.kill();
+  }
+}
+
+async function wholeFigures(load: Load, rounds: Rounds): Promise<readonly Figure[]> {
+  const { direct, raw, ours, portkey } = await measure(contenders(load, {}), rounds);
+  return [
+    ...shares('JSON', 'requests', ours, raw, 0.75),
+    directFigure('JSON, the upstream called directly', 'requests/s', direct),
+    ...peerFigure('JSON', ours, portkey, 7),
+  ];
+}
+
+async function streamFigures(load: Load, loopPort: number, rounds: Rounds): Promise<readonly Figure[]> {
+  const { direct, raw, ours, portkey } = await measure(contenders(load, { stream: true }), rounds);
+  const few = contenders(load, { stream: true }, 2);
+  const { raw: fewRaw, ours: fewOurs } = await measure({ raw: few.raw, ours: few.ours }, rounds);
+  const foreign = await measure(
+    {
+      loop: { ...few.raw, port: loopPort, path: '/v1/messages', connections: CONNECTIONS },
+      ours: { ...few.ours, body: bodyFor('foreign/small', { stream: true }), connections: CONNECTIONS },
+    },
+    rounds,
+  );
+  return [
+    ...shares('streams', 'streams', ours, raw, 0.9),
+    directFigure('streams, the upstream called directly', 'streams/s', direct),
+    limitFigure({
+      name: 'first token later than through the raw proxy, two at a time',
+      unit: 'ms',
+      value: median(fewOurs.firstMs) - median(fewRaw.firstMs),
+      goal: 1,
+    }),
+    ratioFigure({
+      name: 'translated streams (Anthropic) against a loop that parses and writes each event anew',
+      unit: 'streams/s',
+      ours: foreign.ours.perSecond,
+      bound: foreign.loop.perSecond,
+      goal: 0.6,
+    }),
+    ...peerFigure('streams', ours, portkey, 1),
+  ];
+}
+
+function contenders(load: Load, extra: object, connections = CONNECTIONS) {
+  const { upstreamPort, rawPort, ours, portkey } = load;
+  const contender = (port: number, model: string, headers = {}): Contender => ({
+    port,
+    path: PATH,
+    headers,
+    body: bodyFor(model, extra),
+    connections,
+  });
+  return {
+    direct: contender(upstreamPort, 'small'),
+    raw: contender(rawPort, 'small'),
+    ours: contender(ours.port, 'bench/small', ours.headers),
+    portkey:
+      portkey === undefined ? undefined : { ...contender(portkey.port, 'small', portkey.headers), mayRefuse: true },
+  };
+}
+
+function bodyFor(model: string, extra: object): string {
+  return JSON.stringify({ model, messages: MESSAGES, temperature: 0.7, max_tokens: 256, ...extra });
+}
+
+function shares(what: string, unit: string, ours: Measured, raw: Measured, goal: number): readonly Figure[] {
+  return [
+    ratioFigure({
+      name: `${what}, everything on, against a raw node:http + undici proxy`,
+      unit: `${unit}/s`,
+      ours: ours.perSecond,
+      bound: raw.perSecond,
+      goal,
+    }),
+    ratioFigure({
+      name: 'the same, by processor time of the server',
+      unit: `${unit}/CPU s`,
+      ours: ours.perCpuSecond,
+      bound: raw.perCpuSecond,
+      goal,
+    }),
+  ];
+}
+
+function directFigure(name: string, unit: string, { perSecond }: Measured): Figure {
+  return { name, value: `${round(median(perSecond))} ${unit}`, bound: '', result: '', goal: '', met: true };
+}
+
+/** Without a network there is no peer, and so no line. */
+function peerFigure(what: string, ours: Measured, peer: Measured | undefined, goal: number): readonly Figure[] {
+  if (peer === undefined) return [];
+  const name = `${what}, against Portkey's gateway`;
+  return [ratioFigure({ name, unit: 'answers/s', ours: ours.perSecond, bound: peer.perSecond, goal })];
+}
+
+async function memoryFigure(upstreamPort: number, streams: number): Promise<Figure> {
+  const value = await benchOpenStreams(upstreamPort, streams);
+  return limitFigure({ name: `memory with ${streams} open streams`, unit: 'MiB', value, goal: 250 });
+}

@@ -1,0 +1,88 @@
+import { type Static, Type } from 'typebox';
+
+/** One node as a proxy client needs it (contract/accounts: agent nodes). */
+export const ProxyNode = Type.Object({
+  name: Type.String(),
+  address: Type.String(),
+  port: Type.Integer(),
+  users: Type.Array(Type.String({ description: 'The caller’s own proxy UUID.' })),
+  transport: Type.String(),
+  path: Type.String(),
+  mode: Type.String(),
+  security: Type.String(),
+  flow: Type.String(),
+  server_name: Type.String(),
+  xhttp_port: Type.Integer(),
+  tcp_port: Type.Integer(),
+  uri_scheme_xhttp: Type.String(),
+  uri_scheme_tcp: Type.String(),
+});
+
+export type ProxyNode = Static<typeof ProxyNode>;
+
+/** What an agent reports; members that are not named here are ignored. */
+export const AgentReport = Type.Object({
+  agentId: Type.String({ maxLength: 200 }),
+  healthy: Type.Boolean(),
+  message: Type.Optional(Type.String()),
+  users: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+  syncRevision: Type.Optional(Type.String({ maxLength: 200 })),
+  xray: Type.Optional(
+    Type.Object({
+      running: Type.Optional(Type.Boolean()),
+      clients: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+      lastSync: Type.Optional(Type.Union([Type.String({ maxLength: 64 }), Type.Null()])),
+    }),
+  ),
+});
+
+export type AgentReport = Static<typeof AgentReport>;
+
+export const AgentStatus = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  groups: Type.Array(Type.String()),
+  healthy: Type.Boolean(),
+  message: Type.String(),
+  users: Type.Integer(),
+  syncRevision: Type.String(),
+  updatedAt: Type.Union([Type.String(), Type.Null()]),
+  stale: Type.Boolean({ description: 'Nothing was heard for three minutes.' }),
+  xray: Type.Object({
+    running: Type.Boolean(),
+    clients: Type.Integer(),
+    lastSync: Type.Union([Type.String(), Type.Null()]),
+  }),
+});
+
+export type AgentStatus = Static<typeof AgentStatus>;
+
+const port = Type.Optional(Type.Integer({ minimum: 1, maximum: 65_535 }));
+const word = (maxLength: number, description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength, pattern: '^[!-~]*$', description }));
+
+export const NewAgent = Type.Object({
+  id: Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$', examples: ['node-1'] }),
+  name: Type.Optional(Type.String({ maxLength: 200 })),
+  groups: Type.Optional(Type.Array(Type.String({ maxLength: 64 }), { maxItems: 100 })),
+  address: word(253, 'Address that clients connect to; the id unless given.'),
+  port,
+  server_name: word(253, 'Name in its certificate; the id unless given.'),
+  path: word(200, 'Path of the xhttp transport.'),
+  mode: word(64, 'Mode of the xhttp transport.'),
+  xhttp_port: port,
+  tcp_port: port,
+});
+
+export type NewAgent = Static<typeof NewAgent>;
+
+export const Agent = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  groups: Type.Array(Type.String()),
+  configured: Type.Boolean({ description: 'From the settings.' }),
+  hasToken: Type.Boolean(),
+  createdAt: Type.Union([Type.String(), Type.Null()]),
+});
+
+export type Agent = Static<typeof Agent>;

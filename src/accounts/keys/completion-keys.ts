@@ -1,0 +1,22 @@
+/** A key of the completions service, as its owner sees it. */
+export interface CompletionKey {
+  readonly id: string;
+}
+
+export interface CompletionKeyInput {
+  readonly name: string;
+  readonly models?: string[];
+  readonly requests_per_minute?: number | null;
+  readonly tokens_per_minute?: number | null;
+  readonly budget?: { usd: number; period: 'day' | 'month' | 'total' } | null;
+  readonly expires_at?: string | null;
+}
+
+/** The keys of one user, where the completions service runs beside this one. */
+export interface CompletionKeys {
+  /** The key itself is in this answer and nowhere else. */
+  create(owner: string, input: CompletionKeyInput): Promise<CompletionKey>;
+  list(owner: string): Promise<readonly CompletionKey[]>;
+  /** Throws KEY_NOT_FOUND, also for a key of someone else. */
+  remove(owner: string, id: string): Promise<void>;
+}

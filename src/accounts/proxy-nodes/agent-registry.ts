@@ -1,0 +1,153 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Randomness } from '../../platform/clock/randomness.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
+import { createToken } from '../../platform/secrets/create-token.ts';
+import type { Audit } from '../audit.ts';
+import type { Agent, NewAgent } from '../contract/proxy-node.ts';
+import { tokenKey } from '../flows.ts';
+import type { AccountsSettings } from '../settings.ts';
+import type { AccountsSchema, ProxyAgentRow } from '../storage/accounts-schema.ts';
+import type { ProxyAgentStore } from '../storage/proxy-agent-store.ts';
+import { timeText } from '../user-object.ts';
+import type { NodeAddress } from './describe-node.ts';
+
+/** An agent of a proxy node, from the settings or made by an administrator. */
+export interface ProxyAgent extends Omit<Agent, 'createdAt'> {
+  readonly createdAt: number | null;
+  readonly node: NodeAddress;
+}
+
+export interface AgentRegistry {
+  /** By id. */
+  list(): Promise<ProxyAgent[]>;
+  /** Whose token it is. Tokens of the settings count as they are now: a reload changes them. */
+  byToken(token: string): Promise<Pick<ProxyAgent, 'id'> | undefined>;
+  /** The token is in this answer and nowhere else. */
+  create(agent: NewAgent, actor: RegistryActor): Promise<{ agent: ProxyAgent; token: string }>;
+  /** The token stops working before this resolves. */
+  revoke(id: string, actor: RegistryActor): Promise<void>;
+}
+
+export interface RegistryActor {
+  readonly id: string;
+  readonly head?: RequestHead;
+}
+
+export interface AgentRegistryOptions {
+  readonly database: Pick<Database<AccountsSchema>, 'write'>;
+  readonly store: ProxyAgentStore;
+  readonly audit: Audit;
+  settings(): AccountsSettings;
+  readonly clock: Pick<Clock, 'now'>;
+  readonly randomness: Pick<Randomness, 'bytes'>;
+}
+
+type ConfiguredAgent = AccountsSettings['agents'][number];
+
+const AGENT_TOKEN_PREFIX = 'agt_';
+const LONGEST_TOKEN = 512;
+
+export function createAgentRegistry(options: AgentRegistryOptions): AgentRegistry {
+  const { database, store, audit, settings, clock, randomness } = options;
+  const byConfiguredToken = rememberLast((configured: readonly ConfiguredAgent[]) => {
+    const withToken = configured.filter(({ token }) => token !== '');
+    return new Map(withToken.map(({ id, token }) => [tokenKey(token), id]));
+  });
+
+  const entryOf = (event: string, id: string, { id: actor, head }: RegistryActor) => ({
+    event,
+    actor,
+    subject: `agent:${id}`,
+    ...(head !== undefined && { head }),
+  });
+
+  return {
+    async list() {
+      const stored = new Map((await store.list()).map((row) => [row.id, row]));
+      const configured = settings().agents.map((agent) => describeConfigured(agent, stored.get(agent.id)));
+      for (const { id } of configured) stored.delete(id);
+      return [...configured, ...[...stored.values()].map(describeStored)].sort((left, right) =>
+        left.id < right.id ? -1 : 1,
+      );
+    },
+    async byToken(token) {
+      if (token === '' || token.length > LONGEST_TOKEN) return undefined;
+      const key = tokenKey(token);
+      const id = byConfiguredToken(settings().agents).get(key);
+      return id === undefined ? store.byTokenHash(key) : { id };
+    },
+    async create({ id, name = id, groups = [], ...node }, actor) {
+      const configured = settings().agents.find((agent) => agent.id === id);
+      if (configured !== undefined && configured.token !== '') throw new AppError('AGENT_CONFIGURED', { id });
+      const token = createToken(randomness, AGENT_TOKEN_PREFIX);
+      const row: ProxyAgentRow = {
+        id,
+        name,
+        token_hash: tokenKey(token),
+        groups: JSON.stringify(groups),
+        node: JSON.stringify(node),
+        created_at: clock.now(),
+      };
+      try {
+        await database.write([store.add(row), audit.statement(entryOf('agent.created', id, actor))]);
+      } catch (error) {
+        if (error instanceof AppError && error.code === 'STORAGE_DUPLICATE') throw new AppError('AGENT_EXISTS', { id });
+        throw error;
+      }
+      const agent = configured === undefined ? describeStored(row) : describeConfigured(configured, row);
+      return { agent, token };
+    },
+    async revoke(id, actor) {
+      const configured = settings().agents.find((agent) => agent.id === id);
+      if (configured !== undefined && configured.token !== '') throw new AppError('AGENT_CONFIGURED', { id });
+      const shown = id.slice(0, 64);
+      const [{ changes } = { changes: 0 }] = await database.write([
+        ...store.remove(id),
+        audit.statement(entryOf('agent.revoked', shown, actor)),
+      ]);
+      if (changes === 0) throw new AppError('AGENT_NOT_FOUND', { id: shown });
+    },
+  };
+}
+
+function describeStored(row: ProxyAgentRow): ProxyAgent {
+  return {
+    id: row.id,
+    name: row.name,
+    groups: JSON.parse(row.groups) as string[],
+    node: JSON.parse(row.node) as NodeAddress,
+    configured: false,
+    hasToken: true,
+    createdAt: row.created_at,
+  };
+}
+
+/** The settings say what it is; a token may have been issued for it here. */
+function describeConfigured(agent: ConfiguredAgent, row: ProxyAgentRow | undefined): ProxyAgent {
+  const { id, name, token, groups, ...node } = agent;
+  return {
+    id,
+    name: name === '' ? id : name,
+    groups: [...groups],
+    node,
+    configured: true,
+    hasToken: token !== '' || row !== undefined,
+    createdAt: row?.created_at ?? null,
+  };
+}
+
+/** As it is shown: where its node is stays with the list of nodes. */
+export function describeAgent({ node: _, createdAt, ...agent }: ProxyAgent): Agent {
+  return { ...agent, createdAt: createdAt === null ? null : timeText(createdAt) };
+}
+
+/** Computed again only when the input is another one. */
+function rememberLast<Input extends object, Output>(compute: (input: Input) => Output): (input: Input) => Output {
+  let last: { readonly input: Input; readonly output: Output } | undefined;
+  return (input) => {
+    if (last?.input !== input) last = { input, output: compute(input) };
+    return last.output;
+  };
+}

@@ -1,0 +1,55 @@
+/** Sends the first administrator's details. The token is kept in this script and taken out of the address bar. */
+
+const token = location.hash.slice(1);
+history.replaceState(null, '', location.pathname);
+
+const form = /** @type {HTMLFormElement} */ (document.getElementById('form'));
+const button = /** @type {HTMLButtonElement} */ (form.querySelector('button'));
+const message = /** @type {HTMLElement} */ (document.getElementById('message'));
+
+/** @param {string} text @param {'good' | 'bad'} kind */
+function say(text, kind) {
+  message.textContent = text;
+  message.className = kind;
+}
+
+/** @param {string} name */
+function field(name) {
+  return /** @type {HTMLInputElement} */ (form.elements.namedItem(name)).value;
+}
+
+async function create() {
+  const { name, email, password } = { name: field('name'), email: field('email'), password: field('password') };
+  if (password !== field('again')) {
+    say('The two passwords differ.', 'bad');
+    return;
+  }
+  button.disabled = true;
+  try {
+    const response = await fetch('/api/auth/setup', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ token, name, email, password }),
+    });
+    const answer = await response.json();
+    if (!response.ok) {
+      say(answer.message ?? 'That did not work.', 'bad');
+      return;
+    }
+    form.hidden = true;
+    say(`Done. Log in as ${answer.user.email}.`, 'good');
+  } catch {
+    say('The server did not answer; try again.', 'bad');
+  } finally {
+    button.disabled = false;
+  }
+}
+
+if (token === '') {
+  form.hidden = true;
+  say('Open the whole link that the program printed when it started: it is good once, for 15 minutes.', 'bad');
+}
+form.addEventListener('submit', (event) => {
+  event.preventDefault();
+  void create();
+});

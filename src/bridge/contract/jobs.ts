@@ -1,0 +1,114 @@
+import { type Static, Type } from 'typebox';
+import { RoutingInput } from './routing.ts';
+import { SessionName, TurnParams } from './session.ts';
+
+/** Background jobs: spec/bridge 2.6 and 4.4, contract/bridge 7. */
+const callback = Type.Optional(
+  Type.String({ maxLength: 2048, description: 'Called when the job has ended. `callbackUrl` and `webhookUrl` are one.' }),
+);
+const cardPart = (description: string) => Type.Optional(Type.String({ maxLength: 512, description }));
+
+export const SubmitJobParams = Type.Object({
+  providerId: Type.Optional(Type.String({ maxLength: 256, description: 'The agent to run. Empty: auto routing.' })),
+  sessionId: SessionName.properties.sessionId,
+  threadId: SessionName.properties.threadId,
+  taskPrompt: TurnParams.properties.taskPrompt,
+  workingDirectory: TurnParams.properties.workingDirectory,
+  routing: Type.Optional(RoutingInput),
+  multiAgent: TurnParams.properties.multiAgent,
+  mode: TurnParams.properties.mode,
+  timeoutMs: Type.Optional(
+    Type.Integer({ minimum: 1000, maximum: 86_400_000, description: 'Counts from the submit on; 10 minutes unless given.' }),
+  ),
+  callbackUrl: callback,
+  webhookUrl: callback,
+  target: cardPart('With it, the result is sent there as a card through the tools proxy.'),
+  channel: cardPart('Of the card.'),
+  accountId: cardPart('Of the card.'),
+  idempotencyKey: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 256,
+      pattern: '^[^\\u0000-\\u001f\\u007f]*$',
+      description: 'Submitting again with the same key gives the same job.',
+    }),
+  ),
+  retryOnRestart: Type.Optional(
+    Type.Boolean({ description: 'Run it again when the bridge dies while it runs; otherwise it fails then.' }),
+  ),
+});
+
+export const JobState = Type.Enum(['pending', 'running', 'completed', 'failed']);
+
+export const SubmittedJob = Type.Object({
+  jobId: Type.String(),
+  status: JobState,
+  sessionId: Type.String(),
+  providerId: Type.String(),
+});
+
+const moment = (description: string) => Type.Union([Type.String({ description: `${description}, in ISO 8601.` }), Type.Null()]);
+
+export const JobRecord = Type.Object({
+  jobId: Type.String(),
+  status: JobState,
+  sessionId: Type.String(),
+  threadId: Type.String(),
+  providerId: Type.String({ description: 'Empty while it is not known which agent does the work.' }),
+  createdAt: Type.String(),
+  startedAt: moment('When it began to run'),
+  completedAt: moment('When it ended'),
+  elapsedMs: Type.Integer({ description: 'Since the submit, until the end.' }),
+  durationMs: Type.Union([Type.Integer({ description: 'How long it ran.' }), Type.Null()]),
+  timeoutMs: Type.Integer(),
+  webhookSent: Type.Boolean(),
+  webhookTries: Type.Integer(),
+  cardSent: Type.Boolean(),
+  result: Type.Union([Type.Object({}, { description: 'As `session.start` gives it.' }), Type.Null()]),
+  error: Type.Union([Type.String(), Type.Null()]),
+  errorCode: Type.Union([
+    Type.String({ description: 'JOB_TIMEOUT, JOB_CANCELLED, JOB_INTERRUPTED, or the code of the turn.' }),
+    Type.Null(),
+  ]),
+});
+
+export const JobName = Type.Object({ jobId: Type.String({ minLength: 1, maxLength: 256 }) });
+
+export const UnknownJob = Type.Object({ jobId: Type.String(), status: Type.Literal('not_found') });
+
+export const ListJobsParams = Type.Object({
+  status: Type.Optional(JobState),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: '100 unless given.' })),
+  cursor: Type.Optional(Type.String({ maxLength: 64, description: 'The `nextCursor` of the page before.' })),
+});
+
+const count = Type.Integer({ minimum: 0 });
+
+export const JobSummary = Type.Object({
+  pending: count,
+  running: count,
+  completed: count,
+  failed: count,
+  total: count,
+});
+
+export const JobList = Type.Object({
+  jobs: Type.Array(JobRecord),
+  summary: JobSummary,
+  nextCursor: Type.Union([Type.String(), Type.Null()]),
+});
+
+export const JobStatistics = Type.Object({
+  summary: JobSummary,
+  byProvider: Type.Record(Type.String(), JobSummary),
+  oldestPendingMs: Type.Integer({ description: '0 when none is pending.' }),
+  averageDurationMs: Type.Integer({ description: 'Of the jobs that have run and ended; 0 when there are none.' }),
+});
+
+export type SubmitJobParams = Static<typeof SubmitJobParams>;
+export type SubmittedJob = Static<typeof SubmittedJob>;
+export type JobRecord = Static<typeof JobRecord>;
+export type ListJobsParams = Static<typeof ListJobsParams>;
+export type JobList = Static<typeof JobList>;
+export type JobSummary = Static<typeof JobSummary>;
+export type JobStatistics = Static<typeof JobStatistics>;

@@ -1,0 +1,125 @@
+import type { DistributedSettings } from '../settings.ts';
+import type { ForwardedRequest } from './forward-headers.ts';
+import type { BridgeNode, NodeMap } from './node-map.ts';
+
+export interface ForwardCandidate {
+  /** The node that is to run the call. */
+  readonly target: string;
+  /** The node that gets it from us. */
+  readonly nextHop: BridgeNode;
+}
+
+export type ForwardDecision =
+  | { readonly kind: 'local'; readonly reason: string }
+  | {
+      readonly kind: 'forward';
+      readonly reason: string;
+      /** In the order in which they are tried; there is at least one. */
+      readonly candidates: readonly ForwardCandidate[];
+      /** The rule that chose them, where it takes turns. */
+      readonly rule: number | undefined;
+    }
+  | {
+      readonly kind: 'refuse';
+      readonly code: 'TASK_FORWARD_HOP_LIMIT_EXCEEDED' | 'TASK_FORWARD_PEER_UNKNOWN';
+      readonly reason: string;
+    };
+
+export interface ForwardQuestion {
+  readonly method: string;
+  readonly settings: Pick<DistributedSettings, 'task_forward_peer_id' | 'forwarding'>;
+  readonly map: NodeMap;
+  /** Set when another bridge has sent the call. */
+  readonly incoming: Pick<ForwardedRequest, 'target' | 'hop'> | undefined;
+  /** Where the session or job that the call is about lives: a node's id, or our own. Undefined: nowhere that we know of. */
+  readonly livesAt: string | undefined;
+  /** False for nodes that could not be reached lately. */
+  isUp(nodeId: string): boolean;
+  /** How often a rule that takes turns has chosen so far. */
+  choicesOf(rule: number): number;
+}
+
+type Rule = DistributedSettings['forwarding']['rules'][number];
+
+/** What the short form is about (spec/bridge 2.7). */
+const SHORT_FORM_METHODS: ReadonlySet<string> = new Set(['session.start', 'session.message']);
+
+/** Where a call goes: spec/bridge 4.6 and contract/bridge 9. Nothing but its arguments decides. */
+export function decideForward(question: ForwardQuestion): ForwardDecision {
+  const { method, settings, map, incoming, livesAt } = question;
+  if (incoming !== undefined) return decideIncoming(question, incoming);
+  if (livesAt === map.localId) return local('what it is about lives here');
+  if (livesAt !== undefined) return toNode(map, livesAt, `what it is about lives on node "${livesAt}"`);
+  const { rules, default_action: defaultAction } = settings.forwarding;
+  const index = rules.findIndex(({ methods }) => methods.includes(method) || methods.includes('*'));
+  const rule = rules[index];
+  if (rule !== undefined) return byRule(question, rule, index);
+  const peer = settings.task_forward_peer_id;
+  if (peer !== '' && SHORT_FORM_METHODS.has(method)) return toNode(map, peer, `task_forward_peer_id is "${peer}"`);
+  if (defaultAction === 'execute_local') return local('no rule is about it, and default_action is execute_local');
+  return unknown(`no rule is about ${method}, and default_action is reject`);
+}
+
+/** A bridge without an id belongs to no group: whoever has its token means it. */
+function decideIncoming(
+  { settings, map }: ForwardQuestion,
+  { target, hop }: Pick<ForwardedRequest, 'target' | 'hop'>,
+): ForwardDecision {
+  if (target === map.localId || map.localId === '') return local('another bridge sent it here');
+  const limit = settings.forwarding.hop_limit;
+  if (hop + 1 > limit) {
+    const reason = `it has passed ${hop} nodes on its way to "${target}", and hop_limit is ${limit}`;
+    return { kind: 'refuse', code: 'TASK_FORWARD_HOP_LIMIT_EXCEEDED', reason };
+  }
+  return toNode(map, target, `another bridge sent it to node "${target}"`);
+}
+
+function byRule(question: ForwardQuestion, rule: Rule, index: number): ForwardDecision {
+  const { map, isUp, choicesOf } = question;
+  const { node_id: nodeId, selector, strategy } = rule.target;
+  const words = `rule ${index + 1} of distributed.forwarding.rules`;
+  if (nodeId !== '') {
+    return nodeId === map.localId ? local(`${words} names this node`) : toNode(map, nodeId, `${words} names it`);
+  }
+  const matching = [...map.others.values()].flatMap((node) => (matches(node, selector) ? candidate(map, node.id) : []));
+  if (matching.length === 0) return unknown(`${words} selects no node that is known`);
+  // Where none is known to be up, trying is better than refusing.
+  const up = matching.filter(({ target }) => isUp(target));
+  const usable = up.length === 0 ? matching : up;
+  const takesTurns = strategy === 'round_robin';
+  const start = takesTurns ? choicesOf(index) % usable.length : 0;
+  return {
+    kind: 'forward',
+    candidates: [...usable.slice(start), ...usable.slice(0, start)],
+    rule: takesTurns ? index : undefined,
+    reason: `${words} selects ${usable.length} of ${map.others.size} nodes (${strategy})`,
+  };
+}
+
+function matches({ role, zone, capabilities }: BridgeNode, selector: Rule['target']['selector']): boolean {
+  return (
+    (selector.role === '' || selector.role === role) &&
+    (selector.zone === '' || selector.zone === zone) &&
+    (selector.capability === '' || capabilities.includes(selector.capability))
+  );
+}
+
+function toNode(map: NodeMap, target: string, reason: string): ForwardDecision {
+  const candidates = candidate(map, target);
+  if (candidates.length === 0) return unknown(`node "${target}" is not known here`);
+  return { kind: 'forward', candidates, rule: undefined, reason };
+}
+
+/** None when the way to the target is not known. A target need not be known itself where a route leads to it. */
+function candidate(map: NodeMap, target: string): readonly ForwardCandidate[] {
+  const nextHop = map.others.get(map.nextHopOf(target));
+  return nextHop === undefined ? [] : [{ target, nextHop }];
+}
+
+function local(reason: string): ForwardDecision {
+  return { kind: 'local', reason };
+}
+
+function unknown(reason: string): ForwardDecision {
+  return { kind: 'refuse', code: 'TASK_FORWARD_PEER_UNKNOWN', reason };
+}

@@ -1,0 +1,160 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { MethodCall } from '../../platform/json-rpc/method-call.ts';
+import { rawJson } from '../../platform/json-rpc/raw-json.ts';
+import { RelayedError } from '../../platform/json-rpc/relayed-error.ts';
+import type { BridgeClient } from '../bridge-client.ts';
+import type { CallNames } from './call-names.ts';
+import { readJobNames } from './call-names.ts';
+import type { CallPeer } from './call-peer.ts';
+import type { ForwardCandidate } from './decide-forward.ts';
+import type { NodeHealth } from './node-health.ts';
+import type { PeerAnswer, PeerError, PeerFailure } from './read-peer-answer.ts';
+import type { Binding, SessionRoutes } from './session-routes.ts';
+
+export interface OutgoingCall {
+  readonly call: MethodCall<BridgeClient>;
+  /** Under its own name, whatever alias it was called by. */
+  readonly method: string;
+  /** In the order in which they are tried. */
+  readonly candidates: readonly ForwardCandidate[];
+  /** Whose it is here. */
+  readonly owner: string;
+  readonly about: CallNames;
+  readonly path: string;
+  headersFor(target: string): Readonly<Record<string, string>>;
+  /** Called once the node has taken the call: others about the same thing may follow. */
+  accepted(): void;
+}
+
+export type ForwardCall = (outgoing: OutgoingCall, signal: AbortSignal) => Promise<unknown>;
+
+export interface ForwardCallOptions {
+  readonly callPeer: CallPeer;
+  readonly routes: Pick<SessionRoutes, 'bind' | 'remember'>;
+  readonly health: Pick<NodeHealth, 'markUp' | 'markDown'>;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly limits: ForwardLimits;
+  /** Where a node is reached, for one that turns out to have what the call is about. */
+  candidate(target: string): ForwardCandidate | undefined;
+  onFailure(failure: { readonly nodeId: string; readonly reason: string; readonly outcome: string }): void;
+}
+
+export interface ForwardLimits {
+  /** For all candidates together: who calls a group whose nodes are down is told within five seconds. */
+  readonly connectMs: number;
+  /** A node sends the head of its answer as soon as it has taken a turn. */
+  readonly turnHeadersMs: number;
+  /** Other calls have no answer before it is done. */
+  readonly headersMs: number;
+}
+
+/** Another call was faster, and has settled where the session lives. */
+class BoundElsewhere extends Error {
+  readonly nodeId: string;
+  constructor(nodeId: string) {
+    super(`bound to ${nodeId}`);
+    this.nodeId = nodeId;
+  }
+}
+
+const TURN_METHODS: ReadonlySet<string> = new Set(['session.start', 'session.message']);
+const METHOD_NOT_FOUND = -32601;
+const LEAST_CONNECT_MS = 200;
+
+/**
+ * Hands a call to the first candidate that takes it (contract/bridge 9): the next one is asked only when it is certain
+ * that the one before has done nothing.
+ */
+export function createForwardCall(options: ForwardCallOptions): ForwardCall {
+  const { callPeer, routes, health, clock, limits, onFailure } = options;
+
+  return async (outgoing, signal) => {
+    const { method, about, owner } = outgoing;
+    const deadline = clock.monotonic() + limits.connectMs;
+    let left = [...outgoing.candidates];
+    let boundTo: string | undefined;
+    for (;;) {
+      const candidate = left.shift();
+      if (candidate === undefined) {
+        const reason = 'the node that has what it is about is not known here';
+        throw new AppError('TASK_FORWARD_PEER_UNKNOWN', { reason, outcome: 'not_started' });
+      }
+      const { target } = candidate;
+      const binding: Binding = { ...about, owner, nodeId: target };
+      const bindsFirst = about.binds === 'before';
+      const connectMs = Math.max(LEAST_CONNECT_MS, (deadline - clock.monotonic()) / (left.length + 1));
+      let answer: PeerAnswer;
+      try {
+        answer = await ask(outgoing, candidate, connectMs, signal, async () => {
+          if (!bindsFirst) return;
+          const bound = await routes.bind(binding, boundTo);
+          if (bound !== target) throw new BoundElsewhere(bound);
+          boundTo = target;
+        });
+      } catch (error) {
+        if (!(error instanceof BoundElsewhere)) throw error;
+        left = [options.candidate(error.nodeId)].filter((one) => one !== undefined);
+        continue;
+      }
+      if (answer.kind !== 'failed') {
+        health.markUp(target);
+        if (answer.kind === 'error') throw relay(answer.error, target);
+        if (about.binds === 'after') await routes.remember(binding);
+        if (method === 'app.jobs.submit') await routes.remember({ ...binding, names: readJobNames(answer.result) });
+        return rawJson(JSON.stringify(answer.result));
+      }
+      onFailure({ nodeId: target, reason: answer.reason, outcome: answer.outcome });
+      if (answer.isDown) health.markDown(target, answer.reason);
+      if (answer.outcome === 'unknown' || left.length === 0) throw failure(answer, target);
+    }
+  };
+
+  function ask(
+    { call, method, path, headersFor, accepted }: OutgoingCall,
+    { target, nextHop }: ForwardCandidate,
+    connectMs: number,
+    signal: AbortSignal,
+    beforeSend: () => Promise<void>,
+  ): Promise<PeerAnswer> {
+    const client = call.caller;
+    const drained = client.kind === 'socket' ? client.receiver.drained : client.drained;
+    let isHeard = true;
+    return callPeer(
+      {
+        endpoint: nextHop.endpoint,
+        path,
+        headers: headersFor(target),
+        id: call.id,
+        method,
+        params: call.params,
+        connectMs,
+        headersMs: TURN_METHODS.has(method) ? limits.turnHeadersMs : limits.headersMs,
+        beforeSend,
+        accepted() {
+          accepted();
+          call.accept();
+        },
+        // When the caller is gone the turn goes on, and so does its answer: the place of a session may depend on it.
+        async notified(name, params, eventId) {
+          if (!isHeard) return;
+          call.notify(name, rawJson(JSON.stringify(params ?? {})), eventId);
+          if (drained !== undefined) isHeard = await drained();
+        },
+      },
+      signal,
+    );
+  }
+}
+
+function relay({ status, code, message, data }: PeerError, nodeId: string): RelayedError {
+  // An older node may lack a method that this one has: whose word it is must be told (case B-96).
+  const isForeignMethod = code === METHOD_NOT_FOUND && typeof data === 'object' && data !== null;
+  const told = isForeignMethod ? { sourceNodeId: nodeId, ...data } : data;
+  return new RelayedError({ code, message, data: told }, status);
+}
+
+function failure({ code, reason, outcome, error }: PeerFailure, nodeId: string): AppError {
+  // A node that takes no new work, or one on the way that got no further, has said it better.
+  return error === undefined ? new AppError(code, { nodeId, reason, outcome }) : relay(error, nodeId);
+}

@@ -1,0 +1,67 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { AppError } from '../../platform/errors/app-error.ts';
+
+/** What a request says that another bridge has forwarded (spec/bridge 4.6, rule 6; contract/bridge 9). */
+export interface ForwardedRequest {
+  /** The first node on its way. */
+  readonly source: string;
+  /** The node that is to run it. */
+  readonly target: string;
+  /** How many times it was handed on so far. */
+  readonly hop: number;
+  /** The request's id on the first node. */
+  readonly trace: string;
+  /** Whose it is on the first node; empty for the holder of its main token. */
+  readonly owner: string;
+  /** The path it came on, which is the one it is handed on with. */
+  readonly path: string;
+}
+
+export const FORWARDED_HEADER = 'x-app-bridge-forwarded';
+const SOURCE = 'x-app-forward-source';
+const TARGET = 'x-app-forward-target';
+const HOP = 'x-app-forward-hop';
+const TRACE = 'x-app-forward-trace';
+const OWNER = 'x-app-forward-owner';
+
+const NODE_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+const HOP_NUMBER = /^\d{1,3}$/;
+const WORD = /^[A-Za-z0-9:._-]{1,200}$/;
+
+/** Reads the headers of a request that has the marker. A header that came twice is joined by a comma, and fits no pattern. */
+export function readForwarded(headers: IncomingHttpHeaders, path: string): ForwardedRequest {
+  if (headers[FORWARDED_HEADER] !== '1') throw malformed(FORWARDED_HEADER);
+  return {
+    source: read(headers, SOURCE, NODE_ID),
+    target: read(headers, TARGET, NODE_ID),
+    hop: Number(read(headers, HOP, HOP_NUMBER)),
+    trace: headers[TRACE] === undefined ? '' : read(headers, TRACE, WORD),
+    owner: headers[OWNER] === undefined ? '' : read(headers, OWNER, WORD),
+    path,
+  };
+}
+
+export function forwardHeaders(
+  { source, target, hop, trace, owner }: Omit<ForwardedRequest, 'path'>,
+  contract: string,
+): Readonly<Record<string, string>> {
+  return {
+    [FORWARDED_HEADER]: '1',
+    [SOURCE]: source,
+    [TARGET]: target,
+    [HOP]: String(hop),
+    ...(trace !== '' && { [TRACE]: trace }),
+    ...(owner !== '' && { [OWNER]: owner }),
+    'x-app-contract': contract,
+  };
+}
+
+function read(headers: IncomingHttpHeaders, name: string, pattern: RegExp): string {
+  const value = headers[name];
+  if (typeof value !== 'string' || !pattern.test(value)) throw malformed(name);
+  return value;
+}
+
+function malformed(name: string): AppError {
+  return new AppError('INVALID_REQUEST', { reason: `the header ${name} of a forwarded request is missing or malformed` });
+}

@@ -1,0 +1,112 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { withinTime } from '../../platform/clock/within-time.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
+import type { JobDeliveryStore } from '../storage/job-delivery-store.ts';
+import type { JobStore } from '../storage/job-store.ts';
+import { ATTEMPT_MS } from './callback-post.ts';
+import type { DeliveryResult } from './webhook.ts';
+
+/** Tells what is to be told about ended jobs: webhooks and cards. */
+export interface Deliveries {
+  /** Sends what is due. */
+  look(): Promise<void>;
+  /** Begins nothing more; what is under way gets a moment, and what it could not do is done after the next start. */
+  stop(): Promise<void>;
+}
+
+/** One attempt. Never rejects. */
+export type SendDelivery = (job: JobRow, delivery: JobDeliveryRow, signal: AbortSignal) => Promise<DeliveryResult>;
+
+export interface DeliveriesOptions {
+  readonly store: JobDeliveryStore;
+  readonly jobs: Pick<JobStore, 'find'>;
+  readonly senders: Readonly<Record<JobDeliveryRow['kind'], SendDelivery>>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/**
+ * The pauses before the second and the third attempt (contract/bridge 7). A card is sent once: nobody could tell a second
+ * one from the first.
+ */
+const PAUSES_MS: Readonly<Record<JobDeliveryRow['kind'], readonly number[]>> = { webhook: [2000, 10_000], card: [] };
+const AT_ONCE = 32;
+/** An attempt that has told nothing of itself for this long died with its bridge. */
+const ATTEMPT_LIMIT_MS = ATTEMPT_MS + 20_000;
+const STOP_MS = 2000;
+
+export function createDeliveries({ store, jobs, senders, clock, logger }: DeliveriesOptions): Deliveries {
+  const underWay = new Map<string, Promise<void>>();
+  const timers = new Set<() => void>();
+  const stopped = new AbortController();
+  let looking: Promise<void> | undefined;
+  let lookAgain = false;
+
+  function look(): Promise<void> {
+    lookAgain = looking !== undefined;
+    looking ??= beginDue().finally(() => {
+      looking = undefined;
+      if (lookAgain) void look();
+    });
+    return looking;
+  }
+
+  async function beginDue(): Promise<void> {
+    try {
+      const room = AT_ONCE - underWay.size;
+      if (stopped.signal.aborted || room <= 0) return;
+      for (const delivery of await store.due(clock.now(), room)) {
+        if (underWay.has(delivery.id)) continue;
+        const work = attempt(delivery)
+          .catch((error: unknown) => logger.warn({ err: error, jobId: delivery.job_id }, 'a delivery has to wait'))
+          .finally(() => {
+            underWay.delete(delivery.id);
+            void look();
+          });
+        underWay.set(delivery.id, work);
+      }
+    } catch (error) {
+      logger.warn({ err: error }, 'what is to be delivered could not be looked for');
+    }
+  }
+
+  async function attempt(delivery: JobDeliveryRow): Promise<void> {
+    const { id, job_id: jobId, kind, attempts } = delivery;
+    const pauses = PAUSES_MS[kind];
+    const job = await jobs.find(jobId);
+    // The last attempt died with its bridge: nobody knows whether it arrived, and there is no other.
+    if (job === undefined || attempts > pauses.length) return store.finish(delivery, false);
+    if (!(await store.beginAttempt(delivery, clock.now() + ATTEMPT_LIMIT_MS))) return;
+    const result = await senders[kind](job, delivery, stopped.signal);
+    const pause = pauses[attempts];
+    if (result !== 'try again' || pause === undefined) {
+      if (result !== 'sent') logger.warn({ jobId, kind, attempts: attempts + 1 }, 'a delivery was given up');
+      return store.finish(delivery, result === 'sent');
+    }
+    await store.postpone(id, clock.now() + pause);
+    lookAfter(pause);
+  }
+
+  function lookAfter(ms: number): void {
+    const cancel = clock.after(ms, () => {
+      timers.delete(cancel);
+      void look();
+    });
+    timers.add(cancel);
+  }
+
+  return {
+    look,
+    async stop() {
+      const ended = async () => {
+        await looking;
+        await Promise.all(underWay.values());
+      };
+      for (const cancel of timers) cancel();
+      await withinTime(clock, STOP_MS, ended(), () => undefined);
+      stopped.abort(new Error('the bridge is stopping'));
+      await ended();
+    },
+  };
+}

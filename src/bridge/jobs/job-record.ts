@@ -1,0 +1,62 @@
+import type { JobRecord } from '../contract/jobs.ts';
+import type { TurnParams } from '../contract/session.ts';
+import type { JobRow } from '../storage/bridge-schema.ts';
+
+/** What is stored of a submit besides the columns that something is looked up by. */
+export interface JobRequest extends Pick<TurnParams, 'taskPrompt' | 'workingDirectory' | 'routing' | 'multiAgent' | 'mode'> {
+  readonly card?: JobCard;
+}
+
+/** Where the result is sent as a card. */
+export interface JobCard {
+  readonly target: string;
+  readonly channel: string;
+  readonly accountId: string;
+}
+
+/** What came of a job. */
+export interface JobOutcome {
+  /** The result of its turn, where there was one. */
+  readonly result: Readonly<Record<string, unknown>> | null;
+  readonly error: string | null;
+  readonly errorCode: string | null;
+}
+
+const STILL_OPEN: JobOutcome = { result: null, error: null, errorCode: null };
+
+export function requestOf(job: JobRow): JobRequest {
+  return JSON.parse(job.request) as JobRequest;
+}
+
+export function outcomeOf(job: JobRow): JobOutcome {
+  return job.outcome === '' ? STILL_OPEN : (JSON.parse(job.outcome) as JobOutcome);
+}
+
+/** A job as callers, lists and webhooks see it (contract/bridge 7). */
+export function toRecord(job: JobRow, now: number): JobRecord {
+  const { started_at: start, completed_at: end } = job;
+  const { result, error, errorCode } = outcomeOf(job);
+  return {
+    jobId: job.id,
+    status: job.status,
+    sessionId: job.session_id,
+    threadId: job.thread_id,
+    providerId: job.provider_id,
+    createdAt: toMoment(job.created_at),
+    startedAt: start === null ? null : toMoment(start),
+    completedAt: end === null ? null : toMoment(end),
+    elapsedMs: Math.max(0, (end ?? now) - job.created_at),
+    durationMs: start === null || end === null ? null : end - start,
+    timeoutMs: job.timeout_ms,
+    webhookSent: job.webhook_sent === 1,
+    webhookTries: job.webhook_tries,
+    cardSent: job.card_sent === 1,
+    result,
+    error,
+    errorCode,
+  };
+}
+
+function toMoment(ms: number): string {
+  return new Date(ms).toISOString();
+}

@@ -1,0 +1,128 @@
+import type { Database } from '../../platform/database/database.ts';
+import type { BridgeSchema, SessionRouteRow } from './bridge-schema.ts';
+
+export type RouteKey = Pick<SessionRouteRow, 'owner' | 'kind' | 'name'>;
+
+/** Places of what other bridges run. Routes that were last used before `usedAfter` are as good as gone. */
+export interface SessionRouteStore {
+  find(key: RouteKey, usedAfter: number): Promise<SessionRouteRow | undefined>;
+  /** The one used last, whoever owns it. */
+  findAnyOwner(name: Omit<RouteKey, 'owner'>, usedAfter: number): Promise<SessionRouteRow | undefined>;
+  /** Sessions of a thread; of all owners when none is given. */
+  findByThread(threadId: string, owner: string | undefined, usedAfter: number): Promise<readonly SessionRouteRow[]>;
+  /** Adds routes; one that is there already stays as it is. Resolves when they are stored. */
+  claim(rows: readonly SessionRouteRow[], usedAfter: number): Promise<void>;
+  /** Points routes to another node, those that still point to the one given. */
+  move(keys: readonly RouteKey[], from: string, to: string): Promise<void>;
+  /** Adds routes, or sets them anew. */
+  put(rows: readonly SessionRouteRow[]): Promise<void>;
+  touch(key: RouteKey, now: number): Promise<void>;
+  /** A few at a time; answers how many. */
+  deleteOld(usedBefore: number, limit: number): Promise<number>;
+}
+
+export function createSessionRouteStore(database: Database<BridgeSchema>): SessionRouteStore {
+  const find = database.statement((query, given: RouteKey & { usedAfter: number }) =>
+    query
+      .selectFrom('session_routes')
+      .selectAll()
+      .where('owner', '=', given.owner)
+      .where('kind', '=', given.kind)
+      .where('name', '=', given.name)
+      .where('used_at', '>', given.usedAfter),
+  );
+  const findAnyOwner = database.statement((query, given: Omit<RouteKey, 'owner'> & { usedAfter: number }) =>
+    query
+      .selectFrom('session_routes')
+      .selectAll()
+      .where('name', '=', given.name)
+      .where('kind', '=', given.kind)
+      .where('used_at', '>', given.usedAfter)
+      .orderBy('used_at', 'desc')
+      .limit(1),
+  );
+  const insert = (onConflict: 'keep' | 'replace') =>
+    database.statement((query, given: SessionRouteRow) =>
+      query
+        .insertInto('session_routes')
+        .values({
+          owner: given.owner,
+          kind: given.kind,
+          name: given.name,
+          thread_id: given.thread_id,
+          node_id: given.node_id,
+          used_at: given.used_at,
+        })
+        .onConflict((conflict) => {
+          const same = conflict.columns(['owner', 'kind', 'name']);
+          const { thread_id, node_id, used_at } = given;
+          return onConflict === 'keep' ? same.doNothing() : same.doUpdateSet({ thread_id, node_id, used_at });
+        }),
+    );
+  const add = insert('keep');
+  const put = insert('replace');
+  const forget = database.statement((query, given: RouteKey & { usedAfter: number }) =>
+    query
+      .deleteFrom('session_routes')
+      .where('owner', '=', given.owner)
+      .where('kind', '=', given.kind)
+      .where('name', '=', given.name)
+      .where('used_at', '<=', given.usedAfter),
+  );
+  const move = database.statement((query, given: RouteKey & { from: string; to: string }) =>
+    query
+      .updateTable('session_routes')
+      .set({ node_id: given.to })
+      .where('owner', '=', given.owner)
+      .where('kind', '=', given.kind)
+      .where('name', '=', given.name)
+      .where('node_id', '=', given.from),
+  );
+  const touch = database.statement((query, given: RouteKey & { now: number }) =>
+    query
+      .updateTable('session_routes')
+      .set({ used_at: given.now })
+      .where('owner', '=', given.owner)
+      .where('kind', '=', given.kind)
+      .where('name', '=', given.name),
+  );
+  return {
+    find: async (key, usedAfter) => (await database.readKeyed(find({ ...key, usedAfter })))[0],
+    findAnyOwner: async (name, usedAfter) => (await database.readKeyed(findAnyOwner({ ...name, usedAfter })))[0],
+    findByThread(threadId, owner, usedAfter) {
+      const all = database.query
+        .selectFrom('session_routes')
+        .selectAll()
+        .where('thread_id', '=', threadId)
+        .where('used_at', '>', usedAfter);
+      return database.read((owner === undefined ? all : all.where('owner', '=', owner)).compile());
+    },
+    async claim(rows, usedAfter) {
+      await database.write(rows.flatMap((row) => [forget({ ...row, usedAfter }), add(row)]));
+    },
+    async move(keys, from, to) {
+      await database.write(keys.map((key) => move({ ...key, from, to })));
+    },
+    async put(rows) {
+      await database.write(rows.map((row) => put(row)));
+    },
+    async touch(key, now) {
+      await database.write([touch({ ...key, now })]);
+    },
+    async deleteOld(usedBefore, limit) {
+      const { query } = database;
+      const old = query
+        .selectFrom('session_routes')
+        .select(['owner', 'kind', 'name'])
+        .where('used_at', '<', usedBefore)
+        .orderBy('used_at')
+        .limit(limit);
+      const statement = query
+        .deleteFrom('session_routes')
+        .where(({ eb, refTuple }) =>
+          eb(refTuple('owner', 'kind', 'name'), 'in', old.$asTuple('owner', 'kind', 'name')),
+        );
+      return (await database.write([statement.compile()]))[0].changes;
+    },
+  };
+}

@@ -1,0 +1,213 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { settleInterrupted } from '../../../src/bridge/sessions/settle-interrupted.ts';
+import { sweepOldRecords } from '../../../src/bridge/sessions/sweep-old-records.ts';
+import { createAuditStore } from '../../../src/bridge/storage/audit-store.ts';
+import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema, SessionRow, TurnRow } from '../../../src/bridge/storage/bridge-schema.ts';
+import { createInstanceStore } from '../../../src/bridge/storage/instance-store.ts';
+import { createRetentionStore } from '../../../src/bridge/storage/retention-store.ts';
+import { createSessionStore } from '../../../src/bridge/storage/session-store.ts';
+import { createTurnStore } from '../../../src/bridge/storage/turn-store.ts';
+import { createUpdateStore } from '../../../src/bridge/storage/update-store.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+
+const session = (key: string, more: Partial<SessionRow> = {}): SessionRow => ({
+  key,
+  session_id: key,
+  thread_id: 'th',
+  owner: 'main',
+  tenant: 'default',
+  instance: '',
+  provider_id: 'alpha',
+  reference: 'r',
+  working_directory: '',
+  reserved_seq: 0,
+  created_at: 1,
+  updated_at: 1,
+  closed_at: null,
+  ...more,
+});
+
+const turn = (id: string, more: Partial<TurnRow> = {}): TurnRow => ({
+  id,
+  session_key: 's',
+  owner: 'main',
+  tenant: 'default',
+  instance: 'dead',
+  method: 'session.start',
+  request_id: '1',
+  request_digest: 'd',
+  idempotency_key: '',
+  prompt: '"x"',
+  status: 'running',
+  base: JSON.stringify({ sessionId: 's', threadId: 'th', turnId: id, resolvedProviderId: 'alpha' }),
+  outcome: '',
+  first_seq: 1,
+  last_seq: 0,
+  created_at: 1,
+  ended_at: null,
+  ...more,
+});
+
+for (const engine of engines) {
+  describe(`the stores of sessions on ${engine}`, () => {
+    const places = databasePlaces(engine);
+    const open = async () => {
+      const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
+      return {
+        database,
+        sessions: createSessionStore(database),
+        turns: createTurnStore(database),
+        updates: createUpdateStore(database),
+        instances: createInstanceStore(database),
+      };
+    };
+
+    test('a session is found by its owner, by anyone who sees all, and by its thread', async () => {
+      const { database, sessions } = await open();
+      await database.write([
+        sessions.insert(session('a', { session_id: 's', owner: 'main' })),
+        sessions.insert(session('b', { session_id: 's', owner: 'review', updated_at: 2 })),
+        sessions.insert(session('c', { session_id: 'other', owner: 'review', closed_at: 3 })),
+      ]);
+      assert.equal((await sessions.find('s', 'review'))?.key, 'b');
+      assert.equal(await sessions.find('other', 'main'), undefined);
+      assert.equal((await sessions.findAnyOwner('s'))?.key, 'b');
+      assert.equal(await sessions.findAnyOwner('other'), undefined);
+      assert.deepEqual((await sessions.findByThread('th', undefined)).map(({ key }) => key).sort(), ['a', 'b']);
+      assert.deepEqual(
+        (await sessions.findByThread('th', 'main')).map(({ key }) => key),
+        ['a'],
+      );
+      await assert.rejects(database.write([sessions.insert(session('d', { session_id: 's' }))]), {
+        code: 'STORAGE_DUPLICATE',
+      });
+    });
+
+    test('of two that take a session one succeeds, and a close leaves the numbers', async () => {
+      const { database, sessions, turns, updates } = await open();
+      await database.write([sessions.insert(session('s'))]);
+      const claim = (instance: string) =>
+        sessions.claim({ ...session('s'), instance, reserved_seq: 128, expectedSeq: 0 });
+      await database.write([claim('one'), turns.begin(turn('turn-1', { instance: 'one' }))]);
+      await assert.rejects(database.write([claim('two')]), { code: 'STORAGE_CONFLICT' });
+      await database.write(updates.insert([{ session_key: 's', first_seq: 1, last_seq: 1, at: 1, updates: '{}' }]));
+      await database.write(sessions.close('s', 7, 9));
+      const row = await sessions.find('s', 'main');
+      assert.deepEqual([row?.reserved_seq, row?.closed_at, row?.reference], [7, 9, '']);
+      assert.deepEqual(await turns.findSame('s', 'd'), []);
+      assert.deepEqual(await updates.readAfter('s', 0), []);
+    });
+
+    test('a turn that waited keeps one row, and an end is written once', async () => {
+      const { database, turns } = await open();
+      await database.write([turns.queue(turn('turn-1', { status: 'queued', idempotency_key: 'k' }))]);
+      await database.write([turns.begin(turn('turn-1', { base: '{"begun":true}' }))]);
+      await database.write([turns.queue(turn('turn-1', { status: 'queued' }))]);
+      const ended = { id: 'turn-1', status: 'completed', outcome: '{}', lastSeq: 5, now: 10 };
+      await database.write([turns.end(ended)]);
+      await database.write([turns.end({ ...ended, status: 'failed' })]);
+      const [row] = await turns.findByKey('s', 'k');
+      assert.deepEqual([row?.status, row?.base, row?.last_seq], ['completed', '{"begun":true}', 5]);
+      assert.equal((await turns.findSame('s', 'd')).length, 1);
+      assert.deepEqual(await turns.findByKey('s', 'other'), []);
+    });
+
+    test('any number of chunks is stored, again and longer without harm, and read in order', async () => {
+      const { database, updates } = await open();
+      const chunks = Array.from({ length: 150 }, (_, index) => ({
+        session_key: 's',
+        first_seq: index * 2 + 1,
+        last_seq: index * 2 + 2,
+        at: 1,
+        updates: `${index}a\n${index}b`,
+      }));
+      await database.write(updates.insert(chunks.toReversed()));
+      const [first, ...rest] = chunks as [(typeof chunks)[0], ...typeof chunks];
+      await database.write(updates.insert([{ ...first, last_seq: 2, updates: 'again\nagain' }]));
+      const read: string[] = [];
+      for (let after = 0; ; ) {
+        const page = await updates.readAfter('s', after);
+        if (page.length === 0) break;
+        read.push(...page.map((chunk) => chunk.updates));
+        after = page.at(-1)?.last_seq ?? 0;
+      }
+      assert.deepEqual(read, ['again\nagain', ...rest.map((chunk) => chunk.updates)]);
+      assert.equal((await updates.readAfter('s', 2))[0]?.first_seq, 3);
+    });
+
+    test('only turns of instances without a heartbeat are ended, each once, with new numbers', async () => {
+      const { database, sessions, turns, updates, instances } = await open();
+      const alive = { version: '1', address: '', started_at: 1 };
+      await instances.add({ ...alive, id: 'alive', heartbeat_at: 1000 });
+      await instances.add({ ...alive, id: 'dead', heartbeat_at: 100 });
+      await database.write([
+        sessions.insert(session('s', { instance: 'dead', reserved_seq: 128 })),
+        sessions.insert(session('t', { instance: 'alive', reserved_seq: 128 })),
+        turns.begin(turn('turn-1')),
+        turns.queue(turn('turn-2', { status: 'queued' })),
+        turns.begin(turn('turn-3', { session_key: 't', instance: 'alive' })),
+        turns.begin(turn('turn-4', { session_key: 't', instance: 'own' })),
+      ]);
+      const settle = () => settleInterrupted({ turns, updates, instance: 'own', aliveSince: 500, now: 1000 });
+      const counts = await Promise.all([settle(), settle()]);
+      assert.equal(counts[0] + counts[1], 2);
+      assert.equal(await settle(), 0);
+      const rows = await database.query.selectFrom('turns').selectAll().orderBy('id').execute();
+      assert.deepEqual(
+        rows.map(({ status, last_seq: last }) => [status, last]),
+        [
+          ['failed', 129],
+          ['failed', 130],
+          ['running', 0],
+          ['running', 0],
+        ],
+      );
+      const ended = await sessions.find('s', 'main');
+      assert.deepEqual([ended?.instance, ended?.reserved_seq], ['', 130]);
+      assert.deepEqual(
+        (await updates.readAfter('s', 0)).map(({ updates: text }) => JSON.parse(text).seq),
+        [129, 130],
+      );
+      await instances.removeOthers('own', 500);
+      assert.deepEqual(
+        (await database.query.selectFrom('instances').select('id').execute()).map(({ id }) => id),
+        ['alive'],
+      );
+    });
+
+    test('what is older than it is kept is deleted in small steps, and 0 keeps for ever', async () => {
+      const { database, turns, updates } = await open();
+      const audits = createAuditStore(database);
+      const now = systemClock.now();
+      const chunk = (seq: number, at: number) => ({ session_key: 's', first_seq: seq, last_seq: seq, at, updates: '' });
+      const audit = { owner: 'main', tenant: 'default', action: 'permission', decision: 'allowed', subject: '{}' };
+      const names = { session_id: 's', turn_id: 'turn-1', provider_id: 'alpha' };
+      await database.write([
+        ...updates.insert(Array.from({ length: 1200 }, (_, index) => chunk(index, now - 10_000))),
+        ...updates.insert([chunk(5000, now)]),
+        turns.begin(turn('turn-1', { ended_at: now - 10_000 })),
+        turns.begin(turn('turn-2', { ended_at: now })),
+        turns.begin(turn('turn-3')),
+        audits.record({ id: 'a', at: now - 10_000, ...audit, ...names }),
+        audits.record({ id: 'b', at: now, ...audit, ...names }),
+      ]);
+      const store = createRetentionStore(database);
+      const sweep = (retention: { events: number; audit: number }) =>
+        sweepOldRecords({ store, retention, clock: systemClock, signal: new AbortController().signal });
+      const count = async () => [
+        (await database.query.selectFrom('session_updates').select('first_seq').execute()).length,
+        (await database.query.selectFrom('turns').select('id').execute()).length,
+        (await database.query.selectFrom('audit_records').select('id').execute()).length,
+      ];
+      await sweep({ events: 0, audit: 0 });
+      assert.deepEqual(await count(), [1201, 3, 2]);
+      await sweep({ events: 5000, audit: 0 });
+      assert.deepEqual(await count(), [1, 2, 2]);
+      await sweep({ events: 0, audit: 5000 });
+      assert.deepEqual(await count(), [1, 2, 1]);
+    });
+  });
+}

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, readFile, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { type ModelReply, startScriptedModel } from '../fakes/scripted-model.ts';
+import { isAlive, until } from '../platform/child-process/processes.ts';
+import { startProgram, temporaryFolder } from './running-program.ts';
+
+const TOKEN = 'e2e-token-0123456789abcdef';
+const KEY = 'e2e-model-key-0123456789';
+
+interface Message {
+  readonly id?: string;
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly result?: Readonly<Record<string, unknown>>;
+}
+
+/** One call as the README's curl makes it: every message of the stream, the answer last. */
+async function callStream(url: string, method: string, params: object): Promise<readonly Message[]> {
+  const response = await fetch(`${url}/acp/rpc`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json', accept: 'text/event-stream' },
+    body: JSON.stringify({ jsonrpc: '2.0', id: '1', method, params }),
+  });
+  assert.equal(response.status, 200);
+  return (await response.text())
+    .split('\n')
+    .flatMap((line) => (line.startsWith('data: {') ? [JSON.parse(line.slice(6))] : []));
+}
+
+const resultOf = (messages: readonly Message[]) => messages.at(-1)?.result ?? {};
+
+async function project(context: TestContext): Promise<string> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-project-')));
+  context.after(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+async function scriptedModel(context: TestContext, answer: Parameters<typeof startScriptedModel>[0]) {
+  const model = await startScriptedModel(answer);
+  context.after(() => model.stop());
+  const environment = {
+    BRIDGE_AUTH_TOKEN: TOKEN,
+    TRESTLE_AGENTS_BUILTIN_MODEL: 'scripted',
+    TRESTLE_AGENTS_BUILTIN_BASE_URL: `${model.url}/v1`,
+    TRESTLE_AGENTS_BUILTIN_API_KEY: KEY,
+  };
+  return { model, environment };
+}
+
+test('with no key and no agent installed, the built-in agent says the prompt again, word by word', async (context) => {
+  const { url } = await startProgram(context, { args: ['bridge'], environment: { BRIDGE_AUTH_TOKEN: TOKEN } });
+  const messages = await callStream(url, 'session.start', {
+    sessionId: 's',
+    taskPrompt: 'Hello, Trestle, how are you?',
+  });
+  const words = messages.flatMap(({ params }) => (params?.type === 'delta' ? [params.delta] : []));
+  assert.deepEqual(words, ['Hello,', ' Trestle,', ' how', ' are', ' you?']);
+  const { status, output, resolvedProviderId } = resultOf(messages);
+  assert.deepEqual(
+    { status, output, resolvedProviderId },
+    { status: 'completed', output: 'Hello, Trestle, how are you?', resolvedProviderId: 'builtin' },
+  );
+});
+
+test('B-57: it does real work in a folder, and no command sees a secret of the program', async (context) => {
+  const folder = await project(context);
+  const script: readonly ModelReply[] = [
+    { toolCall: { name: 'write_file', arguments: { path: 'notes/a.txt', content: 'made' } } },
+    { toolCall: { name: 'run_command', arguments: { command: 'env' } } },
+    { text: ['Done.'] },
+  ];
+  const { model, environment } = await scriptedModel(context, ({ toolResults }) => script[toolResults.length] ?? {});
+  const { url } = await startProgram(context, { args: ['bridge'], environment });
+  const messages = await callStream(url, 'session.start', {
+    sessionId: 's',
+    taskPrompt: 'Work',
+    workingDirectory: folder,
+  });
+  assert.equal(resultOf(messages).output, 'Done.');
+  assert.equal(await readFile(join(folder, 'notes/a.txt'), 'utf8'), 'made');
+  const [, printed = ''] = model.requests.at(-1)?.toolResults ?? [];
+  assert.match(printed, /^PATH=/m);
+  for (const secret of [TOKEN, KEY, 'TRESTLE_', 'BRIDGE_']) assert.equal(printed.includes(secret), false, secret);
+  assert.equal(JSON.stringify(messages).includes(KEY), false);
+});
+
+test('after kill -9 in the middle of a turn its command is gone and the session goes on', async (context) => {
+  const folder = await project(context);
+  const { model, environment } = await scriptedModel(context, ({ userTexts, toolResults }) => {
+    if (userTexts.at(-1) === 'And now?') return { text: ['Here again.'] };
+    if (toolResults.length > 0) return { text: ['never'] };
+    return {
+      toolCall: { name: 'run_command', arguments: { command: 'sh', args: ['-c', 'echo $$ > pid; sleep 600'] } },
+    };
+  });
+  const dataDirectory = await temporaryFolder(context);
+  const options = { args: ['bridge'], environment, dataDirectory };
+  const session = { sessionId: 's', workingDirectory: folder };
+  const first = await startProgram(context, options);
+  const cut = callStream(first.url, 'session.start', { ...session, taskPrompt: 'Wait' }).catch(() => undefined);
+  while (!(await readdir(folder)).includes('pid')) await pause(10);
+  await pause(50);
+  const pid = Number(await readFile(join(folder, 'pid'), 'utf8'));
+  await first.stop('SIGKILL');
+  await cut;
+  const second = await startProgram(context, options);
+  await until(() => !isAlive(pid));
+  const messages = await callStream(second.url, 'session.message', { ...session, taskPrompt: 'And now?' });
+  assert.equal(resultOf(messages).output, 'Here again.');
+  assert.deepEqual(model.requests.at(-1)?.userTexts, ['Wait', 'And now?']);
+});
