@@ -1,14 +1,20 @@
 import type { HttpSurface } from '../platform/http/surface.ts';
+import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import { type AccountsOptions, createAccountsCore } from './accounts-core.ts';
 import { AccountError } from './contract/account-error.ts';
+import { accountsControlMethods } from './control-methods.ts';
 import { accountsErrorBody, accountsErrors } from './errors.ts';
 import { accountsRoutes } from './routes.ts';
 import type { AccountsSettings } from './settings.ts';
+import { createSetup } from './setup/setup.ts';
 import { createSweepStore } from './storage/sweep-store.ts';
 import { startSweep } from './sweep.ts';
 
 export interface Accounts {
   readonly surface: HttpSurface;
+  readonly controls: readonly MethodRow<undefined>[];
+  /** A token for the set-up page while there is no administrator. Asked for by a server that starts. */
+  offerSetup(): Promise<string | undefined>;
   reload(settings: AccountsSettings): void;
   stop(): Promise<void>;
 }
@@ -35,6 +41,8 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
       // Everything that is worth something asks for a session or an agent's token.
       isOpen: () => false,
     },
+    controls: accountsControlMethods(core),
+    offerSetup: createSetup(core).issueToken,
     reload(next) {
       settings = next;
     },

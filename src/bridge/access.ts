@@ -2,30 +2,41 @@ import { AppError } from '../platform/errors/app-error.ts';
 import type { FailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { Guard, RequestHead } from '../platform/http/surface.ts';
 import { createSecretMatcher } from '../platform/secrets/token-digest.ts';
-import type { BridgeSettings } from './settings.ts';
+import { isTunnelAddress } from './forwarding/endpoint-rule.ts';
+import { FORWARDED_HEADER, type ForwardedRequest, readForwarded } from './forwarding/forward-headers.ts';
+import type { BridgeGroups, BridgeSettings } from './settings.ts';
 
-/** Who is calling: the holder of the main token (or anybody, when none is configured), or of the review token. */
-export type Principal = 'main' | 'review';
+/** Who is calling: the holder of the main token (or anybody, when none is configured), of the review token, or a node. */
+type Principal = 'main' | 'review' | `node:${string}`;
 
 export interface BridgeCaller {
   readonly principal: Principal;
+  /** Set when another bridge has sent the request. */
+  readonly forwarded?: ForwardedRequest;
 }
 
 export interface BridgeAccess {
-  /** `/acp` and `/acp/rpc`: origin, then credential (contract/bridge 1, order of checks). */
+  /** `/acp`: origin, then credential (contract/bridge 1, order of checks). */
   readonly fromApp: Guard<BridgeCaller>;
+  /** `/acp/rpc`: the same, and what other bridges forward. */
+  readonly fromAppOrNode: Guard<BridgeCaller>;
+  /** `/gateway/<id>`: what other bridges forward; for anyone else there is nothing. */
+  readonly fromNode: Guard<BridgeCaller>;
   /** `/api/ping`: the credential alone. */
   readonly withToken: Guard<BridgeCaller>;
   isOpen(): boolean;
   stillAllowed(caller: BridgeCaller): boolean;
   originAllowed(origin: string | undefined): boolean;
-  reload(settings: BridgeSettings): void;
+  reload(settings: AccessSettings): void;
 }
 
-type Credentials = Pick<BridgeSettings, 'auth_token' | 'review_auth_token' | 'allowed_origins' | 'app_origin'>;
+interface AccessSettings {
+  readonly bridge: Pick<BridgeSettings, 'auth_token' | 'review_auth_token' | 'allowed_origins' | 'app_origin'>;
+  readonly distributed: Pick<BridgeGroups['distributed'], 'task_forward_token'>;
+}
 
 export interface BridgeAccessOptions {
-  readonly settings: Credentials;
+  readonly settings: AccessSettings;
   readonly throttle: FailureThrottle;
   /** Told once when an address has sent too many wrong credentials. */
   onFlood(address: string): void;
@@ -52,13 +63,34 @@ export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccess
     return origin === undefined || origin === '' || rules.originMatches(origin);
   }
 
+  function checkOrigin({ headers: { origin } }: RequestHead): void {
+    if (!originAllowed(origin)) throw new AppError('ORIGIN_NOT_ALLOWED', { origin: origin?.slice(0, 200) });
+  }
+
+  /** The caller of a request that another bridge has forwarded. Headers that just say so count for nothing. */
+  function asNode(head: RequestHead): BridgeCaller | undefined {
+    const { headers, path } = head;
+    if (headers[FORWARDED_HEADER] === undefined || !rules.mayForward(head)) return undefined;
+    const forwarded = readForwarded(headers, path);
+    const { source, owner } = forwarded;
+    return { principal: owner === '' ? `node:${source}` : `node:${source}:${owner}`, forwarded };
+  }
+
   return {
     withToken,
     originAllowed,
     fromApp(head) {
-      const { origin } = head.headers;
-      if (!originAllowed(origin)) throw new AppError('ORIGIN_NOT_ALLOWED', { origin: origin?.slice(0, 200) });
+      checkOrigin(head);
       return withToken(head);
+    },
+    fromAppOrNode(head) {
+      checkOrigin(head);
+      return asNode(head) ?? withToken(head);
+    },
+    fromNode(head) {
+      const node = asNode(head);
+      if (node === undefined) throw new AppError('NOT_FOUND');
+      return node;
     },
     isOpen: () => rules.open,
     stillAllowed: (caller) => rules.open || rules.tokens.some((token) => token.caller === caller),
@@ -74,7 +106,7 @@ interface KnownToken {
   readonly matches: (given: string) => boolean;
 }
 
-function readRules(settings: Credentials, before: readonly KnownToken[]) {
+function readRules({ bridge: settings, distributed }: AccessSettings, before: readonly KnownToken[]) {
   const tokens: KnownToken[] = [];
   for (const [principal, token] of [
     ['main', settings.auth_token],
@@ -85,9 +117,15 @@ function readRules(settings: Credentials, before: readonly KnownToken[]) {
     tokens.push(kept ?? { caller: { principal }, matches: createSecretMatcher(token) });
   }
   const patterns = settings.allowed_origins.length === 0 ? LOCAL_ORIGINS : settings.allowed_origins;
+  const forwardToken = distributed.task_forward_token || settings.auth_token;
+  const isForwardToken = createSecretMatcher(forwardToken);
+  const isOpenToNodes = forwardToken === '' && tokens.length === 0;
   return {
     tokens,
     open: tokens.length === 0,
+    /** With no token at all there is only the place to go by (contract/bridge 9). */
+    mayForward: ({ headers, address }: RequestHead) =>
+      isOpenToNodes ? isTunnelAddress(address) : isForwardToken(bearerCredential(headers.authorization)),
     originMatches: (origin: string) => matchesOrigin(origin, [...patterns, settings.app_origin]),
   };
 }

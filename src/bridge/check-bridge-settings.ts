@@ -1,13 +1,13 @@
 import { nearestName } from '../platform/config/nearest-name.ts';
 import type { Complaint } from '../platform/config/problem.ts';
 import { agentPresets } from './agents/agent-presets.ts';
+import { refusalOfEndpoint } from './forwarding/endpoint-rule.ts';
+import { builtInPeers } from './forwarding/node-map.ts';
 import type { BridgeGroups, DistributedSettings } from './settings.ts';
 
 const SHIPPED_AGENTS = ['builtin', 'codex', 'opencode', 'gemini'];
 /** First words of the method family: an alias must not hide them. */
 const METHOD_PREFIXES = ['acp', 'app', 'rpc', 'session'];
-/** Peers that the short form knows without a `nodes` entry (contract/bridge 9). */
-const SHIPPED_PEERS = ['primary', 'edge'];
 
 /** What must hold between the bridge's settings. */
 export function checkBridgeSettings(settings: BridgeGroups): readonly Complaint[] {
@@ -81,6 +81,12 @@ function checkNodes({ distributed }: BridgeGroups): readonly Complaint[] {
           },
         ],
   );
+  nodes.forEach(({ bridge_endpoint: endpoint }, index) => {
+    const wrong = refusalOfEndpoint(endpoint);
+    if (wrong === undefined) return;
+    const path = `distributed.nodes[${index}].bridge_endpoint`;
+    complaints.push({ path, wrong, right: 'name the end of a tunnel: bridges are not reached over public addresses' });
+  });
   if (local === '' && (peer !== '' || forwarding.rules.length > 0)) {
     const right = 'say which node this one is';
     complaints.push({ path: 'distributed.local_node_id', wrong: 'a node that forwards needs an id', right });
@@ -117,7 +123,7 @@ function checkNodeId(
   { nodes, local_node_id: local }: DistributedSettings,
   mustBeRemote: boolean,
 ): readonly Complaint[] {
-  const known = [...nodes.map((node) => node.id), ...SHIPPED_PEERS];
+  const known = [...nodes.map((node) => node.id), ...builtInPeers.map((peer) => peer.id)];
   if (id === local) {
     return mustBeRemote ? [{ path, wrong: `"${id}" is this node itself`, right: 'name another node' }] : [];
   }

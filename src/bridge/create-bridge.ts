@@ -16,8 +16,12 @@ import { createCapabilitiesText } from './capabilities.ts';
 import type { Ping } from './contract/ping.ts';
 import { RpcError } from './contract/rpc-error.ts';
 import { bridgeErrors } from './errors.ts';
+import { createForwarding, type ForwardingOptions } from './forwarding/create-forwarding.ts';
 import { createGatewayProbe } from './gateway/gateway-probe.ts';
 import { registerInstance } from './instances/instance-registry.ts';
+import type { CallbackNetwork } from './jobs/callback-network.ts';
+import { createJobs, type InvokeTool } from './jobs/create-jobs.ts';
+import type { SharedQueueLocation } from './jobs/shared-queue.ts';
 import { bridgeMethods } from './methods.ts';
 import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
 import { createLiveRouting } from './routing/live-routing.ts';
@@ -34,6 +38,8 @@ import { createInstanceStore } from './storage/instance-store.ts';
 export interface Bridge {
   readonly surface: HttpSurface;
   readonly methods: readonly MethodRow<BridgeClient>[];
+  /** What the operator's commands may ask. */
+  readonly controls: readonly MethodRow<undefined>[];
   /** The latest probe result of each agent, in catalog order. */
   agents(): readonly { readonly id: string; readonly status: string; readonly version: string }[];
   /** Resolves when every agent was looked at once. */
@@ -55,18 +61,33 @@ export interface BridgeOptions {
   readonly agents: readonly CatalogAgent[];
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly directories: WorkingDirectories;
-  readonly retention: Retention;
+  readonly retention: Retention & { readonly jobs: number };
+  /** Where bridges that share the database hand jobs to each other. Absent: through the table of jobs alone. */
+  readonly sharedQueue?: SharedQueueLocation;
+  readonly network: CallbackNetwork;
+  /** The tools proxy, for the cards of jobs. */
+  readonly invokeTool?: InvokeTool;
+  /** How names are looked up and how long other bridges are waited for; both have defaults. */
+  readonly forwarding?: Pick<ForwardingOptions, 'lookup' | 'limits'>;
 }
 
 const PROBE_INTERVAL_MS = 30_000;
 const PROBE_TIMEOUT_MS = 15_000;
-const HEARTBEAT_MS = 5_000;
+const HEARTBEAT_MS = 2_000;
 
 export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const { settings, database, ping, clock, makeId, logger, agents, providers } = options;
   const onUnexpectedError = (error: unknown, requestId: string) =>
     logger.error({ err: error, requestId }, 'call failed');
 
+  const forwarding = await createForwarding({
+    ...options.forwarding,
+    settings,
+    database,
+    contract: ping.contract,
+    clock,
+    logger,
+  });
   const instance = await registerInstance({
     store: createInstanceStore(database),
     clock,
@@ -95,21 +116,44 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const sessions = await createSessions({ ...options, instance: instance.id, route, agentFailed: probes.lookNow });
   const { orchestrator } = sessions;
 
-  const methodNames = new Set<string>();
-  const capabilitiesText = createCapabilitiesText({ agents, gateway, probes, methodNames });
-  const calls = createSessionCalls({ orchestrator, makeId, route });
-  const methods = bridgeMethods({ capabilitiesText, sessions: calls, route });
-  for (const method of methods) methodNames.add(method.name);
-  const dispatch = createDispatch({
-    rows: methods,
-    aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
-  });
-
   const access = createBridgeAccess({
-    settings: settings.bridge,
+    settings,
     throttle: createFailureThrottle({ clock }),
     onFlood: (address) => logger.warn({ address }, 'many wrong credentials from one address'),
   });
+  let webhookSecret = settings.bridge.webhook_secret;
+  const jobs = await createJobs({
+    database,
+    instance: instance.id,
+    agentIds: agents.map(({ id }) => id),
+    gatewayId: gateway.id,
+    maxRunning: settings.jobs.max_running,
+    callbackAllow: settings.jobs.callback_allow,
+    keptMs: options.retention.jobs,
+    sharedQueue: options.sharedQueue,
+    network: options.network,
+    orchestrator,
+    sessionCalls: createSessionCalls({ orchestrator, makeId, route }),
+    clock,
+    makeId,
+    logger,
+    invokeTool: options.invokeTool,
+    isOpen: access.isOpen,
+    webhookSecret: () => webhookSecret,
+    route,
+    checkDirectory: options.directories.check,
+  });
+
+  const methodNames = new Set<string>();
+  const capabilitiesText = createCapabilitiesText({ agents, gateway, probes, methodNames });
+  const methods = bridgeMethods({ capabilitiesText, sessions: jobs.sessionCalls, jobs, route });
+  for (const method of methods) methodNames.add(method.name);
+  const dispatchHere = createDispatch({
+    rows: methods,
+    aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
+  });
+  const dispatch = forwarding.wrap(dispatchHere);
+
   const overHttp = createRpcOverHttp({ access, dispatch, clock, onUnexpectedError });
   const overSocket = createRpcOverSocket({
     dispatch,
@@ -119,14 +163,22 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     makeRequestId: () => makeId('req_'),
     onUnexpectedError,
   });
-  const parts = { access, ping, overHttp, overSocket, messageBytes: settings.bridge.limits.message_bytes };
+  const parts = {
+    access,
+    ping,
+    overHttp,
+    overSocket,
+    messageBytes: settings.bridge.limits.message_bytes,
+    gatewayProviderId: gateway.id,
+  };
 
   return {
     methods,
+    controls: forwarding.controls,
     surface: {
       name: 'bridge',
       title: 'Bridge',
-      prefixes: ['/acp', '/api/ping'],
+      prefixes: ['/acp', '/api/ping', '/gateway'],
       routes: bridgeRoutes(parts),
       upgrades: bridgeUpgrades(parts),
       errors: bridgeErrors,
@@ -140,14 +192,24 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       errorHeaders: (_error, head) => (head.path.startsWith('/acp') ? overHttp.corsHeaders(head) : {}),
       isOpen: access.isOpen,
       credentialSetting: 'BRIDGE_AUTH_TOKEN',
-      settle: sessions.settle,
+      async settle() {
+        jobs.settle();
+        await Promise.all([sessions.settle(), forwarding.settle()]);
+      },
     },
     agents: () => agents.map(({ id }) => ({ id, ...(probes.results().get(id) as ProbeResult) })),
     probed: probes.firstRound,
-    reload: (next) => access.reload(next.bridge),
+    reload(next) {
+      access.reload(next);
+      webhookSecret = next.bridge.webhook_secret;
+      forwarding.reload(next);
+    },
     async stop() {
+      jobs.settle();
       await probes.stop();
+      await forwarding.stop();
       await sessions.stop();
+      await jobs.stop();
       await instance.remove();
     },
   };

@@ -50,6 +50,42 @@ export const bridgeErrors = {
     rpc: -32602,
     message: 'Multi-agent runs are not served here: acp.capabilities says so with multiAgent.',
   },
+  PROVIDER_UNKNOWN: {
+    status: 200,
+    rpc: -32602,
+    message: 'There is no provider "{providerId}"; there is {known}.',
+  },
+  CALLBACK_URL_REFUSED: {
+    status: 200,
+    rpc: -32602,
+    message: 'callbackUrl cannot be called: {reason}.',
+  },
+  TASK_FORWARD_HOP_LIMIT_EXCEEDED: {
+    status: 502,
+    rpc: -32060,
+    message:
+      'The call went from bridge to bridge too often: {reason}. Look for a circle in distributed.forwarding.routes.',
+  },
+  TASK_FORWARD_PEER_UNKNOWN: {
+    status: 502,
+    rpc: -32060,
+    message: 'There is no bridge for this call: {reason}. See distributed.nodes and distributed.forwarding.',
+  },
+  TASK_FORWARD_ENDPOINT_REFUSED: {
+    status: 502,
+    rpc: -32060,
+    message: 'The bridge_endpoint of node "{nodeId}" must not be used: {reason}.',
+  },
+  TASK_FORWARD_UNREACHABLE: {
+    status: 502,
+    rpc: -32060,
+    message: 'Node "{nodeId}" cannot be reached: {reason}. Nothing was started.',
+  },
+  TASK_FORWARD_FAILED: {
+    status: 502,
+    rpc: -32060,
+    message: 'Node "{nodeId}" failed: {reason}. data.outcome says whether it may have started.',
+  },
   MODEL_FAILED: { status: 502, rpc: -32603, message: 'The model could not answer: {reason}' },
   TOOL_CALL_REFUSED: { status: 400, rpc: -32602, message: 'The tool call was refused: {reason}' },
 } as const satisfies ErrorTable;

@@ -6,17 +6,25 @@ import type { BridgeClient } from './bridge-client.ts';
 import { Capabilities } from './contract/capabilities.ts';
 import { ResolveParams, RoutingResolution } from './contract/routing.ts';
 import { Accepted, SessionName, SessionResult, TurnParams } from './contract/session.ts';
+import type { Jobs } from './jobs/create-jobs.ts';
+import { jobMethods } from './jobs/job-methods.ts';
 import type { RouteRequest } from './routing/resolve-route.ts';
 import type { SessionCalls } from './sessions/session-calls.ts';
 
 export interface MethodParts {
   readonly capabilitiesText: () => string;
   readonly sessions: SessionCalls;
+  readonly jobs: Pick<Jobs, 'submit' | 'reports'>;
   route(request: RouteRequest): Promise<RoutingResolution>;
 }
 
 /** THE TABLE of the method family (spec/bridge 4.3): nothing else can be called. */
-export function bridgeMethods({ capabilitiesText, sessions, route }: MethodParts): readonly MethodRow<BridgeClient>[] {
+export function bridgeMethods({
+  capabilitiesText,
+  sessions,
+  jobs,
+  route,
+}: MethodParts): readonly MethodRow<BridgeClient>[] {
   return [
     {
       name: 'acp.capabilities',
@@ -61,5 +69,6 @@ export function bridgeMethods({ capabilitiesText, sessions, route }: MethodParts
       result: Accepted,
       handle: sessions.close,
     }),
+    ...jobMethods(jobs),
   ];
 }

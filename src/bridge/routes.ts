@@ -1,3 +1,5 @@
+import { Type } from 'typebox';
+import { AppError } from '../platform/errors/app-error.ts';
 import { anyone } from '../platform/http/anyone.ts';
 import type { Route, UpgradeRoute } from '../platform/http/surface.ts';
 import type { BridgeAccess, BridgeCaller } from './access.ts';
@@ -11,11 +13,12 @@ export interface RouteParts {
   readonly overHttp: RpcOverHttp;
   readonly overSocket: RpcOverSocket;
   readonly messageBytes: number;
+  readonly gatewayProviderId: string;
 }
 
 /** THE TABLE of paths (spec/bridge 4.1): each row names its guard. */
 export function bridgeRoutes(parts: RouteParts): readonly Route<BridgeCaller>[] {
-  const { access, ping, overHttp, messageBytes } = parts;
+  const { access, ping, overHttp, messageBytes, gatewayProviderId } = parts;
   return [
     {
       method: 'GET',
@@ -28,11 +31,24 @@ export function bridgeRoutes(parts: RouteParts): readonly Route<BridgeCaller>[] 
     {
       method: 'POST',
       path: '/acp/rpc',
-      guard: access.fromApp,
+      guard: access.fromAppOrNode,
       summary: 'JSON-RPC over HTTP; with "Accept: text/event-stream" as a stream of events.',
       body: 'bytes',
       bodyLimit: messageBytes,
       handle: overHttp.answer,
+    },
+    {
+      method: 'POST',
+      path: '/gateway/:gatewayProviderId',
+      guard: access.fromNode,
+      summary: 'JSON-RPC that another bridge has forwarded to a gateway of this one.',
+      schema: { params: Type.Object({ gatewayProviderId: Type.String() }) },
+      body: 'bytes',
+      bodyLimit: messageBytes,
+      handle(call) {
+        if (call.params.gatewayProviderId !== gatewayProviderId) throw new AppError('NOT_FOUND');
+        return overHttp.answer(call);
+      },
     },
     {
       method: 'OPTIONS',

@@ -32,7 +32,16 @@ const PREFLIGHT_HEADERS = {
   'access-control-max-age': '600',
 };
 /** Refusals that keep their HTTP status also once a call was dispatched (contract/bridge 1). */
-const CODES_WITH_STATUS: ReadonlySet<string> = new Set(['PARSE_ERROR', 'OVERLOADED', 'SHUTTING_DOWN']);
+const CODES_WITH_STATUS: ReadonlySet<string> = new Set([
+  'PARSE_ERROR',
+  'OVERLOADED',
+  'SHUTTING_DOWN',
+  'TASK_FORWARD_HOP_LIMIT_EXCEEDED',
+  'TASK_FORWARD_PEER_UNKNOWN',
+  'TASK_FORWARD_ENDPOINT_REFUSED',
+  'TASK_FORWARD_UNREACHABLE',
+  'TASK_FORWARD_FAILED',
+]);
 
 export function createRpcOverHttp({ access, dispatch, clock, onUnexpectedError }: RpcOverHttpOptions): RpcOverHttp {
   function corsHeaders({ headers: { origin } }: RequestHead): Readonly<Record<string, string>> {

@@ -13,10 +13,11 @@ import { createBuiltinAgent } from './agents/builtin/create-builtin-agent.ts';
 import { createAgentProviders } from './agents/create-agent-providers.ts';
 import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
+import { systemCallbackNetwork } from './jobs/callback-network.ts';
 import { createWorkingDirectories } from './sessions/working-directory.ts';
 import { createBuiltinConversationStore } from './storage/builtin-conversation-store.ts';
 
-export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers' | 'directories'> {
+export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers' | 'directories' | 'network'> {
   readonly dataDirectory: string;
   readonly homeDirectory: string;
   /** Our own, of which agents get the allowed part. */
@@ -69,5 +70,5 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     clock,
     logger,
   });
-  return createBridge({ ...options, agents, providers, directories });
+  return createBridge({ ...options, agents, providers, directories, network: systemCallbackNetwork });
 }

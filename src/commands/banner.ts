@@ -13,7 +13,7 @@ export function bannerText(summary: SystemSummary, bold: (text: string) => strin
     ...summary.services.flatMap((service) => {
       if (service === 'bridge') return [line('Bridge', `${socketUrl}/acp        POST /acp/rpc`)];
       if (service === 'completions') return [line('Completions', `${url}/v1       OPENAI_BASE_URL=${url}/v1`)];
-      return [];
+      return [line('Accounts', `${url}/api/auth`)];
     }),
     line('API page', `${url}/docs`),
   ];
@@ -21,6 +21,7 @@ export function bannerText(summary: SystemSummary, bold: (text: string) => strin
     const found = agents.map(({ id, status }) => `${id} ${status.replaceAll('_', ' ')}`).join('   ');
     lines.push(line('Agents', `${found}      (trestle doctor)`));
   }
+  if (summary.firstAdmin !== undefined) lines.push(line('First admin', `${summary.firstAdmin}  (once, 15 min)`));
   lines.push('', line('Try', tryLine(summary)), '');
   return `${lines.join('\n')}\n`;
 }

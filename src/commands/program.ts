@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { PROGRAM_VERSION } from '../system/release.ts';
+import { registerAgent } from './agent.ts';
 import { registerBackup } from './backup.ts';
 import type { CommandContext } from './command-context.ts';
 import { CommandExit } from './command-exit.ts';
@@ -13,6 +14,7 @@ import { registerModels } from './models.ts';
 import { registerRestore } from './restore.ts';
 import { registerServe } from './serve.ts';
 import { addGlobalFlags } from './setting-flags.ts';
+import { registerUser } from './user.ts';
 
 const EXAMPLES = `
 Examples:
@@ -41,6 +43,8 @@ export function buildProgram(context: CommandContext): Command {
   registerConfig(program, context);
   registerModels(program, context);
   registerKey(program, context);
+  registerUser(program, context);
+  registerAgent(program, context);
   registerBackup(program, context);
   registerRestore(program, context);
   registerCopy(program, context);

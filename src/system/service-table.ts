@@ -6,6 +6,7 @@ import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';
 import { type ChatEngine, createChatEngine } from '../completions/chat-engine.ts';
 import { createCompletions } from '../completions/create-completions.ts';
+import type { OwnKeys } from '../completions/keys/key-register.ts';
 import type { RunChat } from '../completions/pipeline/chat-run.ts';
 import { completionsMigrations } from '../completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
@@ -62,6 +63,10 @@ export interface RunningService {
   agents?(): readonly AgentStatus[];
   /** Resolves when `agents()` has looked at each of them once. */
   readonly agentsKnown?: Promise<void>;
+  /** The keys of users, for the service that knows them. */
+  readonly ownKeys?: OwnKeys;
+  /** A token for the page on which the first administrator is made, while there is none. */
+  offerSetup?(): Promise<string | undefined>;
   /** The chat pipeline, for other parts of the program. */
   readonly runChat?: RunChat;
   /** What it counts by itself, for `/metrics`. */
@@ -96,12 +101,14 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
         database: database as unknown as Database<BridgeSchema>,
         ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
         retention: settings.retention,
+        ...(settings.database.url !== '' && { sharedQueue: { url: settings.database.url, schema: 'bridge_queue' } }),
         probeEffects: createProbeEffects(environment, homeDirectory, processJournal),
         complete: createCompleteInProcess(runChat, makeId),
       });
       return {
         surface: bridge.surface,
         methods: { paths: ['/acp/rpc', '/acp'], rows: bridge.methods },
+        controls: bridge.controls,
         agents: bridge.agents,
         agentsKnown: bridge.probed,
         reload: bridge.reload,
@@ -126,6 +133,7 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
       return {
         surface: completions.surface,
         runChat: completions.runChat,
+        ownKeys: completions.ownKeys,
         controls: completions.controls,
         figures: completions.figures,
         reload: (next) => completions.reload(next.completions),
@@ -142,9 +150,12 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
         auditRetentionMs: settings.retention.audit,
         database: database as unknown as Database<AccountsSchema>,
         ownUrl: () => urlOf(address),
+        completionKeys: () => shared.running?.('completions')?.ownKeys,
       });
       return {
         surface: accounts.surface,
+        controls: accounts.controls,
+        offerSetup: accounts.offerSetup,
         reload: (next) => accounts.reload(next.accounts),
         stop: accounts.stop,
       };

@@ -103,6 +103,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   });
   opened.defer(() => listener.close());
   const bound = await listener.start();
+  const setupToken = await services.get('accounts')?.offerSetup?.();
   const owned = opened.move();
 
   return {
@@ -118,6 +119,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
         bound.host,
         surfaces.some((surface) => surface.isOpen()),
       ),
+      ...(setupToken !== undefined && { firstAdmin: `${publicUrl(settings, bound.url)}/setup#${setupToken}` }),
       agents: [...services.values()].flatMap((service) => service.agents?.() ?? []),
     }),
     async agentsKnown() {
@@ -136,6 +138,11 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       await owned.disposeAsync();
     },
   };
+}
+
+function publicUrl({ accounts }: Settings, ownUrl: string): string {
+  const url = accounts.public_url === '' ? ownUrl : accounts.public_url;
+  return url.endsWith('/') ? url.slice(0, -1) : url;
 }
 
 function describeExposure(host: string, open: boolean): string {

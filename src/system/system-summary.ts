@@ -12,5 +12,7 @@ export interface SystemSummary {
   readonly guarded: readonly ServiceName[];
   /** Who can reach it, in words: `loopback only, no token`. */
   readonly exposure: string;
+  /** Where the first administrator is made, once and within 15 minutes; absent when there is one. */
+  readonly firstAdmin?: string;
   readonly agents: readonly { readonly id: string; readonly status: string; readonly version: string }[];
 }

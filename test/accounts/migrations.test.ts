@@ -5,8 +5,8 @@ import { planMigrations } from '../../src/platform/database/migration.ts';
 
 /** What databases out there remember. A line is added with each migration; a change means that they would be refused. */
 const RELEASED = {
-  sqlite: { '0001-accounts': '' },
-  postgres: { '0001-accounts': '' },
+  sqlite: { '0001-accounts': '4d4095d72fcccd9e56e869d4b225bf3178a4934ba98ccf70a74084bd2f9362b3' },
+  postgres: { '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d' },
 };
 
 for (const engine of ['sqlite', 'postgres'] as const) {

@@ -5,6 +5,7 @@ import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import { createAccounts } from '../../src/accounts/create-accounts.ts';
 import { createFlows } from '../../src/accounts/flows.ts';
+import type { CompletionKeys } from '../../src/accounts/keys/completion-keys.ts';
 import type { AccountsSettings } from '../../src/accounts/settings.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
@@ -16,7 +17,9 @@ import type { DatabaseLocation } from '../../src/platform/database/engine.ts';
 import { openDatabase } from '../../src/platform/database/open-database.ts';
 import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../src/platform/http/listener.ts';
+import type { Route } from '../../src/platform/http/surface.ts';
 import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
+import { createDispatch } from '../../src/platform/json-rpc/method-table.ts';
 import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
 import type { Scope } from '../e2e/running-program.ts';
 import { createFakeClock, type FakeClock } from '../fakes/fake-clock.ts';
@@ -34,6 +37,11 @@ export interface RunningAccounts extends AccountsClient {
   mails(to?: string): Promise<string[]>;
   /** As a login elsewhere ends: the code that is exchanged for a session. */
   issueExchangeCode(userId: string): Promise<string>;
+  /** What an operator's command asks for. */
+  control<Result>(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>;
+  /** The token of the set-up link that a server prints at its start. */
+  offerSetup(): Promise<string | undefined>;
+  readonly routes: readonly Route[];
   reload(settings: AccountsSettings): void;
   close(): Promise<void>;
 }
@@ -47,6 +55,8 @@ export interface StartOptions {
   readonly secretKey?: Uint8Array;
   readonly auditRetentionMs?: number;
   readonly folder?: string;
+  /** The keys of users, where the completions service runs too. */
+  readonly completionKeys?: CompletionKeys;
   /** Proxies whose X-Forwarded-* count: with `127.0.0.1/32` a test may come from anywhere. */
   readonly trustedProxies?: readonly string[];
 }
@@ -90,7 +100,9 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
     randomness: systemRandomness,
     makeId: createSortableIds(clock, systemRandomness),
     logger,
+    completionKeys: () => options.completionKeys,
   });
+  const dispatch = createDispatch({ rows: accounts.controls });
   const listener = createListener({
     surfaces: [accounts.surface],
     address: { host: '127.0.0.1', port: 0 },
@@ -136,6 +148,13 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
       await database.write([statement]);
       return token;
     },
+    control: async <Result>(method: string, params = {}) => {
+      const call = { method, params, id: '1', caller: undefined, signal: AbortSignal.timeout(10_000) };
+      const nobodyListens = () => undefined;
+      return (await dispatch({ ...call, requestId: 'test', notify: nobodyListens, accept: nobodyListens })) as Result;
+    },
+    offerSetup: accounts.offerSetup,
+    routes: accounts.surface.routes,
     reload: accounts.reload,
     close,
     ...createAccountsClient({ url, clock, mails }),

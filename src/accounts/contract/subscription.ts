@@ -4,7 +4,7 @@ export const SUBSCRIPTION_STATUSES = ['pending', 'trialing', 'active', 'past_due
 
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 
-export const Status = Type.Union(SUBSCRIPTION_STATUSES.map((status) => Type.Literal(status)));
+export const Status = Type.Unsafe<SubscriptionStatus>({ type: 'string', enum: [...SUBSCRIPTION_STATUSES] });
 
 const text = (maxLength: number, description: string) => Type.Optional(Type.String({ maxLength, description }));
 

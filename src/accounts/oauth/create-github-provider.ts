@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { type Static, Type } from 'typebox';
+import { type Static, type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/schema';
 import { boundedFetch } from './bounded-fetch.ts';
 import type { OauthProvider } from './oauth-provider.ts';
@@ -24,7 +24,7 @@ export function createGithubProvider(settings: GithubSettings): OauthProvider {
   const url = withoutSlash(settings.url);
   const apiUrl = withoutSlash(settings.api_url);
 
-  async function ask<Schema extends Parameters<typeof Compile>[0]>(
+  async function ask<Schema extends TSchema>(
     schema: Schema,
     address: string,
     init: RequestInit,

@@ -62,9 +62,10 @@ export function createClientList(store: ClientListStore, clock: Pick<Clock, 'now
     const isCurrent = current?.storedRevision === storedRevision && now < current.endsAt && now >= current.madeAt;
     if (current !== undefined && isCurrent) return current;
     // Whoever asks meanwhile waits for the one that is being made, if it is made from what they have seen.
-    const made = await (making ??= make(storedRevision).finally(() => {
+    making ??= make(storedRevision).finally(() => {
       making = undefined;
-    }));
+    });
+    const made = await making;
     if (made.storedRevision < storedRevision) return make(storedRevision);
     if (current === undefined || current.storedRevision <= made.storedRevision) current = made;
     return made;

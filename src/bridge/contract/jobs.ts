@@ -4,7 +4,10 @@ import { SessionName, TurnParams } from './session.ts';
 
 /** Background jobs: spec/bridge 2.6 and 4.4, contract/bridge 7. */
 const callback = Type.Optional(
-  Type.String({ maxLength: 2048, description: 'Called when the job has ended. `callbackUrl` and `webhookUrl` are one.' }),
+  Type.String({
+    maxLength: 2048,
+    description: 'Called when the job has ended. `callbackUrl` and `webhookUrl` are one.',
+  }),
 );
 const cardPart = (description: string) => Type.Optional(Type.String({ maxLength: 512, description }));
 
@@ -18,7 +21,11 @@ export const SubmitJobParams = Type.Object({
   multiAgent: TurnParams.properties.multiAgent,
   mode: TurnParams.properties.mode,
   timeoutMs: Type.Optional(
-    Type.Integer({ minimum: 1000, maximum: 86_400_000, description: 'Counts from the submit on; 10 minutes unless given.' }),
+    Type.Integer({
+      minimum: 1000,
+      maximum: 86_400_000,
+      description: 'Counts from the submit on; 10 minutes unless given.',
+    }),
   ),
   callbackUrl: callback,
   webhookUrl: callback,
@@ -47,7 +54,8 @@ export const SubmittedJob = Type.Object({
   providerId: Type.String(),
 });
 
-const moment = (description: string) => Type.Union([Type.String({ description: `${description}, in ISO 8601.` }), Type.Null()]);
+const moment = (description: string) =>
+  Type.Union([Type.String({ description: `${description}, in ISO 8601.` }), Type.Null()]);
 
 export const JobRecord = Type.Object({
   jobId: Type.String(),

@@ -3,25 +3,24 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-call.ts';
+import type { Dispatch } from '../../platform/json-rpc/method-call.ts';
 import type { MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import type { Principal } from '../access.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { BridgeGroups } from '../settings.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createSessionRouteStore } from '../storage/session-route-store.ts';
 import { createSessionStore } from '../storage/session-store.ts';
 import { type CallNames, readCallNames } from './call-names.ts';
-import { createCallOrder } from './call-order.ts';
 import { createCallPeer } from './call-peer.ts';
 import { checkEndpointNames } from './check-endpoint-names.ts';
-import { decideForward, type ForwardCandidate, type ForwardDecision } from './decide-forward.ts';
-import { createForwardCall, type ForwardLimits, type OutgoingCall } from './forward-call.ts';
-import { forwardHeaders } from './forward-headers.ts';
+import { decideForward, type ForwardCandidate } from './decide-forward.ts';
+import { createForwardCall, type ForwardLimits } from './forward-call.ts';
+import { type ForwardedRequest, forwardHeaders } from './forward-headers.ts';
+import { createForwardingDispatch, type PlacedDecision } from './forwarding-dispatch.ts';
+import { nodeControls } from './node-controls.ts';
 import { createNodeHealth } from './node-health.ts';
 import { buildNodeMap } from './node-map.ts';
-import { nodeControls } from './node-controls.ts';
 import { createSessionRoutes, type Place } from './session-routes.ts';
 
 /** Hands tasks to other bridges: spec/bridge 4.6, contract/bridge 9. */
@@ -38,6 +37,7 @@ export interface Forwarding {
 export interface ForwardingOptions {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
+  /** The version of the contract that this bridge keeps. */
   readonly contract: string;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -46,7 +46,9 @@ export interface ForwardingOptions {
 }
 
 export interface ForwardingLimits extends ForwardLimits {
+  /** Silence in the middle of an answer. */
   readonly idleMs: number;
+  /** Between two looks at a node that is down. */
   readonly probeMs: number;
 }
 
@@ -62,3 +64,208 @@ const PROBE_HEADERS_MS = 5_000;
 const SETTLE_MS = 25_000;
 const NEW_WORK: ReadonlySet<string> = new Set(['session.start', 'session.message', 'app.jobs.submit']);
 const DEFAULT_PATH = '/acp/rpc';
+
+export async function createForwarding(options: ForwardingOptions): Promise<Forwarding> {
+  const { database, contract, clock, logger, lookup } = options;
+  const { distributed } = options.settings;
+  const limits = { ...LIMITS, ...options.limits };
+  await checkEndpointNames(distributed.nodes, clock, lookup);
+  const map = buildNodeMap(distributed);
+  const sessions = createSessionStore(database);
+  const ended = new AbortController();
+  const underWay = new Set<Promise<unknown>>();
+  const choices = new Map<number, number>();
+  let token = tokenOf(options.settings);
+  let isDraining = false;
+
+  const routes = createSessionRoutes({
+    store: createSessionRouteStore(database),
+    clock,
+    onError: (error) => logger.warn({ err: error }, 'routes of forwarded sessions could not be stored'),
+  });
+  const callPeer = createCallPeer({ clock, lookup, idleMs: limits.idleMs });
+  const health = createNodeHealth({ clock, probeMs: limits.probeMs, probe });
+  const forwardCall = createForwardCall({
+    callPeer,
+    routes,
+    health,
+    clock,
+    limits,
+    candidate,
+    onFailure: (failure) => logger.warn(failure, 'a call could not be forwarded'),
+  });
+
+  function candidate(target: string): ForwardCandidate | undefined {
+    const nextHop = map.others.get(map.nextHopOf(target));
+    return nextHop === undefined ? undefined : { target, nextHop };
+  }
+
+  function headers(request: Omit<ForwardedRequest, 'path'>): Record<string, string> {
+    const { trace } = request;
+    return {
+      ...(token !== '' && { authorization: `Bearer ${token}` }),
+      ...(trace !== '' && { 'x-request-id': trace }),
+      ...forwardHeaders(request, contract),
+    };
+  }
+
+  /** Asks a node that was down whether it serves calls again, the way that a call would take. */
+  async function probe(target: string): Promise<boolean> {
+    const nextHop = candidate(target)?.nextHop;
+    if (nextHop === undefined) return false;
+    const answer = await callPeer(
+      {
+        endpoint: nextHop.endpoint,
+        path: DEFAULT_PATH,
+        headers: headers({ source: map.localId, target, hop: 1, trace: '', owner: '' }),
+        id: 'probe',
+        method: 'acp.capabilities',
+        params: {},
+        connectMs: limits.connectMs,
+        headersMs: PROBE_HEADERS_MS,
+        beforeSend: async () => undefined,
+        accepted: () => undefined,
+        notified: async () => undefined,
+      },
+      ended.signal,
+    );
+    return answer.kind !== 'failed';
+  }
+
+  /** Sessions that run here stay here, whatever the rules say meanwhile. */
+  async function findPlace(principal: string, about: CallNames): Promise<Place | undefined> {
+    const place = await routes.find(principal, about);
+    if (place !== undefined) return place;
+    const [first] = about.names;
+    if (first?.kind !== 'session') return undefined;
+    const seesAll = principal === 'main' && !about.makes;
+    const own = await sessions.find(first.name, principal);
+    const found = own?.closed_at === null || !seesAll ? own : await sessions.findAnyOwner(first.name);
+    return found?.closed_at === null ? { nodeId: map.localId, owner: found.owner } : undefined;
+  }
+
+  async function place(method: string, principal: string, about: CallNames): Promise<PlacedDecision> {
+    const found = await findPlace(principal, about);
+    const decision = decideForward({
+      method,
+      settings: distributed,
+      map,
+      incoming: undefined,
+      livesAt: found?.nodeId,
+      isUp: health.isUp,
+      choicesOf: (rule) => choices.get(rule) ?? 0,
+    });
+    return { decision, owner: found?.owner ?? principal };
+  }
+
+  function wrap(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient> {
+    const { task_forward_peer_id: peer, nodes, forwarding } = distributed;
+    const canReject = forwarding.default_action === 'reject';
+    return createForwardingDispatch(
+      {
+        isActive: peer !== '' || nodes.length > 0 || forwarding.rules.length > 0 || canReject,
+        canonicalName: (method) => canonicalName(method, options.settings.bridge.method_prefix_aliases),
+        async decide(method, principal, about) {
+          const placed = await place(method, principal, about);
+          const { decision } = placed;
+          if (decision.kind === 'forward' && decision.rule !== undefined) {
+            choices.set(decision.rule, (choices.get(decision.rule) ?? 0) + 1);
+          }
+          return placed;
+        },
+        decideIncoming: (method, incoming) =>
+          decideForward({
+            method,
+            settings: distributed,
+            map,
+            incoming,
+            livesAt: undefined,
+            isUp: health.isUp,
+            choicesOf: () => 0,
+          }),
+        candidate,
+        routes,
+        send(outgoing) {
+          if (isDraining && NEW_WORK.has(outgoing.method)) throw new AppError('SHUTTING_DOWN');
+          const { call, owner } = outgoing;
+          const { forwarded } = call.caller.caller;
+          const sent = forwardCall(
+            {
+              ...outgoing,
+              path: forwarded?.path ?? DEFAULT_PATH,
+              headersFor: (target) => ({
+                ...resumeHeaders(call.caller),
+                ...headers({
+                  source: forwarded?.source ?? map.localId,
+                  target,
+                  hop: (forwarded?.hop ?? 0) + 1,
+                  trace: forwarded?.trace || call.requestId,
+                  owner: forwarded === undefined ? ownerWord(owner) : forwarded.owner,
+                }),
+              }),
+            },
+            ended.signal,
+          );
+          const noted = sent.catch(() => undefined).finally(() => underWay.delete(noted));
+          underWay.add(noted);
+          return sent;
+        },
+        logReceived: ({ method, requestId }, { source, target, hop, trace }) =>
+          logger.debug({ method, requestId, source, target, hop, trace }, 'a call came from another bridge'),
+      },
+      dispatch,
+    );
+  }
+
+  return {
+    wrap,
+    controls: nodeControls({
+      settings: distributed,
+      map,
+      health,
+      async decide(method, sessionId) {
+        const about = readCallNames(method, { sessionId: sessionId ?? 'a session that is not known' });
+        return (await place(method, 'main', sessionId === undefined ? { ...about, names: [] } : about)).decision;
+      },
+    }),
+    reload(next) {
+      token = tokenOf(next);
+    },
+    async settle() {
+      isDraining = true;
+      await withinTime(clock, SETTLE_MS, Promise.all(underWay), () => undefined);
+    },
+    async stop() {
+      ended.abort();
+      health.stop();
+      await Promise.all(underWay);
+      await routes.stop();
+    },
+  };
+}
+
+/** Spec/bridge 4.6, rule 9. */
+function tokenOf({ bridge, distributed }: BridgeGroups): string {
+  return distributed.task_forward_token || bridge.auth_token;
+}
+
+/** A node is asked for a method under its own name: an alias is this bridge's affair. */
+function canonicalName(method: string, aliases: readonly string[]): string {
+  const alias = aliases.find((one) => method.startsWith(`${one}.`));
+  return alias === undefined ? method : `app${method.slice(alias.length)}`;
+}
+
+/** What a caller's repeated request says goes on as it is, so that it finds its turn where that runs. */
+function resumeHeaders(client: BridgeClient): Readonly<Record<string, string>> {
+  if (client.kind === 'socket') return {};
+  const { afterSeq, idempotencyKey } = client.resume;
+  return {
+    ...(afterSeq !== undefined && { 'last-event-id': String(afterSeq) }),
+    ...(idempotencyKey !== '' && { 'idempotency-key': idempotencyKey }),
+  };
+}
+
+/** The holder of the main token is the node itself. */
+function ownerWord(owner: string): string {
+  return owner === 'main' ? '' : owner;
+}

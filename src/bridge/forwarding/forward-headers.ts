@@ -63,5 +63,7 @@ function read(headers: IncomingHttpHeaders, name: string, pattern: RegExp): stri
 }
 
 function malformed(name: string): AppError {
-  return new AppError('INVALID_REQUEST', { reason: `the header ${name} of a forwarded request is missing or malformed` });
+  return new AppError('INVALID_REQUEST', {
+    reason: `the header ${name} of a forwarded request is missing or malformed`,
+  });
 }

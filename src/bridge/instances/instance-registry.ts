@@ -22,7 +22,8 @@ export interface RegisterInstanceOptions {
 export async function registerInstance(options: RegisterInstanceOptions): Promise<RegisteredInstance> {
   const { store, clock, id, version, address, heartbeatMs, onMissedBeat } = options;
   const now = clock.now();
-  await store.add({ id, version, address, started_at: now, heartbeat_at: now });
+  const own = { id, version, address, started_at: now, heartbeat_at: now };
+  await store.add(own);
   let removed = false;
   let cancelNext = () => {};
   let beating = Promise.resolve();
@@ -30,7 +31,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
   function beatLater(ms: number): void {
     cancelNext = clock.after(ms, () => {
       beating = store
-        .beat(id, clock.now())
+        .beat({ ...own, heartbeat_at: clock.now() })
         .catch(onMissedBeat)
         .then(() => {
           if (!removed) beatLater(ms);

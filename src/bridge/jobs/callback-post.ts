@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net';
+import { isIPv6, type LookupFunction } from 'node:net';
 import type { buildConnector } from 'undici';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
@@ -84,10 +84,11 @@ export function createCallbackPost({ rules, network, clock }: CallbackPostOption
 }
 
 /** Connects to the addresses that were checked, whatever the name means by now. */
-function pinnedLookup(addresses: readonly string[]) {
+function pinnedLookup(addresses: readonly string[]): LookupFunction {
   const found = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }));
-  return (_name: string, _options: object, give: (error: null, addresses: typeof found) => void): void => {
-    give(null, found);
+  return (_name, { all }, give) => {
+    if (all) give(null, found);
+    else give(null, found[0]?.address ?? '', found[0]?.family);
   };
 }
 

@@ -42,6 +42,7 @@ export function createDeliveries({ store, jobs, senders, clock, logger }: Delive
   const stopped = new AbortController();
   let looking: Promise<void> | undefined;
   let lookAgain = false;
+  let isStopping = false;
 
   function look(): Promise<void> {
     lookAgain = looking !== undefined;
@@ -55,7 +56,7 @@ export function createDeliveries({ store, jobs, senders, clock, logger }: Delive
   async function beginDue(): Promise<void> {
     try {
       const room = AT_ONCE - underWay.size;
-      if (stopped.signal.aborted || room <= 0) return;
+      if (isStopping || room <= 0) return;
       for (const delivery of await store.due(clock.now(), room)) {
         if (underWay.has(delivery.id)) continue;
         const work = attempt(delivery)
@@ -99,14 +100,15 @@ export function createDeliveries({ store, jobs, senders, clock, logger }: Delive
   return {
     look,
     async stop() {
+      isStopping = true;
       const ended = async () => {
         await looking;
         await Promise.all(underWay.values());
       };
-      for (const cancel of timers) cancel();
       await withinTime(clock, STOP_MS, ended(), () => undefined);
       stopped.abort(new Error('the bridge is stopping'));
       await ended();
+      for (const cancel of timers) cancel();
     },
   };
 }

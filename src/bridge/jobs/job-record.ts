@@ -3,7 +3,8 @@ import type { TurnParams } from '../contract/session.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 
 /** What is stored of a submit besides the columns that something is looked up by. */
-export interface JobRequest extends Pick<TurnParams, 'taskPrompt' | 'workingDirectory' | 'routing' | 'multiAgent' | 'mode'> {
+export interface JobRequest
+  extends Pick<TurnParams, 'taskPrompt' | 'workingDirectory' | 'routing' | 'multiAgent' | 'mode'> {
   readonly card?: JobCard;
 }
 

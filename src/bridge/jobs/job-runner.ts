@@ -11,7 +11,7 @@ import type { RunJobTurn } from './job-turn.ts';
 export interface JobRunner {
   /** Takes what waits, while there is room. */
   look(): Promise<void>;
-  /** Compares what runs here with what the store says of it; for a store that others use as well. */
+  /** Compares what runs here with what the store says of it: others may want it stopped, or have taken it over. */
   compare(): Promise<void>;
   /** Stops a job that runs here, as cancelled; false when it does not. */
   cancel(jobId: string): boolean;

@@ -1,6 +1,6 @@
 import type { MethodCall } from '../../platform/json-rpc/method-call.ts';
 import { RawJson } from '../../platform/json-rpc/raw-json.ts';
-import type { Principal } from '../access.ts';
+import type { BridgeCaller } from '../access.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { SessionResult, TurnParams } from '../contract/session.ts';
 import type { SessionCalls } from '../sessions/session-calls.ts';
@@ -28,7 +28,7 @@ function callOf({ id, owner }: JobRow, params: TurnParams): MethodCall<BridgeCli
     caller: {
       kind: 'request',
       // Whoever may submit has one of these names.
-      caller: { principal: owner as Principal },
+      caller: { principal: owner as BridgeCaller['principal'] },
       resume: { afterSeq: undefined, idempotencyKey: '' },
       drained: undefined,
     },

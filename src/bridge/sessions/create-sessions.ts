@@ -22,6 +22,7 @@ import { createSessionRecords } from './session-records.ts';
 import { createSessionTable } from './session-table.ts';
 import { settleInterrupted } from './settle-interrupted.ts';
 import { type Retention, sweepOldRecords } from './sweep-old-records.ts';
+import { createTurnResumption } from './turn-resumption.ts';
 import { createTurnRunner } from './turn-runner.ts';
 import { createUpdateHub } from './update-hub.ts';
 import { createUpdateLog } from './update-log.ts';
@@ -50,9 +51,9 @@ export interface SessionsOptions {
   agentFailed(providerId: string): void;
 }
 
-/** Three missed heartbeats. */
-const DEAD_AFTER_MS = 15_000;
-const SETTLE_PAUSE_MS = 5_000;
+/** Four missed heartbeats: with the pause, what a dead bridge left is settled within 15 seconds. */
+const DEAD_AFTER_MS = 8_000;
+const SETTLE_PAUSE_MS = 2_000;
 const SWEEP_PAUSE_MS = 10 * 60_000;
 /** A little longer than the five seconds that an agent may take to be quiet. */
 const CLEAR_UP_MS = 6_000;
@@ -109,14 +110,15 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   });
   const audits = createAuditStore(database);
   const records = createSessionRecords({ sessions, turns, audits, log, hub, instance, clock, makeId, write });
+  const replay = createReplay(log, updates);
   const runner = createTurnRunner({ ...options, records, keep });
   const orchestrator = createSessionOrchestrator({
     table,
     records,
     runner,
     hub,
-    turns,
-    replay: createReplay(log, updates),
+    replay,
+    resumption: createTurnResumption({ turns, hub, replay, clock }),
     clock,
     makeId,
     discard({ key, providerId, reference }: LiveSession) {

@@ -1,4 +1,5 @@
 import type { RoutingInput } from '../contract/routing.ts';
+import type { UpdateReceiver } from './update-hub.ts';
 import type { UpdateStream } from './update-stream.ts';
 
 /** A call of `session.start` or `session.message`, as the sessions see it. */
@@ -14,10 +15,18 @@ export interface TurnRequest {
   readonly routing: RoutingInput;
   /** For calls that can be repeated: their id and what they asked for. Empty for others. */
   readonly requestId: string;
-  readonly requestDigest: string;
+  readonly requestFingerprint: string;
   readonly idempotencyKey: string;
   /** Says that the answer may be long in coming. */
   accepted(): void;
+}
+
+/** Who made the call. */
+export interface TurnClient {
+  /** Undefined for a call whose answer has no place for updates. */
+  readonly receiver: UpdateReceiver | undefined;
+  /** Whether it stays a client when the call is answered. */
+  readonly stays: boolean;
 }
 
 /** Why a turn is to end before its agent is done. */

@@ -45,12 +45,12 @@ export interface ResumeRequest {
 
 export interface RepeatedCall {
   readonly requestId: string;
-  readonly requestDigest: string;
+  readonly requestFingerprint: string;
 }
 
 export type RepeatableTurn = Pick<
   TurnRow,
-  'id' | 'request_id' | 'request_digest' | 'idempotency_key' | 'first_seq' | 'last_seq' | 'ended_at'
+  'id' | 'request_id' | 'request_fingerprint' | 'idempotency_key' | 'first_seq' | 'last_seq' | 'ended_at'
 >;
 
 const KEPT_MS = 24 * 60 * 60 * 1000;
@@ -72,12 +72,13 @@ export function findRepeated<Turn extends RepeatableTurn>(
     // The first call with a key brings it along; it is new unless it says that it has seen something.
     if (turn === undefined && afterSeq === undefined) return undefined;
     // A key that comes back with another question must not be answered with the old one's result.
-    if (turn === undefined || turn.request_digest !== call.requestDigest || !isKept(turn)) throw notFound();
+    if (turn === undefined || turn.request_fingerprint !== call.requestFingerprint || !isKept(turn)) throw notFound();
     return turn;
   }
   if (afterSeq === undefined) return undefined;
   const same = turns.filter(
-    (turn) => turn.request_id === call.requestId && turn.request_digest === call.requestDigest && isKept(turn),
+    (turn) =>
+      turn.request_id === call.requestId && turn.request_fingerprint === call.requestFingerprint && isKept(turn),
   );
   const covers = (turn: Turn) =>
     turn.first_seq <= afterSeq + 1 && (turn.ended_at === null || afterSeq <= turn.last_seq);

@@ -7,9 +7,9 @@ import type { BridgeClient } from '../bridge-client.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { SessionName, SessionResult, TurnParams } from '../contract/session.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
-import type { TurnRequest } from './live-session.ts';
+import type { TurnClient, TurnRequest } from './live-session.ts';
 import type { ResumeRequest } from './replay.ts';
-import type { SessionOrchestrator, TurnClient } from './session-orchestrator.ts';
+import type { SessionOrchestrator } from './session-orchestrator.ts';
 import { resultBase, unavailableResult } from './turn-outcome.ts';
 
 type Call = MethodCall<BridgeClient>;
@@ -91,10 +91,13 @@ function checkNames(...names: readonly string[]): void {
 }
 
 /** Only an HTTP request can be repeated. */
-function identify(method: string, call: Call): Pick<TurnRequest, 'requestId' | 'requestDigest'> {
-  if (call.caller.kind === 'socket') return { requestId: '', requestDigest: '' };
+function identify(method: string, call: Call): Pick<TurnRequest, 'requestId' | 'requestFingerprint'> {
+  if (call.caller.kind === 'socket') return { requestId: '', requestFingerprint: '' };
   const text = JSON.stringify([method, call.params]);
-  return { requestId: JSON.stringify(call.id ?? null), requestDigest: createHash('sha256').update(text).digest('hex') };
+  return {
+    requestId: JSON.stringify(call.id ?? null),
+    requestFingerprint: createHash('sha256').update(text).digest('hex'),
+  };
 }
 
 function clientOf(call: Call): TurnClient {

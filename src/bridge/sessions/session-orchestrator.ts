@@ -4,13 +4,19 @@ import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
 import type { SessionName } from '../contract/session.ts';
 import { availableRoute } from '../routing/resolve-route.ts';
-import type { TurnRow } from '../storage/bridge-schema.ts';
-import type { TurnStore } from '../storage/turn-store.ts';
-import { createLiveTurn, type LiveSession, type LiveTurn, stopTurn, type TurnRequest } from './live-session.ts';
-import { findRepeated, type RepeatableTurn, type Replay, type ResumeRequest } from './replay.ts';
+import {
+  createLiveTurn,
+  type LiveSession,
+  type LiveTurn,
+  stopTurn,
+  type TurnClient,
+  type TurnRequest,
+} from './live-session.ts';
+import type { Replay, ResumeRequest } from './replay.ts';
 import type { SessionRecords } from './session-records.ts';
 import type { SessionTable } from './session-table.ts';
 import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
+import type { TurnResumption } from './turn-resumption.ts';
 import { originOf, type TurnRunner } from './turn-runner.ts';
 import type { UpdateHub, UpdateReceiver } from './update-hub.ts';
 
@@ -30,21 +36,13 @@ export interface SessionOrchestrator {
   interrupt(): Promise<void>;
 }
 
-/** Who made the call. */
-export interface TurnClient {
-  /** Undefined for a call whose answer has no place for updates. */
-  readonly receiver: UpdateReceiver | undefined;
-  /** Whether it stays a client when the call is answered. */
-  readonly stays: boolean;
-}
-
 export interface SessionOrchestratorOptions {
   readonly table: SessionTable;
   readonly records: SessionRecords;
   readonly runner: TurnRunner;
   readonly hub: UpdateHub;
   readonly replay: Replay;
-  readonly turns: Pick<TurnStore, 'findSame' | 'findByKey'>;
+  readonly resumption: TurnResumption;
   readonly clock: Clock;
   readonly makeId: MakeId;
   /** Lets go of a conversation at its agent, and of the session's scratch folder. */
@@ -55,7 +53,7 @@ export interface SessionOrchestratorOptions {
 const MOST_WAITING = 32;
 
 export function createSessionOrchestrator(options: SessionOrchestratorOptions): SessionOrchestrator {
-  const { table, records, runner, hub, replay, turns, clock, makeId, discard } = options;
+  const { table, records, runner, hub, replay, resumption, clock, makeId, discard } = options;
   /** By session, what the next call about it has to wait for. */
   const admissions = new Map<string, Promise<void>>();
   let isDraining = false;
@@ -63,10 +61,10 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   async function turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson> {
     const isRepeatable = resume.afterSeq !== undefined || resume.idempotencyKey !== '';
     const admitted = await inOrder(nameOf(request), async () => {
-      const earlier = isRepeatable ? await findEarlier(request, resume) : undefined;
+      const earlier = isRepeatable ? await resumption.find(await find(request), request, resume) : undefined;
       return earlier === undefined ? { outcome: await begin(request, client) } : { earlier };
     });
-    if ('earlier' in admitted) return attach(admitted.earlier, request, resume, client);
+    if ('earlier' in admitted) return resumption.attach(admitted.earlier, request, resume, client);
     return answerOf(await admitted.outcome.promise);
   }
 
@@ -142,58 +140,6 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     hub.end(session.key);
   }
 
-  interface EarlierTurn extends RepeatableTurn {
-    readonly session: LiveSession;
-    readonly live: LiveTurn | undefined;
-    readonly outcome: string;
-  }
-
-  async function findEarlier(request: TurnRequest, resume: ResumeRequest): Promise<EarlierTurn | undefined> {
-    const session = await find(request);
-    const { idempotencyKey } = resume;
-    const rows: readonly TurnRow[] =
-      session === undefined || !session.isStored
-        ? []
-        : idempotencyKey === ''
-          ? await turns.findSame(session.key, request.requestDigest)
-          : await turns.findByKey(session.key, idempotencyKey);
-    const found = new Map<string, EarlierTurn>();
-    if (session !== undefined) {
-      for (const row of rows) found.set(row.id, { ...row, session, live: undefined });
-      const next = session.stream.lastSeq() + 1;
-      for (const live of session.turns) found.set(live.id, { ...describeLive(live, next), session, live });
-    }
-    return findRepeated([...found.values()], request, resume, clock.now());
-  }
-
-  /** Replays what the client has not seen, then gives the result, without running anything. */
-  async function attach(
-    earlier: EarlierTurn,
-    request: TurnRequest,
-    { afterSeq = 0 }: ResumeRequest,
-    client: TurnClient,
-  ): Promise<RawJson> {
-    const { session, live, ended_at: endedAt } = earlier;
-    const { receiver, stays } = client;
-    const after = Math.max(afterSeq, earlier.first_seq - 1);
-    if (live === undefined) {
-      // Another bridge runs it, and only that one knows how it goes.
-      if (endedAt === null) throw new AppError('SESSION_BUSY');
-      request.accepted();
-      if (receiver !== undefined) await replay(session.key, receiver, after, earlier.last_seq);
-      return answerOf(earlier.outcome);
-    }
-    request.accepted();
-    try {
-      if (receiver !== undefined) {
-        await hub.subscribeAfter(session.key, receiver, after, (seq) => replay(session.key, receiver, seq));
-      }
-      return answerOf(await live.outcome);
-    } finally {
-      if (receiver !== undefined && !stays) hub.unsubscribe(session.key, receiver);
-    }
-  }
-
   /** Does something to the sessions that are meant, in the order of the calls about each. */
   async function toEach<Result>(
     principal: string,
@@ -264,23 +210,6 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
 
 async function allEnded(table: SessionTable): Promise<void> {
   await Promise.all([...table.all()].map((session) => session.running));
-}
-
-/** A turn that has no update yet will have its first one at `nextSeq` or later. */
-function describeLive(
-  { id, request, firstSeq }: LiveTurn,
-  nextSeq: number,
-): RepeatableTurn & { readonly outcome: string } {
-  return {
-    id,
-    request_id: request.requestId,
-    request_digest: request.requestDigest,
-    idempotency_key: request.idempotencyKey,
-    first_seq: firstSeq || nextSeq,
-    last_seq: 0,
-    ended_at: null,
-    outcome: '',
-  };
 }
 
 function nameOf({ principal, sessionId }: { readonly principal: string; readonly sessionId: string }): string {

@@ -48,7 +48,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   const { sessions, turns, audits, log, hub, instance, clock, makeId, write } = options;
 
   function turnRow(session: LiveSession, turn: LiveTurn, status: string, base: ResultBase): TurnRow {
-    const { method, requestId, requestDigest, idempotencyKey, prompt } = turn.request;
+    const { method, requestId, requestFingerprint, idempotencyKey, prompt } = turn.request;
     return {
       id: turn.id,
       session_key: session.key,
@@ -57,7 +57,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       instance,
       method,
       request_id: requestId,
-      request_digest: requestDigest,
+      request_fingerprint: requestFingerprint,
       idempotency_key: idempotencyKey,
       prompt: JSON.stringify(prompt),
       status,

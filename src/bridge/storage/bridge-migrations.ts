@@ -49,7 +49,7 @@ export const bridgeMigrations: readonly Migration[] = [
         .addColumn('instance', 'text', (column) => column.notNull())
         .addColumn('method', 'text', (column) => column.notNull())
         .addColumn('request_id', 'text', (column) => column.notNull())
-        .addColumn('request_digest', 'text', (column) => column.notNull())
+        .addColumn('request_fingerprint', 'text', (column) => column.notNull())
         .addColumn('idempotency_key', 'text', (column) => column.notNull())
         .addColumn('prompt', 'text', (column) => column.notNull())
         .addColumn('status', 'text', (column) => column.notNull())
@@ -59,7 +59,10 @@ export const bridgeMigrations: readonly Migration[] = [
         .addColumn('last_seq', 'integer', (column) => column.notNull())
         .addColumn('created_at', 'integer', (column) => column.notNull())
         .addColumn('ended_at', 'integer'),
-      schema.createIndex('turns_session_key').on('turns').columns(['session_key', 'idempotency_key', 'request_digest']),
+      schema
+        .createIndex('turns_session_key')
+        .on('turns')
+        .columns(['session_key', 'idempotency_key', 'request_fingerprint']),
       // Open turns are few: a start after a crash finds them without looking at all the others.
       schema.createIndex('turns_open').on('turns').columns(['instance', 'ended_at']).where('ended_at', 'is', null),
       schema.createIndex('turns_ended_at').on('turns').column('ended_at'),

@@ -53,7 +53,7 @@ export interface TurnRow {
   /** The id of the call, as JSON text. */
   readonly request_id: string;
   /** Of method and parameters: tells whether a repeated call is the same. */
-  readonly request_digest: string;
+  readonly request_fingerprint: string;
   readonly idempotency_key: string;
   /** As JSON text, since a prompt may hold characters that no text column takes. */
   readonly prompt: string;

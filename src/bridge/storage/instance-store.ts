@@ -3,7 +3,8 @@ import type { BridgeSchema, InstanceRow } from './bridge-schema.ts';
 
 export interface InstanceStore {
   add(instance: InstanceRow): Promise<void>;
-  beat(id: string, now: number): Promise<void>;
+  /** Puts it back on the list, should another have taken it for dead. */
+  beat(instance: InstanceRow): Promise<void>;
   remove(id: string): Promise<void>;
   /** Takes the others off the list that gave no sign of life since then. */
   removeOthers(own: string, aliveSince: number): Promise<void>;
@@ -15,8 +16,11 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
     async add(instance) {
       await database.write([query.insertInto('instances').values(instance).compile()]);
     },
-    async beat(id, now) {
-      await database.write([query.updateTable('instances').set({ heartbeat_at: now }).where('id', '=', id).compile()]);
+    async beat(instance) {
+      const { heartbeat_at } = instance;
+      const row = query.insertInto('instances').values(instance);
+      const beat = row.onConflict((conflict) => conflict.column('id').doUpdateSet({ heartbeat_at }));
+      await database.write([beat.compile()]);
     },
     async remove(id) {
       await database.write([query.deleteFrom('instances').where('id', '=', id).compile()]);

@@ -38,7 +38,12 @@ export function createJobReportStore(database: Database<BridgeSchema>): JobRepor
       if (hasStatus) jobs = jobs.where('status', '=', given.status);
       return jobs.orderBy('id', 'desc').limit(given.limit);
     });
-  const pages = { all: page(false, false), owner: page(true, false), status: page(false, true), both: page(true, true) };
+  const pages = {
+    all: page(false, false),
+    owner: page(true, false),
+    status: page(false, true),
+    both: page(true, true),
+  };
   const sums = (hasOwner: boolean) =>
     database.statement((query, given: { owner: string }) => {
       const counts = query

@@ -24,7 +24,7 @@ export interface TurnStore {
   /** Changes nothing when the turn has ended already. */
   end(ended: EndedTurn): Statement;
   /** Turns of a session that were asked for with the same method and parameters, oldest first. */
-  findSame(sessionKey: string, requestDigest: string): Promise<readonly TurnRow[]>;
+  findSame(sessionKey: string, requestFingerprint: string): Promise<readonly TurnRow[]>;
   /** Turns of a session that were asked for with that key. */
   findByKey(sessionKey: string, idempotencyKey: string): Promise<readonly TurnRow[]>;
   /** Open turns of instances other than `own` that gave no sign of life since `aliveSince`, oldest first. */
@@ -44,7 +44,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
         instance: given.instance,
         method: given.method,
         request_id: given.request_id,
-        request_digest: given.request_digest,
+        request_fingerprint: given.request_fingerprint,
         idempotency_key: given.idempotency_key,
         prompt: given.prompt,
         status: given.status,
@@ -74,12 +74,12 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
       .where('id', '=', given.id)
       .where('ended_at', 'is', null),
   );
-  const findSame = database.statement((query, given: { sessionKey: string; requestDigest: string }) =>
+  const findSame = database.statement((query, given: { sessionKey: string; requestFingerprint: string }) =>
     query
       .selectFrom('turns')
       .selectAll()
       .where('session_key', '=', given.sessionKey)
-      .where('request_digest', '=', given.requestDigest)
+      .where('request_fingerprint', '=', given.requestFingerprint)
       .orderBy('id'),
   );
   const findByKey = database.statement((query, given: { sessionKey: string; idempotencyKey: string }) =>
@@ -94,7 +94,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
     queue,
     begin,
     end,
-    findSame: (sessionKey, requestDigest) => database.readKeyed(findSame({ sessionKey, requestDigest })),
+    findSame: (sessionKey, requestFingerprint) => database.readKeyed(findSame({ sessionKey, requestFingerprint })),
     findByKey: (sessionKey, idempotencyKey) => database.readKeyed(findByKey({ sessionKey, idempotencyKey })),
     async findDead(own, aliveSince, limit) {
       const { query } = database;

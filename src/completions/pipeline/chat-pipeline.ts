@@ -135,14 +135,15 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     },
     openChat(call, { request, bytes, answerAsBytes, strict }) {
       const legacy = usesLegacyFunctions(request);
+      const answerId = makeId('chatcmpl-');
       const work: ChatWork = {
         request: legacy ? withTools(request) : request,
         bytes: legacy ? undefined : bytes,
         answerAsBytes: answerAsBytes && !legacy,
         strict,
         promptTokens: call.promptTokens,
-        idempotencyId: makeId('idem-'),
-        answerId: makeId('chatcmpl-'),
+        idempotencyId: answerId,
+        answerId,
         created: Math.floor(clock.now() / 1000),
       };
       return pipeline.attempt(call, async (attempt) => {

@@ -51,7 +51,8 @@ export function createOpenChat({ findApi, send, maxOutputTokens, clock }: OpenCh
     });
     const encoded = encodeChat(dialect, work.request, context, work.bytes);
     refuseDropped(work, encoded.dropped);
-    const start = await send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
+    const sending = send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
+    const start = sending instanceof Promise ? await sending : sending;
     const secret = api.credentials.key;
     const options = { start, decodeFailure: dialect.decodeFailure, secret, presence, now: clock.now };
     const choices = work.request.n ?? 1;

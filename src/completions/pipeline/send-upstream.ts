@@ -1,10 +1,10 @@
+import type { Pool } from 'undici';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import type { AuthoriseUpstream } from '../dialects/authorise-upstream.ts';
 import { upstreamUrl } from '../dialects/upstream-url.ts';
 import type { Attempt } from './attempt-call.ts';
 import { type Exchange, type ExchangeListener, startExchange } from './upstream-exchange.ts';
-import { upstreamError } from './upstream-failure.ts';
 import type { UpstreamPools } from './upstream-pools.ts';
 
 export interface OutgoingCall {
@@ -20,7 +20,9 @@ export interface OutgoingCall {
 }
 
 /** Makes a request ready to go. Nothing is sent before the returned function is called. */
-export type SendUpstream = (call: OutgoingCall) => Promise<(listener: ExchangeListener) => Exchange>;
+export type SendUpstream = (call: OutgoingCall) => StartExchange | Promise<StartExchange>;
+
+type StartExchange = (listener: ExchangeListener) => Exchange;
 
 export interface SendUpstreamOptions {
   readonly pools: UpstreamPools;
@@ -29,7 +31,7 @@ export interface SendUpstreamOptions {
 }
 
 export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOptions): SendUpstream {
-  return async ({ api, attempt, encoded, stream, idempotencyId }) => {
+  return ({ api, attempt, encoded, stream, idempotencyId }) => {
     const { timeouts, deadline } = attempt;
     const url = upstreamUrl(api.baseUrl, encoded.path);
     const split = url.indexOf('/', url.indexOf('://') + 3);
@@ -46,20 +48,17 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     };
     const { dialect, credentials } = api;
     const authorised = authorise({ dialect, credentials, url, headers, body: encoded.body });
-    const ready = authorised instanceof Promise ? await authorised : authorised;
-    const pool = await openPool(pools, origin, timeouts.connect);
-    const call = { path: split === -1 ? '/' : url.slice(split), headers: ready, body: encoded.body };
+    const pool = pools.open(origin, timeouts.connect);
+    const path = split === -1 ? '/' : url.slice(split);
     const times = { firstByteMs: timeouts.first_byte, idleMs: timeouts.idle, deadline };
-    return (listener) => startExchange({ pool, call, times, clock, listener });
+    const ready =
+      (opened: Pool, allowed: Readonly<Record<string, string>>): StartExchange =>
+      (listener) =>
+        startExchange({ pool: opened, call: { path, headers: allowed, body: encoded.body }, times, clock, listener });
+    // Only the first call of all, signatures and access tokens take time.
+    if (!(authorised instanceof Promise) && !(pool instanceof Promise)) return ready(pool, authorised);
+    return Promise.all([pool, authorised]).then(([opened, allowed]) => ready(opened, allowed));
   };
 }
 
 const ACCEPT_STREAM = 'text/event-stream, application/vnd.amazon.eventstream';
-
-async function openPool(pools: UpstreamPools, origin: string, connectMs: number) {
-  try {
-    return await pools.open(origin, connectMs);
-  } catch (error) {
-    throw error instanceof TypeError ? upstreamError('its address is not a URL', error) : error;
-  }
-}

@@ -29,6 +29,7 @@ export function createUpstreamPools(): UpstreamPools {
     const known = pools.get(key);
     if (known !== undefined) return known;
     if (closed || PoolClass === undefined) throw upstreamError('the server is shutting down');
+    if (!URL.canParse(origin)) throw upstreamError('its address is not a URL');
     refuseMetadata(new URL(origin).hostname);
     const pool = new PoolClass(origin, {
       connections: CONNECTIONS_PER_POOL,

@@ -38,7 +38,7 @@ const turn = (id: string, more: Partial<TurnRow> = {}): TurnRow => ({
   instance: 'dead',
   method: 'session.start',
   request_id: '1',
-  request_digest: 'd',
+  request_fingerprint: 'd',
   idempotency_key: '',
   prompt: '"x"',
   status: 'running',

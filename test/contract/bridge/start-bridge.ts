@@ -2,7 +2,10 @@ import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
-import { createBridge } from '../../../src/bridge/create-bridge.ts';
+import { type BridgeOptions, createBridge } from '../../../src/bridge/create-bridge.ts';
+import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
+import type { InvokeTool } from '../../../src/bridge/jobs/create-jobs.ts';
+import type { SharedQueueLocation } from '../../../src/bridge/jobs/shared-queue.ts';
 import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
@@ -14,6 +17,7 @@ import { openDatabase } from '../../../src/platform/database/open-database.ts';
 import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
+import type { Logger } from '../../../src/platform/log/logger.ts';
 import type { Scope } from '../../e2e/running-program.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
 import { resolveTrestle } from '../../system/resolve-trestle.ts';
@@ -42,6 +46,11 @@ export interface BridgeUnderTestOptions {
   /** To start where another bridge has stopped, or died. */
   readonly after?: BridgeUnderTest;
   readonly location?: DatabaseLocation;
+  readonly network?: CallbackNetwork;
+  readonly invokeTool?: InvokeTool;
+  readonly sharedQueue?: SharedQueueLocation;
+  readonly logger?: Logger;
+  readonly forwarding?: BridgeOptions['forwarding'];
 }
 
 const ids = createSortableIds(systemClock, systemRandomness);
@@ -67,11 +76,15 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     address: 'test',
     clock: systemClock,
     makeId: ids,
-    logger: silentLogger,
+    logger: options.logger ?? silentLogger,
     agents: providers.map(({ id }) => ({ id, label: id, category: 'native', place: { kind: 'in-process' } })),
     providers: new Map(providers.map((provider) => [provider.id, provider])),
     directories: createWorkingDirectories({ roots: [root], dataDirectory: folder }),
-    retention: { events: 0, audit: 0 },
+    retention: { events: 0, audit: 0, jobs: 0 },
+    network: options.network ?? systemCallbackNetwork,
+    ...(options.invokeTool && { invokeTool: options.invokeTool }),
+    ...(options.sharedQueue && { sharedQueue: options.sharedQueue }),
+    ...(options.forwarding !== undefined && { forwarding: options.forwarding }),
   });
   await bridge.probed;
   const listener = createListener({

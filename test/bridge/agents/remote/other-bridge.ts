@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider.ts';
 import { createBridge } from '../../../../src/bridge/create-bridge.ts';
+import { systemCallbackNetwork } from '../../../../src/bridge/jobs/callback-network.ts';
 import { createWorkingDirectories } from '../../../../src/bridge/sessions/working-directory.ts';
 import {
   agentsSettings,
@@ -46,7 +47,8 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     agents: [{ id: provider.id, label: provider.id, category: 'native', place: { kind: 'in-process' } }],
     providers: new Map([[provider.id, provider]]),
     directories: createWorkingDirectories({ roots: [tmpdir()], dataDirectory: folder }),
-    retention: { events: 0, audit: 0 },
+    retention: { events: 0, audit: 0, jobs: 0 },
+    network: systemCallbackNetwork,
   });
   await bridge.probed;
   const { url } = await startListener(context, { surfaces: [bridge.surface] });

@@ -1,0 +1,141 @@
+import { Type } from 'typebox';
+import { AppError } from '../platform/errors/app-error.ts';
+import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
+import type { AccountsCore } from './accounts-core.ts';
+import { PageQuery, pageOf } from './administration/page.ts';
+import { ROLE_NAMES } from './administration/ranks.ts';
+import { createUserAdministration, explainTaken } from './administration/user-administration.ts';
+import { Agent, NewAgent } from './contract/proxy-node.ts';
+import { User } from './contract/user.ts';
+import { checkNewPassword } from './passwords/password-rules.ts';
+import { isRole, type Role } from './permissions.ts';
+import { describeAgent } from './proxy-nodes/agent-registry.ts';
+import { normalizeEmail } from './registration/email-address.ts';
+import { nameKey, normalizeName } from './registration/identity-names.ts';
+import { newUserRow } from './registration/new-user.ts';
+import type { UserRow } from './storage/accounts-schema.ts';
+
+/** Whoever may run commands on this data directory is above all users. */
+const COMMAND = { id: 'command', role: 'root' };
+
+const Made = Type.Object({
+  user: User,
+  token: Type.Optional(Type.String({ description: 'To set the password with.' })),
+});
+const Named = { user: Type.String({ minLength: 1, maxLength: 254, description: 'Id or e-mail address.' }) };
+
+/** What the operator's commands ask of this service: `trestle user`, `trestle agent`. */
+export function accountsControlMethods(core: AccountsCore): readonly MethodRow<undefined>[] {
+  const { database, users, userAdministration, userObjects, agentRegistry, flows, audit, clock } = core;
+  const administration = createUserAdministration(core);
+
+  async function findUser(named: string): Promise<UserRow> {
+    const user = named.includes('@') ? await users.byEmail(normalizeEmail(named) ?? '') : await users.byId(named);
+    if (user === undefined) throw new AppError('USER_NOT_FOUND');
+    return user;
+  }
+
+  /** The first administrator is the root user, whatever way they came (contract/accounts, Rules: First admin). */
+  async function roleOf(given: string): Promise<Role> {
+    if (!isRole(given)) throw new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
+    return given === 'admin' && !(await userAdministration.hasAdmin()) ? 'root' : given;
+  }
+
+  return [
+    defineMethod({
+      name: 'users.create',
+      summary: 'Makes a user, with a password or with a token to set one.',
+      params: Type.Object({
+        email: Type.String(),
+        name: Type.String(),
+        role: Type.String(),
+        password: Type.Optional(Type.String()),
+      }),
+      result: Made,
+      async handle({ email: address, name: given, role: asked, password }) {
+        const email = normalizeEmail(address);
+        if (email === undefined) throw new AppError('INVALID_EMAIL');
+        const name = normalizeName(given);
+        if (name === undefined) throw new AppError('NAME_REQUIRED');
+        const role = await roleOf(asked);
+        if (password !== undefined) checkNewPassword(password, { name, email });
+        const passwordHash = password === undefined ? null : await core.passwords.hash(password);
+        const user = newUserRow(
+          { name, email, emailVerified: password !== undefined, passwordHash, role, now: clock.now() },
+          core.makeId,
+          core.randomness,
+        );
+        const made = audit.statement({ event: 'user.created', actor: COMMAND.id, subject: user.id, details: { role } });
+        const flow = password === undefined ? flows.issue('set_password', { userId: user.id }) : undefined;
+        const statements = [...users.add(user), made, ...(flow === undefined ? [] : [flow.statement])];
+        await database.write(statements).catch(explainTaken);
+        return { user: await userObjects.describe(user), ...(flow !== undefined && { token: flow.token }) };
+      },
+    }),
+    defineMethod({
+      name: 'users.list',
+      summary: 'Lists users, newest first.',
+      params: Type.Object({
+        search: Type.Optional(Type.String({ maxLength: 254 })),
+        role: Type.Optional(Type.String()),
+        ...PageQuery.properties,
+      }),
+      result: Type.Object({ users: Type.Array(User), nextCursor: Type.Union([Type.String(), Type.Null()]) }),
+      async handle({ search, role, cursor, limit }) {
+        const filter = { role, search: search === undefined ? undefined : nameKey(search) };
+        const page = await pageOf(limit, (most) => userAdministration.list(filter, cursor, most));
+        return { users: await userObjects.describeAll(page.rows), nextCursor: page.nextCursor };
+      },
+    }),
+    defineMethod({
+      name: 'users.role',
+      summary: 'Gives a user another role.',
+      params: Type.Object({ ...Named, role: Type.String() }),
+      result: Type.Object({ user: User }),
+      async handle({ user, role }) {
+        const { id } = await findUser(user);
+        return { user: await userObjects.describe(await administration.setRole(id, role, COMMAND)) };
+      },
+    }),
+    defineMethod({
+      name: 'users.resetPassword',
+      summary: 'Issues a token to set a new password with.',
+      params: Type.Object(Named),
+      result: Type.Object({ user: User, token: Type.String() }),
+      async handle({ user: named }) {
+        const user = await findUser(named);
+        const { token, statement } = flows.issue('set_password', { userId: user.id });
+        const issued = audit.statement({ event: 'password.token_issued', actor: COMMAND.id, subject: user.id });
+        await database.write([statement, issued]);
+        return { user: await userObjects.describe(user), token };
+      },
+    }),
+    defineMethod({
+      name: 'agents.create',
+      summary: 'Registers an agent of a proxy node.',
+      params: NewAgent,
+      result: Type.Object({ agent: Agent, token: Type.String() }),
+      async handle(agent) {
+        const created = await agentRegistry.create(agent, COMMAND);
+        return { agent: describeAgent(created.agent), token: created.token };
+      },
+    }),
+    defineMethod({
+      name: 'agents.list',
+      summary: 'Lists the agents of proxy nodes.',
+      params: Type.Object({}),
+      result: Type.Object({ agents: Type.Array(Agent) }),
+      handle: async () => ({ agents: (await agentRegistry.list()).map(describeAgent) }),
+    }),
+    defineMethod({
+      name: 'agents.revoke',
+      summary: 'Removes an agent; its token stops working.',
+      params: Type.Object({ id: Type.String({ minLength: 1, maxLength: 64 }) }),
+      result: Type.Object({}),
+      async handle({ id }) {
+        await agentRegistry.revoke(id, COMMAND);
+        return {};
+      },
+    }),
+  ];
+}

@@ -1,0 +1,109 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-call.ts';
+import type { BridgeClient } from '../bridge-client.ts';
+import { type CallNames, readCallNames } from './call-names.ts';
+import { createCallOrder } from './call-order.ts';
+import type { ForwardCandidate, ForwardDecision } from './decide-forward.ts';
+import type { OutgoingCall } from './forward-call.ts';
+import type { ForwardedRequest } from './forward-headers.ts';
+import type { SessionRoutes } from './session-routes.ts';
+
+/** A decision, and whose the thing is that the call is about. */
+export interface PlacedDecision {
+  readonly decision: ForwardDecision;
+  readonly owner: string;
+}
+
+export interface ForwardingDispatchParts {
+  /** Whether any call of our own clients could be for another node. */
+  readonly isActive: boolean;
+  /** `acme.jobs.get` under the name that it has here. */
+  canonicalName(method: string): string;
+  decide(method: string, principal: string, about: CallNames): Promise<PlacedDecision>;
+  decideIncoming(method: string, incoming: ForwardedRequest): ForwardDecision;
+  candidate(target: string): ForwardCandidate | undefined;
+  readonly routes: Pick<SessionRoutes, 'findThread'>;
+  send(outgoing: Omit<OutgoingCall, 'path' | 'headersFor'>): Promise<unknown>;
+  logReceived(call: MethodCall<BridgeClient>, incoming: ForwardedRequest): void;
+}
+
+/** What another node has decided about is not looked at again. */
+const NOTHING: CallNames = { names: [], threadId: '', binds: 'never', makes: false };
+
+/** Puts the decision where a call goes before a dispatch. */
+export function createForwardingDispatch(
+  parts: ForwardingDispatchParts,
+  dispatch: Dispatch<BridgeClient>,
+): Dispatch<BridgeClient> {
+  const order = createCallOrder();
+
+  return (call) => {
+    const { forwarded } = call.caller.caller;
+    if (forwarded !== undefined) return serveIncoming(call, forwarded);
+    return parts.isActive ? serveOwn(call) : dispatch(call);
+  };
+
+  function serveIncoming(call: MethodCall<BridgeClient>, incoming: ForwardedRequest): unknown {
+    const method = parts.canonicalName(call.method);
+    parts.logReceived(call, incoming);
+    const decision = parts.decideIncoming(method, incoming);
+    if (decision.kind === 'local') return dispatch(call);
+    if (decision.kind === 'refuse') throw refusal(decision);
+    const { candidates } = decision;
+    return parts.send({ call, method, candidates, owner: '', about: NOTHING, accepted: () => undefined });
+  }
+
+  async function serveOwn(call: MethodCall<BridgeClient>): Promise<unknown> {
+    const method = parts.canonicalName(call.method);
+    const about = readCallNames(method, call.params);
+    const { principal } = call.caller.caller;
+    const [first] = about.names;
+    if (first !== undefined) {
+      const name = `${principal}\n${first.kind}\n${first.name}`;
+      return order.run(name, (letNext) => go(call, method, about, letNext));
+    }
+    const isThread = about.threadId !== '' && (method === 'session.cancel' || method === 'session.close');
+    return isThread ? toThread(call, method, about) : go(call, method, about, () => undefined);
+  }
+
+  async function go(
+    call: MethodCall<BridgeClient>,
+    method: string,
+    about: CallNames,
+    letNext: () => void,
+  ): Promise<unknown> {
+    const { decision, owner } = await parts.decide(method, call.caller.caller.principal, about);
+    if (decision.kind === 'refuse') throw refusal(decision);
+    if (decision.kind === 'forward') {
+      return parts.send({ call, method, candidates: decision.candidates, owner, about, accepted: letNext });
+    }
+    // From here on the sessions themselves keep the order.
+    const answer = dispatch(call);
+    letNext();
+    return answer;
+  }
+
+  /** A thread's sessions may live in several places, this one among them. */
+  async function toThread(call: MethodCall<BridgeClient>, method: string, about: CallNames): Promise<unknown> {
+    const places = await parts.routes.findThread(call.caller.caller.principal, about.threadId);
+    if (places.length === 0) return go(call, method, about, () => undefined);
+    const calls = places.map(async ({ nodeId, owner }) => {
+      const candidate = parts.candidate(nodeId);
+      if (candidate === undefined) throw unknownNode(nodeId);
+      return parts.send({ call, method, candidates: [candidate], owner, about, accepted: () => undefined });
+    });
+    const outcomes = await Promise.allSettled([...calls, dispatch(call)]);
+    const failed = outcomes.find(({ status }) => status === 'rejected');
+    if (failed?.status === 'rejected') throw failed.reason;
+    return { accepted: true };
+  }
+}
+
+function refusal({ code, reason }: Extract<ForwardDecision, { kind: 'refuse' }>): AppError {
+  return new AppError(code, { reason, outcome: 'not_started' });
+}
+
+function unknownNode(nodeId: string): AppError {
+  const reason = `node "${nodeId}" is not known here`;
+  return new AppError('TASK_FORWARD_PEER_UNKNOWN', { reason, outcome: 'not_started' });
+}

@@ -1,0 +1,221 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { withinTime } from '../../platform/clock/within-time.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { RoutingResolution } from '../contract/routing.ts';
+import type { RouteRequest } from '../routing/resolve-route.ts';
+import { repeat } from '../sessions/repeat.ts';
+import type { SessionCalls } from '../sessions/session-calls.ts';
+import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
+import type { BridgeSchema, JobRow } from '../storage/bridge-schema.ts';
+import { createJobDeliveryStore } from '../storage/job-delivery-store.ts';
+import { createJobReportStore } from '../storage/job-report-store.ts';
+import { createJobSearchStore } from '../storage/job-search-store.ts';
+import { createJobStore } from '../storage/job-store.ts';
+import type { CallbackNetwork } from './callback-network.ts';
+import { createCallbackPost } from './callback-post.ts';
+import { createCallbackRules } from './callback-rules.ts';
+import { createDeliveries, type SendDelivery } from './deliveries.ts';
+import { createJobEnds } from './job-ends.ts';
+import { createTableQueue, type JobQueue } from './job-queue.ts';
+import { requestOf } from './job-record.ts';
+import { createJobReports, type JobReports } from './job-reports.ts';
+import { createJobRunner } from './job-runner.ts';
+import { createJobTurn } from './job-turn.ts';
+import { cardText } from './result-card.ts';
+import { cancelJobs, expireJobs, settleAbandoned } from './settle-jobs.ts';
+import { createSharedQueue, type SharedQueueLocation } from './shared-queue.ts';
+import { createSubmitJob, type SubmitJob } from './submit-job.ts';
+import { sweepOldJobs } from './sweep-old-jobs.ts';
+import { createWebhook } from './webhook.ts';
+
+/** Background jobs (contract/bridge 7). */
+export interface Jobs {
+  readonly submit: SubmitJob;
+  readonly reports: JobReports;
+  /** The session calls, with which the jobs of a session end too. */
+  readonly sessionCalls: SessionCalls;
+  /** Takes no new jobs and begins none. */
+  settle(): void;
+  /** Called when all turns have ended: stores how their jobs ended. */
+  stop(): Promise<void>;
+}
+
+/** Calls a tool through the tools proxy; rejects when that fails. */
+export type InvokeTool = (tool: string, action: string, args: Readonly<Record<string, unknown>>) => Promise<unknown>;
+
+export interface JobsOptions {
+  readonly database: Database<BridgeSchema>;
+  /** The id of this running bridge. */
+  readonly instance: string;
+  readonly agentIds: readonly string[];
+  readonly gatewayId: string;
+  readonly maxRunning: number;
+  /** Ranges that callbacks may go to although they are not public. */
+  readonly callbackAllow: readonly string[];
+  /** How long ended jobs are kept, in milliseconds; 0 is for ever. */
+  readonly keptMs: number;
+  /** Undefined where no other bridge shares the store. */
+  readonly sharedQueue: SharedQueueLocation | undefined;
+  readonly network: CallbackNetwork;
+  readonly orchestrator: Pick<SessionOrchestrator, 'cancel' | 'close'>;
+  readonly sessionCalls: SessionCalls;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+  /** Undefined: there is no tools proxy. */
+  readonly invokeTool: InvokeTool | undefined;
+  isOpen(): boolean;
+  webhookSecret(): string;
+  route(request: RouteRequest): Promise<RoutingResolution>;
+  checkDirectory(path: string): Promise<unknown>;
+}
+
+const TICK_MS = 1000;
+const SETTLE_PAUSE_MS = 2000;
+const SWEEP_PAUSE_MS = 10 * 60_000;
+const CARD_MS = 30_000;
+/** With a shared queue, a job that has waited this long may have fallen out of it. */
+const LEFT_OVER_MS = 5000;
+
+/** Puts the parts together, and deals with what an earlier run left behind. */
+export async function createJobs(options: JobsOptions): Promise<Jobs> {
+  const { database, instance, orchestrator, clock, makeId, logger, sharedQueue } = options;
+  const store = createJobStore(database);
+  const search = createJobSearchStore(database);
+  const reports = createJobReportStore(database);
+  const { allow, callbacks } = openCallbacks(options);
+  if (allow.length > 0) logger.warn({ ranges: allow }, 'jobs.callback_allow opens these ranges to callbacks of jobs');
+
+  const sendCard: SendDelivery = async (job) => {
+    const { invokeTool } = options;
+    try {
+      if (invokeTool === undefined) throw new Error('there is no tools proxy');
+      const sent = invokeTool('message', 'send', { ...requestOf(job).card, message: cardText(job) });
+      await withinTime(clock, CARD_MS, sent, () => {
+        throw new Error('the tool took too long');
+      });
+      return 'sent';
+    } catch (error) {
+      logger.warn({ err: error, jobId: job.id }, 'the card of a job could not be sent');
+      return 'given up';
+    }
+  };
+  const webhook = createWebhook({ post: callbacks.post, secret: options.webhookSecret, now: clock.now });
+  const deliveries = createDeliveries({
+    store: createJobDeliveryStore(database),
+    jobs: store,
+    senders: { webhook, card: sendCard },
+    clock,
+    logger,
+  });
+  const ends = createJobEnds({ store, clock, makeId, logger, onEnded: () => void deliveries.look() });
+
+  const table = (waitedMs: number) => createTableQueue({ store, search, instance, clock, waitedMs });
+  const queue: JobQueue =
+    sharedQueue === undefined
+      ? table(0)
+      : createSharedQueue({ ...options, location: sharedQueue, store, search, leftOver: table(LEFT_OVER_MS) });
+  const abandonment = { store, search, ends, queue, instance };
+  const runner = createJobRunner({
+    queue,
+    search,
+    ends,
+    instance,
+    maxRunning: options.maxRunning,
+    clock,
+    logger,
+    runTurn: createJobTurn(options.sessionCalls),
+    cancelTurn: (job) => orchestrator.cancel(job.owner, { sessionId: job.session_id }),
+    async release(jobId) {
+      const job = await store.find(jobId);
+      if (job?.instance === instance) await settleAbandoned(abandonment, [job]);
+    },
+  });
+
+  const settleDead = async (): Promise<void> => {
+    const settled = await settleAbandoned(abandonment);
+    if (settled === 0) return;
+    logger.warn({ settled }, 'jobs that were running when their bridge died were settled');
+    void runner.look();
+    void deliveries.look();
+  };
+  await settleDead();
+
+  const onError = (error: unknown) => logger.warn({ err: error }, 'the jobs could not be looked after');
+  const repeated = [
+    repeat({
+      clock,
+      pauseMs: TICK_MS,
+      onError,
+      async work() {
+        await expireJobs({ search, ends, now: clock.now() });
+        await runner.compare();
+        // Another bridge may have stored what is to be done, and what could not be done may be possible now.
+        await Promise.all([runner.look(), deliveries.look()]);
+      },
+    }),
+    repeat({
+      clock,
+      pauseMs: SWEEP_PAUSE_MS,
+      onError,
+      work: (signal) =>
+        sweepOldJobs({ store: reports, keptMs: options.keptMs, clock, signal, closeSession: orchestrator.close }),
+    }),
+  ];
+  if (store.isShared) repeated.push(repeat({ clock, pauseMs: SETTLE_PAUSE_MS, onError, work: settleDead }));
+  void runner.look();
+  void deliveries.look();
+
+  let isDraining = false;
+  const submit = createSubmitJob({
+    ...options,
+    store,
+    checkCallback: callbacks.check,
+    onSubmitted(job: JobRow) {
+      queue.announce(job);
+      void runner.look();
+    },
+  });
+  const endJobsOf = (principal: string, name: Parameters<SessionCalls['cancel']>[0]) =>
+    cancelJobs({ store, search, ends, cancelHere: runner.cancel }, principal, name);
+
+  return {
+    async submit(params, owner) {
+      if (isDraining) throw new AppError('SHUTTING_DOWN');
+      return submit(params, owner);
+    },
+    reports: createJobReports({ jobs: store, reports, clock }),
+    sessionCalls: {
+      ...options.sessionCalls,
+      async cancel(params, call) {
+        await endJobsOf(call.caller.caller.principal, params);
+        return options.sessionCalls.cancel(params, call);
+      },
+      async close(params, call) {
+        await endJobsOf(call.caller.caller.principal, params);
+        return options.sessionCalls.close(params, call);
+      },
+    },
+    settle() {
+      isDraining = true;
+      runner.settle();
+    },
+    async stop() {
+      isDraining = true;
+      runner.settle();
+      await Promise.all(repeated.map((one) => one.stop()));
+      ends.stop();
+      await runner.stop();
+      await deliveries.stop();
+      await queue.stop();
+    },
+  };
+}
+
+function openCallbacks({ callbackAllow: allow, isOpen, network, clock }: JobsOptions) {
+  const rules = createCallbackRules({ allow, isOpen, ownAddresses: network.ownAddresses });
+  return { allow, callbacks: createCallbackPost({ rules, network, clock }) };
+}

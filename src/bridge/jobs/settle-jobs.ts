@@ -1,0 +1,74 @@
+import type { SessionName } from '../contract/session.ts';
+import { maySee } from '../sessions/live-session.ts';
+import type { JobRow } from '../storage/bridge-schema.ts';
+import type { JobSearchStore } from '../storage/job-search-store.ts';
+import type { JobStore } from '../storage/job-store.ts';
+import type { JobEnds } from './job-ends.ts';
+import { STOPPED } from './job-outcome.ts';
+import type { JobQueue } from './job-queue.ts';
+
+interface AbandonmentParts {
+  readonly store: Pick<JobStore, 'requeue'>;
+  readonly search: Pick<JobSearchStore, 'abandoned'>;
+  readonly ends: JobEnds;
+  readonly queue: Pick<JobQueue, 'announce'>;
+  readonly instance: string;
+}
+
+const PAGE = 100;
+
+/**
+ * Jobs that were running on a bridge that is gone: an agent's work is not repeated unasked, so they fail as
+ * JOB_INTERRUPTED, but for those that were submitted with `retryOnRestart` (contract/bridge 7). Answers how many.
+ */
+export async function settleAbandoned(parts: AbandonmentParts, given?: readonly JobRow[]): Promise<number> {
+  const { store, search, ends, queue, instance } = parts;
+  for (let total = 0; ; ) {
+    const jobs = given ?? (await search.abandoned(instance, PAGE));
+    let settled = 0;
+    for (const job of jobs) {
+      const isRetried = job.retry_on_restart === 1;
+      const isSettled = isRetried ? await store.requeue(job) : await ends.end(job, STOPPED.interrupted);
+      if (isRetried && isSettled) queue.announce(job);
+      if (isSettled) settled += 1;
+    }
+    total += settled;
+    if (given !== undefined || jobs.length < PAGE || settled === 0) return total;
+  }
+}
+
+/** Jobs whose time was up before anybody could run them. */
+export async function expireJobs(parts: {
+  readonly search: Pick<JobSearchStore, 'overdue'>;
+  readonly ends: JobEnds;
+  readonly now: number;
+}): Promise<void> {
+  for (;;) {
+    const jobs = await parts.search.overdue(parts.now, PAGE);
+    let ended = 0;
+    for (const job of jobs) if (await parts.ends.end(job, STOPPED.timeout)) ended += 1;
+    if (jobs.length < PAGE || ended === 0) return;
+  }
+}
+
+interface CancelParts {
+  readonly store: Pick<JobStore, 'find' | 'requestStop'>;
+  readonly search: Pick<JobSearchStore, 'ofSession'>;
+  readonly ends: JobEnds;
+  /** False when the job does not run on this bridge. */
+  cancelHere(jobId: string): boolean;
+}
+
+/** `session.cancel` and `session.close` end the jobs of the session too, those that wait included. */
+export async function cancelJobs(parts: CancelParts, principal: string, name: SessionName): Promise<void> {
+  const { store, search, ends } = parts;
+  const { sessionId = '', threadId = '' } = name;
+  if (sessionId === '' && threadId === '') return;
+  if (!`${sessionId}${threadId}`.isWellFormed()) return;
+  const owner = maySee(principal, '') ? undefined : principal;
+  for (const job of await search.ofSession(sessionId === '' ? { threadId } : { sessionId }, owner)) {
+    if (job.status === 'pending' && (await ends.end(job, STOPPED.cancelled))) continue;
+    // It runs, perhaps only since a moment ago; then its turn is cancelled, and that ends it.
+    if (!parts.cancelHere(job.id)) await store.requestStop(job.id);
+  }
+}

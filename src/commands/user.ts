@@ -1,0 +1,135 @@
+import type { Command } from 'commander';
+import { callFromCommand } from './call-from-command.ts';
+import type { CommandContext } from './command-context.ts';
+import { readPassword } from './read-password.ts';
+
+interface UserInfo {
+  readonly id: string;
+  readonly name: string;
+  readonly email: string;
+  readonly role: string;
+  readonly active: boolean;
+  readonly emailVerified: boolean;
+  readonly mfaEnabled: boolean;
+}
+
+interface MadeUser {
+  readonly user: UserInfo;
+  readonly token?: string;
+}
+
+/** `trestle user create|list|role|reset-password`. */
+export function registerUser(program: Command, context: CommandContext): void {
+  const user = program
+    .command('user')
+    .summary('make users, list them, change roles and passwords')
+    .description('Manages the users of the accounts service, whether the server runs or not.');
+  registerCreate(user, context);
+  registerList(user, context);
+  registerRole(user, context);
+  registerResetPassword(user, context);
+}
+
+function registerCreate(user: Command, context: CommandContext): void {
+  user
+    .command('create')
+    .summary('make a user, the first administrator above all')
+    .description(
+      'Makes a user. Without a password, a token to set one is printed, once. The first administrator gets the role root.',
+    )
+    .requiredOption('--email <address>', 'e-mail address')
+    .requiredOption('--name <name>', 'name')
+    .option('--role <role>', 'root, admin, operator, user or readonly', 'user')
+    .option('--password-stdin', 'read the password from standard input')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle user create --email ann@example.org --name Ann --role admin\n  pass show ann | trestle user create --email ann@example.org --name Ann --role admin --password-stdin',
+    )
+    .action(async (given: Readonly<Record<string, unknown>>, command: Command) => {
+      const options = command.optsWithGlobals();
+      const { email, name, role } = given;
+      const password = given.passwordStdin === true ? await readPassword(context) : undefined;
+      const params = { email, name, role, ...(password !== undefined && { password }) };
+      const made = (await ask(options, context, 'users.create', params)) as MadeUser;
+      if (options.json === true) context.stdout(`${JSON.stringify(made)}\n`);
+      else context.stdout(`${userLine(made.user)}${tokenText(made.token)}`);
+    });
+}
+
+function registerList(user: Command, context: CommandContext): void {
+  user
+    .command('list')
+    .summary('list users, newest first')
+    .description('Lists users, newest first.')
+    .option('--search <text>', 'a part of the address or the name')
+    .option('--role <role>', 'only those with this role')
+    .addHelpText('after', '\nExamples:\n  trestle user list --role admin\n  trestle user list --json | jq .users')
+    .action(async (filter: Readonly<Record<string, string>>, command: Command) => {
+      const options = command.optsWithGlobals();
+      const users: UserInfo[] = [];
+      let cursor: string | null = null;
+      do {
+        const params: Record<string, unknown> = { ...filter, limit: 200, ...(cursor !== null && { cursor }) };
+        const page = (await ask(options, context, 'users.list', params)) as {
+          readonly users: readonly UserInfo[];
+          readonly nextCursor: string | null;
+        };
+        if (options.json === true) users.push(...page.users);
+        else context.stdout(page.users.map(userLine).join(''));
+        cursor = page.nextCursor;
+      } while (cursor !== null);
+      if (options.json === true) context.stdout(`${JSON.stringify({ users })}\n`);
+    });
+}
+
+function registerRole(user: Command, context: CommandContext): void {
+  user
+    .command('role')
+    .summary('give a user another role')
+    .description('Gives a user another role. It counts from their next request on.')
+    .argument('<user>', 'id or e-mail address')
+    .argument('<role>', 'admin, operator, user or readonly')
+    .addHelpText('after', '\nExamples:\n  trestle user role ben@example.org operator')
+    .action(async (named: string, role: string, _given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const changed = (await ask(options, context, 'users.role', { user: named, role })) as MadeUser;
+      context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : userLine(changed.user));
+    });
+}
+
+function registerResetPassword(user: Command, context: CommandContext): void {
+  user
+    .command('reset-password')
+    .summary('print a token to set a new password with')
+    .description('Prints a token with which a user sets a new password. Until then the present one stays.')
+    .argument('<user>', 'id or e-mail address')
+    .addHelpText('after', '\nExamples:\n  trestle user reset-password ann@example.org')
+    .action(async (named: string, _given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const issued = (await ask(options, context, 'users.resetPassword', { user: named })) as MadeUser;
+      if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);
+      else context.stdout(`${userLine(issued.user)}${tokenText(issued.token)}`);
+    });
+}
+
+function ask(
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+  method: string,
+  params: Readonly<Record<string, unknown>>,
+): Promise<unknown> {
+  return callFromCommand(options, context, 'accounts', method, params);
+}
+
+function userLine({ id, email, name, role, active, emailVerified, mfaEnabled }: UserInfo): string {
+  const notes = [!active && 'paused', !emailVerified && 'address not proven', mfaEnabled && 'second factor'].filter(
+    (note) => note !== false,
+  );
+  return `  ${id}  ${email}  ${name}  ${role}${notes.length === 0 ? '' : `  (${notes.join(', ')})`}\n`;
+}
+
+function tokenText(token: string | undefined): string {
+  if (token === undefined) return '';
+  const body = `{"token":"${token}","password":"..."}`;
+  return `\n  Token to set the password with, once, within three days:\n\n  ${token}\n\n  POST /api/auth/password/forgot/confirm ${body}\n`;
+}

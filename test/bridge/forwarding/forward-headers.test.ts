@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { forwardHeaders, readForwarded } from '../../../src/bridge/forwarding/forward-headers.ts';
+
+const request = { source: 'edge-1', target: 'exec-a', hop: 2, trace: 'req-1', owner: 'review' };
+const sent = forwardHeaders(request, '1.0.0');
+
+test('forwarding: what one node writes into headers the next one reads', () => {
+  assert.deepEqual(readForwarded(sent, '/acp/rpc'), { ...request, path: '/acp/rpc' });
+  assert.equal(sent['x-app-contract'], '1.0.0');
+  assert.equal(sent['x-app-forward-hop'], '2');
+  const bare = forwardHeaders({ ...request, trace: '', owner: '' }, '1.0.0');
+  assert.deepEqual(readForwarded(bare, '/p'), { ...request, trace: '', owner: '', path: '/p' });
+});
+
+for (const [name, values] of [
+  ['x-app-bridge-forwarded', ['0', '1, 1', 'true', '']],
+  ['x-app-forward-hop', ['', '-1', '1.5', 'x', '1, 2', '1000', ' 1', '0x1', undefined]],
+  ['x-app-forward-source', ['', 'a b', '../x', 'a, b', 'x'.repeat(65), undefined]],
+  ['x-app-forward-target', ['', 'a/b', 'a, b', undefined]],
+  ['x-app-forward-trace', ['', 'a b', 'x'.repeat(201)]],
+  ['x-app-forward-owner', ['', 'a\tb', 'main, review']],
+] as const) {
+  for (const value of values) {
+    test(`forwarding: ${name} of ${JSON.stringify(value ?? 'nothing')} is refused as malformed`, () => {
+      const headers = { ...sent, [name]: value };
+      if (value === undefined) delete headers[name];
+      assert.throws(() => readForwarded(headers, '/acp/rpc'), { code: 'INVALID_REQUEST' });
+    });
+  }
+}
