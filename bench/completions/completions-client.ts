@@ -44,6 +44,8 @@ async function connect(round: CompletionRound): Promise<Socket> {
     socket.write(request);
   };
   socket.on('go', send);
+  // Better no figure than one that waits for an answer which cannot come.
+  socket.on('close', () => process.exit(1));
   socket.on('data', (piece) => {
     if (chunked === undefined) {
       const head = piece.toString('latin1', 0, 2000).toLowerCase();

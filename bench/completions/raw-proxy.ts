@@ -50,6 +50,8 @@ export async function startRawProxy(upstreamPort: number, { parse = false } = {}
       );
     });
   });
+  // Connections wait while the others have their turn.
+  server.keepAliveTimeout = 60_000;
   server.listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
   return {

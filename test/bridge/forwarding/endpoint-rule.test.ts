@@ -42,13 +42,8 @@ for (const endpoint of ALLOWED) {
 for (const endpoint of REFUSED) {
   test(`B-85: the endpoint ${endpoint} is refused when the configuration is read`, () => {
     const text = `distributed: { nodes: [{ id: b, bridge_endpoint: "${endpoint}" }] }`;
-    assert.throws(
-      () => resolveTrestle(text),
-      (error) =>
-        error instanceof ConfigurationError &&
-        error.problems.length === 1 &&
-        error.problems[0]?.path === 'distributed.nodes[0].bridge_endpoint',
-    );
+    const paths = resolveTrestle(text).problems.map(({ path }) => path);
+    assert.deepEqual(paths, ['distributed.nodes[0].bridge_endpoint']);
   });
 }
 

@@ -1,0 +1,150 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { AgentProvider, AgentTurn, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
+import type { PlannedStep } from './read-plan.ts';
+
+/** How one step came out, as the result tells it (contract/bridge 6). */
+export interface StepRecord {
+  readonly index: number;
+  readonly providerId: string;
+  readonly status: 'completed' | 'failed' | 'cancelled' | 'timed_out';
+  readonly durationMs: number;
+  readonly output?: string;
+  readonly error?: string;
+  readonly conversationTurn?: number;
+}
+
+export interface StepEnd {
+  readonly record: StepRecord;
+  /** Empty for a step that did not complete. */
+  readonly output: string;
+  readonly code: Extract<TurnEnd, { kind: 'failed' }>['code'];
+  readonly usage: TurnUsage | undefined;
+}
+
+/** An agent's part in a run while it lasts: a conversation of its own, even where two steps share an agent. */
+export interface RunningStep {
+  /** Asks the agent: the first time in a new conversation, then in the same one. Never rejects. */
+  ask(prompt: string, conversationTurn?: number): Promise<StepEnd>;
+  /** Stops what it is doing. Resolves when it is quiet. */
+  cancel(): Promise<void>;
+  /** Lets go of its conversation. */
+  close(): Promise<void>;
+}
+
+export interface RunningStepOptions {
+  readonly index: number;
+  readonly step: PlannedStep;
+  readonly provider: AgentProvider;
+  /** The turn of the whole run. */
+  readonly turn: AgentTurn;
+  readonly clock: Clock;
+  /** Why the agent cannot be used right now. */
+  unavailableReason(providerId: string): string | undefined;
+}
+
+export function createRunningStep(options: RunningStepOptions): RunningStep {
+  const { index, step, provider, turn, clock } = options;
+  const { providerId } = step;
+  let reference: string | undefined;
+  let turns = 0;
+  let running: string | undefined;
+  let isCancelled = false;
+
+  async function ask(prompt: string, conversationTurn?: number): Promise<StepEnd> {
+    const startedAt = clock.monotonic();
+    const mark = { index, providerId, ...(conversationTurn === undefined ? {} : { conversationTurn }) };
+    const conclude = (end: Concluded): StepEnd => {
+      const { status, output = '', error, code = 'AGENT_FAILED', usage } = end;
+      const durationMs = Math.round(clock.monotonic() - startedAt);
+      const record = {
+        ...mark,
+        status,
+        durationMs,
+        ...(output === '' ? {} : { output }),
+        ...(error === undefined ? {} : { error }),
+      };
+      turn.report(
+        { kind: 'stage', event: 'multi_agent_step_completed', message: `${providerId}: ${status}`, members: record },
+        { stepIndex: index, providerId },
+      );
+      return { record, output: status === 'completed' ? output : '', code, usage };
+    };
+    turn.report(
+      { kind: 'stage', event: 'multi_agent_step_started', message: `${providerId} has started.`, members: mark },
+      { stepIndex: index, providerId },
+    );
+    if (isCancelled) return conclude({ status: 'cancelled' });
+    const reason = options.unavailableReason(providerId);
+    if (reason !== undefined) return conclude({ status: 'failed', error: reason, code: 'PROVIDER_UNAVAILABLE' });
+    return conclude(await limited(prompt));
+  }
+
+  async function limited(prompt: string): Promise<Concluded> {
+    turns += 1;
+    const turnId = `${turn.turnId}.${index}.${turns}`;
+    let isTimedOut = false;
+    running = turnId;
+    const cancelTimer = clock.after(step.timeoutMs, () => {
+      isTimedOut = true;
+      void provider.cancel(turnId);
+    });
+    try {
+      return concluded(await asked(turnId, prompt), isTimedOut, step.timeoutMs);
+    } catch {
+      // A fault inside of an agent's implementation; the run goes on to tell of it.
+      return { status: 'failed', error: 'The agent could not be run.' };
+    } finally {
+      cancelTimer();
+      running = undefined;
+    }
+  }
+
+  function asked(turnId: string, prompt: string): Promise<TurnEnd> {
+    const agentTurn: AgentTurn = {
+      turnId,
+      prompt,
+      workingDirectory: turn.workingDirectory,
+      model: step.model,
+      skills: turn.skills,
+      opened(opened) {
+        reference = opened;
+      },
+      report: (event) => turn.report(event, { stepIndex: index, providerId }),
+    };
+    return reference === undefined ? provider.startTurn(agentTurn) : provider.continueTurn(reference, agentTurn);
+  }
+
+  return {
+    ask,
+    async cancel() {
+      isCancelled = true;
+      if (running !== undefined) await provider.cancel(running);
+    },
+    async close() {
+      if (reference !== undefined) await provider.close(reference);
+    },
+  };
+}
+
+interface Concluded {
+  readonly status: StepRecord['status'];
+  readonly output?: string;
+  readonly error?: string;
+  readonly code?: StepEnd['code'];
+  readonly usage?: TurnUsage | undefined;
+}
+
+function concluded(end: TurnEnd, isTimedOut: boolean, timeoutMs: number): Concluded {
+  if (end.kind === 'lost') return { status: 'failed', error: 'The agent has lost the conversation.' };
+  const { usage, output } = end;
+  if (end.kind === 'completed') {
+    if (output.trim() !== '') return { status: 'completed', output, usage };
+    return { status: 'failed', error: 'The agent ended without saying anything.', code: 'EMPTY_OUTPUT', usage };
+  }
+  if (isTimedOut) {
+    const error = `The step was not done within ${timeoutMs} ms.`;
+    return { status: 'timed_out', output, error, code: 'AGENT_TIMEOUT', usage };
+  }
+  if (end.kind === 'cancelled') return { status: 'cancelled', output, usage };
+  return { status: 'failed', output, error: end.error, code: end.code, usage };
+}

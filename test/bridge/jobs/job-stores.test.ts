@@ -1,0 +1,223 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema, JobRow, JobStatus } from '../../../src/bridge/storage/bridge-schema.ts';
+import { createInstanceStore } from '../../../src/bridge/storage/instance-store.ts';
+import { createJobDeliveryStore } from '../../../src/bridge/storage/job-delivery-store.ts';
+import { createJobReportStore } from '../../../src/bridge/storage/job-report-store.ts';
+import { createJobSearchStore } from '../../../src/bridge/storage/job-search-store.ts';
+import { createJobStore } from '../../../src/bridge/storage/job-store.ts';
+import { errorCode } from '../../../src/platform/errors/app-error.ts';
+import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+import { endedRow, makeId, waitingJob } from './job-rows.ts';
+
+const DONE = { status: 'completed', providerId: 'one', outcome: '{"result":null,"error":null,"errorCode":null}' } as const;
+
+for (const engine of engines) {
+  describe(`the stores of jobs on ${engine}`, () => {
+    const places = databasePlaces(engine);
+    const open = async () => {
+      const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
+      return {
+        jobs: createJobStore(database),
+        search: createJobSearchStore(database),
+        reports: createJobReportStore(database),
+        deliveries: createJobDeliveryStore(database),
+        instances: createInstanceStore(database),
+      };
+    };
+
+    test('B-71: whatever happens in whatever order, only legal moves happen and a job ends once', async () => {
+      const { jobs, reports } = await open();
+      const legal: Readonly<Record<JobStatus, readonly JobStatus[]>> = {
+        pending: ['running', 'completed', 'failed'],
+        running: ['pending', 'completed', 'failed'],
+        completed: [],
+        failed: [],
+      };
+      const action = fc.record({
+        kind: fc.constantFrom('claim', 'requeue', 'complete', 'fail'),
+        /** Which of the views of the job that somebody has got is acted upon: an old one may be wrong. */
+        view: fc.nat(5),
+        instance: fc.constantFrom('a', 'b'),
+      });
+      const property = fc.asyncProperty(fc.array(action, { maxLength: 12 }), async (actions) => {
+        const job = waitingJob();
+        await jobs.add(job);
+        const views: JobRow[] = [job];
+        let terminal: JobRow | undefined;
+        for (const { kind, view, instance } of actions) {
+          const before = (await jobs.find(job.id)) as JobRow;
+          const seen = views[view % views.length] as JobRow;
+          if (kind === 'claim') await jobs.claim(seen, instance, 2000);
+          else if (kind === 'requeue') await jobs.requeue(seen);
+          else await jobs.end(seen, { ...DONE, status: kind === 'fail' ? 'failed' : 'completed', now: 3000 }, []);
+          const after = (await jobs.find(job.id)) as JobRow;
+          if (after.status !== before.status) assert.ok(legal[before.status].includes(after.status));
+          if (terminal !== undefined) assert.deepEqual(after, terminal);
+          if (after.completed_at !== null) terminal ??= after;
+          assert.ok(after.attempt - before.attempt <= 1);
+          views.push(after);
+        }
+      });
+      await fc.assert(property, { numRuns: engine === 'sqlite' ? 60 : 15 });
+      const listed = await listAll(reports);
+      for (const status of ['pending', 'running', 'completed', 'failed'] as const) {
+        const counted = (await reports.counts(undefined)).reduce((sum, row) => sum + row[status], 0);
+        assert.equal(counted, listed.filter((row) => row.status === status).length, status);
+      }
+    });
+
+    test('B-72: an end that comes from an earlier run of a job is refused', async () => {
+      const { jobs } = await open();
+      const job = waitingJob({ retry_on_restart: 1 });
+      await jobs.add(job);
+      const first = (await jobs.claim(job, 'a', 2000)) as JobRow;
+      assert.equal(await jobs.claim(job, 'b', 2000), undefined, 'one bridge gets it');
+      assert.equal(await jobs.requeue(first), true);
+      const second = (await jobs.claim((await jobs.find(job.id)) as JobRow, 'a', 2500)) as JobRow;
+      assert.equal(await jobs.end(first, { ...DONE, now: 3000 }, []), false);
+      assert.equal(await jobs.end(second, { ...DONE, now: 4000 }, []), true);
+      assert.equal(await jobs.end(second, { ...DONE, status: 'failed', now: 5000 }, []), false);
+      const stored = await jobs.find(job.id);
+      assert.deepEqual([stored?.status, stored?.completed_at, stored?.attempt], ['completed', 4000, 2]);
+    });
+
+    test('B-69: a used idempotency key cannot be stored again for its owner', async () => {
+      const { jobs } = await open();
+      const first = waitingJob({ idempotency_key: 'key' });
+      await jobs.add(first);
+      await assert.rejects(
+        jobs.add(waitingJob({ idempotency_key: 'key' })),
+        (error) => errorCode(error) === 'STORAGE_DUPLICATE',
+      );
+      await jobs.add(waitingJob({ idempotency_key: 'key', owner: 'review' }));
+      await jobs.add(waitingJob());
+      await jobs.add(waitingJob());
+      assert.equal((await jobs.findByKey('main', 'key'))?.id, first.id);
+    });
+
+    test('B-73: pages are stable while jobs come in, and the counts are those of the list', async () => {
+      const { jobs, reports } = await open();
+      const rows = Array.from({ length: 30 }, (_, index) =>
+        (index % 3 === 0 ? endedRow : waitingJob)({
+          owner: index % 2 === 0 ? 'main' : 'review',
+          provider_id: index % 5 === 0 ? 'two' : 'one',
+        }),
+      );
+      for (const row of rows) await jobs.add(row);
+      const seen: string[] = [];
+      for (let before = ''; ; ) {
+        const page = await reports.list({ owner: undefined, status: undefined, before, limit: 7 });
+        seen.push(...page.map(({ id }) => id));
+        await jobs.add(waitingJob({ owner: 'late' }));
+        if (page.length < 7) break;
+        before = page.at(-1)?.id ?? '';
+      }
+      assert.deepEqual(seen, rows.map(({ id }) => id).reverse());
+      for (const owner of [undefined, 'main', 'review']) {
+        for (const status of ['pending', 'completed', 'failed'] as const) {
+          const listed = await reports.list({ owner, status, before: '', limit: 1000 });
+          const counted = (await reports.counts(owner)).reduce((sum, row) => sum + row[status], 0);
+          assert.equal(counted, listed.length);
+          assert.ok(listed.every((row) => row.status === status && (owner === undefined || row.owner === owner)));
+        }
+      }
+      const [oldest] = rows.filter(({ status, owner }) => status === 'pending' && owner === 'review');
+      assert.equal((await reports.oldestPending('review'))?.id, oldest?.id);
+    });
+
+    test('a job that changes its agent is counted for the one that did the work', async () => {
+      const { jobs, reports } = await open();
+      const job = waitingJob();
+      await jobs.add(job);
+      const claimed = (await jobs.claim(job, 'a', 2000)) as JobRow;
+      await jobs.end(claimed, { ...DONE, providerId: 'two', now: 5000 }, []);
+      const none = { pending: 0, running: 0, completed: 0, failed: 0, ended_runs: 0, run_ms: 0 };
+      assert.deepEqual(await reports.counts(undefined), [
+        { provider_id: 'one', ...none },
+        { provider_id: 'two', ...none, completed: 1, ended_runs: 1, run_ms: 3000 },
+      ]);
+    });
+
+    test('waiting jobs are found by agent, oldest first, and overdue ones by their deadline', async () => {
+      const { jobs, search } = await open();
+      const [first, second, other] = [waitingJob(), waitingJob({ deadline_at: 500 }), waitingJob({ provider_id: 'two' })];
+      for (const row of [first, second, other, endedRow({ provider_id: 'three' })]) await jobs.add(row);
+      assert.deepEqual(await search.waitingProviders(), ['one', 'two']);
+      assert.equal((await search.nextWaiting('one', 1000))?.id, first.id);
+      assert.equal(await search.nextWaiting('one', 999), undefined);
+      await jobs.claim(first, 'a', 2000);
+      assert.equal((await search.nextWaiting('one', 1000))?.id, second.id);
+      assert.deepEqual(
+        (await search.overdue(501, 10)).map(({ id }) => id),
+        [second.id],
+      );
+    });
+
+    test('jobs of a bridge that is off the list are abandoned, and others are not', async () => {
+      const { jobs, search, instances } = await open();
+      const rows = [waitingJob(), waitingJob(), waitingJob()];
+      for (const row of rows) await jobs.add(row);
+      const row = { version: '1', address: '', started_at: 1, heartbeat_at: 1 };
+      for (const id of ['own', 'dead', 'alive']) await instances.add({ id, ...row });
+      for (const [index, id] of ['own', 'dead', 'alive'].entries()) await jobs.claim(rows[index] as JobRow, id, 2000);
+      assert.deepEqual(await search.abandoned('own', 10), []);
+      await instances.remove('dead');
+      assert.deepEqual(
+        (await search.abandoned('own', 10)).map(({ id }) => id),
+        [rows[1]?.id],
+      );
+      await instances.beat({ id: 'dead', ...row, heartbeat_at: 2 });
+      assert.deepEqual(await search.abandoned('own', 10), [], 'one that was only slow is on the list again');
+    });
+
+    test('a stop that another bridge asks for is seen by the one that runs the job', async () => {
+      const { jobs, search } = await open();
+      const job = waitingJob({ session_id: 's', thread_id: 't' });
+      await jobs.add(job);
+      assert.deepEqual(await search.ofSession({ threadId: 't' }, 'review'), []);
+      assert.equal((await search.ofSession({ sessionId: 's' }, 'main')).length, 1);
+      await jobs.claim(job, 'a', 2000);
+      await jobs.requestStop(job.id);
+      assert.deepEqual(await search.runningOn('a'), [{ id: job.id, attempt: 1, stop_requested: 1 }]);
+    });
+
+    test('B-75: attempts are counted before they are made, and two bridges do not make the same one', async () => {
+      const { jobs, deliveries } = await open();
+      const job = waitingJob({ webhook_url: 'http://receiver' });
+      await jobs.add(job);
+      const delivery = { id: makeId('dlv_'), job_id: job.id, kind: 'webhook', attempts: 0, due_at: 3000 } as const;
+      await jobs.end(job, { ...DONE, now: 3000 }, [delivery]);
+      assert.deepEqual(await deliveries.due(2999, 10), []);
+      assert.deepEqual(await deliveries.due(3000, 10), [delivery]);
+      assert.equal(await deliveries.beginAttempt(delivery, 20_000), true);
+      assert.equal(await deliveries.beginAttempt(delivery, 20_000), false);
+      assert.equal((await jobs.find(job.id))?.webhook_tries, 1);
+      assert.deepEqual(await deliveries.due(19_999, 10), []);
+      await deliveries.postpone(delivery.id, 5000);
+      const [again] = await deliveries.due(5000, 10);
+      assert.equal(again?.attempts, 1);
+      await deliveries.finish(delivery, true);
+      assert.deepEqual(await deliveries.due(Number.MAX_SAFE_INTEGER, 10), []);
+      assert.equal((await jobs.find(job.id))?.webhook_sent, 1);
+    });
+
+    test('old jobs are deleted a few at a time, and the counts with them', async () => {
+      const { jobs, reports } = await open();
+      for (let index = 0; index < 5; index += 1) await jobs.add(endedRow({ completed_at: 3000 + index }));
+      await jobs.add(waitingJob());
+      assert.equal((await reports.deleteEnded(3004, 3)).length, 3);
+      assert.equal((await reports.deleteEnded(3004, 3)).length, 1);
+      assert.equal((await reports.deleteEnded(3004, 3)).length, 0);
+      const [counts] = await reports.counts(undefined);
+      assert.deepEqual([counts?.completed, counts?.pending, counts?.ended_runs, counts?.run_ms], [1, 1, 1, 1004]);
+      assert.equal((await listAll(reports)).length, 2);
+    });
+  });
+}
+
+function listAll(reports: ReturnType<typeof createJobReportStore>): Promise<readonly JobRow[]> {
+  return reports.list({ owner: undefined, status: undefined, before: '', limit: 1000 });
+}
