@@ -34,7 +34,7 @@ export function describeCapabilities({ agents, gateway, probes, methodNames }: C
   const found = (id: string): ProbeResult => results.get(id) ?? { status: 'not_configured', version: '' };
   return {
     singleAgent: methodNames.has('session.start'),
-    multiAgent: false,
+    multiAgent: methodNames.has('session.start'),
     availableExecutionTargets: ['agent', 'gateway'],
     providerCatalog: agents.map((agent) => ({
       providerId: agent.id,

@@ -23,6 +23,7 @@ import type { CallbackNetwork } from './jobs/callback-network.ts';
 import { createJobs, type InvokeTool } from './jobs/create-jobs.ts';
 import type { SharedQueueLocation } from './jobs/shared-queue.ts';
 import { bridgeMethods } from './methods.ts';
+import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
 import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
 import { createLiveRouting } from './routing/live-routing.ts';
 import { createRpcOverHttp } from './rpc-over-http.ts';
@@ -62,6 +63,8 @@ export interface BridgeOptions {
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly directories: WorkingDirectories;
   readonly retention: Retention & { readonly jobs: number };
+  /** Names of the methods that are served. Undefined: the whole family. */
+  readonly onlyMethods?: readonly string[] | undefined;
   /** Where bridges that share the database hand jobs to each other. Absent: through the table of jobs alone. */
   readonly sharedQueue?: SharedQueueLocation;
   readonly network: CallbackNetwork;
@@ -113,7 +116,21 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     defaultAgent: settings.agents.default,
     probes,
   });
-  const sessions = await createSessions({ ...options, instance: instance.id, route, agentFailed: probes.lookNow });
+  const multiAgent = createMultiAgent({
+    providers,
+    clock,
+    async unavailableReason(explicitProviderId) {
+      const routing = { explicitProviderId };
+      return (await route({ routing, prompt: '', sessionAgent: '', continues: false })).unavailableMessage;
+    },
+  });
+  const sessions = await createSessions({
+    ...options,
+    providers: new Map([...providers, [multiAgent.id, multiAgent]]),
+    instance: instance.id,
+    route,
+    agentFailed: probes.lookNow,
+  });
   const { orchestrator } = sessions;
 
   const access = createBridgeAccess({
@@ -133,7 +150,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     sharedQueue: options.sharedQueue,
     network: options.network,
     orchestrator,
-    sessionCalls: createSessionCalls({ orchestrator, makeId, route }),
+    sessionCalls: createSessionCalls({ orchestrator, makeId, agentIds: agents.map(({ id }) => id), route }),
     clock,
     makeId,
     logger,
@@ -146,7 +163,9 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
 
   const methodNames = new Set<string>();
   const capabilitiesText = createCapabilitiesText({ agents, gateway, probes, methodNames });
-  const methods = bridgeMethods({ capabilitiesText, sessions: jobs.sessionCalls, jobs, route });
+  const methods = bridgeMethods({ capabilitiesText, sessions: jobs.sessionCalls, jobs, route }).filter(
+    ({ name }) => options.onlyMethods?.includes(name) ?? true,
+  );
   for (const method of methods) methodNames.add(method.name);
   const dispatchHere = createDispatch({
     rows: methods,

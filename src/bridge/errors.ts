@@ -45,10 +45,21 @@ export const bridgeErrors = {
     rpc: -32602,
     message: 'A gateway task cannot be a multi-agent run; leave out multiAgent, or routing.explicitExecutionTarget.',
   },
-  MULTI_AGENT_UNAVAILABLE: {
+  MULTI_AGENT_INVALID_MODE: {
     status: 200,
     rpc: -32602,
-    message: 'Multi-agent runs are not served here: acp.capabilities says so with multiAgent.',
+    message: 'routing.orchestrationMode is "{mode}"; it can be {modes}.',
+  },
+  MULTI_AGENT_STEPS_REQUIRED: { status: 200, rpc: -32602, message: 'A multi-agent run needs {list}.' },
+  MULTI_AGENT_PROVIDER_REQUIRED: {
+    status: 200,
+    rpc: -32602,
+    message: 'Step {index} names no agent: give its providerId, one of those that acp.capabilities lists.',
+  },
+  MULTI_AGENT_PROMPT_REQUIRED: {
+    status: 200,
+    rpc: -32602,
+    message: 'Step {index} has nothing to do: give it a prompt, or give taskPrompt.',
   },
   PROVIDER_UNKNOWN: {
     status: 200,

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { PROGRAM_VERSION } from '../system/release.ts';
+import { registerAdapter } from './adapter.ts';
 import { registerAgent } from './agent.ts';
 import { registerBackup } from './backup.ts';
 import type { CommandContext } from './command-context.ts';
@@ -39,6 +40,7 @@ export function buildProgram(context: CommandContext): Command {
     .exitOverride();
   addGlobalFlags(program);
   registerServe(program, context);
+  registerAdapter(program, context);
   registerDoctor(program, context);
   registerConfig(program, context);
   registerModels(program, context);

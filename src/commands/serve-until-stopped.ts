@@ -11,14 +11,27 @@ import { describeFailure, EXIT_FAILED } from './command-failure.ts';
 import { loadSettings } from './load-settings.ts';
 
 type Options = Readonly<Record<string, unknown>>;
+type LoadSettings = () => Promise<{ readonly settings: Settings; readonly warnings: readonly string[] }>;
+
+/** For a server that does less than its settings say. */
+export interface Restriction {
+  narrow(settings: Settings): Settings;
+  /** Names of the methods that the bridge serves. */
+  readonly bridgeMethods: readonly string[];
+}
 
 /** Runs the system until a signal ends it. Logs go to standard error, what a person reads to standard output. */
 export async function serve(
   services: readonly ServiceName[],
   options: Options,
   context: CommandContext,
+  restriction?: Restriction,
 ): Promise<void> {
-  const { settings, warnings } = await loadSettings(options, context);
+  const load: LoadSettings = async () => {
+    const { settings, warnings } = await loadSettings(options, context);
+    return { settings: restriction?.narrow(settings) ?? settings, warnings };
+  };
+  const { settings, warnings } = await load();
   const secrets = { values: secretValues(settingsDeclaration.schema, settings) };
   const { level } = settings.log;
   const format = logFormat(settings);
@@ -34,9 +47,17 @@ export async function serve(
   for (const warning of warnings) logger.warn({}, warning);
   const { environment, homeDirectory } = context;
   const requestLines = format === 'json' && (level === 'info' || level === 'debug') ? output : undefined;
-  const system = await startSystem({ settings, services, environment, homeDirectory, logger, requestLines });
+  const system = await startSystem({
+    settings,
+    services,
+    environment,
+    homeDirectory,
+    logger,
+    requestLines,
+    bridgeMethods: restriction?.bridgeMethods,
+  });
   const stopped = stopOnSignal(system, logger);
-  process.on('SIGHUP', () => void reload(system, options, context, logger, secrets));
+  process.on('SIGHUP', () => void reload(system, load, logger, secrets));
 
   await system.agentsKnown();
   const summary = system.summary();
@@ -84,13 +105,12 @@ function stopOnSignal(system: System, logger: Logger): Promise<void> {
 /** Reads the configuration again. One that has problems changes nothing. */
 async function reload(
   system: System,
-  options: Options,
-  context: CommandContext,
+  load: LoadSettings,
   logger: Logger,
   secrets: { values: readonly string[] },
 ): Promise<void> {
   try {
-    const { settings } = await loadSettings(options, context);
+    const { settings } = await load();
     // The old ones stay on the list: a line about what was replaced must not show it.
     secrets.values = [...new Set([...secrets.values, ...secretValues(settingsDeclaration.schema, settings)])];
     const { reloadable, restart } = system.reload(settings);

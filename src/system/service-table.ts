@@ -43,6 +43,8 @@ export interface ServiceParts {
   readonly clock: Clock;
   readonly makeId: MakeId;
   readonly logger: Logger;
+  /** Names of the methods that the bridge serves. Undefined: all. */
+  readonly bridgeMethods?: readonly string[] | undefined;
   /** Another service of this program, once it runs. Absent where a service is made alone. */
   running?(name: ServiceName): RunningService | undefined;
 }
@@ -99,6 +101,7 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
         ...shared,
         settings,
         database: database as unknown as Database<BridgeSchema>,
+        onlyMethods: shared.bridgeMethods,
         ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
         retention: settings.retention,
         ...(settings.database.url !== '' && { sharedQueue: { url: settings.database.url, schema: 'bridge_queue' } }),

@@ -26,6 +26,8 @@ export interface SystemOptions {
   readonly logger: Logger;
   /** Takes the log lines of requests ready made, when there is to be one for each. */
   readonly requestLines: LogOutput | undefined;
+  /** Names of the methods that the bridge serves. Undefined: all. */
+  readonly bridgeMethods?: readonly string[] | undefined;
 }
 
 /** The running program: config, databases, services and listener, and the way back down. */
@@ -69,7 +71,13 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     const database = stores.database(name);
     const ownLogger = logger.child({ service: name });
     const running = (other: ServiceName) => services.get(other);
-    const service = await serviceTable[name].create({ ...parts, database, logger: ownLogger, running });
+    const service = await serviceTable[name].create({
+      ...parts,
+      database,
+      logger: ownLogger,
+      running,
+      bridgeMethods: options.bridgeMethods,
+    });
     services.set(name, service);
     opened.defer(async () => service.stop?.());
     if (database?.engine === 'sqlite') {

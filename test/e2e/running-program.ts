@@ -23,6 +23,8 @@ export interface RunningProgram {
 }
 
 export interface ProgramOptions {
+  /** Which command serves; `serve` unless given. */
+  readonly command?: readonly string[];
   readonly args?: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
   readonly dataDirectory?: string;
@@ -37,7 +39,8 @@ export interface Scope {
 /** Starts the program as a user does, in a process of its own, on a free port, and waits until it says that it is ready. */
 export async function startProgram(scope: Scope, options: ProgramOptions = {}): Promise<RunningProgram> {
   const dataDirectory = options.dataDirectory ?? (await temporaryFolder(scope));
-  const args = ['serve', '--json', '--listen', '127.0.0.1:0', '--data-dir', dataDirectory, ...(options.args ?? [])];
+  const { command = ['serve'], args: more = [] } = options;
+  const args = [...command, '--json', '--listen', '127.0.0.1:0', '--data-dir', dataDirectory, ...more];
   const { child, output, errors } = launch(args, options);
   scope.after(() => stopChild(child, 'SIGKILL'));
   const summary = JSON.parse(await firstLine(child, output, errors)) as Record<string, unknown>;

@@ -1,3 +1,4 @@
+import type { MultiAgentPlan } from '../multi-agent/multi-agent-plan.ts';
 import type { ProbeResult } from './probe-board.ts';
 
 /**
@@ -33,13 +34,20 @@ export interface AgentTurn {
   readonly model: string;
   /** Ids of skills that the prompt asks for; an agent that knows none ignores them. */
   readonly skills: readonly string[];
+  /** Of a multi-agent run: which agents are asked, and in which order. */
+  readonly plan?: MultiAgentPlan;
   /**
    * Called once by `startTurn`, as soon as the conversation has a reference and before it does any work, so that the
    * reference is stored even if the turn never ends. A reference holds all that `continueTurn` needs after a restart.
    */
   opened(reference: string): void;
-  /** In the order in which things happened. */
-  report(event: AgentEvent): void;
+  /** In the order in which things happened; `step` says which part of a multi-agent run tells it. */
+  report(event: AgentEvent, step?: StepMark): void;
+}
+
+export interface StepMark {
+  readonly stepIndex: number;
+  readonly providerId: string;
 }
 
 /** What an agent tells while it works. Kinds of an agent that have no place here are dropped by its implementation. */
@@ -58,6 +66,13 @@ export type AgentEvent =
       readonly locations?: readonly { readonly path: string; readonly line?: number }[];
     }
   | { readonly kind: 'status'; readonly text: string }
+  /** Where a multi-agent run stands: a status event of its own, with members of its own. */
+  | {
+      readonly kind: 'stage';
+      readonly event: string;
+      readonly message: string;
+      readonly members: Readonly<Record<string, unknown>>;
+    }
   /** A question of the agent that was answered for the user; it is shown and recorded. */
   | {
       readonly kind: 'permission';
@@ -72,6 +87,12 @@ export interface TurnUsage {
   readonly totalTokens?: number;
 }
 
+/** The last two come from steps of a multi-agent run alone. */
+export type FailureCode = 'AGENT_FAILED' | 'AGENT_EXITED' | 'AGENT_TIMEOUT' | 'EMPTY_OUTPUT' | 'PROVIDER_UNAVAILABLE';
+
+/** What a result has besides the members that all results have. */
+export type ResultMembers = Readonly<Record<string, unknown>>;
+
 /** Every way in which a turn can end (contract/bridge 4). Nothing here is thrown: a throw is a fault of ours. */
 export type TurnEnd =
   | {
@@ -80,14 +101,21 @@ export type TurnEnd =
       readonly output: string;
       readonly stopReason: string;
       readonly usage?: TurnUsage;
+      readonly members?: ResultMembers;
     }
-  | { readonly kind: 'cancelled'; readonly output: string; readonly usage?: TurnUsage }
+  | {
+      readonly kind: 'cancelled';
+      readonly output: string;
+      readonly usage?: TurnUsage;
+      readonly members?: ResultMembers;
+    }
   | {
       readonly kind: 'failed';
-      readonly code: 'AGENT_FAILED' | 'AGENT_EXITED' | 'AGENT_TIMEOUT';
+      readonly code: FailureCode;
       readonly error: string;
       readonly output: string;
       readonly usage?: TurnUsage;
+      readonly members?: ResultMembers;
     }
   /** Only from `continueTurn`: the agent no longer has the conversation. */
   | { readonly kind: 'lost'; readonly detail: string };

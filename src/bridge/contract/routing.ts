@@ -31,6 +31,26 @@ export const RoutingInput = Type.Object({
   availableSkills: Type.Optional(Type.Array(AvailableSkill, { maxItems: 4096 })),
 });
 
+const Step = Type.Object({
+  providerId: Type.Optional(Type.String({ maxLength: 256 })),
+  prompt: Type.Optional(Type.String({ description: 'The task unless given; with templates such as `{{input}}`.' })),
+  outputAs: Type.Optional(Type.String({ maxLength: 128, description: 'The name of its output for later steps.' })),
+  timeoutMs: Type.Optional(Type.Integer({ minimum: 1, maximum: 86_400_000, description: '300000 unless given.' })),
+  model: Type.Optional(Type.String({ maxLength: 256 })),
+});
+
+/** The routing of a turn: with what a multi-agent run needs (contract/bridge 6). */
+export const TurnRouting = Type.Object({
+  ...RoutingInput.properties,
+  orchestrationMode: Type.Optional(
+    Type.String({ maxLength: 64, description: '`sequence` unless given; `parallel`, `race` or `conversation`.' }),
+  ),
+  steps: Type.Optional(Type.Array(Step, { maxItems: 64 })),
+  participants: Type.Optional(Type.Array(Type.Union([Type.String({ maxLength: 256 }), Step]), { maxItems: 64 })),
+  maxTurns: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'One round unless given.' })),
+  stopConditions: Type.Optional(Type.Array(Type.String({ maxLength: 1024 }), { maxItems: 64 })),
+});
+
 export const RoutingResolution = Type.Object({
   resolvedExecutionTarget: words(['single-agent', 'gateway', 'multi-agent'], 'What kind of run it is.'),
   resolvedProviderId: Type.String({ description: 'Empty when unavailable, and for gateway tasks.' }),
@@ -55,4 +75,5 @@ export const ResolveParams = Type.Object({
 
 export type AvailableSkill = Static<typeof AvailableSkill>;
 export type RoutingInput = Static<typeof RoutingInput>;
+export type TurnRouting = Static<typeof TurnRouting>;
 export type RoutingResolution = Static<typeof RoutingResolution>;

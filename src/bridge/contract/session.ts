@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { RoutingInput, RoutingResolution } from './routing.ts';
+import { RoutingResolution, TurnRouting } from './routing.ts';
 
 /** Sessions: spec/bridge 2.4 and 4.3, contract/bridge 4. */
 const name = (description: string, minLength: number) =>
@@ -9,11 +9,13 @@ const name = (description: string, minLength: number) =>
 export const TurnParams = Type.Object({
   sessionId: name('Chosen by the app.', 1),
   threadId: Type.Optional(name('Groups sessions; the session id unless given.', 0)),
-  taskPrompt: Type.String({ minLength: 1 }),
+  taskPrompt: Type.Optional(
+    Type.String({ description: 'The task. Only a multi-agent run whose steps all have a prompt can do without.' }),
+  ),
   workingDirectory: Type.Optional(
     Type.String({ description: 'An absolute path inside the allowed roots. Empty: a private folder of the session.' }),
   ),
-  routing: Type.Optional(RoutingInput),
+  routing: Type.Optional(TurnRouting),
   multiAgent: Type.Optional(Type.Boolean()),
   mode: Type.Optional(Type.String({ maxLength: 64, description: '`multi-agent` asks for a multi-agent run.' })),
 });
@@ -51,6 +53,21 @@ export const SessionResult = Type.Object({
   stopReason: Type.Optional(Type.String()),
   usage: Type.Optional(TurnUsage),
   artifacts: Type.Array(Type.Object({})),
+  orchestrationMode: Type.Optional(Type.String({ description: 'Of a multi-agent run.' })),
+  sharedWorkspace: Type.Optional(Type.String({ description: 'The folder in which all steps of a run worked.' })),
+  steps: Type.Optional(
+    Type.Array(
+      Type.Object({
+        index: Type.Integer(),
+        providerId: Type.String(),
+        status: Type.Enum(['completed', 'failed', 'cancelled', 'timed_out']),
+        durationMs: Type.Integer(),
+        output: Type.Optional(Type.String()),
+        error: Type.Optional(Type.String()),
+        conversationTurn: Type.Optional(Type.Integer()),
+      }),
+    ),
+  ),
   resolvedWorkingDirectory: Type.String(),
 });
 

@@ -62,7 +62,7 @@ export function createPeerConnector(
     };
     const stopTimer = clock.after(connectMs, () => end(new NotConnected('it could not be reached in time', false)));
     const socket = connect(target, (error, connected) => {
-      if (connected === null) {
+      if (error !== null) {
         end(notConnected(error));
         return;
       }

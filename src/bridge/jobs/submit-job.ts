@@ -38,7 +38,15 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
     const routing = readRouting(params);
     const isMultiAgent = params.multiAgent === true || params.mode === 'multi-agent';
     if (isMultiAgent && wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
-    const { taskPrompt, workingDirectory = '', multiAgent, mode, target = '', channel = '', accountId = '' } = params;
+    const {
+      taskPrompt = '',
+      workingDirectory = '',
+      multiAgent,
+      mode,
+      target = '',
+      channel = '',
+      accountId = '',
+    } = params;
     if (workingDirectory !== '') await options.checkDirectory(workingDirectory);
     return {
       taskPrompt,
@@ -70,7 +78,7 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
   /** The provider as far as it is known now. Without a named one, routing decides again when the job runs. */
   async function providerOf({ routing, taskPrompt }: JobRequest & { readonly routing: RoutingInput }): Promise<string> {
     if (routing.explicitProviderId) return routing.explicitProviderId;
-    const route = await options.route({ routing, prompt: taskPrompt, sessionAgent: '', continues: false });
+    const route = await options.route({ routing, prompt: taskPrompt ?? '', sessionAgent: '', continues: false });
     return route.resolvedProviderId || route.resolvedGatewayProviderId || (routing.preferredGatewayProviderId ?? '');
   }
 

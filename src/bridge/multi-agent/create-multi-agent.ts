@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { AgentProvider, AgentTurn, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
-import type { MultiAgentPlan } from './read-plan.ts';
+import type { MultiAgentPlan } from './multi-agent-plan.ts';
 import { type RunEnd, runModes } from './run-modes.ts';
 import { createRunningStep, type RunningStep } from './run-step.ts';
 
@@ -9,7 +9,8 @@ export const MULTI_AGENT_ID = 'multi-agent';
 export interface MultiAgentOptions {
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly clock: Clock;
-  unavailableReason(providerId: string): string | undefined;
+  /** Why an agent cannot be used right now; undefined when it can. */
+  unavailableReason(providerId: string): Promise<string | undefined>;
 }
 
 /** A run of several agents, to the session orchestrator a turn of one: the same updates, the same cancel, one result. */

@@ -1,5 +1,5 @@
 import { fillTemplate } from './fill-template.ts';
-import type { MultiAgentPlan, OrchestrationMode } from './read-plan.ts';
+import type { MultiAgentPlan, OrchestrationMode } from './multi-agent-plan.ts';
 import type { RunningStep, StepEnd } from './run-step.ts';
 
 /** What a mode has made of its steps. */
@@ -66,7 +66,10 @@ async function conversation(plan: MultiAgentPlan, steps: readonly RunningStep[])
     const speaker = (count - 1) % steps.length;
     const heard = speeches.slice(heardUpTo[speaker]).filter((speech) => speech.speaker !== speaker);
     const task = count <= steps.length ? [fillTemplate(plan.steps[speaker]?.prompt ?? '', values)] : [];
-    const end = await (steps[speaker] as RunningStep).ask([...task, ...heard.map(({ text }) => text)].join('\n\n'), count);
+    const end = await (steps[speaker] as RunningStep).ask(
+      [...task, ...heard.map(({ text }) => text)].join('\n\n'),
+      count,
+    );
     ends.push(end);
     if (!isCompleted(end)) return { steps: ends, output: '', stopReason: 'step_failed', failed: end };
     speeches.push({ speaker, text: spoken(end.record.providerId, end.output) });

@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import type { AgentProvider, AgentTurn, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
-import type { PlannedStep } from './read-plan.ts';
+import type { AgentProvider, AgentTurn, FailureCode, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
+import type { PlannedStep } from './multi-agent-plan.ts';
 
 /** How one step came out, as the result tells it (contract/bridge 6). */
 export interface StepRecord {
@@ -17,7 +17,7 @@ export interface StepEnd {
   readonly record: StepRecord;
   /** Empty for a step that did not complete. */
   readonly output: string;
-  readonly code: Extract<TurnEnd, { kind: 'failed' }>['code'];
+  readonly code: FailureCode;
   readonly usage: TurnUsage | undefined;
 }
 
@@ -39,12 +39,13 @@ export interface RunningStepOptions {
   readonly turn: AgentTurn;
   readonly clock: Clock;
   /** Why the agent cannot be used right now. */
-  unavailableReason(providerId: string): string | undefined;
+  unavailableReason(providerId: string): Promise<string | undefined>;
 }
 
 export function createRunningStep(options: RunningStepOptions): RunningStep {
   const { index, step, provider, turn, clock } = options;
   const { providerId } = step;
+  const mark = { stepIndex: index, providerId };
   let reference: string | undefined;
   let turns = 0;
   let running: string | undefined;
@@ -52,29 +53,28 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
 
   async function ask(prompt: string, conversationTurn?: number): Promise<StepEnd> {
     const startedAt = clock.monotonic();
-    const mark = { index, providerId, ...(conversationTurn === undefined ? {} : { conversationTurn }) };
+    const spoken = conversationTurn === undefined ? {} : { conversationTurn };
     const conclude = (end: Concluded): StepEnd => {
       const { status, output = '', error, code = 'AGENT_FAILED', usage } = end;
       const durationMs = Math.round(clock.monotonic() - startedAt);
       const record = {
-        ...mark,
+        index,
+        providerId,
+        ...spoken,
         status,
         durationMs,
         ...(output === '' ? {} : { output }),
         ...(error === undefined ? {} : { error }),
       };
-      turn.report(
-        { kind: 'stage', event: 'multi_agent_step_completed', message: `${providerId}: ${status}`, members: record },
-        { stepIndex: index, providerId },
-      );
+      const { index: _index, providerId: _providerId, ...members } = record;
+      const message = `${providerId}: ${status}`;
+      turn.report({ kind: 'stage', event: 'multi_agent_step_completed', message, members }, mark);
       return { record, output: status === 'completed' ? output : '', code, usage };
     };
-    turn.report(
-      { kind: 'stage', event: 'multi_agent_step_started', message: `${providerId} has started.`, members: mark },
-      { stepIndex: index, providerId },
-    );
+    const message = `${providerId} has started.`;
+    turn.report({ kind: 'stage', event: 'multi_agent_step_started', message, members: spoken }, mark);
+    const reason = await options.unavailableReason(providerId);
     if (isCancelled) return conclude({ status: 'cancelled' });
-    const reason = options.unavailableReason(providerId);
     if (reason !== undefined) return conclude({ status: 'failed', error: reason, code: 'PROVIDER_UNAVAILABLE' });
     return conclude(await limited(prompt));
   }
@@ -109,7 +109,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       opened(opened) {
         reference = opened;
       },
-      report: (event) => turn.report(event, { stepIndex: index, providerId }),
+      report: (event) => turn.report(event, mark),
     };
     return reference === undefined ? provider.startTurn(agentTurn) : provider.continueTurn(reference, agentTurn);
   }
@@ -130,7 +130,7 @@ interface Concluded {
   readonly status: StepRecord['status'];
   readonly output?: string;
   readonly error?: string;
-  readonly code?: StepEnd['code'];
+  readonly code?: FailureCode;
   readonly usage?: TurnUsage | undefined;
 }
 

@@ -85,6 +85,11 @@ export function availableRoute(
   };
 }
 
+/** The route of a run that names its agents itself, step by step. */
+export function multiAgentRoute(request: Pick<RouteRequest, 'routing' | 'prompt'>): RoutingResolution {
+  return { ...availableRoute(request, ''), resolvedExecutionTarget: 'multi-agent' };
+}
+
 type Target = RoutingResolution['resolvedExecutionTarget'];
 
 function refused(request: RouteRequest, target: Target, code: string, message: string): RoutingResolution {

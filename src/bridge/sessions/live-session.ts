@@ -1,4 +1,5 @@
 import type { RoutingInput } from '../contract/routing.ts';
+import type { MultiAgentPlan } from '../multi-agent/multi-agent-plan.ts';
 import type { UpdateReceiver } from './update-hub.ts';
 import type { UpdateStream } from './update-stream.ts';
 
@@ -13,6 +14,8 @@ export interface TurnRequest {
   /** Empty: that of the session, or its scratch folder. */
   readonly workingDirectory: string;
   readonly routing: RoutingInput;
+  /** Of a multi-agent run. */
+  readonly plan: MultiAgentPlan | undefined;
   /** For calls that can be repeated: their id and what they asked for. Empty for others. */
   readonly requestId: string;
   readonly requestFingerprint: string;

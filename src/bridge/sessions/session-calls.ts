@@ -6,6 +6,7 @@ import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { SessionName, SessionResult, TurnParams } from '../contract/session.ts';
+import { readPlan } from '../multi-agent/read-plan.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { TurnClient, TurnRequest } from './live-session.ts';
 import type { ResumeRequest } from './replay.ts';
@@ -24,15 +25,22 @@ export interface SessionCalls {
 export interface SessionCallsOptions {
   readonly orchestrator: Pick<SessionOrchestrator, 'turn' | 'cancel' | 'close'>;
   readonly makeId: MakeId;
+  /** The agents of the catalog. */
+  readonly agentIds: readonly string[];
   route(request: RouteRequest): Promise<RoutingResolution>;
 }
 
 const LONGEST_KEY = 256;
 const NO_RESUME: ResumeRequest = { afterSeq: undefined, idempotencyKey: '' };
 
-export function createSessionCalls({ orchestrator, makeId, route }: SessionCallsOptions): SessionCalls {
+export function createSessionCalls({ orchestrator, makeId, agentIds, route }: SessionCallsOptions): SessionCalls {
   /** A gateway task is no session of an agent; there is nothing that could run it yet. */
-  async function gatewayTask({ sessionId, threadId, taskPrompt, routing = {} }: TurnParams): Promise<SessionResult> {
+  async function gatewayTask({
+    sessionId,
+    threadId,
+    taskPrompt = '',
+    routing = {},
+  }: TurnParams): Promise<SessionResult> {
     const resolution = await route({ routing, prompt: taskPrompt, sessionAgent: '', continues: false });
     const names = { turnId: makeId('turn-'), sessionId, threadId: threadId || sessionId };
     const refused = {
@@ -52,7 +60,8 @@ export function createSessionCalls({ orchestrator, makeId, route }: SessionCalls
       checkNames(sessionId, threadId);
       const isMultiAgent = params.multiAgent === true || params.mode === 'multi-agent';
       if (isMultiAgent && wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
-      if (isMultiAgent) throw new AppError('MULTI_AGENT_UNAVAILABLE');
+      const { taskPrompt = '' } = params;
+      if (!isMultiAgent && taskPrompt === '') throw missing('taskPrompt');
       if (wantsGateway(routing)) return gatewayTask(params);
       const { caller: client } = call;
       const resume = client.kind === 'request' ? client.resume : NO_RESUME;
@@ -64,9 +73,10 @@ export function createSessionCalls({ orchestrator, makeId, route }: SessionCalls
         principal: client.caller.principal,
         sessionId,
         threadId,
-        prompt: params.taskPrompt,
+        prompt: taskPrompt,
         workingDirectory: params.workingDirectory ?? '',
         routing,
+        plan: isMultiAgent ? readPlan(routing, taskPrompt, agentIds) : undefined,
         ...identify(method, call),
         idempotencyKey: resume.idempotencyKey,
         accepted: () => call.accept(),
@@ -82,6 +92,11 @@ export function createSessionCalls({ orchestrator, makeId, route }: SessionCalls
       return { accepted: true };
     },
   };
+}
+
+function missing(field: string): AppError {
+  const message = 'is needed, and not empty';
+  return new AppError('INVALID_PARAMS', { reason: `${field} ${message}`, issues: [{ path: `/${field}`, message }] });
 }
 
 /** Half a character cannot be stored as it is, and two of them would become the same name. */

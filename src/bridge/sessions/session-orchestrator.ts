@@ -3,7 +3,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
 import type { SessionName } from '../contract/session.ts';
-import { availableRoute } from '../routing/resolve-route.ts';
+import { availableRoute, multiAgentRoute } from '../routing/resolve-route.ts';
 import {
   createLiveTurn,
   type LiveSession,
@@ -125,7 +125,10 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   function announce(session: LiveSession, waiting: LiveTurn): void {
     waiting.request.accepted();
     const { routing, prompt } = waiting.request;
-    const route = availableRoute({ routing, prompt }, session.providerId);
+    const route =
+      waiting.request.plan === undefined
+        ? availableRoute({ routing, prompt }, session.providerId)
+        : multiAgentRoute({ routing, prompt });
     records.queued(session, waiting, resultBase(originOf(session, waiting), route, session.workingDirectory));
   }
 

@@ -25,13 +25,14 @@ export interface TurnNames {
 }
 
 const SUMMARY_LENGTH = 280;
+const MODES = { 'single-agent': 'single-agent', 'multi-agent': 'multi-agent', gateway: 'gateway-chat' } as const;
 
 export function resultBase(names: TurnNames, route: RoutingResolution, workingDirectory: string): ResultBase {
   const { status: _status, ...resolution } = route;
   return {
     ...resolution,
     ...names,
-    mode: route.resolvedExecutionTarget === 'gateway' ? 'gateway-chat' : 'single-agent',
+    mode: MODES[route.resolvedExecutionTarget],
     artifacts: [],
     resolvedWorkingDirectory: workingDirectory,
   };
@@ -40,7 +41,8 @@ export function resultBase(names: TurnNames, route: RoutingResolution, workingDi
 /** Every way in which an agent's turn can end, as contract/bridge 4 tells it. `lost` is an error and not meant here. */
 export function resultOf(base: ResultBase, end: Exclude<TurnEnd, { kind: 'lost' }>): SessionResult {
   const { output } = end;
-  const common = { ...base, ...texts(output), ...(end.usage === undefined ? {} : { usage: end.usage }) };
+  const usage = end.usage === undefined ? {} : { usage: end.usage };
+  const common = { ...base, ...texts(output), ...usage, ...end.members };
   switch (end.kind) {
     case 'completed': {
       const { stopReason } = end;

@@ -3,7 +3,8 @@ import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
-import type { RouteRequest } from '../routing/resolve-route.ts';
+import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
+import { multiAgentRoute, type RouteRequest } from '../routing/resolve-route.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
 import type { SessionRecords } from './session-records.ts';
 import {
@@ -62,12 +63,20 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     if (continues && (!session.isOpen || session.reference === '')) {
       throw continuationLost(session.id, origin.threadId, session.isOpen ? providerId : named);
     }
-    const route = await options.route({ routing, prompt, continues, sessionAgent: session.isOpen ? providerId : '' });
-    // Only the agent that has the conversation can continue it, and it is not replaced by another.
-    if (continues && !route.unavailable && route.resolvedProviderId !== providerId) {
+    // A multi-agent run goes on as one, and no conversation of a single agent becomes one.
+    if (continues && (providerId === MULTI_AGENT_ID) !== (request.plan !== undefined)) {
       throw continuationLost(session.id, origin.threadId, providerId);
     }
-    const provider = providers.get(route.resolvedProviderId);
+    const route =
+      request.plan === undefined
+        ? await options.route({ routing, prompt, continues, sessionAgent: session.isOpen ? providerId : '' })
+        : multiAgentRoute({ routing, prompt });
+    // Only the agent that has the conversation can continue it, and it is not replaced by another.
+    const worker = request.plan === undefined ? route.resolvedProviderId : MULTI_AGENT_ID;
+    if (continues && !route.unavailable && worker !== providerId) {
+      throw continuationLost(session.id, origin.threadId, providerId);
+    }
+    const provider = providers.get(worker);
     const base = resultBase(origin, route, '');
     if (turn.stopReason !== undefined) return stoppedOutcome(turn, base);
     if (route.unavailable || provider === undefined) return unavailableResult(base);
@@ -118,16 +127,17 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       workingDirectory: prepared.workingDirectory,
       model: prepared.route.resolvedModel,
       skills: prepared.route.resolvedSkills,
+      ...(turn.request.plan === undefined ? {} : { plan: turn.request.plan }),
       opened(opened) {
         if (isOver || session.reference !== '') return;
         session.reference = opened;
         records.opened(session);
         running();
       },
-      report(event) {
+      report(event, step) {
         if (isOver) return;
-        session.stream.emit(eventUpdate(origin, event));
-        if (event.kind === 'permission') noteDecision(session, turn, provider.id, event);
+        session.stream.emit(eventUpdate(step === undefined ? origin : { ...origin, ...step }, event));
+        if (event.kind === 'permission') noteDecision(session, turn, step?.providerId ?? provider.id, event);
       },
     };
     if (!isStart) running();
@@ -166,7 +176,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     }
     if (end.kind === 'failed' && turn.stopReason === undefined) options.agentFailed(session.providerId);
     if (end.kind === 'completed' || turn.stopReason === undefined) return resultOf(base, end);
-    return stoppedOutcome(turn, base, end.output);
+    return { ...stoppedOutcome(turn, base, end.output), ...end.members };
   }
 
   /** What the contract calls an error of the call is an outcome too, and so is a fault of ours. */

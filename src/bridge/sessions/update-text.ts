@@ -1,7 +1,7 @@
-import type { AgentEvent } from '../agents/agent-provider.ts';
+import type { AgentEvent, StepMark } from '../agents/agent-provider.ts';
 
 /** Whose update it is. */
-export interface UpdateOrigin {
+export interface UpdateOrigin extends Partial<StepMark> {
   readonly sessionId: string;
   readonly threadId: string;
   readonly turnId: string;
@@ -33,6 +33,13 @@ export function eventUpdate(origin: UpdateOrigin, event: AgentEvent): MakeUpdate
         `{${head},"seq":${seq},"type":"delta","event":"delta","delta":${text},"text":${text},"message":${text},` +
         `"structuredEvent":{"kind":"text","type":"text","text":${text}}}`;
     }
+    case 'stage':
+      return statusUpdate(origin, event.event, {
+        message: event.message,
+        pending: true,
+        error: false,
+        ...event.members,
+      });
     case 'thinking':
     case 'status': {
       const { kind, text } = event;
@@ -67,6 +74,6 @@ function statusUpdate(origin: UpdateOrigin, event: string, members: Readonly<Rec
   return (seq) => `{${head},"seq":${seq},"type":"status","event":"${event}",${rest}`;
 }
 
-function originText({ sessionId, threadId, turnId }: UpdateOrigin): string {
-  return JSON.stringify({ sessionId, threadId, turnId }).slice(1, -1);
+function originText({ sessionId, threadId, turnId, stepIndex, providerId }: UpdateOrigin): string {
+  return JSON.stringify({ sessionId, threadId, turnId, stepIndex, providerId }).slice(1, -1);
 }

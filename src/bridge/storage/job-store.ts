@@ -127,7 +127,8 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
       return job.status === 'running' && moveJob(job, { ...job, status: 'pending', instance: null, started_at: null });
     },
     async end(job, { status, providerId, outcome, now }, deliveries) {
-      if (job.completed_at !== null) return false;
+      // What has not run cannot be complete.
+      if (job.completed_at !== null || (job.status === 'pending' && status === 'completed')) return false;
       // A clock that was set back must not make a time that is less than nothing.
       const completed_at = Math.max(now, job.started_at ?? job.created_at);
       const ended = { ...job, status, provider_id: providerId, instance: null, completed_at, outcome };

@@ -1,3 +1,4 @@
+import type { LookupFunction } from 'node:net';
 import type { ForwardingLimits } from '../../../src/bridge/forwarding/create-forwarding.ts';
 import { type BridgeUnderTest, MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
 import type { Scope } from '../../e2e/running-program.ts';
@@ -31,6 +32,7 @@ export interface NodeOptions {
   readonly isOpen?: boolean;
   readonly forwardToken?: string;
   readonly limits?: Partial<ForwardingLimits>;
+  readonly lookup?: LookupFunction;
 }
 
 /** A bridge of a group, in this process, behind a real listener. */
@@ -54,7 +56,7 @@ export async function startNode(scope: Scope, options: NodeOptions): Promise<Nod
     settings,
     isGuarded: !isOpen,
     ...(after !== undefined && { after }),
-    forwarding: { limits: { ...SHORT_LIMITS, ...options.limits } },
+    forwarding: { limits: { ...SHORT_LIMITS, ...options.limits }, lookup: options.lookup },
   });
   return { ...bridge, agent };
 }

@@ -12,7 +12,11 @@ import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
 import { endedRow, makeId, waitingJob } from './job-rows.ts';
 
-const DONE = { status: 'completed', providerId: 'one', outcome: '{"result":null,"error":null,"errorCode":null}' } as const;
+const DONE = {
+  status: 'completed',
+  providerId: 'one',
+  outcome: '{"result":null,"error":null,"errorCode":null}',
+} as const;
 
 for (const engine of engines) {
   describe(`the stores of jobs on ${engine}`, () => {
@@ -31,7 +35,7 @@ for (const engine of engines) {
     test('B-71: whatever happens in whatever order, only legal moves happen and a job ends once', async () => {
       const { jobs, reports } = await open();
       const legal: Readonly<Record<JobStatus, readonly JobStatus[]>> = {
-        pending: ['running', 'completed', 'failed'],
+        pending: ['running', 'failed'],
         running: ['pending', 'completed', 'failed'],
         completed: [],
         failed: [],
@@ -143,7 +147,11 @@ for (const engine of engines) {
 
     test('waiting jobs are found by agent, oldest first, and overdue ones by their deadline', async () => {
       const { jobs, search } = await open();
-      const [first, second, other] = [waitingJob(), waitingJob({ deadline_at: 500 }), waitingJob({ provider_id: 'two' })];
+      const [first, second, other] = [
+        waitingJob(),
+        waitingJob({ deadline_at: 500 }),
+        waitingJob({ provider_id: 'two' }),
+      ];
       for (const row of [first, second, other, endedRow({ provider_id: 'three' })]) await jobs.add(row);
       assert.deepEqual(await search.waitingProviders(), ['one', 'two']);
       assert.equal((await search.nextWaiting('one', 1000))?.id, first.id);
@@ -189,7 +197,7 @@ for (const engine of engines) {
       const job = waitingJob({ webhook_url: 'http://receiver' });
       await jobs.add(job);
       const delivery = { id: makeId('dlv_'), job_id: job.id, kind: 'webhook', attempts: 0, due_at: 3000 } as const;
-      await jobs.end(job, { ...DONE, now: 3000 }, [delivery]);
+      await jobs.end(job, { ...DONE, status: 'failed', now: 3000 }, [delivery]);
       assert.deepEqual(await deliveries.due(2999, 10), []);
       assert.deepEqual(await deliveries.due(3000, 10), [delivery]);
       assert.equal(await deliveries.beginAttempt(delivery, 20_000), true);

@@ -166,18 +166,27 @@ describe('close', () => {
   });
 
   test('a start that comes while the session is being closed waits and makes a new one', async (t) => {
-    const { url } = await startBridge(t, { providers: [createScriptedProvider('alpha', endless)] });
+    const { promise: mayEnd, resolve: letEnd } = Promise.withResolvers<void>();
+    const alpha = createScriptedProvider('alpha', async (turn) => {
+      const end = await endless(turn);
+      await mayEnd;
+      return end;
+    });
+    const { url } = await startBridge(t, { providers: [alpha] });
     const client = await openClient(t, url);
     const first = client.call('session.start', start('s'));
     await client.seen(({ type }) => type === 'delta');
     const closed = client.call('session.close', { sessionId: 's' });
+    while (alpha.cancelled.length === 0) await new Promise((resolve) => setImmediate(resolve));
     const second = client.call('session.start', start('s'));
+    await client.call('acp.capabilities', {});
+    letEnd();
     assert.equal((await first).result?.status, 'cancelled');
     assert.equal((await closed).ok, true);
-    const { turnId } = await client.seen(
-      ({ type, turnId: id }) => type === 'delta' && id !== client.updates[0]?.turnId,
-    );
+    const begun = client.seen(({ type, turnId }) => type === 'delta' && turnId !== client.updates[0]?.turnId);
+    const next = await Promise.race([begun, second]);
+    assert.ok('turnId' in next, JSON.stringify(next));
     await client.call('session.cancel', { sessionId: 's' });
-    assert.equal((await second).result?.turnId, turnId);
+    assert.equal((await second).result?.turnId, next.turnId);
   });
 });

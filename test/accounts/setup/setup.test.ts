@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { describe, test } from 'node:test';
+import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { GOOD_PASSWORD } from '../accounts-client.ts';
+import { loggedInAs } from '../people.ts';
+import { startAccounts } from '../start-accounts.ts';
+
+const FIRST = { name: 'Ann', email: 'ann@example.org', password: GOOD_PASSWORD };
+
+for (const engine of engines) {
+  describe(`the first administrator on ${engine}`, () => {
+    const places = databasePlaces(engine);
+
+    test('A-17: there is no account before the set-up link is used, and exactly one root after it, however many try', async (t) => {
+      const location = places.location();
+      const clock = createFakeClock();
+      const first = await startAccounts(t, { location, clock });
+      const second = engine === 'postgres' ? await startAccounts(t, { location, clock }) : first;
+      const users = first.database.query.selectFrom('users').selectAll().compile();
+      assert.deepEqual(await first.database.read(users), []);
+      for (const identifier of ['root', 'admin', 'administrator']) {
+        const answer = await first.post('login', { identifier, password: 'admin' });
+        assert.equal(answer.body.error, 'invalid_credentials');
+      }
+      const tokens = [await first.offerSetup(), await second.offerSetup()];
+      const attempts = tokens.flatMap((token) => [
+        first.post('setup', { ...FIRST, token }),
+        second.post('setup', { token, name: 'Ben', email: 'ben@example.org', password: GOOD_PASSWORD }),
+      ]);
+      const answers = await Promise.all(attempts);
+      assert.equal(answers.filter(({ status }) => status === 201).length, 1);
+      for (const { status, body } of answers) {
+        if (status === 201)
+          assert.deepEqual([body.user.role, body.user.emailVerified, body.token], ['root', true, undefined]);
+        else assert.ok(['setup_done', 'invalid_token'].includes(body.error), body.error);
+      }
+      assert.equal((await first.database.read(users)).length, 1);
+      assert.equal(await first.offerSetup(), undefined);
+      const made = answers.find(({ status }) => status === 201)?.body.user;
+      const login = await second.post('login', { identifier: made.email, password: GOOD_PASSWORD });
+      assert.equal((await first.get('admin/users', { token: login.body.token })).body.total, 1);
+    });
+  });
+}
+
+test('A-17: the link ends after 15 minutes, is stored hashed, and says nothing to those who guess', async (t) => {
+  const accounts = await startAccounts(t);
+  const token = (await accounts.offerSetup()) ?? '';
+  assert.match(token, /^[\w-]{43}$/);
+  const flows = await accounts.database.read(accounts.database.query.selectFrom('flows').selectAll().compile());
+  assert.ok(!JSON.stringify(flows).includes(token) && !accounts.log().includes(token));
+  const guess = await accounts.post('setup', { ...FIRST, token: 'x'.repeat(43), password: 'short' });
+  assert.deepEqual([guess.status, guess.body.error], [400, 'invalid_token']);
+  const attempt = (given: object) => accounts.post('setup', { ...FIRST, token, ...given });
+  assert.equal((await attempt({ password: 'short' })).body.error, 'password_too_short');
+  assert.equal((await attempt({ email: 'no address' })).body.error, 'invalid_email');
+  assert.equal((await attempt({ name: '' })).body.error, 'name_required');
+  assert.equal((await attempt({ password: 'password1' })).body.error, 'password_too_common');
+  await accounts.clock.advance(15 * 60_000);
+  assert.equal((await attempt({})).body.error, 'invalid_token');
+});
+
+test('A-17: a link that was printed before someone became administrator another way opens nothing', async (t) => {
+  const accounts = await startAccounts(t);
+  const token = await accounts.offerSetup();
+  const admin = await loggedInAs(accounts, 'admin');
+  assert.equal(admin.answer.body.user.role, 'root');
+  const late = await accounts.post('setup', { ...FIRST, token });
+  assert.deepEqual([late.status, late.body.error], [409, 'setup_done']);
+});
+
+test('the set-up page needs no other host, no inline script, and keeps the token out of sight', async (t) => {
+  const accounts = await startAccounts(t);
+  const page = await accounts.get('/setup');
+  assert.equal(page.status, 200);
+  assert.equal(page.headers.get('content-type'), 'text/html; charset=utf-8');
+  const policy = page.headers.get('content-security-policy') ?? '';
+  assert.match(policy, /default-src 'none'/);
+  assert.doesNotMatch(policy, /unsafe|\*|https?:/);
+  assert.equal(page.headers.get('referrer-policy'), 'no-referrer');
+  assert.doesNotMatch(page.text, /<script>|<style|\son\w+=|https?:\/\//);
+  assert.match(page.text, /type="password" autocomplete="new-password"/);
+  for (const [, path = ''] of page.text.matchAll(/(?:src|href)="(\/[^"]+)"/g)) {
+    const asset = await accounts.get(path);
+    assert.equal(asset.status, 200, path);
+    const name = path.slice(path.lastIndexOf('/') + 1);
+    const file = new URL(`../../../src/accounts/setup/browser/${name}`, import.meta.url);
+    assert.equal(asset.text, await readFile(file, 'utf8'));
+  }
+  const script = (await accounts.get('/setup/setup.js')).text;
+  assert.match(script, /location\.hash/);
+  assert.match(script, /replaceState/);
+  assert.doesNotMatch(script, /innerHTML|eval\(/);
+});

@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { postRpc } from '../../contract/bridge/bridge-client.ts';
+import { call, openClient } from '../../contract/bridge/session-client.ts';
+import { startFaultProxy } from '../../fakes/fault-proxy.ts';
+import { startScriptedHttp } from '../../fakes/scripted-http.ts';
+import { asMain, type NodeOptions, startNode, turn } from './start-nodes.ts';
+
+const portOf = (url: string) => Number(new URL(url).port);
+const IN_TURN = '{ rules: [{ methods: [session.start], target: { selector: { role: x }, strategy: round_robin } }] }';
+
+test('B-87: a circle of routes ends at the hop limit, and after no more than one request more', async (t) => {
+  const toA = await startFaultProxy(t, 0);
+  const toB = await startFaultProxy(t, 0);
+  const to = (id: string, url: string, other: string): NodeOptions => ({
+    id,
+    peers: { [other]: url, c: 'http://127.0.0.1:9' },
+    forwarding: `{ hop_limit: 4, rules: [{ methods: ["*"], target: { node_id: c } }], routes: [{ target_node_id: c, next_hop_node_id: ${other} }] }`,
+  });
+  const a = await startNode(t, to('a', toB.url, 'b'));
+  const b = await startNode(t, to('b', toA.url, 'a'));
+  toA.setTarget(portOf(a.url));
+  toB.setTarget(portOf(b.url));
+  const { status, json } = await postRpc(
+    a.url,
+    { jsonrpc: '2.0', id: 1, method: 'session.start', params: turn('s1') },
+    asMain,
+  );
+  assert.equal(status, 502);
+  assert.equal(json.error?.code, -32060);
+  assert.equal(json.error?.data.code, 'TASK_FORWARD_HOP_LIMIT_EXCEEDED');
+  // The client's own request, and four that were forwarded.
+  assert.equal(1 + toA.connections() + toB.connections(), 5);
+  assert.equal(a.agent.asked.length + b.agent.asked.length, 0);
+});
+
+test('B-89: a thousand messages all go to the node that has the session', async (t) => {
+  const b = await startNode(t, { id: 'b' });
+  const c = await startNode(t, { id: 'c' });
+  const peers = { b: { url: b.url, more: 'role: x' }, c: { url: c.url, more: 'role: x' } };
+  const before = await startNode(t, { id: 'a', peers, forwarding: IN_TURN });
+  const started = await call(before.url, 'session.start', turn('s1'), asMain);
+  assert.equal(started.result?.resolvedProviderId, 'agent-of-b');
+  // After a restart it is the first node's turn again; the session must be found all the same.
+  await before.stop();
+  const a = await startNode(t, { id: 'a', peers, forwarding: IN_TURN, after: before });
+  const client = await openClient(t, a.url, { headers: asMain });
+  await client.call('session.start', turn('other'));
+  for (let sent = 0; sent < 1000; sent += 20) {
+    const batch = Array.from({ length: 20 }, (_, index) =>
+      client.call('session.message', turn('s1', `m${sent + index}`)),
+    );
+    for (const { result } of await Promise.all(batch)) assert.equal(result?.resolvedProviderId, 'agent-of-b');
+  }
+  assert.equal(b.agent.asked.length + c.agent.asked.length, 1002);
+  assert.equal(a.agent.asked.length, 0);
+});
+
+test('B-93: 999 starts are spread evenly; a node that is gone is skipped, and used again when it is back', async (t) => {
+  const counts = new Map<string, number>();
+  const peers: Record<string, { url: string; more: string }> = {};
+  let isGone = false;
+  for (const id of ['b', 'c', 'd']) {
+    const peer = await startScriptedHttp(t, ({ body, response }) => {
+      const { id: callId, method } = JSON.parse(body) as { id: unknown; method: string };
+      if (id === 'c' && isGone) {
+        response.writeHead(503).end();
+        return;
+      }
+      if (method === 'session.start') counts.set(id, (counts.get(id) ?? 0) + 1);
+      response.setHeader('content-type', 'application/json');
+      response.end(JSON.stringify({ jsonrpc: '2.0', id: callId, result: {} }));
+    });
+    peers[id] = { url: peer.url, more: 'role: x' };
+  }
+  const a = await startNode(t, { id: 'a', peers, forwarding: IN_TURN });
+  const client = await openClient(t, a.url, { headers: asMain });
+  let next = 0;
+  const start = async (count: number) => {
+    counts.clear();
+    for (let left = count; left > 0; left -= 37) {
+      const calls = Array.from({ length: Math.min(37, left) }, () => {
+        next += 1;
+        return client.call('session.start', turn(`s${next}`));
+      });
+      for (const { error } of await Promise.all(calls)) assert.equal(error, undefined);
+    }
+    return Object.fromEntries(counts);
+  };
+  assert.deepEqual(await start(999), { b: 333, c: 333, d: 333 });
+  isGone = true;
+  assert.deepEqual(Object.keys(await start(30)).sort(), ['b', 'd']);
+  isGone = false;
+  for (let tries = 0; (await start(3)).c === undefined; tries += 1) {
+    assert.ok(tries < 400, 'it was never used again');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+});
+
+test('B-85: a name that leads inside at the start and outside later is refused at the connection', async (t) => {
+  const addresses = ['127.0.0.1'];
+  const b = await startNode(t, { id: 'b' });
+  const a = await startNode(t, {
+    id: 'a',
+    peers: { b: `http://node-b.example:${portOf(b.url)}` },
+    forwarding: '{ rules: [{ methods: ["*"], target: { node_id: b } }] }',
+    lookup: (_host, options, callback) => {
+      const found = addresses.map((address) => ({ address, family: 4 }));
+      if (options.all === true) callback(null, found);
+      else callback(null, found[0]?.address ?? '', 4);
+    },
+  });
+  assert.equal((await call(a.url, 'session.start', turn('s1'), asMain)).result?.success, true);
+  addresses[0] = '93.184.216.34';
+  const { error } = await call(a.url, 'session.message', turn('s1'), asMain);
+  assert.equal(error?.code, -32060);
+  assert.equal(error?.data.code, 'TASK_FORWARD_ENDPOINT_REFUSED');
+  assert.equal(b.agent.asked.length, 1);
+});
+
+test('B-95: calls for a node that cannot be found are refused, on every way in', async (t) => {
+  const b = await startNode(t, { id: 'b' });
+  const before = await startNode(t, {
+    id: 'a',
+    peers: { b: b.url },
+    forwarding: '{ rules: [{ methods: [session.start], target: { node_id: b } }] }',
+  });
+  await call(before.url, 'session.start', turn('s1'), asMain);
+  await before.stop();
+  // The node was taken out of the configuration while a session lives on it.
+  const a = await startNode(t, { id: 'a', peers: { c: 'http://127.0.0.1:9' }, after: before });
+  const client = await openClient(t, a.url, { headers: asMain });
+  for (const error of [
+    (await call(a.url, 'session.message', turn('s1'), asMain)).error,
+    (await client.call('session.message', turn('s1'))).error,
+    (await client.call('session.cancel', { threadId: 's1' })).error,
+  ]) {
+    assert.equal(error?.code, -32060);
+    assert.equal(error?.data.code, 'TASK_FORWARD_PEER_UNKNOWN');
+  }
+});
+
+test('forwarding: of many starts of one session at the same time one runs, wherever they come in', async (t) => {
+  const gate = Promise.withResolvers<void>();
+  const script = async () => {
+    await gate.promise;
+    return { kind: 'completed', output: 'done', stopReason: 'end_turn' } as const;
+  };
+  const b = await startNode(t, { id: 'b', script });
+  const c = await startNode(t, { id: 'c', script });
+  const peers = { b: { url: b.url, more: 'role: x' }, c: { url: c.url, more: 'role: x' } };
+  const a = await startNode(t, { id: 'a', peers, forwarding: IN_TURN });
+  const starts = Array.from({ length: 6 }, () => call(a.url, 'session.start', turn('s1'), asMain));
+  const busy = await Promise.any(starts.map(async (one) => ((await one).error === undefined ? Promise.reject() : one)));
+  assert.equal(busy.error?.data.code, 'SESSION_BUSY');
+  gate.resolve();
+  const answers = await Promise.all(starts);
+  assert.equal(answers.filter(({ result }) => result?.status === 'completed').length, 1);
+  assert.equal(b.agent.asked.length + c.agent.asked.length, 1);
+});

@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createDeliveries, type SendDelivery } from '../../../src/bridge/jobs/deliveries.ts';
+import { judgeStatus } from '../../../src/bridge/jobs/webhook.ts';
+import type { JobDeliveryRow } from '../../../src/bridge/storage/bridge-schema.ts';
+import type { JobDeliveryStore } from '../../../src/bridge/storage/job-delivery-store.ts';
+import { createFakeClock, type FakeClock } from '../../fakes/fake-clock.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
+import { endedRow } from './job-rows.ts';
+
+/** Deliveries in memory, which keep what they are told. */
+function memoryStore(rows: readonly JobDeliveryRow[]) {
+  const stored = new Map(rows.map((row) => [row.id, row]));
+  const finished: [string, boolean][] = [];
+  const store: JobDeliveryStore = {
+    due: async (now, limit) => [...stored.values()].filter((row) => row.due_at <= now).slice(0, limit),
+    async beginAttempt({ id, attempts }, dueAt) {
+      const row = stored.get(id);
+      if (row?.attempts !== attempts) return false;
+      stored.set(id, { ...row, attempts: attempts + 1, due_at: dueAt });
+      return true;
+    },
+    async postpone(id, dueAt) {
+      stored.set(id, { ...(stored.get(id) as JobDeliveryRow), due_at: dueAt });
+    },
+    async finish({ id }, wasSent) {
+      stored.delete(id);
+      finished.push([id, wasSent]);
+    },
+  };
+  return { store, finished, stored };
+}
+
+function delivery(clock: FakeClock, changes: Partial<JobDeliveryRow> = {}): JobDeliveryRow {
+  return { id: 'dlv_1', job_id: 'job', kind: 'webhook', attempts: 0, due_at: clock.now(), ...changes };
+}
+
+function start(clock: FakeClock, rows: readonly JobDeliveryRow[], send: SendDelivery) {
+  const memory = memoryStore(rows);
+  const jobs = { find: async () => endedRow() };
+  const senders = { webhook: send, card: send };
+  return { ...memory, ...createDeliveries({ store: memory.store, jobs, senders, clock, logger: silentLogger }) };
+}
+
+test('B-75: there are three attempts at most: at once, after 2 seconds and after 10 more', async () => {
+  const clock = createFakeClock();
+  const began = clock.now();
+  const times: number[] = [];
+  const { look, finished } = start(clock, [delivery(clock)], async () => {
+    times.push(clock.now() - began);
+    return 'try again';
+  });
+  await look();
+  await clock.advance(60_000);
+  assert.deepEqual(times, [0, 2000, 12_000]);
+  assert.deepEqual(finished, [['dlv_1', false]]);
+});
+
+test('B-75: only network errors, 408, 429 and 5xx are worth another attempt', () => {
+  for (const status of [200, 201, 202, 204, 299]) assert.equal(judgeStatus(status), 'sent');
+  for (const status of [408, 429, 500, 502, 503, 504, 599]) assert.equal(judgeStatus(status), 'try again');
+  for (const status of [301, 302, 307, 308, 400, 401, 403, 404, 409, 410, 422]) {
+    assert.equal(judgeStatus(status), 'given up');
+  }
+});
+
+test('B-75: an attempt that died with its bridge counts, and the last one is not repeated', async () => {
+  const clock = createFakeClock();
+  let calls = 0;
+  const send: SendDelivery = async () => {
+    calls += 1;
+    return 'try again';
+  };
+  const rows = [delivery(clock, { id: 'a', attempts: 2 }), delivery(clock, { id: 'b', attempts: 3 })];
+  const { look, finished } = start(clock, rows, send);
+  await look();
+  await clock.advance(60_000);
+  assert.equal(calls, 1);
+  assert.deepEqual(finished.toSorted(), [
+    ['a', false],
+    ['b', false],
+  ]);
+});
+
+test('a card is attempted once', async () => {
+  const clock = createFakeClock();
+  let calls = 0;
+  const { look, finished } = start(clock, [delivery(clock, { kind: 'card' })], async () => {
+    calls += 1;
+    return 'try again';
+  });
+  await look();
+  await clock.advance(60_000);
+  assert.equal(calls, 1);
+  assert.deepEqual(finished, [['dlv_1', false]]);
+});
+
+test('a stop waits a moment for what is under way, then aborts it, and it is tried again after the next start', async () => {
+  const clock = createFakeClock();
+  const { look, stop, stored } = start(clock, [delivery(clock)], (_job, _delivery, signal) => {
+    return new Promise((resolve) => signal.addEventListener('abort', () => resolve('try again')));
+  });
+  await look();
+  const stopped = stop();
+  await clock.advance(2000);
+  await stopped;
+  assert.deepEqual([...stored.values()], [{ ...delivery(clock), attempts: 1, due_at: clock.now() + 2000 }]);
+  assert.equal(clock.pending(), 0);
+});

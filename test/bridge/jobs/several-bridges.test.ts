@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import type { Database } from '../../../src/platform/database/database.ts';
+import type { DatabaseLocation } from '../../../src/platform/database/engine.ts';
+import { call } from '../../contract/bridge/session-client.ts';
+import { startBridge } from '../../contract/bridge/start-bridge.ts';
+import { type RealPostgres, startPostgres } from '../../fakes/real-postgres.ts';
+import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
+import { endedJob, getJob, jobWhen, submit } from './job-client.ts';
+
+const JOBS = 300;
+let server: RealPostgres | undefined;
+let places = 0;
+after(() => server?.stop());
+
+async function place() {
+  server ??= await startPostgres();
+  places += 1;
+  const schema = `jobs_${places}`;
+  const location: DatabaseLocation = { engine: 'postgres', url: server.url, schema };
+  return { location, sharedQueue: { url: server.url, schema: `${schema}_queue` } };
+}
+
+describe('several bridges on one PostgreSQL', () => {
+  test('B-72: jobs are spread over them, each runs once, and ends once', async (context) => {
+    const shared = await place();
+    const runs = new Map<string, number>();
+    const counting: TurnScript = async ({ prompt }) => {
+      runs.set(prompt, (runs.get(prompt) ?? 0) + 1);
+      await sleep(2);
+      return { kind: 'completed', output: prompt, stopReason: 'end_turn' };
+    };
+    const agents = [createScriptedProvider('one', counting), createScriptedProvider('one', counting)];
+    const settings = 'jobs: { max_running: 8 }\n';
+    const bridges = [];
+    for (const agent of agents) bridges.push(await startBridge(context, { providers: [agent], settings, ...shared }));
+    const ids: string[] = [];
+    for (let from = 0; from < JOBS; from += 20) {
+      const batch = Array.from({ length: 20 }, (_, index) =>
+        submit(bridges[index % 2]?.url ?? '', { taskPrompt: `job ${from + index}` }),
+      );
+      ids.push(...(await Promise.all(batch)));
+    }
+    const url = bridges[0]?.url ?? '';
+    for (const id of ids) assert.equal((await endedJob(url, id)).status, 'completed');
+    assert.equal(runs.size, JOBS);
+    assert.deepEqual(
+      [...runs.values()].filter((count) => count !== 1),
+      [],
+    );
+    for (const agent of agents) assert.ok(agent.asked.length > JOBS / 10, `one of them ran ${agent.asked.length}`);
+    const statistics = (await call(url, 'app.jobs.stats', {})).result;
+    assert.deepEqual(statistics?.summary, { pending: 0, running: 0, completed: JOBS, failed: 0, total: JOBS });
+  });
+
+  test('B-72: the jobs of a bridge that dies are settled within 15 seconds, and run at most once more', async (context) => {
+    const shared = await place();
+    const [deaf, other] = [createScriptedProvider('one', endless), createScriptedProvider('one', endless)];
+    const first = await startBridge(context, { providers: [deaf], ...shared });
+    const plain = await submit(first.url, { taskPrompt: 'plain' });
+    const repeated = await submit(first.url, { taskPrompt: 'again', retryOnRestart: true });
+    for (const id of [plain, repeated]) await jobWhen(first.url, id, ({ status }) => status === 'running');
+    const cut = cutOff(first.database);
+    const second = await startBridge(context, { providers: [other], ...shared });
+    const began = performance.now();
+    assert.equal((await endedJob(second.url, plain)).errorCode, 'JOB_INTERRUPTED');
+    while (other.asked.length === 0) await sleep(50);
+    assert.ok(performance.now() - began < 15_000);
+    // The first one comes back: it stops what is no longer its own, and has no say in it.
+    cut.restore();
+    while (deaf.cancelled.length < 2) await sleep(50);
+    assert.equal((await getJob(second.url, repeated)).status, 'running');
+    await call(second.url, 'session.cancel', { sessionId: repeated });
+    assert.equal((await endedJob(second.url, repeated)).errorCode, 'JOB_CANCELLED');
+    assert.equal(other.asked.length, 1);
+    assert.equal((await getJob(second.url, plain)).errorCode, 'JOB_INTERRUPTED');
+  });
+
+  test('session.cancel on one bridge stops the job that another one runs', async (context) => {
+    const shared = await place();
+    const agent = createScriptedProvider('one', endless);
+    const first = await startBridge(context, { providers: [agent], ...shared });
+    const jobId = await submit(first.url, {});
+    await jobWhen(first.url, jobId, ({ status }) => status === 'running');
+    const second = await startBridge(context, { providers: [createScriptedProvider('one')], ...shared });
+    await call(second.url, 'session.cancel', { sessionId: jobId });
+    assert.equal((await endedJob(second.url, jobId)).errorCode, 'JOB_CANCELLED');
+    assert.equal(agent.cancelled.length, 1);
+  });
+
+  test('a job whose message was lost is run all the same', async (context) => {
+    const { location } = await place();
+    const lost = { url: 'postgres://nobody@127.0.0.1:1/none', schema: 'none' };
+    const provider = createScriptedProvider('one');
+    const { url } = await startBridge(context, { providers: [provider], location, sharedQueue: lost });
+    assert.equal((await endedJob(url, await submit(url, {}))).status, 'completed');
+  });
+});
+
+/** From now on nothing that the bridge writes arrives, as if its machine had stopped. */
+function cutOff(database: Database<BridgeSchema>): { restore(): void } {
+  const { write } = database;
+  const target = database as { write: typeof write };
+  target.write = () => new Promise<never>(() => undefined);
+  return {
+    restore() {
+      target.write = write;
+    },
+  };
+}
