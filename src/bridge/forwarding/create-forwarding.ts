@@ -155,7 +155,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       isUp: health.isUp,
       choicesOf: (rule) => choices.get(rule) ?? 0,
     });
-    return { decision, owner: found?.owner ?? principal };
+    return { decision, owner: found?.owner ?? principal, isSettled: found !== undefined };
   }
 
   function wrap(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient> {

@@ -12,6 +12,8 @@ import type { SessionRoutes } from './session-routes.ts';
 export interface PlacedDecision {
   readonly decision: ForwardDecision;
   readonly owner: string;
+  /** Whether the place of that thing was settled before. */
+  readonly isSettled: boolean;
 }
 
 export interface ForwardingDispatchParts {
@@ -72,10 +74,12 @@ export function createForwardingDispatch(
     about: CallNames,
     letNext: () => void,
   ): Promise<unknown> {
-    const { decision, owner } = await parts.decide(method, call.caller.caller.principal, about);
+    const { decision, owner, isSettled } = await parts.decide(method, call.caller.caller.principal, about);
     if (decision.kind === 'refuse') throw refusal(decision);
     if (decision.kind === 'forward') {
-      return parts.send({ call, method, candidates: decision.candidates, owner, about, accepted: letNext });
+      const binds = isSettled ? 'never' : about.binds;
+      const { candidates } = decision;
+      return parts.send({ call, method, candidates, owner, about: { ...about, binds }, accepted: letNext });
     }
     // From here on the sessions themselves keep the order.
     const answer = dispatch(call);

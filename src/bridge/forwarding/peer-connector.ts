@@ -60,7 +60,10 @@ export function createPeerConnector(
       callback(error instanceof Error ? error : new Error(String(error)), null);
       socket.destroy();
     };
-    const stopTimer = clock.after(connectMs, () => end(new NotConnected('it could not be reached in time', false)));
+    // A busy process may see the timer before it sees that the connection stands.
+    const stopTimer = clock.after(connectMs, () =>
+      setImmediate(() => end(new NotConnected('it could not be reached in time', false))),
+    );
     const socket = connect(target, (error, connected) => {
       if (error !== null) {
         end(notConnected(error));
@@ -71,6 +74,8 @@ export function createPeerConnector(
         end(new NotConnected(refusalOfAddress(address || 'its address'), true));
         return;
       }
+      // What comes now is our own affair, and not the node's.
+      stopTimer();
       beforeSend().then(() => {
         if (isOver) return;
         if (connected.destroyed) {
@@ -78,7 +83,6 @@ export function createPeerConnector(
           return;
         }
         isOver = true;
-        stopTimer();
         callback(null, connected);
       }, end);
     }) as unknown as { destroy(): void };

@@ -85,11 +85,14 @@ function turnEnd(end: RunEnd, members: ReturnType<typeof describeRun>, isCancell
   return { kind: 'failed', code: failed.code, error: `Step ${index} (${providerId}): ${error}`, ...common };
 }
 
+/** What the steps told, added up; what none of them told is left out. */
 function usageSum({ steps }: RunEnd): TurnUsage {
-  const sum = (member: keyof TurnUsage) => steps.reduce((total, { usage }) => total + (usage?.[member] ?? 0), 0);
-  return {
-    inputTokens: sum('inputTokens'),
-    outputTokens: sum('outputTokens'),
-    totalTokens: sum('totalTokens'),
-  };
+  const sums: { -readonly [Member in keyof TurnUsage]: number } = {};
+  for (const { usage } of steps) {
+    for (const member of ['inputTokens', 'outputTokens', 'totalTokens'] as const) {
+      const told = usage?.[member];
+      if (told !== undefined) sums[member] = (sums[member] ?? 0) + told;
+    }
+  }
+  return sums;
 }

@@ -51,75 +51,106 @@ const BACKOFF = { baseMs: 250, maxMs: 8_000 };
 const MAX_PLANS = 10;
 
 /** Retries on a target, then its neighbours, then fallbacks, until one answers (contract/completions 3). */
-export function createAttemptCalls({ plans, board, clock, randomness, onFailure }: AttemptOptions): AttemptCalls {
+export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
+  const { plans, board, clock, randomness, onFailure } = options;
+
   return async (call) => {
-    const waiting: ModelPlan[] = [call.plan];
-    const seen = new Set([call.plan.name]);
+    const seen = [call.plan.name];
+    const waiting: ModelPlan[] = [];
     let failure: unknown;
-    for (let plan = waiting.shift(); plan !== undefined; plan = waiting.shift()) {
-      try {
-        return await tryPlan(call, plan);
-      } catch (error) {
-        const { next, tooLong } = policyOf(error);
-        // That a fallback has no room tells the caller less than what went wrong before it.
-        if (failure === undefined || !isNoTarget(error)) failure = error;
-        const names = tooLong ? plan.contextFallbacks : next ? plan.fallbacks : [];
-        for (const name of names) addFallback(call, name, seen, waiting);
+    for (let plan: ModelPlan | undefined = call.plan; plan !== undefined; plan = waiting.shift()) {
+      const deadline = clock.monotonic() + plan.timeouts.total;
+      let ofPlan: unknown;
+      for (const target of board.order(plan)) {
+        try {
+          return await tryTarget(call, plan, target, deadline);
+        } catch (error) {
+          ofPlan = moreTelling(ofPlan, error);
+          if (!policyOf(error).next) break;
+        }
       }
+      ofPlan ??= noTarget(plan.name);
+      failure = moreTelling(failure, ofPlan);
+      const { next, tooLong } = policyOf(ofPlan);
+      const names = tooLong ? plan.contextFallbacks : next ? plan.fallbacks : [];
+      for (const name of names) addFallback(call.holder, name, seen, waiting);
     }
     throw failure;
   };
 
-  /** A fallback that the key may not use is skipped, as is one whose API is not usable. */
-  function addFallback(call: AttemptCall<unknown>, name: string, seen: Set<string>, waiting: ModelPlan[]): void {
-    if (seen.has(name) || seen.size >= MAX_PLANS || !call.holder.mayUse(name)) return;
-    seen.add(name);
+  async function tryTarget<Result>(
+    call: AttemptCall<Result>,
+    plan: ModelPlan,
+    target: Target,
+    deadline: number,
+  ): Promise<Result> {
+    try {
+      return await tryOnce(call, plan, target, deadline);
+    } catch (error) {
+      if (plan.retries === 0 || !policyOf(error).retry) throw error;
+      return tryAgain(call, plan, target, deadline, error);
+    }
+  }
+
+  /** `first`: how the try before went; it counts as the first of all. */
+  function tryAgain<Result>(
+    call: AttemptCall<Result>,
+    plan: ModelPlan,
+    target: Target,
+    deadline: number,
+    first: unknown,
+  ): Promise<Result> {
+    const attempt = async (number: number): Promise<Result> => {
+      if (number === 1) throw first;
+      return tryOnce(call, plan, target, deadline);
+    };
+    return retry(attempt, {
+      ...BACKOFF,
+      attempts: plan.retries + 1,
+      clock,
+      randomness,
+      shouldRetry: (error) => policyOf(error).retry && !call.presence.gone,
+      retryAfterMs,
+    });
+  }
+
+  async function tryOnce<Result>(
+    call: AttemptCall<Result>,
+    plan: ModelPlan,
+    target: Target,
+    deadline: number,
+  ): Promise<Result> {
+    const { presence, record, tokens } = call;
+    if (presence.gone) throw new AppError('CALL_CANCELLED');
+    if (clock.monotonic() >= deadline) throw upstreamTimeout('total');
+    const lease = board.begin(target, tokens);
+    if (lease.waitMs !== undefined) throw noTarget(plan.name, lease.waitMs);
+    record.attempts += 1;
+    record.target = target;
+    try {
+      return await call.run({ target, timeouts: plan.timeouts, deadline, lease });
+    } catch (error) {
+      lease.end(policyOf(error).countsAgainstTarget ? 'failed' : 'ignored', 0);
+      if (!presence.gone) onFailure(target.id, errorCode(error));
+      throw error;
+    }
+  }
+
+  /** A fallback that the key may not use is skipped, as is one that is not known. */
+  function addFallback(holder: KeyHolder, name: string, seen: string[], waiting: ModelPlan[]): void {
+    if (seen.includes(name) || seen.length >= MAX_PLANS || !holder.mayUse(name)) return;
+    seen.push(name);
     try {
       waiting.push(plans.resolve(name));
     } catch (error) {
       if (!(error instanceof AppError)) throw error;
     }
   }
+}
 
-  async function tryPlan<Result>(call: AttemptCall<Result>, plan: ModelPlan): Promise<Result> {
-    const deadline = clock.monotonic() + plan.timeouts.total;
-    let failure: unknown;
-    let shortestWait = Number.POSITIVE_INFINITY;
-    for (const target of board.order(plan)) {
-      const tryOnce = async (): Promise<Result> => {
-        if (call.presence.gone) throw new AppError('CALL_CANCELLED');
-        if (clock.monotonic() >= deadline) throw upstreamTimeout('total');
-        const lease = board.begin(target, call.tokens);
-        if (lease.waitMs !== undefined) {
-          shortestWait = Math.min(shortestWait, lease.waitMs);
-          throw noTarget(plan.name, shortestWait);
-        }
-        call.record.attempts += 1;
-        call.record.target = target;
-        try {
-          return await call.run({ target, timeouts: plan.timeouts, deadline, lease });
-        } catch (error) {
-          lease.end(policyOf(error).countsAgainstTarget ? 'failed' : 'ignored', 0);
-          if (!call.presence.gone) onFailure(target.id, errorCode(error));
-          throw error;
-        }
-      };
-      try {
-        return await retry(tryOnce, {
-          ...BACKOFF,
-          attempts: plan.retries + 1,
-          clock,
-          randomness,
-          shouldRetry: (error) => policyOf(error).retry && !call.presence.gone,
-          retryAfterMs,
-        });
-      } catch (error) {
-        if (failure === undefined || !isNoTarget(error)) failure = error;
-        if (!policyOf(error).next) throw error;
-      }
-    }
-    throw failure ?? noTarget(plan.name);
-  }
+/** That something has no room tells the caller less than what went wrong before it. */
+function moreTelling(before: unknown, now: unknown): unknown {
+  return before === undefined || !isNoTarget(now) ? now : before;
 }
 
 function retryAfterMs(error: unknown): number | undefined {

@@ -46,12 +46,13 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
     },
     headers() {
       const { target, attempts, dropped } = record;
-      return {
-        ...admission.headers,
-        ...(target !== undefined && { 'x-model-api': target.apiId, 'x-model-id': visible(target.model) }),
-        'x-attempts': String(attempts),
-        ...(dropped.length > 0 && { 'x-dropped-params': visible(dropped.slice(0, MAX_NAMES).join(', ')) }),
-      };
+      const headers: Record<string, string> = { ...admission.headers, 'x-attempts': String(attempts) };
+      if (target !== undefined) {
+        headers['x-model-api'] = target.apiId;
+        headers['x-model-id'] = visible(target.model);
+      }
+      if (dropped.length > 0) headers['x-dropped-params'] = visible(dropped.slice(0, MAX_NAMES).join(', '));
+      return headers;
     },
     settle({ outcome, status, measured, content }) {
       if (settled) return;

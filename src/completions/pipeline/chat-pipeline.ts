@@ -133,7 +133,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         throw withHeaders(error, record.headers());
       }
     },
-    openChat(call, { request, bytes, answerAsBytes, strict }) {
+    async openChat(call, { request, bytes, answerAsBytes, strict }) {
       const legacy = usesLegacyFunctions(request);
       const answerId = makeId('chatcmpl-');
       const work: ChatWork = {
@@ -146,11 +146,9 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         answerId,
         created: Math.floor(clock.now() / 1000),
       };
-      return pipeline.attempt(call, async (attempt) => {
-        const opened = await openChat(attempt, work, call.presence);
-        call.record.dropped = opened.dropped;
-        return opened;
-      });
+      const attempted = await pipeline.attempt(call, (attempt) => openChat(attempt, work, call.presence));
+      call.record.dropped = attempted.result.dropped;
+      return attempted;
     },
   };
   return pipeline;

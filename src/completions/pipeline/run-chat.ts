@@ -1,7 +1,7 @@
 import type { AppError } from '../../platform/errors/app-error.ts';
 import type { ChatChunk, ChatCompletion } from '../contract/chat.ts';
 import { statusOf } from '../errors.ts';
-import { createCallerPresence } from './caller-presence.ts';
+import { CallerPresence } from './caller-presence.ts';
 import type { ChatPipeline, FinishCall } from './chat-pipeline.ts';
 import type { RunChat } from './chat-run.ts';
 import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './legacy-functions.ts';
@@ -10,7 +10,7 @@ import type { OpenedStream } from './open-stream.ts';
 /** The pipeline for callers inside this program: requests and answers as values. */
 export function createRunChat(pipeline: ChatPipeline): RunChat {
   return async ({ request, holder, requestId, strict, signal, onFailed }) => {
-    const presence = createCallerPresence();
+    const presence = new CallerPresence();
     const leave = () => presence.leave();
     if (signal.aborted) leave();
     else signal.addEventListener('abort', leave, { once: true });

@@ -31,11 +31,27 @@ export interface SendUpstreamOptions {
 }
 
 export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOptions): SendUpstream {
+  /** The address that was called last, for each API: nearly always it is the next one, too. */
+  const lastAddress = new WeakMap<UsableApi, Address>();
+
+  function addressOf(api: UsableApi, operation: string): Address {
+    const last = lastAddress.get(api);
+    if (last?.operation === operation) return last;
+    const url = upstreamUrl(api.baseUrl, operation);
+    const split = url.indexOf('/', url.indexOf('://') + 3);
+    const address = {
+      operation,
+      url,
+      origin: split === -1 ? url : url.slice(0, split),
+      path: split === -1 ? '/' : url.slice(split),
+    };
+    lastAddress.set(api, address);
+    return address;
+  }
+
   return ({ api, attempt, encoded, stream, idempotencyId }) => {
     const { timeouts, deadline } = attempt;
-    const url = upstreamUrl(api.baseUrl, encoded.path);
-    const split = url.indexOf('/', url.indexOf('://') + 3);
-    const origin = split === -1 ? url : url.slice(0, split);
+    const { url, origin, path } = addressOf(api, encoded.path);
     const headers = {
       ...api.headers,
       ...encoded.headers,
@@ -49,7 +65,6 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     const { dialect, credentials } = api;
     const authorised = authorise({ dialect, credentials, url, headers, body: encoded.body });
     const pool = pools.open(origin, timeouts.connect);
-    const path = split === -1 ? '/' : url.slice(split);
     const times = { firstByteMs: timeouts.first_byte, idleMs: timeouts.idle, deadline };
     const ready =
       (opened: Pool, allowed: Readonly<Record<string, string>>): StartExchange =>
@@ -59,6 +74,13 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     if (!(authorised instanceof Promise) && !(pool instanceof Promise)) return ready(pool, authorised);
     return Promise.all([pool, authorised]).then(([opened, allowed]) => ready(opened, allowed));
   };
+}
+
+interface Address {
+  readonly operation: string;
+  readonly url: string;
+  readonly origin: string;
+  readonly path: string;
 }
 
 const ACCEPT_STREAM = 'text/event-stream, application/vnd.amazon.eventstream';

@@ -15,7 +15,10 @@ test('a template is filled with values, white space inside the braces does not m
 });
 
 test('B-65: what an agent said is never a template, whatever it says', () => {
-  const piece = fc.oneof(fc.string(), fc.constantFrom('{{input}}', '{{secret}}', '{{', '}}', '{{previousOutput}}', '$&', '$1'));
+  const piece = fc.oneof(
+    fc.string(),
+    fc.constantFrom('{{input}}', '{{secret}}', '{{', '}}', '{{previousOutput}}', '$&', '$1'),
+  );
   fc.assert(
     fc.property(fc.array(piece), (pieces) => {
       const said = pieces.join('');

@@ -17,7 +17,10 @@ test('a sequence is the mode without one; steps take the task, five minutes and 
 });
 
 test('a conversation takes participants as names or as steps, else the steps, and lasts one round', () => {
-  const routing = { orchestrationMode: 'conversation', participants: ['codex', { providerId: 'builtin', prompt: 'b' }] };
+  const routing = {
+    orchestrationMode: 'conversation',
+    participants: ['codex', { providerId: 'builtin', prompt: 'b' }],
+  };
   const { steps, maxTurns } = readPlan(routing, 'task', KNOWN);
   assert.deepEqual(
     steps.map(({ providerId, prompt }) => [providerId, prompt]),
@@ -27,7 +30,11 @@ test('a conversation takes participants as names or as steps, else the steps, an
     ],
   );
   assert.equal(maxTurns, 2);
-  const byStep = readPlan({ orchestrationMode: 'conversation', steps: [{ providerId: 'codex' }], maxTurns: 7 }, 't', KNOWN);
+  const byStep = readPlan(
+    { orchestrationMode: 'conversation', steps: [{ providerId: 'codex' }], maxTurns: 7 },
+    't',
+    KNOWN,
+  );
   assert.equal(byStep.maxTurns, 7);
 });
 

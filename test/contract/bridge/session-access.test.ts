@@ -82,13 +82,6 @@ describe('who does the work', () => {
       assert.equal(result?.resolvedGatewayProviderId, '');
     }
   });
-
-  test('a multi-agent run is refused by name, and not announced', async (t) => {
-    const { url } = await startBridge(t, { providers: [createScriptedProvider('alpha')] });
-    const { error } = await call(url, 'session.start', start('s', { multiAgent: true }));
-    assert.equal(error?.data.code, 'MULTI_AGENT_UNAVAILABLE');
-    assert.equal((await call(url, 'acp.capabilities', {})).result?.multiAgent, false);
-  });
 });
 
 describe('where the work is done', () => {

@@ -1,0 +1,185 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-call.ts';
+import { toJsonText } from '../../platform/json-rpc/raw-json.ts';
+import type { BridgeClient } from '../bridge-client.ts';
+import { createEditorUpdates, type EditorUpdate, messageChunk } from './editor-update.ts';
+import { promptText } from './prompt-text.ts';
+import { turnAnswer } from './turn-answer.ts';
+
+type Call = MethodCall<BridgeClient>;
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The sessions of one editor, which are sessions of the bridge. */
+export interface EditorSessions {
+  open(folder: string, mcpServers: readonly unknown[]): Promise<Fields>;
+  takeUp(sessionId: string, folder: string, mcpServers: readonly unknown[], withPast: boolean): Promise<Fields>;
+  choose(sessionId: string, option: string, value: unknown): Fields;
+  prompt(sessionId: string, blocks: readonly unknown[], call: Call): Promise<Fields>;
+  cancel(sessionId: string, call: Call): Promise<Fields>;
+  close(sessionId: string, call: Call): Promise<Fields>;
+  /** Takes the parameters of a `session.update` of the bridge. */
+  update(params: Fields): void;
+}
+
+export interface EditorSessionsOptions {
+  /** Of the bridge's own method family. */
+  readonly dispatch: Dispatch<BridgeClient>;
+  readonly agents: readonly { readonly id: string; readonly label: string }[];
+  /** The agent of new sessions. Empty: whoever the bridge routes to. */
+  readonly agent: string;
+  readonly makeId: MakeId;
+  checkDirectory(path: string): Promise<string>;
+  /** What was asked in an open session, by turn; undefined when there is none of that name. */
+  prompts(sessionId: string): Promise<ReadonlyMap<string, string> | undefined>;
+  /** Sends all earlier updates of a session, and resolves when that is done. */
+  replay(sessionId: string): Promise<void>;
+  send(sessionId: string, update: EditorUpdate): void;
+  warn(message: string): void;
+}
+
+interface EditorSession {
+  readonly folder: string;
+  agent: string;
+  /** Whether the bridge has it. */
+  hasBegun: boolean;
+  readonly read: (params: Fields) => EditorUpdate | undefined;
+  /** While the past is told: what was asked in each turn, until that was told too. */
+  past: Map<string, string> | undefined;
+}
+
+const AGENT_OPTION = 'agent';
+const ANY_AGENT = 'auto';
+/** The least recently opened is forgotten; it can be loaded again. */
+const MOST_SESSIONS = 1000;
+
+export function createEditorSessions(options: EditorSessionsOptions): EditorSessions {
+  const { dispatch, agents, makeId, send } = options;
+  const sessions = new Map<string, EditorSession>();
+
+  function add(sessionId: string, folder: string, hasBegun: boolean): EditorSession {
+    const read = createEditorUpdates();
+    const session: EditorSession = { folder, agent: options.agent, hasBegun, read, past: undefined };
+    sessions.set(sessionId, session);
+    const [oldest] = sessions.keys();
+    if (sessions.size > MOST_SESSIONS && oldest !== undefined) sessions.delete(oldest);
+    return session;
+  }
+
+  function find(sessionId: string): EditorSession {
+    const session = sessions.get(sessionId);
+    if (session === undefined) throw new AppError('EDITOR_SESSION_UNKNOWN', { sessionId });
+    return session;
+  }
+
+  /** A call of the bridge's own family on behalf of the editor's call. */
+  async function callBridge(method: string, params: Fields, call: Call): Promise<Fields> {
+    const { id, caller, signal, requestId } = call;
+    const outcome = await dispatch({
+      method,
+      params,
+      id,
+      caller,
+      signal,
+      requestId,
+      notify: (_method, update) => show(JSON.parse(toJsonText(update)) as Fields),
+      accept: () => undefined,
+    });
+    return JSON.parse(toJsonText(outcome)) as Fields;
+  }
+
+  function show(params: Fields): void {
+    const sessionId = String(params.sessionId);
+    const session = sessions.get(sessionId);
+    if (session === undefined) return;
+    const turnId = String(params.turnId);
+    const asked = session.past?.get(turnId);
+    if (asked !== undefined) {
+      session.past?.delete(turnId);
+      send(sessionId, messageChunk('user_message_chunk', asked));
+    }
+    const update = session.read(params);
+    if (update !== undefined) send(sessionId, update);
+  }
+
+  function configOptions({ agent }: EditorSession): Fields {
+    const choices = agents.map(({ id, label }) => ({ value: id, name: label }));
+    const option = {
+      id: AGENT_OPTION,
+      name: 'Agent',
+      description: 'Who does the work; fixed once the session has begun.',
+      type: 'select',
+      currentValue: agent === '' ? ANY_AGENT : agent,
+      options: [{ value: ANY_AGENT, name: 'Automatic' }, ...choices],
+    };
+    return { configOptions: [option] };
+  }
+
+  function mentionServers(mcpServers: readonly unknown[]): void {
+    if (mcpServers.length > 0) options.warn('MCP servers of the editor are not handed on to agents');
+  }
+
+  return {
+    update: show,
+    async open(folder, mcpServers) {
+      mentionServers(mcpServers);
+      const sessionId = makeId('editor-');
+      const session = add(sessionId, await options.checkDirectory(folder), false);
+      return { sessionId, ...configOptions(session) };
+    },
+    async takeUp(sessionId, folder, mcpServers, withPast) {
+      mentionServers(mcpServers);
+      const prompts = await options.prompts(sessionId);
+      if (prompts === undefined) throw new AppError('EDITOR_SESSION_UNKNOWN', { sessionId });
+      const session = add(sessionId, await options.checkDirectory(folder), true);
+      if (withPast) {
+        session.past = new Map(prompts);
+        await options.replay(sessionId);
+        session.past = undefined;
+      }
+      return configOptions(session);
+    },
+    choose(sessionId, option, value) {
+      const session = find(sessionId);
+      if (option !== AGENT_OPTION) throw new AppError('INVALID_PARAMS', { reason: 'configId: there is only "agent"' });
+      if (value !== ANY_AGENT && !agents.some(({ id }) => id === value)) {
+        throw new AppError('INVALID_PARAMS', { reason: 'value: there is no such agent' });
+      }
+      if (session.hasBegun) {
+        throw new AppError('INVALID_PARAMS', { reason: 'the session has begun, and stays with its agent' });
+      }
+      session.agent = value === ANY_AGENT ? '' : String(value);
+      return configOptions(session);
+    },
+    async prompt(sessionId, blocks, call) {
+      const session = find(sessionId);
+      const taskPrompt = promptText(blocks);
+      const stop = () => void callBridge('session.cancel', { sessionId }, call).catch(() => undefined);
+      call.signal.addEventListener('abort', stop, { once: true });
+      const result = await callBridge(
+        session.hasBegun ? 'session.message' : 'session.start',
+        {
+          sessionId,
+          taskPrompt,
+          workingDirectory: session.folder,
+          ...(!session.hasBegun && session.agent !== '' && { routing: { explicitProviderId: session.agent } }),
+        },
+        call,
+      );
+      // What nobody could serve was never a session.
+      session.hasBegun ||= result.status !== 'unavailable';
+      return turnAnswer(result);
+    },
+    async cancel(sessionId, call) {
+      find(sessionId);
+      await callBridge('session.cancel', { sessionId }, call);
+      return {};
+    },
+    async close(sessionId, call) {
+      find(sessionId);
+      sessions.delete(sessionId);
+      await callBridge('session.close', { sessionId }, call);
+      return {};
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import { asObject, textOf } from '../agents/loose-json.ts';
+
+/** The `update` of a `session/update` notification of the Agent Client Protocol. */
+export type EditorUpdate = Readonly<Record<string, unknown>> & { readonly sessionUpdate: string };
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const TOOL_KINDS: ReadonlySet<unknown> = new Set([
+  'read',
+  'edit',
+  'delete',
+  'move',
+  'search',
+  'execute',
+  'think',
+  'fetch',
+  'switch_mode',
+  'other',
+]);
+/** Calls of one turn of which we know that the editor has heard of them. */
+const MOST_REMEMBERED = 10_000;
+
+export function messageChunk(
+  kind: 'user_message_chunk' | 'agent_message_chunk' | 'agent_thought_chunk',
+  text: string,
+): EditorUpdate {
+  return { sessionUpdate: kind, content: { type: 'text', text } };
+}
+
+/**
+ * Reads the updates of one session (contract/bridge 4) as an editor understands them. Undefined: the update only tells how
+ * the turn is getting on, which an editor learns from the answer to its prompt.
+ */
+export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefined {
+  const announced = new Set<string>();
+
+  function toolCall(event: Fields): EditorUpdate {
+    const toolCallId = textOf(event.toolCallId);
+    const isNew = !announced.has(toolCallId);
+    if (announced.size >= MOST_REMEMBERED) announced.clear();
+    announced.add(toolCallId);
+    const { input, output, locations } = event;
+    return {
+      sessionUpdate: isNew ? 'tool_call' : 'tool_call_update',
+      toolCallId,
+      title: textOf(event.title),
+      kind: TOOL_KINDS.has(event.toolKind) ? event.toolKind : 'other',
+      status: event.status,
+      ...(input !== undefined && { rawInput: input }),
+      ...(output !== undefined && { rawOutput: output }),
+      ...(typeof output === 'string' && { content: [{ type: 'content', content: { type: 'text', text: output } }] }),
+      ...(locations !== undefined && { locations }),
+    };
+  }
+
+  return (params) => {
+    const event = asObject(params.structuredEvent);
+    const text = textOf(event.text);
+    switch (event.kind) {
+      case 'text':
+        return text === '' ? undefined : messageChunk('agent_message_chunk', text);
+      case 'thinking':
+        return text === '' ? undefined : messageChunk('agent_thought_chunk', text);
+      // The protocol has no word for remarks, permissions that were granted among them: they must be seen all the same.
+      case 'status':
+        return text === '' ? undefined : messageChunk('agent_thought_chunk', `${text}\n`);
+      case 'tool_call':
+        return toolCall(event);
+      default:
+        return undefined;
+    }
+  };
+}

@@ -1,0 +1,102 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { withinTime } from '../../platform/clock/within-time.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
+import { asObject } from '../agents/loose-json.ts';
+import { describeGatewayFailure } from './gateway-failure.ts';
+import type { GatewayLink } from './gateway-link.ts';
+import { createGatewayRun, type GatewayRun, type RunLimits } from './gateway-run.ts';
+
+export interface GatewayAgentOptions {
+  readonly id: string;
+  readonly link: GatewayLink;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+  readonly limits?: Partial<RunLimits>;
+}
+
+const SHORT_CALL_MS = 15_000;
+/** Of the five seconds in which a cancelled turn must be quiet: what the gateway gets to end it in good order. */
+const CANCEL_MS = 4_000;
+
+/** Gateway tasks, seen by the sessions as turns of one more agent. The reference is the session's name at the gateway. */
+export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider {
+  const { id, link, clock, makeId, logger } = options;
+  const running = new Map<string, { readonly run: GatewayRun; readonly ended: Promise<unknown> }>();
+
+  /** The gateway is asked whether it can be reached at all before anything is begun. */
+  async function reach(): Promise<TurnEnd | undefined> {
+    try {
+      await link.connect();
+      return undefined;
+    } catch (error) {
+      return { kind: 'unavailable', detail: describeGatewayFailure(error).message };
+    }
+  }
+
+  async function runTurn(sessionKey: string, turn: AgentTurn): Promise<TurnEnd> {
+    const run = createGatewayRun({ ...options, sessionKey, turn });
+    const ended = run.run();
+    running.set(turn.turnId, { run, ended });
+    try {
+      return await ended;
+    } finally {
+      running.delete(turn.turnId);
+    }
+  }
+
+  /** A session that the gateway does not know would be opened anew by a message: a lost one must not be. */
+  async function isKnown(sessionKey: string): Promise<boolean> {
+    const { messages } = asObject(await link.request('chat.history', { sessionKey, limit: 1 }, SHORT_CALL_MS));
+    return Array.isArray(messages) && messages.length > 0;
+  }
+
+  async function stopRuns(runs: Iterable<{ readonly run: GatewayRun; readonly ended: Promise<unknown> }>) {
+    await Promise.all(
+      [...runs].map(async ({ run, ended }) => {
+        await withinTime(clock, CANCEL_MS, Promise.all([run.abort(), ended]), () => undefined);
+        run.giveUp();
+        await ended;
+      }),
+    );
+  }
+
+  return {
+    id,
+    probe: link.probe,
+    async startTurn(turn) {
+      const unreachable = await reach();
+      if (unreachable !== undefined) return unreachable;
+      const sessionKey = makeId('trestle-');
+      turn.opened(sessionKey);
+      return runTurn(sessionKey, turn);
+    },
+    async continueTurn(sessionKey, turn) {
+      const unreachable = await reach();
+      if (unreachable !== undefined) return unreachable;
+      try {
+        if (!(await isKnown(sessionKey))) return { kind: 'lost', detail: 'the gateway has no such session' };
+      } catch (error) {
+        const { code, message } = describeGatewayFailure(error);
+        return { kind: 'refused', gatewayCode: code, reason: message };
+      }
+      return runTurn(sessionKey, turn);
+    },
+    async cancel(turnId) {
+      const found = running.get(turnId);
+      if (found !== undefined) await stopRuns([found]);
+    },
+    async close(sessionKey) {
+      // To delete it would take the rights of an administrator; put away it no longer shows up there.
+      await link.request('sessions.patch', { key: sessionKey, archived: true }, SHORT_CALL_MS).catch((error: unknown) => {
+        logger.warn({ gateway: id, code: describeGatewayFailure(error).code }, 'a gateway session was not closed there');
+      });
+    },
+    async stop() {
+      await stopRuns(running.values());
+      await link.stop();
+    },
+  };
+}

@@ -1,0 +1,180 @@
+import { WebSocket } from 'ws';
+import type { Clock } from '../../platform/clock/clock.ts';
+import { parseJson } from '../../platform/json/parse-json.ts';
+import { asObject, textOf } from '../agents/loose-json.ts';
+import { gatewayFailed, readGatewayError } from './gateway-failure.ts';
+import { type ConnectOptions, connectParams, type Greeting, readChallenge, readGreeting } from './gateway-handshake.ts';
+
+/** One socket to the gateway, from its greeting to its end. */
+export interface GatewayConnection {
+  readonly greeting: Greeting;
+  /** The payload of the first answer; some methods give a second one under the same id, which is not waited for. */
+  request(method: string, params: unknown, timeoutMs: number, signal?: AbortSignal): Promise<unknown>;
+  close(): void;
+  /** Resolves when the socket is gone, whoever ended it. */
+  readonly closed: Promise<void>;
+}
+
+export interface GatewayEvent {
+  readonly name: string;
+  readonly payload: Readonly<Record<string, unknown>>;
+}
+
+export interface ConnectionOptions extends Omit<ConnectOptions, 'challenge'> {
+  readonly url: string;
+  readonly clock: Pick<Clock, 'after' | 'monotonic'>;
+  readonly handshakeMs: number;
+  readonly signal?: AbortSignal | undefined;
+  onEvent(event: GatewayEvent): void;
+}
+
+interface PendingRequest {
+  settle(payload: unknown): void;
+  fail(error: Error): void;
+}
+
+/** Larger than any answer that we ask for; artifacts come in base64. */
+const MOST_MESSAGE_BYTES = 96 * 1024 * 1024;
+const MOST_PENDING = 256;
+const MOST_BUFFERED_BYTES = 8 * 1024 * 1024;
+const CONNECT_ID = 'connect';
+
+/** Opens a socket, answers the challenge and resolves when the gateway has let us in; rejects with GATEWAY_FAILED. */
+export async function openGatewayConnection(options: ConnectionOptions): Promise<GatewayConnection> {
+  const { url, clock, signal } = options;
+  const welcome = Promise.withResolvers<Greeting>();
+  const closed = Promise.withResolvers<void>();
+  const pending = new Map<string, PendingRequest>();
+  let lastId = 0;
+  let lastSeq = 0;
+  let lastSign = clock.monotonic();
+  let isOpen = true;
+  let stopTicks = (): void => undefined;
+
+  const socket = new WebSocket(url, {
+    perMessageDeflate: false,
+    maxPayload: MOST_MESSAGE_BYTES,
+    followRedirects: false,
+    handshakeTimeout: options.handshakeMs,
+  });
+  const giveUp = (error: Error): void => {
+    welcome.reject(error);
+    socket.terminate();
+  };
+  const stopTimer = clock.after(options.handshakeMs, () => giveUp(gatewayFailed('OFFLINE', 'no greeting came in time')));
+  const onAbort = (): void => giveUp(gatewayFailed('OFFLINE', 'the attempt was given up'));
+  signal?.addEventListener('abort', onAbort, { once: true });
+  if (signal?.aborted) onAbort();
+
+  socket.on('error', (error) => {
+    const reason = 'code' in error ? String(error.code) : 'it refused the connection';
+    welcome.reject(gatewayFailed('OFFLINE', `cannot connect (${reason})`));
+  });
+  socket.on('close', () => {
+    isOpen = false;
+    stopTicks();
+    welcome.reject(gatewayFailed('OFFLINE', 'the gateway closed the connection before it greeted'));
+    const error = gatewayFailed('SOCKET_CLOSED', 'the connection was lost before the answer came');
+    for (const { fail } of [...pending.values()]) fail(error);
+    closed.resolve();
+  });
+  socket.on('message', (data) => {
+    lastSign = clock.monotonic();
+    const frame = readFrame(String(data));
+    if (frame.type === 'res') answer(frame);
+    else if (frame.type === 'event') notice(frame);
+  });
+
+  function answer({ id, ok, payload, error }: Frame): void {
+    if (id === CONNECT_ID) {
+      const greeting = ok === true ? readGreeting(payload) : undefined;
+      if (greeting !== undefined) welcome.resolve(greeting);
+      else if (ok === true) giveUp(gatewayFailed('PROTOCOL_MISMATCH', 'it speaks another protocol', true));
+      else giveUp(readGatewayError(error));
+      return;
+    }
+    // Unknown: the second answer to a call, or one that came too late.
+    const waiting = pending.get(String(id));
+    if (ok === true) waiting?.settle(payload);
+    else waiting?.fail(readGatewayError(error));
+  }
+
+  function notice({ event, payload, seq }: Frame): void {
+    if (event === 'connect.challenge') {
+      const challenge = readChallenge(payload);
+      if (challenge === undefined) giveUp(gatewayFailed('PROTOCOL_MISMATCH', 'its challenge cannot be read', true));
+      else send(CONNECT_ID, 'connect', connectParams({ ...options, challenge }));
+      return;
+    }
+    // Numbers count up on one connection; what has been seen is not told twice.
+    if (typeof seq === 'number') {
+      if (seq <= lastSeq) return;
+      lastSeq = seq;
+    }
+    options.onEvent({ name: textOf(event), payload: asObject(payload) });
+  }
+
+  function send(id: string, method: string, params: unknown): void {
+    socket.send(JSON.stringify({ type: 'req', id, method, params }));
+  }
+
+  /** A gateway that has been silent for more than two of its ticks is gone, whatever TCP says. */
+  function watchTicks(tickMs: number): void {
+    stopTicks = clock.after(tickMs, () => {
+      if (clock.monotonic() - lastSign > 2.5 * tickMs) socket.terminate();
+      else watchTicks(tickMs);
+    });
+  }
+
+  function request(method: string, params: unknown, timeoutMs: number, abort?: AbortSignal): Promise<unknown> {
+    if (!isOpen) return Promise.reject(gatewayFailed('SOCKET_CLOSED', 'the connection is closed'));
+    if (pending.size >= MOST_PENDING || socket.bufferedAmount > MOST_BUFFERED_BYTES) {
+      return Promise.reject(gatewayFailed('OVERLOADED', 'too many requests to the gateway are under way'));
+    }
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    lastId += 1;
+    const id = `r${lastId}`;
+    const stop = clock.after(timeoutMs, () => fail(gatewayFailed('RPC_TIMEOUT', `no answer within ${timeoutMs} ms`)));
+    const cancel = (): void => fail(gatewayFailed('CANCELLED', 'the call was cancelled'));
+    const done = (): void => {
+      stop();
+      abort?.removeEventListener('abort', cancel);
+      pending.delete(id);
+    };
+    function fail(error: Error): void {
+      done();
+      reject(error);
+    }
+    pending.set(id, {
+      settle(payload) {
+        done();
+        resolve(payload);
+      },
+      fail,
+    });
+    abort?.addEventListener('abort', cancel, { once: true });
+    if (abort?.aborted) cancel();
+    else send(id, method, params);
+    return promise;
+  }
+
+  try {
+    const greeting = await welcome.promise;
+    watchTicks(greeting.tickMs);
+    return { greeting, request, close: () => socket.terminate(), closed: closed.promise };
+  } finally {
+    stopTimer();
+    signal?.removeEventListener('abort', onAbort);
+  }
+}
+
+type Frame = Readonly<Record<string, unknown>>;
+
+function readFrame(text: string): Frame {
+  try {
+    return asObject(parseJson(text));
+  } catch {
+    // Not a frame of the protocol; the next one may be.
+    return {};
+  }
+}

@@ -1,0 +1,158 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { AgentTurn, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
+import { createFinalText } from '../agents/final-text.ts';
+import { asObject, textOf } from '../agents/loose-json.ts';
+import { createProgressThinning } from '../agents/thin-out-progress.ts';
+import { fetchGatewayArtifacts } from './gateway-artifacts.ts';
+import type { GatewayEvent } from './gateway-connection.ts';
+import { describeGatewayFailure, isSocketLoss } from './gateway-failure.ts';
+import type { GatewayLink } from './gateway-link.ts';
+import { messageText, readGatewayEvent } from './read-gateway-event.ts';
+
+/** One task at the gateway, from `chat.send` to its end. */
+export interface GatewayRun {
+  /** Never rejects. */
+  run(): Promise<TurnEnd>;
+  /** Asks the gateway to stop; the run then ends as cancelled. */
+  abort(): Promise<void>;
+  /** Ends it here, whatever the gateway does. */
+  giveUp(): void;
+}
+
+export interface RunLimits {
+  readonly sendMs: number;
+  /** How long one `agent.wait` waits; then the next one begins. */
+  readonly waitMs: number;
+  /** A run of which nothing was heard for so long is given up. */
+  readonly silenceMs: number;
+}
+
+export interface GatewayRunOptions {
+  readonly link: GatewayLink;
+  readonly sessionKey: string;
+  readonly turn: AgentTurn;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly limits?: Partial<RunLimits>;
+}
+
+const LIMITS: RunLimits = { sendMs: 60_000, waitMs: 30_000, silenceMs: 3_600_000 };
+/** What an answer may take longer than the wait that it answers. */
+const WAIT_MARGIN_MS = 10_000;
+
+type Ending = { readonly status: string; readonly text: string; readonly error: string; readonly stopReason: string };
+
+export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
+  const { link, sessionKey, turn, clock, logger } = options;
+  const limits = { ...LIMITS, ...options.limits };
+  const runId = turn.turnId;
+  const givenUp = new AbortController();
+  const text = createFinalText();
+  const isWorthPassingOn = createProgressThinning();
+  let isAborted = false;
+  let hasSpoken = false;
+  let usage: TurnUsage | undefined;
+  let finalText = '';
+  let lastSign = clock.monotonic();
+
+  /** Only what belongs to this very run: nothing of one session reaches another. */
+  function hear(event: GatewayEvent): void {
+    if (event.payload.runId !== runId) return;
+    lastSign = clock.monotonic();
+    if (event.name === 'chat' && event.payload.state === 'final') finalText = messageText(event.payload.message);
+    if (event.payload.stream === 'usage') usage = readUsage(event.payload.data) ?? usage;
+    const told = readGatewayEvent(event);
+    if (told === undefined || !isWorthPassingOn(told)) return;
+    if (told.kind === 'text') hasSpoken = true;
+    text.add(told);
+    turn.report(told);
+  }
+
+  async function sendAndWait(): Promise<Ending> {
+    const { signal } = givenUp;
+    if (turn.model !== '') {
+      await link.request('sessions.patch', { key: sessionKey, model: turn.model }, limits.sendMs, signal);
+    }
+    const message = { sessionKey, message: turn.prompt, idempotencyKey: runId };
+    await link.request('chat.send', message, limits.sendMs, signal);
+    for (;;) {
+      const waited = { runId, timeoutMs: limits.waitMs };
+      const answer = asObject(await link.request('agent.wait', waited, limits.waitMs + WAIT_MARGIN_MS, signal));
+      const status = textOf(answer.status);
+      const isOpen = status === 'timeout' || status === 'pending' || status === 'accepted';
+      if (!isOpen) return readEnding(answer);
+      if (clock.monotonic() - lastSign > limits.silenceMs) return { ...readEnding({}), status: 'silent' };
+    }
+  }
+
+  /** A lost socket is made up for once; the key makes sure that the gateway does not begin the work a second time. */
+  async function withOneRetry(): Promise<Ending> {
+    try {
+      return await sendAndWait();
+    } catch (error) {
+      if (!isSocketLoss(error) || givenUp.signal.aborted) throw error;
+      logger.warn({ turnId: runId }, 'the socket to the gateway was lost during a task; it is taken up again');
+      await link.connect();
+      return sendAndWait();
+    }
+  }
+
+  async function run(): Promise<TurnEnd> {
+    const stopListening = link.listen(hear);
+    try {
+      const ending = await withOneRetry();
+      return await endOf(ending);
+    } catch (error) {
+      if (isAborted || givenUp.signal.aborted) return { kind: 'cancelled', output: text.value() };
+      const { code, message } = describeGatewayFailure(error);
+      return { kind: 'refused', gatewayCode: code, reason: message };
+    } finally {
+      stopListening();
+    }
+  }
+
+  async function endOf(ending: Ending): Promise<TurnEnd> {
+    const output = ending.text || finalText || text.value();
+    const shared = { output, ...(usage !== undefined && { usage }) };
+    if (isAborted) return { kind: 'cancelled', ...shared };
+    if (ending.status === 'silent') {
+      const error = 'Nothing was heard of the task for too long.';
+      return { kind: 'failed', code: 'AGENT_TIMEOUT', error, ...shared };
+    }
+    if (ending.status !== 'ok') {
+      return { kind: 'failed', code: 'AGENT_FAILED', error: ending.error || `The task ended as ${ending.status}.`, ...shared };
+    }
+    // Events may have been lost with a socket: then the answer is told as a whole.
+    if (!hasSpoken && output !== '') turn.report({ kind: 'text', text: output });
+    const files = await fetchGatewayArtifacts(link, sessionKey, runId, logger);
+    return { kind: 'completed', ...shared, stopReason: ending.stopReason, files };
+  }
+
+  return {
+    run,
+    async abort() {
+      isAborted = true;
+      await link.request('chat.abort', { sessionKey, runId }, limits.sendMs, givenUp.signal).catch((error: unknown) => {
+        logger.warn({ turnId: runId, code: describeGatewayFailure(error).code }, 'a gateway task was not aborted there');
+      });
+    },
+    giveUp: () => givenUp.abort(),
+  };
+}
+
+function readEnding(answer: Readonly<Record<string, unknown>>): Ending {
+  const { error, stopReason } = answer;
+  return {
+    status: textOf(answer.status) || 'unknown',
+    text: textOf(asObject(answer.terminalReply).text),
+    error: textOf(error) || textOf(asObject(error).message),
+    stopReason: textOf(stopReason) || 'end_turn',
+  };
+}
+
+function readUsage(data: unknown): TurnUsage | undefined {
+  const { inputTokens, outputTokens, totalTokens } = asObject(data);
+  const counts = Object.entries({ inputTokens, outputTokens, totalTokens }).filter(([, value]) => typeof value === 'number');
+  return counts.length === 0 ? undefined : (Object.fromEntries(counts) as TurnUsage);
+}

@@ -1,0 +1,18 @@
+import { asObject, textOf } from '../agents/loose-json.ts';
+import { describeGatewayFailure } from '../gateway/gateway-failure.ts';
+import type { GatewayLink } from '../gateway/gateway-link.ts';
+import { type CallTool, toolFailed } from './invoke-tool.ts';
+
+/** Calls tools on the connected gateway itself, which knows no actions: they travel inside the arguments. */
+export function createToolsOverRuntime(link: Pick<GatewayLink, 'request'>, timeoutMs: number): CallTool {
+  return async (tool, action, args, signal) => {
+    const params = { name: tool, args: action === '' ? args : { ...args, action } };
+    const answer = await link.request('tools.invoke', params, timeoutMs, signal).catch((error: unknown) => {
+      const { code, message } = describeGatewayFailure(error);
+      throw toolFailed(0, `${code}: ${message}`);
+    });
+    const { ok, error } = asObject(answer);
+    if (ok === false) throw toolFailed(0, textOf(asObject(error).message) || textOf(error) || 'the tool failed');
+    return answer;
+  };
+}

@@ -1,0 +1,130 @@
+import type { SessionResult } from '../bridge/contract/session.ts';
+import type { BridgeTransport, TurnCall } from './bridge-transport.ts';
+import type { HttpExchange } from './http-exchange.ts';
+import type { MakeCallId } from './make-call-id.ts';
+import type { OpenLink } from './open-link.ts';
+import { createPatience } from './patience.ts';
+import { type RpcMessage, type RpcRequest, resultOf } from './rpc-message.ts';
+import { runStreamedTurn } from './run-streamed-turn.ts';
+import type { SessionUpdate } from './session-update.ts';
+import type { SocketLink } from './socket-link.ts';
+import { TrestleError } from './trestle-error.ts';
+
+export interface SocketTransportOptions {
+  readonly openLink: OpenLink;
+  /** Takes up the turns of a connection that broke. */
+  readonly exchange: Pick<HttpExchange, 'stream'>;
+  readonly makeCallId: MakeCallId;
+  readonly reconnectMs: number;
+}
+
+interface Listener {
+  readonly sessionId: string;
+  receive(update: SessionUpdate): void;
+}
+
+/** One connection for everything, opened with the first call, and again with the next one after it was lost. */
+export function createSocketTransport(options: SocketTransportOptions): BridgeTransport {
+  const { openLink, exchange, makeCallId, reconnectMs } = options;
+  const listeners = new Set<Listener>();
+  let current: Promise<SocketLink> | undefined;
+
+  function onUpdate(update: SessionUpdate): void {
+    for (const { sessionId, receive } of listeners) if (sessionId === update.sessionId) receive(update);
+  }
+
+  /** One after the other: several calls that find no connection open one together. */
+  function connected(): Promise<SocketLink> {
+    if (current !== undefined) return current;
+    const opening = openLink('', onUpdate);
+    current = opening;
+    const forget = () => {
+      if (current === opening) current = undefined;
+    };
+    opening.then(({ closed }) => closed).then(forget, forget);
+    return opening;
+  }
+
+  /** A call that was not sent can always be tried again; one that was, only if it is repeatable. */
+  async function exchangeMessage(request: RpcRequest, isRepeatable: boolean, signal: AbortSignal): Promise<RpcMessage> {
+    const patience = createPatience(reconnectMs, signal);
+    for (;;) {
+      let isSent = false;
+      try {
+        const link = await orAborted(connected(), signal);
+        isSent = true;
+        return await orAborted(link.send(request), signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        if (isSent && !isRepeatable) throw error;
+        await patience.failed(error);
+      }
+    }
+  }
+
+  async function turn(call: TurnCall, signal: AbortSignal): Promise<SessionResult> {
+    const { method, params } = call;
+    const request: RpcRequest = { jsonrpc: '2.0', id: makeCallId(), method, params };
+    let last = 0;
+    const receive = (update: SessionUpdate) => {
+      if (update.seq <= last) return;
+      last = update.seq;
+      call.onUpdate(update);
+    };
+    const listener = { sessionId: params.sessionId, receive };
+    listeners.add(listener);
+    try {
+      return resultOf(await exchangeMessage(request, false, signal)) as SessionResult;
+    } catch (error) {
+      if (!isLost(error) || signal.aborted) throw error;
+      listeners.delete(listener);
+      return await takeUp(request, last, receive, error, signal);
+    } finally {
+      listeners.delete(listener);
+    }
+  }
+
+  /** The new connection would bring the updates but not the answer: the call is repeated over HTTP, which brings both. */
+  async function takeUp(
+    request: RpcRequest,
+    afterSeq: number,
+    receive: Listener['receive'],
+    lost: unknown,
+    signal: AbortSignal,
+  ): Promise<SessionResult> {
+    const options = { exchange, request, idempotencyKey: '', afterSeq, reconnectMs, signal, onUpdate: receive };
+    return runStreamedTurn(options).catch((error) => {
+      // It may not have got there, or not have begun: that is no fault of the app's.
+      throw error instanceof TrestleError && error.code === 'RESUME_NOT_FOUND' ? lost : error;
+    });
+  }
+
+  return {
+    async call({ method, params, isRepeatable }, signal) {
+      const request: RpcRequest = { jsonrpc: '2.0', id: makeCallId(), method, params };
+      return resultOf(await exchangeMessage(request, isRepeatable, signal));
+    },
+    turn,
+    close() {
+      void current?.then((link) => link.close(), ignore);
+    },
+  };
+}
+
+function isLost(error: unknown): boolean {
+  return error instanceof TrestleError && error.code === 'CONNECTION_LOST';
+}
+
+/** The answer may still come; nobody waits for it any more. */
+function orAborted<Value>(value: Promise<Value>, signal: AbortSignal): Promise<Value> {
+  value.catch(ignore);
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    const unhook = () => signal.removeEventListener('abort', stop);
+    value.then(resolve, reject).then(unhook, unhook);
+  });
+}
+
+function ignore(): void {}

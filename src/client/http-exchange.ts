@@ -1,0 +1,94 @@
+import { readDocument, readEvents } from './read-body.ts';
+import { parseMessage, type RpcMessage, type RpcRequest, resultOf } from './rpc-message.ts';
+import { connectionLost, TrestleError } from './trestle-error.ts';
+
+/** `POST /acp/rpc`, once: nothing is tried again here. */
+export interface HttpExchange {
+  /** The answer as one document. */
+  call(request: RpcRequest, headers: Headers, signal: AbortSignal): Promise<unknown>;
+  /** Notifications, then the answer, as they come. Ends without one when the connection is closed before it. */
+  stream(request: RpcRequest, headers: Headers, signal: AbortSignal): AsyncGenerator<RpcMessage>;
+}
+
+type Headers = Readonly<Record<string, string>>;
+
+export interface HttpExchangeOptions {
+  /** Of `/acp/rpc`. */
+  readonly rpcUrl: string;
+  readonly headers: Headers;
+  readonly fetch: typeof fetch;
+  /** A stream sends at least a comment every 15 s (contract/bridge 1). */
+  readonly streamSilenceMs: number;
+}
+
+/** The head of a response comes as soon as the call is taken, or with its answer. */
+const HEAD_MS = 120_000;
+/** What stands before a bridge answers with these while the bridge is away. */
+const AWAY: ReadonlySet<number> = new Set([502, 503, 504]);
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
+  const { rpcUrl, streamSilenceMs } = options;
+
+  async function post(request: RpcRequest, headers: Headers, signal: AbortSignal): Promise<Response> {
+    try {
+      return await options.fetch(rpcUrl, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...options.headers, ...headers },
+        body: JSON.stringify(request),
+        // A credential goes to the bridge that was named, and nowhere else.
+        redirect: 'error',
+        signal,
+      });
+    } catch (cause) {
+      throw connectionLost(reasonOf(cause), { cause });
+    }
+  }
+
+  async function readAnswer(response: Response, silenceMs: number): Promise<RpcMessage> {
+    const { status } = response;
+    const text = await readDocument(response, silenceMs);
+    try {
+      const message = parseMessage(text, status);
+      // An error is thrown here, because only here its status is known.
+      resultOf(message, status);
+      return message;
+    } catch (error) {
+      const isOurs = !(error instanceof TrestleError && error.code === 'BAD_ANSWER');
+      if (isOurs || !AWAY.has(status)) throw error;
+      throw connectionLost(`HTTP status ${status}`, { status, cause: error });
+    }
+  }
+
+  return {
+    async call(request, headers, signal) {
+      // Without a stream there is no sign of life before the answer: the caller's own limit counts.
+      const response = await post(request, { accept: 'application/json', ...headers }, signal);
+      return resultOf(await readAnswer(response, LONGEST_TIMER_MS));
+    },
+    async *stream(request, headers, signal) {
+      const head = new AbortController();
+      const timer = setTimeout(() => head.abort(), HEAD_MS);
+      const stop = () => head.abort();
+      signal.addEventListener('abort', stop);
+      try {
+        const response = await post(request, { accept: 'text/event-stream', ...headers }, head.signal);
+        clearTimeout(timer);
+        if (!response.headers.get('content-type')?.startsWith('text/event-stream')) {
+          yield await readAnswer(response, streamSilenceMs);
+          return;
+        }
+        for await (const data of readEvents(response, streamSilenceMs)) if (data !== '[DONE]') yield parseMessage(data);
+      } finally {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', stop);
+      }
+    },
+  };
+}
+
+function reasonOf(error: unknown): string {
+  const { cause } = error instanceof Error ? error : {};
+  if (cause instanceof Error && cause.message !== '') return cause.message;
+  return error instanceof Error ? error.message : 'the connection failed';
+}

@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import type { Answer } from '../../accounts/accounts-client.ts';
+import { loggedInAs } from '../../accounts/people.ts';
+import { startAccounts } from '../../accounts/start-accounts.ts';
+
+/** Who may call what. `public` asks for nothing, `own` lets readonly users write too, `admin` leaves operators out. */
+type Expectation = 'public' | 'user' | 'own' | 'operator' | 'admin' | 'agent';
+
+/** By hand, on purpose: a new route without a line here fails. */
+const EXPECTED: Readonly<Record<string, Expectation>> = {
+  'POST /api/auth/register': 'public',
+  'POST /api/auth/register/send': 'public',
+  'POST /api/auth/register/verify': 'public',
+  'POST /api/auth/login': 'public',
+  'POST /api/auth/mfa/verify': 'public',
+  'POST /api/auth/token/exchange': 'public',
+  'POST /api/auth/token/refresh': 'public',
+  'POST /api/auth/refresh': 'public',
+  'POST /api/auth/password/forgot': 'public',
+  'POST /api/auth/password/forgot/confirm': 'public',
+  'GET /api/auth/oauth/login/:provider': 'public',
+  'GET /api/auth/oauth/callback/:provider': 'public',
+  'POST /api/auth/setup': 'public',
+  'GET /setup': 'public',
+  'GET /setup/setup.js': 'public',
+  'GET /setup/setup.css': 'public',
+  'POST /api/billing/webhook': 'public',
+  'GET /api/auth/session': 'user',
+  'DELETE /api/auth/session': 'own',
+  'GET /api/auth/sessions': 'user',
+  'DELETE /api/auth/sessions': 'own',
+  'DELETE /api/auth/sessions/:id': 'own',
+  'POST /api/auth/mfa/totp/provision': 'own',
+  'POST /api/auth/mfa/totp/verify': 'own',
+  'POST /api/auth/mfa/disable': 'own',
+  'POST /api/auth/mfa/recovery-codes': 'own',
+  'GET /api/auth/mfa/status': 'user',
+  'POST /api/auth/password/reset': 'own',
+  'POST /api/auth/password/reset/confirm': 'own',
+  'POST /api/auth/password/change': 'own',
+  'GET /api/auth/subscriptions': 'user',
+  'POST /api/auth/subscriptions': 'user',
+  'POST /api/auth/subscriptions/cancel': 'user',
+  'POST /api/auth/config/sync': 'user',
+  'POST /api/auth/keys': 'user',
+  'GET /api/auth/keys': 'user',
+  'DELETE /api/auth/keys/:id': 'user',
+  'GET /api/agent-server/v1/nodes': 'user',
+  'GET /api/auth/admin/settings': 'operator',
+  'POST /api/auth/admin/settings': 'operator',
+  'GET /api/auth/admin/users/metrics': 'operator',
+  'GET /api/auth/admin/agents/status': 'operator',
+  'GET /api/admin/agents/status': 'operator',
+  'GET /api/auth/admin/agents': 'operator',
+  'POST /api/auth/admin/agents': 'admin',
+  'DELETE /api/auth/admin/agents/:id': 'admin',
+  'GET /api/auth/admin/users': 'operator',
+  'POST /api/auth/admin/users': 'admin',
+  'POST /api/auth/admin/users/:id/role': 'admin',
+  'POST /api/auth/admin/users/:id/pause': 'operator',
+  'POST /api/auth/admin/users/:id/resume': 'operator',
+  'POST /api/auth/admin/users/:id/renew-uuid': 'operator',
+  'POST /api/auth/admin/users/:id/end-sessions': 'operator',
+  'DELETE /api/auth/admin/users/:id': 'admin',
+  'GET /api/auth/admin/blacklist': 'operator',
+  'POST /api/auth/admin/blacklist': 'operator',
+  'DELETE /api/auth/admin/blacklist/:email': 'operator',
+  'GET /api/auth/admin/audit': 'operator',
+  'POST /api/auth/admin/subscriptions/:id/status': 'admin',
+  'GET /api/agent-server/v1/users': 'agent',
+  'POST /api/agent-server/v1/status': 'agent',
+};
+
+const accounts = await startAccounts({ after });
+const people = {
+  admin: await loggedInAs(accounts, 'admin'),
+  operator: await loggedInAs(accounts, 'operator'),
+  user: await loggedInAs(accounts, 'user'),
+  readonly: await loggedInAs(accounts, 'readonly'),
+};
+const careful = await loggedInAs(accounts, 'user', 'Careful');
+await accounts.enrol(careful);
+const { token: agentToken } = await accounts.control<{ token: string }>('agents.create', { id: 'node-1' });
+
+type Kind = 'none' | 'ticket' | 'agent' | keyof typeof people;
+const KINDS: readonly Kind[] = ['none', 'ticket', 'agent', 'user', 'readonly', 'operator', 'admin'];
+
+/** A fresh credential each time: some routes end the session that they are called with. */
+async function credentialOf(kind: Kind): Promise<string | undefined> {
+  if (kind === 'none') return undefined;
+  if (kind === 'agent') return agentToken;
+  const person = kind === 'ticket' ? careful : people[kind];
+  const code = await accounts.issueExchangeCode(person.id);
+  const { body } = await accounts.post('token/exchange', { exchange_code: code });
+  return kind === 'ticket' ? body.mfa_ticket : body.token;
+}
+
+/** What the guard says to this caller; undefined when it lets them in. */
+function refusalFor(expected: Expectation, kind: Kind, method: string): string | undefined {
+  if (expected === 'public') return undefined;
+  if (expected === 'agent') {
+    if (kind === 'none') return '401 missing_token';
+    return kind === 'agent' ? undefined : '401 invalid_token';
+  }
+  if (kind === 'none') return '401 session_token_required';
+  if (kind === 'agent' || kind === 'ticket') return '401 invalid_session';
+  if (expected === 'own') return undefined;
+  if (expected === 'user') return kind === 'readonly' && method !== 'GET' ? '403 read_only_account' : undefined;
+  const isAllowed = kind === 'admin' || (expected === 'operator' && kind === 'operator');
+  return isAllowed ? undefined : '403 forbidden';
+}
+
+const GUARD_REFUSALS = new Set([
+  '401 missing_token',
+  '401 invalid_token',
+  '401 session_token_required',
+  '401 invalid_session',
+  '403 read_only_account',
+  '403 forbidden',
+]);
+
+const verdict = ({ status, body }: Answer): string => `${status} ${body?.error ?? ''}`;
+
+test('A-34: every route of accounts has its expectation, and every expectation its route', () => {
+  const routes = accounts.routes.map(({ method, path }) => `${method} ${path}`);
+  assert.deepEqual(routes.sort(), Object.keys(EXPECTED).sort());
+});
+
+for (const { method, path, body } of accounts.routes) {
+  test(`A-34: ${method} ${path} opens to whom it should, of all kinds of callers`, async () => {
+    const expected = EXPECTED[`${method} ${path}`];
+    assert.ok(expected);
+    for (const kind of KINDS) {
+      const token = await credentialOf(kind);
+      const answer = await accounts.call(method, path.replaceAll(/:\w+/g, 'nobody'), {
+        ...(token !== undefined && { token }),
+        ...(body !== undefined && { body: {} }),
+      });
+      const refusal = refusalFor(expected, kind, method);
+      if (refusal !== undefined) assert.equal(verdict(answer), refusal, kind);
+      else assert.ok(!GUARD_REFUSALS.has(verdict(answer)), `${kind}: ${verdict(answer)}`);
+      assert.ok(answer.status < 500 || answer.status === 501 || answer.status === 503, `${kind}: ${answer.text}`);
+    }
+  });
+}
+
+test('A-34: the cookie of a session opens what its token opens, and no agent’s token works as a cookie', async () => {
+  for (const [kind, status] of [
+    ['user', 200],
+    ['agent', 401],
+    ['ticket', 401],
+  ] as const) {
+    const cookie = `xc_session=${await credentialOf(kind)}`;
+    assert.equal((await accounts.get('session', { cookie })).status, status, kind);
+  }
+});
+
+test('A-63: liveness answers ok and nothing else while the store is gone, and readiness fails', async (t) => {
+  const other = await startAccounts(t);
+  const health = await other.get('/healthz');
+  assert.deepEqual([health.status, health.text], [200, '{"status":"ok"}']);
+  assert.equal((await other.get('/readyz')).status, 200);
+  await other.database.close();
+  assert.deepEqual((await other.get('/healthz')).body, { status: 'ok' });
+  assert.equal((await other.get('/readyz')).status, 503);
+});
