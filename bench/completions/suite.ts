@@ -130,9 +130,9 @@ function directFigure(name: string, unit: string, { perSecond }: Measured): Figu
   return { name, value: `${round(median(perSecond))} ${unit}`, bound: '', result: '', goal: '', met: true };
 }
 
-/** Without a network there is no peer, and so no line. */
+/** Without a network there is no peer, and one that refuses everything is no measure: then there is no line. */
 function peerFigure(what: string, ours: Measured, peer: Measured | undefined, goal: number): readonly Figure[] {
-  if (peer === undefined) return [];
+  if (peer === undefined || median(peer.perSecond) === 0) return [];
   const name = `${what}, against Portkey's gateway`;
   return [ratioFigure({ name, unit: 'answers/s', ours: ours.perSecond, bound: peer.perSecond, goal })];
 }

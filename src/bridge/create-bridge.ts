@@ -1,4 +1,6 @@
+import { join } from 'node:path';
 import type { Clock } from '../platform/clock/clock.ts';
+import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
 import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
@@ -7,17 +9,20 @@ import { refusalBody } from '../platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import { createDispatch, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
+import { createArtifacts } from './artifacts/create-artifacts.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import { createCapabilitiesText } from './capabilities.ts';
 import type { Ping } from './contract/ping.ts';
 import { RpcError } from './contract/rpc-error.ts';
+import { createRpcOverStdio, type RpcOverStdio } from './editor/rpc-over-stdio.ts';
 import { bridgeErrors } from './errors.ts';
 import { createForwarding, type ForwardingOptions } from './forwarding/create-forwarding.ts';
-import { createGatewayProbe } from './gateway/gateway-probe.ts';
+import { createGateway } from './gateway/create-gateway.ts';
 import { registerInstance } from './instances/instance-registry.ts';
 import type { CallbackNetwork } from './jobs/callback-network.ts';
 import { createJobs, type InvokeTool } from './jobs/create-jobs.ts';
@@ -29,16 +34,20 @@ import { createLiveRouting } from './routing/live-routing.ts';
 import { createRpcOverHttp } from './rpc-over-http.ts';
 import { createRpcOverSocket } from './rpc-over-socket.ts';
 import { createSessions } from './sessions/create-sessions.ts';
+import { repeat } from './sessions/repeat.ts';
 import { createSessionCalls } from './sessions/session-calls.ts';
 import type { Retention } from './sessions/sweep-old-records.ts';
 import type { WorkingDirectories } from './sessions/working-directory.ts';
 import type { BridgeGroups } from './settings.ts';
+import { createArtifactStore } from './storage/artifact-store.ts';
 import type { BridgeSchema } from './storage/bridge-schema.ts';
 import { createInstanceStore } from './storage/instance-store.ts';
 
 export interface Bridge {
   readonly surface: HttpSurface;
   readonly methods: readonly MethodRow<BridgeClient>[];
+  /** Serves a pair of standard streams, to who has started the program. */
+  readonly acceptStdio: RpcOverStdio;
   /** What the operator's commands may ask. */
   readonly controls: readonly MethodRow<undefined>[];
   /** The latest probe result of each agent, in catalog order. */
@@ -55,7 +64,12 @@ export interface BridgeOptions {
   readonly ping: Ping;
   /** Where this instance listens, for the list of instances. */
   readonly address: string;
+  /** For the device key, and for copies of what turns produce. */
+  readonly dataDirectory: string;
+  /** Sign the links to artifacts. */
+  readonly linkKeys: SecretKeys;
   readonly clock: Clock;
+  readonly randomness: Randomness;
   readonly makeId: MakeId;
   readonly logger: Logger;
   /** The agents on offer, in routing order, and what stands behind each. */
@@ -77,6 +91,7 @@ export interface BridgeOptions {
 const PROBE_INTERVAL_MS = 30_000;
 const PROBE_TIMEOUT_MS = 15_000;
 const HEARTBEAT_MS = 2_000;
+const ARTIFACT_SWEEP_MS = 10 * 60_000;
 
 export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const { settings, database, ping, clock, makeId, logger, agents, providers } = options;
@@ -101,10 +116,26 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
   });
   const gateway = { id: settings.gateway.provider_id, label: settings.gateway.label };
+  const runtime = createGateway({ ...options, settings: settings.gateway, version: ping.version });
+  const artifacts = createArtifacts({
+    folder: join(options.dataDirectory, 'artifacts'),
+    store: createArtifactStore(database),
+    keys: options.linkKeys,
+    clock,
+    makeId,
+    logger,
+  });
+  const sweeping = repeat({
+    clock,
+    pauseMs: ARTIFACT_SWEEP_MS,
+    work: artifacts.sweep,
+    onError: (error) => logger.warn({ err: error }, 'old artifacts could not be deleted'),
+  });
+  const stopped = new AbortController();
   const probes = startProbeBoard({
     probes: new Map<string, Probe>([
       ...[...providers].map(([id, provider]): [string, Probe] => [id, provider.probe]),
-      [gateway.id, createGatewayProbe(settings.gateway.url)],
+      [gateway.id, runtime.provider.probe],
     ]),
     clock,
     intervalMs: PROBE_INTERVAL_MS,
@@ -126,7 +157,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   });
   const sessions = await createSessions({
     ...options,
-    providers: new Map([...providers, [multiAgent.id, multiAgent]]),
+    providers: new Map([...providers, [multiAgent.id, multiAgent], [gateway.id, runtime.provider]]),
+    keepArtifacts: artifacts.keep,
     instance: instance.id,
     route,
     agentFailed: probes.lookNow,
@@ -150,11 +182,11 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     sharedQueue: options.sharedQueue,
     network: options.network,
     orchestrator,
-    sessionCalls: createSessionCalls({ orchestrator, makeId, agentIds: agents.map(({ id }) => id), route }),
+    sessionCalls: createSessionCalls({ orchestrator, agentIds: agents.map(({ id }) => id) }),
     clock,
     makeId,
     logger,
-    invokeTool: options.invokeTool,
+    invokeTool: options.invokeTool ?? ((tool, action, args) => runtime.invokeTool(tool, action, args, stopped.signal)),
     isOpen: access.isOpen,
     webhookSecret: () => webhookSecret,
     route,
@@ -163,9 +195,13 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
 
   const methodNames = new Set<string>();
   const capabilitiesText = createCapabilitiesText({ agents, gateway, probes, methodNames });
-  const methods = bridgeMethods({ capabilitiesText, sessions: jobs.sessionCalls, jobs, route }).filter(
-    ({ name }) => options.onlyMethods?.includes(name) ?? true,
-  );
+  const methods = bridgeMethods({
+    capabilitiesText,
+    sessions: jobs.sessionCalls,
+    jobs,
+    gatewayMethods: runtime.methods,
+    route,
+  }).filter(({ name }) => options.onlyMethods?.includes(name) ?? true);
   for (const method of methods) methodNames.add(method.name);
   const dispatchHere = createDispatch({
     rows: methods,
@@ -182,6 +218,20 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     makeRequestId: () => makeId('req_'),
     onUnexpectedError,
   });
+  const acceptStdio = createRpcOverStdio({
+    version: ping.version,
+    dispatch,
+    overSocket,
+    orchestrator,
+    past: sessions.past,
+    agents,
+    checkDirectory: options.directories.check,
+    callsPerConnection: settings.bridge.limits.calls_per_connection,
+    clock,
+    makeId,
+    logger,
+    onUnexpectedError,
+  });
   const parts = {
     access,
     ping,
@@ -189,15 +239,17 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     overSocket,
     messageBytes: settings.bridge.limits.message_bytes,
     gatewayProviderId: gateway.id,
+    artifacts,
   };
 
   return {
     methods,
+    acceptStdio,
     controls: forwarding.controls,
     surface: {
       name: 'bridge',
       title: 'Bridge',
-      prefixes: ['/acp', '/api/ping', '/gateway'],
+      prefixes: ['/acp', '/api/ping', '/gateway', '/artifacts'],
       routes: bridgeRoutes(parts),
       upgrades: bridgeUpgrades(parts),
       errors: bridgeErrors,
@@ -222,9 +274,12 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       access.reload(next);
       webhookSecret = next.bridge.webhook_secret;
       forwarding.reload(next);
+      runtime.reload(next.gateway);
     },
     async stop() {
       jobs.settle();
+      stopped.abort();
+      await sweeping.stop();
       await probes.stop();
       await forwarding.stop();
       await sessions.stop();

@@ -97,6 +97,23 @@ export const bridgeErrors = {
     rpc: -32060,
     message: 'Node "{nodeId}" failed: {reason}. data.outcome says whether it may have started.',
   },
+  EDITOR_SESSION_UNKNOWN: {
+    status: 404,
+    rpc: -32002,
+    message: 'There is no session "{sessionId}"; open one with session/new.',
+  },
+  EDITOR_TURN_FAILED: { status: 502, rpc: -32603, message: '{reason}' },
+  GATEWAY_FAILED: { status: 200, rpc: -32010, message: 'The gateway failed: {reason}.' },
+  DEVICE_KEY_INVALID: { status: 500, rpc: -32603, message: 'The device key for the gateway cannot be used: {reason}.' },
+  TOOL_REQUIRED: { status: 200, rpc: -32602, message: 'Name the tool to call in "tool".' },
+  TOOL_NOT_ALLOWED: {
+    status: 200,
+    rpc: -32602,
+    message: 'The tool "{tool}" may not be called here; gateway.tools_allow says which may.',
+  },
+  TOOLS_INVOKE_FAILED: { status: 200, rpc: -32011, message: 'The tool call failed: {detail}.' },
+  ARTIFACT_LINK_INVALID: { status: 403, rpc: -32003, message: 'This link was not made here, or was changed.' },
+  ARTIFACT_EXPIRED: { status: 410, rpc: -32600, message: 'This link was good for 24 hours, which are over.' },
   MODEL_FAILED: { status: 502, rpc: -32603, message: 'The model could not answer: {reason}' },
   TOOL_CALL_REFUSED: { status: 400, rpc: -32602, message: 'The tool call was refused: {reason}' },
 } as const satisfies ErrorTable;

@@ -15,6 +15,8 @@ export interface MethodParts {
   readonly capabilitiesText: () => string;
   readonly sessions: SessionCalls;
   readonly jobs: Pick<Jobs, 'submit' | 'reports'>;
+  /** `app.gateway.*` and `app.tools.invoke`. */
+  readonly gatewayMethods: readonly MethodRow<BridgeClient>[];
   route(request: RouteRequest): Promise<RoutingResolution>;
 }
 
@@ -23,6 +25,7 @@ export function bridgeMethods({
   capabilitiesText,
   sessions,
   jobs,
+  gatewayMethods,
   route,
 }: MethodParts): readonly MethodRow<BridgeClient>[] {
   return [
@@ -70,5 +73,6 @@ export function bridgeMethods({
       handle: sessions.close,
     }),
     ...jobMethods(jobs),
+    ...gatewayMethods,
   ];
 }

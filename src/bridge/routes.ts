@@ -3,6 +3,8 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { anyone } from '../platform/http/anyone.ts';
 import type { Route, UpgradeRoute } from '../platform/http/surface.ts';
 import type { BridgeAccess, BridgeCaller } from './access.ts';
+import { artifactRoute } from './artifacts/artifact-route.ts';
+import type { Artifacts } from './artifacts/create-artifacts.ts';
 import { Ping } from './contract/ping.ts';
 import type { RpcOverHttp } from './rpc-over-http.ts';
 import type { RpcOverSocket } from './rpc-over-socket.ts';
@@ -14,11 +16,12 @@ export interface RouteParts {
   readonly overSocket: RpcOverSocket;
   readonly messageBytes: number;
   readonly gatewayProviderId: string;
+  readonly artifacts: Pick<Artifacts, 'find'>;
 }
 
 /** THE TABLE of paths (spec/bridge 4.1): each row names its guard. */
 export function bridgeRoutes(parts: RouteParts): readonly Route<BridgeCaller>[] {
-  const { access, ping, overHttp, messageBytes, gatewayProviderId } = parts;
+  const { access, ping, overHttp, messageBytes, gatewayProviderId, artifacts } = parts;
   return [
     {
       method: 'GET',
@@ -50,6 +53,7 @@ export function bridgeRoutes(parts: RouteParts): readonly Route<BridgeCaller>[] 
         return overHttp.answer(call);
       },
     },
+    artifactRoute(artifacts),
     {
       method: 'OPTIONS',
       path: '/acp/rpc',

@@ -11,7 +11,7 @@ import type { SessionOrchestrator } from './sessions/session-orchestrator.ts';
 import type { UpdateReceiver } from './sessions/update-hub.ts';
 
 export interface RpcOverSocket {
-  accept(channel: MessageChannel, head: RequestHead, caller: BridgeCaller): void;
+  accept(channel: MessageChannel, head: Pick<RequestHead, 'query' | 'requestId'>, caller: BridgeCaller): void;
 }
 
 export interface RpcOverSocketOptions {
@@ -31,7 +31,7 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
   /** A session that does not exist (any more) has nothing to tell; the socket serves calls all the same. */
   function followSession(
     channel: MessageChannel,
-    head: RequestHead,
+    head: Pick<RequestHead, 'query' | 'requestId'>,
     principal: string,
     receiver: UpdateReceiver,
   ): void {

@@ -1,4 +1,5 @@
 import type { SessionResult, TurnParams } from '../bridge/contract/session.ts';
+import type { CallOptions } from './call-limits.ts';
 import type { SessionUpdate } from './session-update.ts';
 
 /** One way of talking to a bridge. */
@@ -22,3 +23,9 @@ export interface TurnCall {
   readonly params: TurnParams;
   onUpdate(update: SessionUpdate): void;
 }
+
+/** Makes one call, within the limits of the client. */
+export type CallBridge = <Result>(
+  call: { readonly method: string; readonly params: object; readonly isRepeatable?: boolean },
+  options: CallOptions | undefined,
+) => Promise<Result>;

@@ -52,8 +52,9 @@ export function createSocketTransport(options: SocketTransportOptions): BridgeTr
       let isSent = false;
       try {
         const link = await orAborted(connected(), signal);
+        const answer = link.send(request);
         isSent = true;
-        return await orAborted(link.send(request), signal);
+        return await orAborted(answer, signal);
       } catch (error) {
         signal.throwIfAborted();
         if (isSent && !isRepeatable) throw error;

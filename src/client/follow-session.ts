@@ -1,6 +1,7 @@
 import type { OpenLink } from './open-link.ts';
 import { createPatience } from './patience.ts';
 import type { SessionUpdate } from './session-update.ts';
+import type { SocketLink } from './socket-link.ts';
 import { createUpdateQueue } from './update-queue.ts';
 
 export interface FollowOptions {
@@ -22,14 +23,14 @@ export async function* followSession(options: FollowOptions): AsyncGenerator<Ses
     signal.throwIfAborted();
     const queue = createUpdateQueue(maxWaitingUpdates);
     const query = new URLSearchParams({ sessionId, afterSeq: String(last) });
-    let link: Awaited<ReturnType<OpenLink>>;
+    let link: SocketLink | undefined;
     let isFull = false;
     try {
       link = await openLink(query.toString(), (update) => {
         if (update.sessionId !== sessionId || update.seq <= last || isFull) return;
         isFull = queue.size() >= maxWaitingUpdates;
         // The reader is slow: what does not fit is asked for again when it has caught up.
-        if (isFull) return link.close();
+        if (isFull) return link?.close();
         last = update.seq;
         queue.push(update);
       });
@@ -38,15 +39,15 @@ export async function* followSession(options: FollowOptions): AsyncGenerator<Ses
       continue;
     }
     patience.progressed();
-    const stop = () => link.close();
-    signal.addEventListener('abort', stop, { once: true });
-    if (signal.aborted) stop();
-    void link.closed.then(() => queue.end());
+    const { close, closed } = link;
+    signal.addEventListener('abort', close, { once: true });
+    if (signal.aborted || isFull) close();
+    void closed.then(() => queue.end());
     try {
       yield* queue.read();
     } finally {
-      signal.removeEventListener('abort', stop);
-      link.close();
+      signal.removeEventListener('abort', close);
+      close();
     }
   }
 }

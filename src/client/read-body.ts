@@ -19,12 +19,12 @@ async function* readText(response: Response, silenceMs: number): AsyncGenerator<
 }
 
 async function orSilence<Value>(value: Promise<Value>, silenceMs: number): Promise<Value> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(connectionLost(`nothing came for ${silenceMs} ms`)), silenceMs);
+  const silence = Promise.withResolvers<never>();
+  const timer = setTimeout(() => silence.reject(new Error(`nothing came for ${silenceMs} ms`)), silenceMs);
   try {
-    return await Promise.race([value, promise]);
+    return await Promise.race([value, silence.promise]);
   } catch (cause) {
-    throw connectionLost('the connection broke', { cause });
+    throw connectionLost(cause instanceof Error ? cause.message : 'the connection broke', { cause });
   } finally {
     clearTimeout(timer);
   }

@@ -12,7 +12,7 @@ export interface WebSocketLike {
 
 /** One connection; when it is lost, it is lost. */
 export interface SocketLink {
-  /** The answer. Rejects with CONNECTION_LOST when the connection breaks before it. */
+  /** The answer. Throws when it cannot be sent any more; rejects when the connection breaks before the answer. */
   send(request: RpcRequest): Promise<RpcMessage>;
   close(): void;
   /** Resolves when it is over, for whatever reason. */
@@ -27,6 +27,7 @@ export interface SocketLinkOptions {
 }
 
 const OPEN_MS = 10_000;
+const SIGN_OF_LIFE = '{"jsonrpc":"2.0","id":"alive","method":"acp.capabilities","params":{}}';
 
 /** Resolves when the connection is open. */
 export async function openSocketLink({ socket, silenceMs, onUpdate }: SocketLinkOptions): Promise<SocketLink> {
@@ -55,15 +56,16 @@ export async function openSocketLink({ socket, silenceMs, onUpdate }: SocketLink
 
   function receive(data: unknown): void {
     heardAt = performance.now();
-    if (typeof data !== 'string' || data.length > MAX_MESSAGE_CHARACTERS) return end('it sent what is no message');
-    let message: RpcMessage;
-    try {
-      message = parseMessage(data);
-    } catch {
-      return end('it sent what is no message');
+    const message = read(data);
+    if (message === undefined) {
+      end('it sent what is no message');
+      return;
     }
     const update = updateOf(message);
-    if (update !== undefined) return onUpdate(update);
+    if (update !== undefined) {
+      onUpdate(update);
+      return;
+    }
     const id = String(message.id);
     waiting.get(id)?.resolve(message);
     waiting.delete(id);
@@ -71,9 +73,9 @@ export async function openSocketLink({ socket, silenceMs, onUpdate }: SocketLink
 
   function look(): void {
     const silentMs = performance.now() - heardAt;
-    if (silentMs > 3 * silenceMs) return end(`nothing came for ${Math.round(silentMs)} ms`);
+    if (silentMs > 3 * silenceMs) end(`nothing came for ${Math.round(silentMs)} ms`);
     // Browsers do not show the pings of the other side; any answer will do.
-    if (silentMs > silenceMs) socket.send('{"jsonrpc":"2.0","id":"alive","method":"acp.capabilities","params":{}}');
+    else if (silentMs > silenceMs) socket.send(SIGN_OF_LIFE);
   }
 
   const opening = setTimeout(() => end('the connection was not opened in time'), OPEN_MS);
@@ -92,11 +94,20 @@ export async function openSocketLink({ socket, silenceMs, onUpdate }: SocketLink
     closed: closed.promise,
     close: () => end('it was closed here'),
     send(request) {
-      if (isClosed) return Promise.reject(connectionLost('the connection was closed'));
+      if (isClosed) throw connectionLost('the connection was closed');
       const answer = Promise.withResolvers<RpcMessage>();
       waiting.set(request.id, answer);
       socket.send(JSON.stringify(request));
       return answer.promise;
     },
   };
+}
+
+function read(data: unknown): RpcMessage | undefined {
+  if (typeof data !== 'string' || data.length > MAX_MESSAGE_CHARACTERS) return undefined;
+  try {
+    return parseMessage(data);
+  } catch {
+    return undefined;
+  }
 }

@@ -15,6 +15,7 @@ import { registerModels } from './models.ts';
 import { registerRestore } from './restore.ts';
 import { registerServe } from './serve.ts';
 import { addGlobalFlags } from './setting-flags.ts';
+import { registerStdio } from './stdio.ts';
 import { registerUser } from './user.ts';
 
 const EXAMPLES = `
@@ -40,6 +41,7 @@ export function buildProgram(context: CommandContext): Command {
     .exitOverride();
   addGlobalFlags(program);
   registerServe(program, context);
+  registerStdio(program, context);
   registerAdapter(program, context);
   registerDoctor(program, context);
   registerConfig(program, context);

@@ -2,6 +2,7 @@ import type { Clock } from '../platform/clock/clock.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
 import { createSortableIds } from '../platform/ids/sortable-id.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import { deriveKeys } from '../platform/secrets/derive-keys.ts';
 import { createSecretBox } from '../platform/secrets/secret-box.ts';
 import { loadSecretKeys } from '../platform/secrets/secret-keys.ts';
 import type { DataFiles } from './data-directory.ts';
@@ -37,6 +38,7 @@ export async function prepareServiceParts(options: ServicePartsOptions): Promise
     address: `${address.host}:${address.port}`,
     build: readBuildFacts(environment),
     secretBox: createSecretBox(keys, randomness),
+    linkKeys: deriveKeys(keys, 'signed-links v1'),
     randomness,
     clock,
     makeId: createSortableIds(clock, randomness),

@@ -17,9 +17,11 @@ import type { Migration } from '../platform/database/migration.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
+import type { MessageChannel } from '../platform/json-rpc/message-channel.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { SecretBox } from '../platform/secrets/secret-box.ts';
+import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createCompleteInProcess } from './complete-in-process.ts';
 import { createProbeEffects } from './probe-effects.ts';
 import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION } from './release.ts';
@@ -39,6 +41,8 @@ export interface ServiceParts {
   readonly build: BuildFacts;
   /** Encrypts what a service must store and read again. */
   readonly secretBox: SecretBox;
+  /** Sign links that are a credential of their own. */
+  readonly linkKeys: SecretKeys;
   readonly randomness: Randomness;
   readonly clock: Clock;
   readonly makeId: MakeId;
@@ -62,6 +66,8 @@ export interface RunningService {
   readonly methods?: { readonly paths: readonly string[]; readonly rows: readonly MethodRow<never>[] };
   /** What the operator's commands may ask of it, through the control socket or, when no server runs, in their process. */
   readonly controls?: readonly MethodRow<undefined>[];
+  /** Serves a pair of standard streams; `agent` serves the new sessions of an editor there, unless it is empty. */
+  acceptStdio?(channel: MessageChannel, agent: string): void;
   agents?(): readonly AgentStatus[];
   /** Resolves when `agents()` has looked at each of them once. */
   readonly agentsKnown?: Promise<void>;
@@ -111,6 +117,7 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
       return {
         surface: bridge.surface,
         methods: { paths: ['/acp/rpc', '/acp'], rows: bridge.methods },
+        acceptStdio: bridge.acceptStdio,
         controls: bridge.controls,
         agents: bridge.agents,
         agentsKnown: bridge.probed,

@@ -109,3 +109,19 @@ test('P-38: a good request id is taken over and returned, a bad one is replaced'
     assert.notEqual(id, bad);
   }
 });
+
+test('P-36: a SIGTERM during streams lets them finish, refuses new ones, and ends with 0', async (t) => {
+  const program = await startProgram(t);
+  const slow = { ...chat, model: 'demo/echo?delay=150', messages: [{ role: 'user', content: 'a b c d e f g h' }] };
+  const streams = await Promise.all(
+    Array.from({ length: 50 }, () => post(program.url, '/v1/chat/completions', { ...slow, stream: true })),
+  );
+  const exit = program.stop('SIGTERM');
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  const refused = await post(program.url, '/v1/chat/completions', chat).catch(() => undefined);
+  assert.ok(refused === undefined || refused.status === 503);
+  for (const text of await Promise.all(streams.map((stream) => stream.text()))) {
+    assert.ok(text.endsWith('data: [DONE]\n\n'), text.slice(-100));
+  }
+  assert.equal(await exit, 0);
+});

@@ -22,7 +22,7 @@ test('without a file everything has the defaults of the documentation', () => {
   assert.equal(bridge.permissions, 'allow');
   assert.deepEqual(agents.catalog, ['builtin', 'codex', 'opencode', 'gemini']);
   assert.deepEqual(agents.codex, { command: 'codex', args: ['app-server'], env: {} });
-  assert.deepEqual(agents.gemini, { command: 'gemini', args: ['--acp'], env: {}, url: '' });
+  assert.deepEqual(agents.gemini, { command: 'gemini', args: ['--acp'], env: {}, url: '', token: '' });
   assert.deepEqual(settings.jobs, { max_running: 4, callback_allow: [] });
   assert.equal(settings.gateway.provider_id, 'openclaw');
   assert.deepEqual(settings.gateway.tools_allow, ['*']);

@@ -96,12 +96,12 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
         try {
           return await register(namespace, identity, { email, name }, head);
         } catch (error) {
+          // The same login may have come twice at once, and the other one was quicker.
+          const made = await links.find(namespace, identity.id);
+          if (made !== undefined) return { userId: made.user_id };
           if (errorCode(error) === 'EMAIL_ALREADY_EXISTS') return { problem: 'account_exists' };
           if (errorCode(error) !== 'NAME_ALREADY_EXISTS') throw error;
         }
-        // The same login may have come twice at once, and the other one was quicker.
-        const made = await links.find(namespace, identity.id);
-        if (made !== undefined) return { userId: made.user_id };
       }
       throw new AppError('NAME_ALREADY_EXISTS');
     },

@@ -87,8 +87,23 @@ export interface TurnUsage {
   readonly totalTokens?: number;
 }
 
-/** The last two come from steps of a multi-agent run alone. */
-export type FailureCode = 'AGENT_FAILED' | 'AGENT_EXITED' | 'AGENT_TIMEOUT' | 'EMPTY_OUTPUT' | 'PROVIDER_UNAVAILABLE';
+/** Two come from steps of a multi-agent run alone, the last two from the gateway. */
+export type FailureCode =
+  | 'AGENT_FAILED'
+  | 'AGENT_EXITED'
+  | 'AGENT_TIMEOUT'
+  | 'EMPTY_OUTPUT'
+  | 'PROVIDER_UNAVAILABLE'
+  | 'GATEWAY_UNAVAILABLE'
+  | 'GATEWAY_FAILED';
+
+/** A file that came with the answer of an agent, instead of lying in the working directory. */
+export interface ProducedFile {
+  readonly label: string;
+  /** Empty: its name tells. */
+  readonly contentType: string;
+  readonly bytes: Uint8Array;
+}
 
 /** What a result has besides the members that all results have. */
 export type ResultMembers = Readonly<Record<string, unknown>>;
@@ -102,6 +117,7 @@ export type TurnEnd =
       readonly stopReason: string;
       readonly usage?: TurnUsage;
       readonly members?: ResultMembers;
+      readonly files?: readonly ProducedFile[];
     }
   | {
       readonly kind: 'cancelled';

@@ -5,7 +5,9 @@ const ignored = Type.Optional(Type.Unknown({ description: 'Ignored: the bridge o
 
 export const GatewayConnectParams = Type.Object({
   runtimeId: Type.Optional(Type.String({ maxLength: 256 })),
-  gatewayProviderId: Type.Optional(Type.String({ maxLength: 256, description: 'The configured gateway unless given.' })),
+  gatewayProviderId: Type.Optional(
+    Type.String({ maxLength: 256, description: 'The configured gateway unless given.' }),
+  ),
   clientId: ignored,
   locale: ignored,
   userAgent: ignored,

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { Artifact } from './artifact.ts';
 import { RoutingResolution, TurnRouting } from './routing.ts';
 
 /** Sessions: spec/bridge 2.4 and 4.3, contract/bridge 4. */
@@ -52,7 +53,7 @@ export const SessionResult = Type.Object({
   ),
   stopReason: Type.Optional(Type.String()),
   usage: Type.Optional(TurnUsage),
-  artifacts: Type.Array(Type.Object({})),
+  artifacts: Type.Array(Artifact),
   orchestrationMode: Type.Optional(Type.String({ description: 'Of a multi-agent run.' })),
   sharedWorkspace: Type.Optional(Type.String({ description: 'The folder in which all steps of a run worked.' })),
   steps: Type.Optional(

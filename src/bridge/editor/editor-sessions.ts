@@ -3,6 +3,7 @@ import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-call.ts';
 import { toJsonText } from '../../platform/json-rpc/raw-json.ts';
 import type { BridgeClient } from '../bridge-client.ts';
+import type { SessionPast } from '../sessions/create-sessions.ts';
 import { createEditorUpdates, type EditorUpdate, messageChunk } from './editor-update.ts';
 import { promptText } from './prompt-text.ts';
 import { turnAnswer } from './turn-answer.ts';
@@ -30,8 +31,8 @@ export interface EditorSessionsOptions {
   readonly agent: string;
   readonly makeId: MakeId;
   checkDirectory(path: string): Promise<string>;
-  /** What was asked in an open session, by turn; undefined when there is none of that name. */
-  prompts(sessionId: string): Promise<ReadonlyMap<string, string> | undefined>;
+  /** What there is of an open session; undefined when there is none of that name. */
+  past(sessionId: string): Promise<SessionPast | undefined>;
   /** Sends all earlier updates of a session, and resolves when that is done. */
   replay(sessionId: string): Promise<void>;
   send(sessionId: string, update: EditorUpdate): void;
@@ -129,11 +130,12 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
     },
     async takeUp(sessionId, folder, mcpServers, withPast) {
       mentionServers(mcpServers);
-      const prompts = await options.prompts(sessionId);
-      if (prompts === undefined) throw new AppError('EDITOR_SESSION_UNKNOWN', { sessionId });
+      const past = await options.past(sessionId);
+      if (past === undefined) throw new AppError('EDITOR_SESSION_UNKNOWN', { sessionId });
       const session = add(sessionId, await options.checkDirectory(folder), true);
+      session.agent = past.providerId;
       if (withPast) {
-        session.past = new Map(prompts);
+        session.past = new Map(past.prompts);
         await options.replay(sessionId);
         session.past = undefined;
       }

@@ -144,8 +144,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     return found?.closed_at === null ? { nodeId: map.localId, owner: found.owner } : undefined;
   }
 
-  async function place(method: string, principal: string, about: CallNames): Promise<PlacedDecision> {
-    const found = await findPlace(principal, about);
+  function decideFor(method: string, principal: string, found: Place | undefined): PlacedDecision {
     const decision = decideForward({
       method,
       settings: distributed,
@@ -166,8 +165,9 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
         isActive: peer !== '' || nodes.length > 0 || forwarding.rules.length > 0 || canReject,
         canonicalName: (method) => canonicalName(method, options.settings.bridge.method_prefix_aliases),
         async decide(method, principal, about) {
-          const placed = await place(method, principal, about);
+          const placed = decideFor(method, principal, await findPlace(principal, about));
           const { decision } = placed;
+          // In the same breath as the decision: the next one must see it.
           if (decision.kind === 'forward' && decision.rule !== undefined) {
             choices.set(decision.rule, (choices.get(decision.rule) ?? 0) + 1);
           }
@@ -225,7 +225,8 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       health,
       async decide(method, sessionId) {
         const about = readCallNames(method, { sessionId: sessionId ?? 'a session that is not known' });
-        return (await place(method, 'main', sessionId === undefined ? { ...about, names: [] } : about)).decision;
+        const found = sessionId === undefined ? undefined : await findPlace('main', about);
+        return decideFor(method, 'main', found).decision;
       },
     }),
     reload(next) {

@@ -104,7 +104,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
         if (method === 'app.jobs.submit') await routes.remember({ ...binding, names: readJobNames(answer.result) });
         return rawJson(JSON.stringify(answer.result));
       }
-      console.error(target, answer.reason, connectMs); onFailure({ nodeId: target, reason: answer.reason, outcome: answer.outcome });
+      onFailure({ nodeId: target, reason: answer.reason, outcome: answer.outcome });
       if (answer.isDown) health.markDown(target, answer.reason);
       if (answer.outcome === 'unknown' || left.length === 0) throw failure(answer, target);
     }

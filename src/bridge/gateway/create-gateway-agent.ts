@@ -6,7 +6,7 @@ import type { AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider
 import { asObject } from '../agents/loose-json.ts';
 import { describeGatewayFailure } from './gateway-failure.ts';
 import type { GatewayLink } from './gateway-link.ts';
-import { createGatewayRun, type GatewayRun, type RunLimits } from './gateway-run.ts';
+import { createGatewayRun, type GatewayRun, gatewayFailure, type RunLimits } from './gateway-run.ts';
 
 export interface GatewayAgentOptions {
   readonly id: string;
@@ -32,7 +32,7 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
       await link.connect();
       return undefined;
     } catch (error) {
-      return { kind: 'unavailable', detail: describeGatewayFailure(error).message };
+      return { kind: 'failed', code: 'GATEWAY_UNAVAILABLE', error: describeGatewayFailure(error).message, output: '' };
     }
   }
 
@@ -79,8 +79,7 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
       try {
         if (!(await isKnown(sessionKey))) return { kind: 'lost', detail: 'the gateway has no such session' };
       } catch (error) {
-        const { code, message } = describeGatewayFailure(error);
-        return { kind: 'refused', gatewayCode: code, reason: message };
+        return gatewayFailure(error);
       }
       return runTurn(sessionKey, turn);
     },
@@ -90,9 +89,14 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
     },
     async close(sessionKey) {
       // To delete it would take the rights of an administrator; put away it no longer shows up there.
-      await link.request('sessions.patch', { key: sessionKey, archived: true }, SHORT_CALL_MS).catch((error: unknown) => {
-        logger.warn({ gateway: id, code: describeGatewayFailure(error).code }, 'a gateway session was not closed there');
-      });
+      await link
+        .request('sessions.patch', { key: sessionKey, archived: true }, SHORT_CALL_MS)
+        .catch((error: unknown) => {
+          logger.warn(
+            { gateway: id, code: describeGatewayFailure(error).code },
+            'a gateway session was not closed there',
+          );
+        });
     },
     async stop() {
       await stopRuns(running.values());

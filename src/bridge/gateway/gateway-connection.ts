@@ -61,7 +61,9 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
     welcome.reject(error);
     socket.terminate();
   };
-  const stopTimer = clock.after(options.handshakeMs, () => giveUp(gatewayFailed('OFFLINE', 'no greeting came in time')));
+  const stopTimer = clock.after(options.handshakeMs, () =>
+    giveUp(gatewayFailed('OFFLINE', 'no greeting came in time')),
+  );
   const onAbort = (): void => giveUp(gatewayFailed('OFFLINE', 'the attempt was given up'));
   signal?.addEventListener('abort', onAbort, { once: true });
   if (signal?.aborted) onAbort();

@@ -75,7 +75,17 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
     const device = await loadKey();
     const { version } = options;
     const { handshakeMs } = limits;
-    return openGatewayConnection({ url, token, device, version, platform: platform(), clock, handshakeMs, signal, onEvent });
+    return openGatewayConnection({
+      url,
+      token,
+      device,
+      version,
+      platform: platform(),
+      clock,
+      handshakeMs,
+      signal,
+      onEvent,
+    });
   }
 
   async function establish(): Promise<GatewayConnection> {
@@ -104,7 +114,12 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
     current = undefined;
     if (!isWanted) return;
     logger.warn({}, 'the connection to the gateway was lost');
-    lastFailure = { code: 'SOCKET_CLOSED', message: 'the connection was lost', isRefusal: false, at: clock.monotonic() };
+    lastFailure = {
+      code: 'SOCKET_CLOSED',
+      message: 'the connection was lost',
+      isRefusal: false,
+      at: clock.monotonic(),
+    };
     retryLater();
   }
 
@@ -165,7 +180,13 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
       const { id: deviceId } = url === '' ? { id: '' } : await loadKey();
       const greeting = current?.greeting;
       const status =
-        current !== undefined ? 'connected' : connecting !== undefined ? 'connecting' : lastFailure ? 'error' : 'offline';
+        current !== undefined
+          ? 'connected'
+          : connecting !== undefined
+            ? 'connecting'
+            : lastFailure
+              ? 'error'
+              : 'offline';
       return {
         status,
         ...placeOf(url),

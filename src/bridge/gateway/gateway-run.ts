@@ -105,8 +105,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
       return await endOf(ending);
     } catch (error) {
       if (isAborted || givenUp.signal.aborted) return { kind: 'cancelled', output: text.value() };
-      const { code, message } = describeGatewayFailure(error);
-      return { kind: 'refused', gatewayCode: code, reason: message };
+      return gatewayFailure(error);
     } finally {
       stopListening();
     }
@@ -121,7 +120,12 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
       return { kind: 'failed', code: 'AGENT_TIMEOUT', error, ...shared };
     }
     if (ending.status !== 'ok') {
-      return { kind: 'failed', code: 'AGENT_FAILED', error: ending.error || `The task ended as ${ending.status}.`, ...shared };
+      return {
+        kind: 'failed',
+        code: 'AGENT_FAILED',
+        error: ending.error || `The task ended as ${ending.status}.`,
+        ...shared,
+      };
     }
     // Events may have been lost with a socket: then the answer is told as a whole.
     if (!hasSpoken && output !== '') turn.report({ kind: 'text', text: output });
@@ -134,11 +138,20 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
     async abort() {
       isAborted = true;
       await link.request('chat.abort', { sessionKey, runId }, limits.sendMs, givenUp.signal).catch((error: unknown) => {
-        logger.warn({ turnId: runId, code: describeGatewayFailure(error).code }, 'a gateway task was not aborted there');
+        logger.warn(
+          { turnId: runId, code: describeGatewayFailure(error).code },
+          'a gateway task was not aborted there',
+        );
       });
     },
     giveUp: () => givenUp.abort(),
   };
+}
+
+/** The gateway itself failed, and not the agent behind it: for the app an error of the call (contract/bridge 3). */
+export function gatewayFailure(error: unknown): TurnEnd {
+  const { code, message } = describeGatewayFailure(error);
+  return { kind: 'failed', code: 'GATEWAY_FAILED', error: message, output: '', members: { gatewayCode: code } };
 }
 
 function readEnding(answer: Readonly<Record<string, unknown>>): Ending {
@@ -153,6 +166,8 @@ function readEnding(answer: Readonly<Record<string, unknown>>): Ending {
 
 function readUsage(data: unknown): TurnUsage | undefined {
   const { inputTokens, outputTokens, totalTokens } = asObject(data);
-  const counts = Object.entries({ inputTokens, outputTokens, totalTokens }).filter(([, value]) => typeof value === 'number');
+  const counts = Object.entries({ inputTokens, outputTokens, totalTokens }).filter(
+    ([, value]) => typeof value === 'number',
+  );
   return counts.length === 0 ? undefined : (Object.fromEntries(counts) as TurnUsage);
 }

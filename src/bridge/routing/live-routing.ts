@@ -1,6 +1,6 @@
 import type { ProbeBoard } from '../agents/probe-board.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
-import { type RouteRequest, type RoutingFacts, resolveRoute } from './resolve-route.ts';
+import { type RouteRequest, type RoutingFacts, resolveRoute, wantsGateway } from './resolve-route.ts';
 
 export interface LiveRoutingOptions {
   readonly agentIds: readonly string[];
@@ -24,7 +24,8 @@ export function createLiveRouting(options: LiveRoutingOptions): (request: RouteR
 
   return async (request) => {
     const { routing, sessionAgent } = request;
-    await probes.firstLook(routing.explicitProviderId || sessionAgent || defaultAgent);
+    const first = wantsGateway(routing) ? gatewayId : routing.explicitProviderId || sessionAgent || defaultAgent;
+    await probes.firstLook(first);
     return resolveRoute(request, facts());
   };
 }

@@ -26,7 +26,14 @@ export function wantsGateway(routing: RoutingInput): boolean {
 
 /** Who does the work (contract/bridge 5). A named agent or gateway is never replaced by another. */
 export function resolveRoute(request: RouteRequest, facts: RoutingFacts): RoutingResolution {
-  return wantsGateway(request.routing) ? resolveGateway(request, facts) : resolveAgent(request, facts);
+  const { routing, continues, sessionAgent } = request;
+  if (wantsGateway(routing)) return resolveGateway(request, routing.preferredGatewayProviderId ?? '', facts);
+  // A session that the gateway has goes on there by itself.
+  const goesOn = continues && sessionAgent === facts.gateway.id;
+  if (goesOn && !routing.explicitExecutionTarget && !routing.explicitProviderId) {
+    return resolveGateway(request, sessionAgent, facts);
+  }
+  return resolveAgent(request, facts);
 }
 
 function resolveAgent(request: RouteRequest, { agents, defaultAgent }: RoutingFacts): RoutingResolution {
@@ -53,17 +60,32 @@ function resolveAgent(request: RouteRequest, { agents, defaultAgent }: RoutingFa
   return refused(request, 'single-agent', 'PROVIDER_UNAVAILABLE', 'No agent is available.');
 }
 
-function resolveGateway(request: RouteRequest, { gateway }: RoutingFacts): RoutingResolution {
-  const wanted = request.routing.preferredGatewayProviderId ?? '';
+function resolveGateway(request: RouteRequest, wanted: string, { gateway }: RoutingFacts): RoutingResolution {
   if (wanted === '') throw new AppError('GATEWAY_PROVIDER_REQUIRED');
   if (wanted === gateway.id && gateway.isAvailable) {
-    return { ...availableRoute(request, ''), resolvedExecutionTarget: 'gateway', resolvedGatewayProviderId: wanted };
+    return gatewayRoute(request, wanted);
   }
   const message =
     wanted === gateway.id
       ? `The gateway "${wanted}" is not available: ${gateway.status}.`
       : `There is no gateway "${wanted}".`;
   return refused(request, 'gateway', 'GATEWAY_UNAVAILABLE', message);
+}
+
+/** The route to a gateway that can be used. */
+export function gatewayRoute(request: Pick<RouteRequest, 'routing' | 'prompt'>, gatewayId: string): RoutingResolution {
+  return { ...availableRoute(request, ''), resolvedExecutionTarget: 'gateway', resolvedGatewayProviderId: gatewayId };
+}
+
+/** What a route says when the gateway turned out to be gone. */
+export function gatewayUnavailable(reason: string) {
+  return {
+    resolvedGatewayProviderId: '',
+    resolvedSkills: [],
+    unavailable: true,
+    unavailableCode: 'GATEWAY_UNAVAILABLE',
+    unavailableMessage: `The gateway is not available: ${reason}.`,
+  };
 }
 
 /** The route to an agent that can be used. */

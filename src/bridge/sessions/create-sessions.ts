@@ -23,14 +23,23 @@ import { createSessionTable } from './session-table.ts';
 import { settleInterrupted } from './settle-interrupted.ts';
 import { type Retention, sweepOldRecords } from './sweep-old-records.ts';
 import { createTurnResumption } from './turn-resumption.ts';
-import { createTurnRunner } from './turn-runner.ts';
+import { createTurnRunner, type TurnRunnerOptions } from './turn-runner.ts';
 import { createUpdateHub } from './update-hub.ts';
 import { createUpdateLog } from './update-log.ts';
 import { createUpdateStream } from './update-stream.ts';
 import type { WorkingDirectories } from './working-directory.ts';
 
+/** What is known of a session from before. */
+export interface SessionPast {
+  readonly providerId: string;
+  /** What was asked, by turn. */
+  readonly prompts: ReadonlyMap<string, string>;
+}
+
 export interface Sessions {
   readonly orchestrator: SessionOrchestrator;
+  /** Undefined when the principal has no open session of that name. */
+  past(principal: string, sessionId: string): Promise<SessionPast | undefined>;
   /** Takes no new turns. Those under way get most of the time that a drain has, then they are stopped in good order. */
   settle(): Promise<void>;
   /** Ends turns, agents and everything that runs by itself; stores what is left to store. */
@@ -49,6 +58,7 @@ export interface SessionsOptions {
   readonly logger: Logger;
   route(request: RouteRequest): Promise<RoutingResolution>;
   agentFailed(providerId: string): void;
+  readonly keepArtifacts: TurnRunnerOptions['keepArtifacts'];
 }
 
 /** Four missed heartbeats: with the pause, what a dead bridge left is settled within 15 seconds. */
@@ -57,6 +67,7 @@ const SETTLE_PAUSE_MS = 2_000;
 const SWEEP_PAUSE_MS = 10 * 60_000;
 /** A little longer than the five seconds that an agent may take to be quiet. */
 const CLEAR_UP_MS = 6_000;
+const MOST_TURNS_OF_THE_PAST = 10_000;
 /** A drain takes 30 seconds, and an agent has five to be quiet. */
 const SETTLE_MS = 25_000;
 
@@ -160,6 +171,14 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
 
   return {
     orchestrator,
+    async past(principal, sessionId) {
+      const session = await table.load(principal, sessionId);
+      if (!session?.isOpen) return undefined;
+      await log.flush();
+      const asked = await turns.prompts(session.key, MOST_TURNS_OF_THE_PAST);
+      const prompts = new Map(asked.map(({ id, prompt }) => [id, JSON.parse(prompt) as string]));
+      return { providerId: session.providerId, prompts };
+    },
     async settle() {
       await withinTime(clock, SETTLE_MS, orchestrator.settle(), () => orchestrator.interrupt());
     },

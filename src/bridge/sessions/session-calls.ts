@@ -1,17 +1,14 @@
 import { createHash } from 'node:crypto';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { MethodCall } from '../../platform/json-rpc/method-call.ts';
 import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
 import type { BridgeClient } from '../bridge-client.ts';
-import type { RoutingResolution } from '../contract/routing.ts';
 import type { SessionName, SessionResult, TurnParams } from '../contract/session.ts';
 import { readPlan } from '../multi-agent/read-plan.ts';
-import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
+import { wantsGateway } from '../routing/resolve-route.ts';
 import type { TurnClient, TurnRequest } from './live-session.ts';
 import type { ResumeRequest } from './replay.ts';
 import type { SessionOrchestrator } from './session-orchestrator.ts';
-import { resultBase, unavailableResult } from './turn-outcome.ts';
 
 type Call = MethodCall<BridgeClient>;
 
@@ -24,36 +21,14 @@ export interface SessionCalls {
 
 export interface SessionCallsOptions {
   readonly orchestrator: Pick<SessionOrchestrator, 'turn' | 'cancel' | 'close'>;
-  readonly makeId: MakeId;
   /** The agents of the catalog. */
   readonly agentIds: readonly string[];
-  route(request: RouteRequest): Promise<RoutingResolution>;
 }
 
 const LONGEST_KEY = 256;
 const NO_RESUME: ResumeRequest = { afterSeq: undefined, idempotencyKey: '' };
 
-export function createSessionCalls({ orchestrator, makeId, agentIds, route }: SessionCallsOptions): SessionCalls {
-  /** A gateway task is no session of an agent; there is nothing that could run it yet. */
-  async function gatewayTask({
-    sessionId,
-    threadId,
-    taskPrompt = '',
-    routing = {},
-  }: TurnParams): Promise<SessionResult> {
-    const resolution = await route({ routing, prompt: taskPrompt, sessionAgent: '', continues: false });
-    const names = { turnId: makeId('turn-'), sessionId, threadId: threadId || sessionId };
-    const refused = {
-      ...resolution,
-      resolvedGatewayProviderId: '',
-      resolvedSkills: [],
-      unavailable: true,
-      unavailableCode: 'GATEWAY_UNAVAILABLE',
-      unavailableMessage: resolution.unavailableMessage ?? 'Gateway tasks are not served here.',
-    };
-    return unavailableResult(resultBase(names, refused, ''));
-  }
-
+export function createSessionCalls({ orchestrator, agentIds }: SessionCallsOptions): SessionCalls {
   return {
     async turn(method, params, call) {
       const { sessionId, threadId = '', routing = {} } = params;
@@ -62,7 +37,6 @@ export function createSessionCalls({ orchestrator, makeId, agentIds, route }: Se
       if (isMultiAgent && wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
       const { taskPrompt = '' } = params;
       if (!isMultiAgent && taskPrompt === '') throw missing('taskPrompt');
-      if (wantsGateway(routing)) return gatewayTask(params);
       const { caller: client } = call;
       const resume = client.kind === 'request' ? client.resume : NO_RESUME;
       if (resume.idempotencyKey.length > LONGEST_KEY) {

@@ -3,7 +3,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
 import type { SessionName } from '../contract/session.ts';
-import { availableRoute, multiAgentRoute } from '../routing/resolve-route.ts';
+import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
 import {
   createLiveTurn,
   type LiveSession,
@@ -126,9 +126,11 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     waiting.request.accepted();
     const { routing, prompt } = waiting.request;
     const route =
-      waiting.request.plan === undefined
-        ? availableRoute({ routing, prompt }, session.providerId)
-        : multiAgentRoute({ routing, prompt });
+      waiting.request.plan !== undefined
+        ? multiAgentRoute({ routing, prompt })
+        : wantsGateway(routing)
+          ? gatewayRoute({ routing, prompt }, session.providerId)
+          : availableRoute({ routing, prompt }, session.providerId);
     records.queued(session, waiting, resultBase(originOf(session, waiting), route, session.workingDirectory));
   }
 

@@ -1,10 +1,13 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
+import type { AgentEvent, AgentProvider, AgentTurn, ProducedFile, TurnEnd } from '../agents/agent-provider.ts';
+import type { ArtifactOrigin } from '../artifacts/create-artifacts.ts';
+import { createProducedPaths } from '../artifacts/produced-paths.ts';
+import type { Artifact } from '../contract/artifact.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
-import { multiAgentRoute, type RouteRequest } from '../routing/resolve-route.ts';
+import { gatewayUnavailable, multiAgentRoute, type RouteRequest } from '../routing/resolve-route.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
 import type { SessionRecords } from './session-records.ts';
 import {
@@ -35,6 +38,12 @@ export interface TurnRunnerOptions {
   route(request: RouteRequest): Promise<RoutingResolution>;
   /** Told when an agent failed: it may be gone. */
   agentFailed(providerId: string): void;
+  /** Keeps what the turn has produced; never rejects. */
+  keepArtifacts(
+    origin: ArtifactOrigin,
+    paths: readonly string[],
+    files: readonly ProducedFile[],
+  ): Promise<readonly Artifact[]>;
   /** Keeps work that nobody waits for until the bridge stops. */
   keep(work: Promise<unknown>): void;
 }
@@ -72,7 +81,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
         ? await options.route({ routing, prompt, continues, sessionAgent: session.isOpen ? providerId : '' })
         : multiAgentRoute({ routing, prompt });
     // Only the agent that has the conversation can continue it, and it is not replaced by another.
-    const worker = request.plan === undefined ? route.resolvedProviderId : MULTI_AGENT_ID;
+    const single = route.resolvedProviderId || route.resolvedGatewayProviderId;
+    const worker = request.plan === undefined ? single : MULTI_AGENT_ID;
     if (continues && !route.unavailable && worker !== providerId) {
       throw continuationLost(session.id, origin.threadId, providerId);
     }
@@ -120,6 +130,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     session.stream.emit(stageUpdate(origin, 'started', 'The turn has started.'));
 
     let isOver = false;
+    const produced = createProducedPaths();
     const running = () => session.stream.emit(stageUpdate(origin, 'running', `${provider.id} is working.`));
     const agentTurn: AgentTurn = {
       turnId: turn.id,
@@ -137,6 +148,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       report(event, step) {
         if (isOver) return;
         session.stream.emit(eventUpdate(step === undefined ? origin : { ...origin, ...step }, event));
+        produced.note(event);
         if (event.kind === 'permission') noteDecision(session, turn, step?.providerId ?? provider.id, event);
       },
     };
@@ -165,7 +177,11 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     }
     // The session has started afresh: the conversation that it had is over.
     if (isStart && before.reference !== '') closeConversation(before.providerId, before.reference);
-    return outcomeOf(session, turn, base, end);
+    const files = end.kind === 'completed' ? (end.files ?? []) : [];
+    const place = { workingDirectory: prepared.workingDirectory, turnId: turn.id };
+    const from = { ...place, owner: session.owner, sessionKey: session.key };
+    const artifacts = await options.keepArtifacts(from, produced.paths(), files);
+    return outcomeOf(session, turn, { ...base, artifacts: [...artifacts] }, end);
   }
 
   function outcomeOf(session: LiveSession, turn: LiveTurn, base: ResultBase, end: TurnEnd): TurnOutcome {
@@ -174,7 +190,12 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       logger.warn({ sessionId: id, providerId, detail: end.detail.slice(0, 500) }, 'an agent has lost a session');
       return toOutcome(continuationLost(id, threadId, providerId));
     }
-    if (end.kind === 'failed' && turn.stopReason === undefined) options.agentFailed(session.providerId);
+    if (end.kind === 'failed' && turn.stopReason === undefined) {
+      options.agentFailed(session.providerId);
+      if (end.code === 'GATEWAY_FAILED')
+        return { failure: { code: end.code, details: { reason: end.error, ...end.members } } };
+      if (end.code === 'GATEWAY_UNAVAILABLE') return unavailableResult({ ...base, ...gatewayUnavailable(end.error) });
+    }
     if (end.kind === 'completed' || turn.stopReason === undefined) return resultOf(base, end);
     return { ...stoppedOutcome(turn, base, end.output), ...end.members };
   }

@@ -104,6 +104,25 @@ export const bridgeMigrations: readonly Migration[] = [
     ],
   },
   {
+    id: '0004-artifacts',
+    statements: ({ schema }) => [
+      schema
+        .createTable('artifacts')
+        .addColumn('id', 'text', (column) => column.primaryKey())
+        .addColumn('owner', 'text', (column) => column.notNull())
+        .addColumn('tenant', 'text', (column) => column.notNull())
+        .addColumn('session_key', 'text', (column) => column.notNull())
+        .addColumn('turn_id', 'text', (column) => column.notNull())
+        .addColumn('relative_path', 'text', (column) => column.notNull())
+        .addColumn('content_type', 'text', (column) => column.notNull())
+        .addColumn('size_bytes', 'integer', (column) => column.notNull())
+        .addColumn('sha256', 'text', (column) => column.notNull())
+        .addColumn('created_at', 'integer', (column) => column.notNull())
+        .addColumn('expires_at', 'integer', (column) => column.notNull()),
+      schema.createIndex('artifacts_expires_at').on('artifacts').column('expires_at'),
+    ],
+  },
+  {
     id: '0005-jobs',
     statements: ({ schema }) => [
       schema

@@ -6,6 +6,7 @@ export interface BridgeSchema {
   session_updates: UpdateChunkRow;
   audit_records: AuditRow;
   builtin_messages: BuiltinMessageRow;
+  artifacts: ArtifactRow;
   jobs: JobRow;
   job_counts: JobCountRow;
   job_deliveries: JobDeliveryRow;
@@ -136,6 +137,22 @@ export interface JobRow {
   readonly webhook_sent: number;
   readonly webhook_tries: number;
   readonly card_sent: number;
+}
+
+/** A file that a turn produced; its bytes lie in the data directory under its id. */
+export interface ArtifactRow {
+  readonly id: string;
+  readonly owner: string;
+  readonly tenant: string;
+  readonly session_key: string;
+  readonly turn_id: string;
+  /** As JSON text: the name of a file may hold what no column takes. */
+  readonly relative_path: string;
+  readonly content_type: string;
+  readonly size_bytes: number;
+  readonly sha256: string;
+  readonly created_at: number;
+  readonly expires_at: number;
 }
 
 export type JobStatus = 'pending' | 'running' | 'completed' | 'failed';

@@ -27,6 +27,8 @@ export interface TurnStore {
   findSame(sessionKey: string, requestFingerprint: string): Promise<readonly TurnRow[]>;
   /** Turns of a session that were asked for with that key. */
   findByKey(sessionKey: string, idempotencyKey: string): Promise<readonly TurnRow[]>;
+  /** What was asked in a session, oldest first: the last so many. */
+  prompts(sessionKey: string, limit: number): Promise<readonly Pick<TurnRow, 'id' | 'prompt'>[]>;
   /** Open turns of instances other than `own` that gave no sign of life since `aliveSince`, oldest first. */
   findDead(own: string, aliveSince: number, limit: number): Promise<readonly DeadTurn[]>;
   /** Fails with STORAGE_CONFLICT when another instance has done it. */
@@ -96,6 +98,15 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
     end,
     findSame: (sessionKey, requestFingerprint) => database.readKeyed(findSame({ sessionKey, requestFingerprint })),
     findByKey: (sessionKey, idempotencyKey) => database.readKeyed(findByKey({ sessionKey, idempotencyKey })),
+    async prompts(sessionKey, limit) {
+      const newestFirst = database.query
+        .selectFrom('turns')
+        .select(['id', 'prompt'])
+        .where('session_key', '=', sessionKey)
+        .orderBy('id', 'desc')
+        .limit(limit);
+      return (await database.read(newestFirst.compile())).toReversed();
+    },
     async findDead(own, aliveSince, limit) {
       const { query } = database;
       const alive = query.selectFrom('instances').select('id').where('heartbeat_at', '>=', aliveSince);

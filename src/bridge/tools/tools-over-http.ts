@@ -33,14 +33,18 @@ export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }:
       });
       const text = await readText(response, mostBytes);
       const value = readValue(text);
-      if (!response.ok) throw toolFailed(response.status, refusalOf(value) || `it answered with status ${response.status}`);
+      if (!response.ok)
+        throw toolFailed(response.status, refusalOf(value) || `it answered with status ${response.status}`);
       if (value === undefined) throw toolFailed(response.status, 'its answer is not JSON');
       return value;
     } catch (error) {
       if (errorCode(error) === 'TOOLS_INVOKE_FAILED') throw error;
       if (timeUp.signal.aborted) throw toolFailed(0, `no answer within ${timeoutMs} ms`);
       const { cause } = asObject(error);
-      throw toolFailed(0, `the endpoint cannot be reached (${errorCode(cause) || errorCode(error) || 'no connection'})`);
+      throw toolFailed(
+        0,
+        `the endpoint cannot be reached (${errorCode(cause) || errorCode(error) || 'no connection'})`,
+      );
     } finally {
       stopTimer();
     }

@@ -4,7 +4,11 @@ import type { GatewayLink } from '../gateway/gateway-link.ts';
 import { type CallTool, toolFailed } from './invoke-tool.ts';
 
 /** Calls tools on the connected gateway itself, which knows no actions: they travel inside the arguments. */
-export function createToolsOverRuntime(link: Pick<GatewayLink, 'request'>, timeoutMs: number): CallTool {
+export function createToolsOverRuntime(
+  link: Pick<GatewayLink, 'request'>,
+  timeoutMs: number,
+  mostBytes: number,
+): CallTool {
   return async (tool, action, args, signal) => {
     const params = { name: tool, args: action === '' ? args : { ...args, action } };
     const answer = await link.request('tools.invoke', params, timeoutMs, signal).catch((error: unknown) => {
@@ -13,6 +17,9 @@ export function createToolsOverRuntime(link: Pick<GatewayLink, 'request'>, timeo
     });
     const { ok, error } = asObject(answer);
     if (ok === false) throw toolFailed(0, textOf(asObject(error).message) || textOf(error) || 'the tool failed');
+    if (Buffer.byteLength(JSON.stringify(answer ?? null)) > mostBytes) {
+      throw toolFailed(0, `its answer is larger than ${mostBytes} bytes`);
+    }
     return answer;
   };
 }

@@ -72,7 +72,6 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       },
     });
     presence.watch(() => {
-      exchange.abort();
       if (!opened) reject(new AppError('CALL_CANCELLED'));
     });
 

@@ -1,0 +1,187 @@
+import { createHash } from 'node:crypto';
+import { type FileHandle, mkdir, open, readdir, rm, stat } from 'node:fs/promises';
+import { basename, join, relative } from 'node:path';
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
+import type { ProducedFile } from '../agents/agent-provider.ts';
+import { withFile } from '../agents/builtin/tools/confined-file.ts';
+import type { Artifact } from '../contract/artifact.ts';
+import type { ArtifactStore } from '../storage/artifact-store.ts';
+import type { ArtifactRow } from '../storage/bridge-schema.ts';
+import { createArtifactLinks } from './artifact-links.ts';
+import { contentTypeOf } from './content-type.ts';
+
+/** Files that turns produced: kept as they were when the turn ended, for as long as their links are good. */
+export interface Artifacts {
+  /** Keeps copies. What is too large, gone, or outside the working directory is left out. */
+  keep(turn: ArtifactOrigin, paths: readonly string[], files: readonly ProducedFile[]): Promise<readonly Artifact[]>;
+  /** The file behind a signed path. Throws for one that is forged (403), too old (410) or gone (404). */
+  find(path: string): Promise<{ readonly row: ArtifactRow; readonly file: string }>;
+  /** Deletes what no link leads to any more. */
+  sweep(): Promise<void>;
+}
+
+export interface ArtifactOrigin {
+  readonly owner: string;
+  readonly sessionKey: string;
+  readonly turnId: string;
+  /** A real path. */
+  readonly workingDirectory: string;
+}
+
+export interface ArtifactsOptions {
+  readonly folder: string;
+  readonly store: ArtifactStore;
+  readonly keys: SecretKeys;
+  readonly clock: Pick<Clock, 'now'>;
+  readonly makeId: MakeId;
+  readonly logger: Pick<Logger, 'warn'>;
+}
+
+/** Contract/bridge 1. */
+const LINK_MS = 24 * 3_600_000;
+const MOST_BYTES = 64 * 1024 * 1024;
+const MOST_FILES = 20;
+const CHUNK_BYTES = 256 * 1024;
+const SWEEP_STEP = 500;
+const TENANT = 'default';
+
+interface Copied {
+  readonly sizeBytes: number;
+  readonly sha256: string;
+}
+
+export function createArtifacts(options: ArtifactsOptions): Artifacts {
+  const { folder, store, clock, makeId, logger } = options;
+  const links = createArtifactLinks(options.keys);
+
+  async function keepOne(
+    { owner, sessionKey, turnId }: ArtifactOrigin,
+    relativePath: string,
+    contentType: string,
+    write: (file: string) => Promise<Copied>,
+  ): Promise<Artifact> {
+    const id = makeId('art_');
+    const file = join(folder, id);
+    const { sizeBytes, sha256 } = await write(file);
+    const now = clock.now();
+    const expiresAt = now + LINK_MS;
+    const label = basename(relativePath);
+    await store.insert({
+      id,
+      owner,
+      tenant: TENANT,
+      session_key: sessionKey,
+      turn_id: turnId,
+      relative_path: JSON.stringify(relativePath),
+      content_type: contentType,
+      size_bytes: sizeBytes,
+      sha256,
+      created_at: now,
+      expires_at: expiresAt,
+    });
+    return { relativePath, label, contentType, sizeBytes, sha256, downloadUrl: links.sign(id, label, expiresAt) };
+  }
+
+  async function keepPath(origin: ArtifactOrigin, path: string, room: number): Promise<Artifact | undefined> {
+    return withFile(origin.workingDirectory, path, async ({ path: real, handle, size }) => {
+      if (size > room) return undefined;
+      const relativePath = relative(origin.workingDirectory, real);
+      const copy = (file: string) => writeCopy(file, readChunks(handle, room));
+      return keepOne(origin, relativePath, contentTypeOf(relativePath), copy);
+    }).catch(notKept(origin));
+  }
+
+  /** The turn has its answer all the same. */
+  function notKept({ turnId }: ArtifactOrigin): (error: unknown) => undefined {
+    return (error) =>
+      void logger.warn({ turnId, reason: errorCode(error) }, 'a file that a turn produced was not kept');
+  }
+
+  return {
+    async keep(origin, paths, files) {
+      if (paths.length === 0 && files.length === 0) return [];
+      await mkdir(folder, { recursive: true, mode: 0o700 }).catch(notKept(origin));
+      const kept = new Map<string, Artifact>();
+      let room = MOST_BYTES;
+      const add = (artifact: Artifact | undefined): void => {
+        if (artifact === undefined || kept.has(artifact.relativePath)) return;
+        kept.set(artifact.relativePath, artifact);
+        room -= artifact.sizeBytes;
+      };
+      for (const { label, contentType, bytes } of files.slice(0, MOST_FILES)) {
+        if (bytes.length > room) continue;
+        const name = basename(label.replaceAll('\\', '/')).replaceAll(/\p{Cc}/gu, '') || 'file';
+        const free = freeName(name, kept);
+        const copy = (file: string) => writeCopy(file, [bytes]);
+        add(await keepOne(origin, free, contentTypeOf(free, contentType), copy).catch(notKept(origin)));
+      }
+      for (const path of paths) if (kept.size < MOST_FILES) add(await keepPath(origin, path, room));
+      return [...kept.values()];
+    },
+    async find(path) {
+      const link = links.read(path);
+      if (link === undefined) throw new AppError('ARTIFACT_LINK_INVALID');
+      if (link.expiresAt <= clock.now()) throw new AppError('ARTIFACT_EXPIRED');
+      const row = await store.find(link.artifactId);
+      if (row === undefined) throw new AppError('NOT_FOUND');
+      const file = join(folder, row.id);
+      const found = await stat(file).catch(() => undefined);
+      if (found?.isFile() !== true || found.size !== row.size_bytes) throw new AppError('NOT_FOUND');
+      return { row, file };
+    },
+    async sweep() {
+      const now = clock.now();
+      for (let more = true; more; ) more = (await store.deleteExpired(now, SWEEP_STEP)) === SWEEP_STEP;
+      const names = await readdir(folder).catch(() => []);
+      for (const name of names) {
+        const file = join(folder, name);
+        const found = await stat(file).catch(() => undefined);
+        if (found !== undefined && found.mtimeMs < now - LINK_MS) await rm(file, { force: true });
+      }
+    },
+  };
+}
+
+function freeName(name: string, taken: ReadonlyMap<string, unknown>): string {
+  for (let count = 2, free = name; ; count += 1) {
+    if (!taken.has(free)) return free;
+    free = `${count}-${name}`;
+  }
+}
+
+async function* readChunks(handle: FileHandle, most: number): AsyncGenerator<Uint8Array> {
+  const buffer = Buffer.alloc(CHUNK_BYTES);
+  for (let total = 0; ; ) {
+    const { bytesRead } = await handle.read(buffer, 0, buffer.length, null);
+    if (bytesRead === 0) return;
+    total += bytesRead;
+    // It grows while we read it: whoever writes has not ended.
+    if (total > most) throw new AppError('TOOL_CALL_REFUSED', { reason: 'the file is too large' });
+    yield buffer.subarray(0, bytesRead);
+  }
+}
+
+/** Durable before anybody is told of it; half a copy is removed. */
+async function writeCopy(file: string, chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<Copied> {
+  const digest = createHash('sha256');
+  let sizeBytes = 0;
+  const handle = await open(file, 'wx', 0o600);
+  try {
+    for await (const chunk of chunks) {
+      digest.update(chunk);
+      sizeBytes += chunk.length;
+      await handle.writeFile(chunk);
+    }
+    await handle.sync();
+    return { sizeBytes, sha256: digest.digest('hex') };
+  } catch (error) {
+    await rm(file, { force: true });
+    throw error;
+  } finally {
+    await handle.close();
+  }
+}

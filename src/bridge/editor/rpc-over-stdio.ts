@@ -1,0 +1,82 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import { plainEnvelope } from '../../platform/json-rpc/envelope.ts';
+import type { MessageChannel } from '../../platform/json-rpc/message-channel.ts';
+import type { Dispatch } from '../../platform/json-rpc/method-call.ts';
+import { createDispatch } from '../../platform/json-rpc/method-table.ts';
+import { createPeer } from '../../platform/json-rpc/peer.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { BridgeCaller } from '../access.ts';
+import type { BridgeClient } from '../bridge-client.ts';
+import { bridgeErrors } from '../errors.ts';
+import type { RpcOverSocket } from '../rpc-over-socket.ts';
+import type { SessionPast } from '../sessions/create-sessions.ts';
+import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
+import type { UpdateReceiver } from '../sessions/update-hub.ts';
+import { editorMethods } from './editor-methods.ts';
+import { createEditorSessions, type EditorSessionsOptions } from './editor-sessions.ts';
+import { splitChannel } from './split-channel.ts';
+
+export interface RpcOverStdioOptions extends Pick<EditorSessionsOptions, 'agents' | 'checkDirectory'> {
+  readonly version: string;
+  readonly dispatch: Dispatch<BridgeClient>;
+  readonly overSocket: RpcOverSocket;
+  readonly orchestrator: Pick<SessionOrchestrator, 'follow' | 'forget'>;
+  past(principal: string, sessionId: string): Promise<SessionPast | undefined>;
+  readonly callsPerConnection: number;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  readonly logger: Pick<Logger, 'warn'>;
+  onUnexpectedError(error: unknown, requestId: string): void;
+}
+
+/** Serves a channel; `agent` is who serves the editor's new sessions, unless it chooses another. Empty: by routing. */
+export type RpcOverStdio = (channel: MessageChannel, agent: string) => void;
+
+/** Who starts the program has all its rights already. */
+const OWNER: BridgeCaller = { principal: 'main' };
+
+/** The bridge's own methods and, beside them on one stream, the Agent Client Protocol (contract/bridge 10). */
+export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
+  const { dispatch, overSocket, orchestrator, clock, makeId } = options;
+
+  return (channel, agent) => {
+    const { editor, app } = splitChannel(channel);
+    let isGone = false;
+    const receiver: UpdateReceiver = {
+      update: ({ text }) => sessions.update(JSON.parse(text) as Readonly<Record<string, unknown>>),
+      async drained() {
+        await channel.drained?.();
+        return !isGone;
+      },
+    };
+    const sessions = createEditorSessions({
+      dispatch,
+      agents: options.agents,
+      agent,
+      makeId,
+      checkDirectory: options.checkDirectory,
+      past: (sessionId) => options.past(OWNER.principal, sessionId),
+      replay: (sessionId) => orchestrator.follow(OWNER.principal, sessionId, 0, receiver),
+      send: (sessionId, update) => peer.notify('session/update', { sessionId, update }),
+      warn: (message) => options.logger.warn({}, message),
+    });
+    const peer = createPeer<BridgeClient>({
+      channel: editor,
+      caller: { kind: 'socket', caller: OWNER, receiver },
+      dispatch: createDispatch({ rows: editorMethods(sessions, options.version) }),
+      envelope: plainEnvelope,
+      errors: bridgeErrors,
+      cancelMethod: '$/cancel_request',
+      limits: { callsInFlight: options.callsPerConnection },
+      clock,
+      makeRequestId: () => makeId('req_'),
+      onUnexpectedError: options.onUnexpectedError,
+    });
+    void peer.closed.then(() => {
+      isGone = true;
+      orchestrator.forget(receiver);
+    });
+    overSocket.accept(app, { requestId: '', query: new URLSearchParams() }, OWNER);
+  };
+}

@@ -1,0 +1,77 @@
+import { join } from 'node:path';
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Randomness } from '../../platform/clock/randomness.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { MethodRow } from '../../platform/json-rpc/method-table.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { AgentProvider } from '../agents/agent-provider.ts';
+import type { BridgeClient } from '../bridge-client.ts';
+import type { BridgeGroups } from '../settings.ts';
+import { createInvokeTool, type InvokeTool } from '../tools/invoke-tool.ts';
+import { toolMethods } from '../tools/tool-methods.ts';
+import { createToolsOverHttp } from '../tools/tools-over-http.ts';
+import { createToolsOverRuntime } from '../tools/tools-over-runtime.ts';
+import { createGatewayAgent } from './create-gateway-agent.ts';
+import { loadDeviceKey } from './device-key.ts';
+import { createGatewayLink } from './gateway-link.ts';
+import { gatewayMethods } from './gateway-methods.ts';
+
+type GatewaySettings = BridgeGroups['gateway'];
+
+/** All that the bridge has of its gateway. */
+export interface Gateway {
+  /** Runs gateway tasks as turns. Its `stop` ends the connection too. */
+  readonly provider: AgentProvider;
+  readonly methods: readonly MethodRow<BridgeClient>[];
+  readonly invokeTool: InvokeTool;
+  reload(settings: GatewaySettings): void;
+}
+
+export interface GatewayOptions {
+  readonly settings: GatewaySettings;
+  readonly dataDirectory: string;
+  readonly version: string;
+  readonly clock: Clock;
+  readonly randomness: Randomness;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+}
+
+const TOOL_MS = 60_000;
+const MOST_ANSWER_BYTES = 1024 * 1024;
+
+export function createGateway(options: GatewayOptions): Gateway {
+  const { clock, randomness, makeId, logger, version } = options;
+  const { provider_id: id, url, tools_url: toolsUrl, tools_allow: allowed } = options.settings;
+  let { token, tools_token: toolsToken } = options.settings;
+  const link = createGatewayLink({
+    url,
+    token,
+    version,
+    clock,
+    randomness,
+    logger,
+    loadDeviceKey: () => loadDeviceKey(join(options.dataDirectory, 'gateway-device.pem'), randomness),
+  });
+  const callTool =
+    toolsUrl === ''
+      ? createToolsOverRuntime(link, TOOL_MS, MOST_ANSWER_BYTES)
+      : createToolsOverHttp({
+          url: toolsUrl,
+          token: () => toolsToken,
+          clock,
+          timeoutMs: TOOL_MS,
+          mostBytes: MOST_ANSWER_BYTES,
+        });
+  const invokeTool = createInvokeTool({ allowed, callTool, secrets: () => [token, toolsToken] });
+  return {
+    provider: createGatewayAgent({ id, link, clock, makeId, logger }),
+    methods: [...gatewayMethods(id, link), ...toolMethods(invokeTool)],
+    invokeTool,
+    reload(next) {
+      token = next.token;
+      toolsToken = next.tools_token;
+      link.setToken(token);
+    },
+  };
+}

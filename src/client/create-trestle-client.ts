@@ -1,0 +1,129 @@
+import type { Capabilities } from '../bridge/contract/capabilities.ts';
+import type { RoutingInput, RoutingResolution } from '../bridge/contract/routing.ts';
+import { type AgentSession, createAgentSession, type SessionDefaults } from './agent-session.ts';
+import type { BridgeTransport, CallBridge } from './bridge-transport.ts';
+import { type CallOptions, withinLimits } from './call-limits.ts';
+import { createHttpTransport } from './create-http-transport.ts';
+import { createSocketTransport } from './create-socket-transport.ts';
+import { createGateway, createTools, type Gateway, type Tools } from './gateway.ts';
+import { createHttpExchange, type HttpExchange } from './http-exchange.ts';
+import { createJobs, type Jobs } from './jobs.ts';
+import { createCallIds, type MakeCallId } from './make-call-id.ts';
+import { createOpenLink, type OpenLink, type OpenSocket, openGlobalSocket } from './open-link.ts';
+
+/** How calls travel. `sse` and `websocket` bring updates as they happen, `http` only results. */
+export type TransportName = 'sse' | 'websocket' | 'http';
+
+export interface TrestleClientOptions {
+  /** Of the server, such as `http://127.0.0.1:8787`. */
+  readonly url: string;
+  /** The bridge's token; leave it out where none is configured. */
+  readonly token?: string;
+  /** `sse` unless given: it works everywhere, in browsers with a token too. */
+  readonly transport?: TransportName;
+  /** Of calls that are no turns; 30 s unless given. */
+  readonly callTimeoutMs?: number;
+  /** How long a bridge that cannot be reached is tried again; 60 s unless given. */
+  readonly reconnectMs?: number;
+  /** How many updates of a turn may wait to be read; 10,000 unless given. */
+  readonly maxWaitingUpdates?: number;
+  /** Instead of the global `fetch`. */
+  readonly fetch?: typeof fetch;
+  /** Instead of the global `WebSocket`; for one that sends the headers it is given. */
+  readonly openSocket?: OpenSocket;
+}
+
+/** The bridge's method family (spec/bridge 4.3). Failures are `TrestleError`s. */
+export interface TrestleClient {
+  capabilities(options?: CallOptions): Promise<Capabilities>;
+  /** Who would do the work, without doing it. */
+  resolve(params: ResolveParams, options?: CallOptions): Promise<RoutingResolution>;
+  /** Nothing is sent until its first call. */
+  session(sessionId: string, defaults?: SessionDefaults): AgentSession;
+  readonly jobs: Jobs;
+  readonly gateway: Gateway;
+  readonly tools: Tools;
+  /** Ends every call that waits with CLIENT_CLOSED. Turns and jobs go on at the bridge. */
+  close(): void;
+}
+
+export interface ResolveParams {
+  readonly taskPrompt?: string;
+  readonly workingDirectory?: string;
+  readonly routing?: RoutingInput;
+}
+
+const STREAM_SILENCE_MS = 45_000;
+const SOCKET_SILENCE_MS = 15_000;
+
+export function createTrestleClient(options: TrestleClientOptions): TrestleClient {
+  const { callTimeoutMs = 30_000, reconnectMs = 60_000, maxWaitingUpdates = 10_000 } = options;
+  const closed = new AbortController();
+  const makeCallId = createCallIds();
+  const headers: Readonly<Record<string, string>> = options.token ? { authorization: `Bearer ${options.token}` } : {};
+  const exchange = createHttpExchange({
+    rpcUrl: addressOf(options.url, 'acp/rpc'),
+    headers,
+    fetch: options.fetch ?? ((input, init) => fetch(input, init)),
+    streamSilenceMs: STREAM_SILENCE_MS,
+  });
+  const openLink = createOpenLink({
+    socketUrl: addressOf(options.url, 'acp').replace(/^http/, 'ws'),
+    headers,
+    openSocket: options.openSocket ?? openGlobalSocket,
+    exchange,
+    makeCallId,
+    silenceMs: SOCKET_SILENCE_MS,
+  });
+  const transport = chooseTransport(options.transport ?? 'sse', { exchange, openLink, makeCallId, reconnectMs });
+
+  async function call<Result>(
+    { method, params, isRepeatable = true }: Parameters<CallBridge>[0],
+    callOptions: CallOptions = {},
+  ): Promise<Result> {
+    const limits = { timeoutMs: callTimeoutMs, ...callOptions };
+    return withinLimits(limits, closed.signal, async (signal) => {
+      return (await transport.call({ method, params, isRepeatable }, signal)) as Result;
+    });
+  }
+
+  return {
+    capabilities: (callOptions) => call({ method: 'acp.capabilities', params: {} }, callOptions),
+    resolve: (params, callOptions) => call({ method: 'app.routing.resolve', params }, callOptions),
+    session: (sessionId, defaults = {}) =>
+      createAgentSession({
+        sessionId,
+        defaults,
+        call,
+        runTurn: transport.turn,
+        openLink,
+        reconnectMs,
+        maxWaitingUpdates,
+        closed: closed.signal,
+      }),
+    jobs: createJobs(call, makeCallId),
+    gateway: createGateway(call),
+    tools: createTools(call),
+    close() {
+      closed.abort();
+      transport.close();
+    },
+  };
+}
+
+interface TransportParts {
+  readonly exchange: HttpExchange;
+  readonly openLink: OpenLink;
+  readonly makeCallId: MakeCallId;
+  readonly reconnectMs: number;
+}
+
+function chooseTransport(name: TransportName, parts: TransportParts): BridgeTransport {
+  if (name === 'websocket') return createSocketTransport(parts);
+  return createHttpTransport({ ...parts, streamsTurns: name === 'sse' });
+}
+
+/** A server may live below a path of its own. */
+function addressOf(url: string, path: string): string {
+  return new URL(path, url.endsWith('/') ? url : `${url}/`).href;
+}
