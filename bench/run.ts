@@ -3,6 +3,7 @@ import { arch, cpus, platform, release, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { PROGRAM_VERSION } from '../src/system/release.ts';
+import { accountsSuite } from './accounts/suite.ts';
 import { bridgeSuite } from './bridge/suite.ts';
 import { completionsSuite } from './completions/suite.ts';
 import { platformSuite } from './platform/suite.ts';
@@ -19,6 +20,7 @@ const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonl
   platform: platformSuite,
   bridge: bridgeSuite,
   completions: completionsSuite,
+  accounts: accountsSuite,
 };
 
 const REPORT = fileURLToPath(new URL('../docs/measurements.md', import.meta.url));

@@ -14,13 +14,15 @@ const COPIES = [
 ];
 
 rmSync(join(root, 'dist'), { recursive: true, force: true });
-compile();
+compile('tsconfig.build.json');
+// The types of what apps import; against the libraries of a browser, which shows that it needs nothing of Node.
+compile('src/client/tsconfig.json');
 copyAssets();
 chmodSync(join(root, 'dist/trestle.cjs'), 0o755);
 
-function compile(): void {
+function compile(project: string): void {
   const compiler = join(root, 'node_modules/typescript/bin/tsc');
-  const { status } = spawnSync(process.execPath, [compiler, '--project', 'tsconfig.build.json'], {
+  const { status } = spawnSync(process.execPath, [compiler, '--project', project], {
     cwd: root,
     stdio: 'inherit',
   });

@@ -126,6 +126,19 @@ export const agentsSettings = setting.group('The agents that do the work.', {
       maximum: '1h',
       description: 'How long a command that it runs may take.',
     }),
+    mcp: setting.list(
+      setting.group('', {
+        name: setting.text({
+          pattern: '^[A-Za-z0-9][A-Za-z0-9-]{0,31}$',
+          expects: 'letters, digits and dashes, at most 32',
+          description: 'Its name; the names of its tools begin with it.',
+        }),
+        command: setting.command({ description: 'The program: a name to look up in PATH, or a path.' }),
+        args: programArguments([]),
+        env: environment,
+      }),
+      { description: 'MCP servers whose tools it may use, such as `trestle tools`.' },
+    ),
   }),
   codex: setting.group('Codex, through its app-server protocol.', {
     command: programName('codex'),

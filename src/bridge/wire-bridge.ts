@@ -10,6 +10,7 @@ import type { AgentProvider } from './agents/agent-provider.ts';
 import type { CompleteChat } from './agents/builtin/complete-chat.ts';
 import { createCompleteOverHttp } from './agents/builtin/complete-over-http.ts';
 import { createBuiltinAgent } from './agents/builtin/create-builtin-agent.ts';
+import { createMcpTools } from './agents/builtin/mcp/mcp-tools.ts';
 import { createAgentProviders } from './agents/create-agent-providers.ts';
 import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
@@ -29,6 +30,9 @@ export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers
   readonly complete: CompleteChat;
 }
 
+/** A tool may have another agent do something. */
+const MCP_CALL_MS = 15 * 60_000;
+
 /** The bridge with its real agents. */
 export async function wireBridge(options: WiringOptions): Promise<Bridge> {
   const { settings, homeDirectory, environment, processJournal, clock, makeId, randomness, logger } = options;
@@ -37,6 +41,12 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
   const directories = createWorkingDirectories({
     roots: roots.length === 0 ? [homeDirectory, tmpdir()] : roots,
     dataDirectory,
+  });
+
+  const launch = createAgentLauncher({
+    environment,
+    folder: join(dataDirectory, 'agents'),
+    journalFolder: processJournal,
   });
 
   function createBuiltin(): AgentProvider {
@@ -54,6 +64,16 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       maxRequests: builtin.max_requests,
       contextCharacters: builtin.context_characters,
       commandTimeoutMs: builtin.command_timeout,
+      ...(builtin.mcp.length > 0 && {
+        mcp: createMcpTools({
+          servers: builtin.mcp,
+          launch,
+          version: options.ping.version,
+          clock,
+          callTimeoutMs: MCP_CALL_MS,
+          logger,
+        }),
+      }),
     });
   }
 
@@ -62,7 +82,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     catalog: agents,
     permissions,
     version: options.ping.version,
-    launch: createAgentLauncher({ environment, folder: join(dataDirectory, 'agents'), journalFolder: processJournal }),
+    launch,
     probeEffects: options.probeEffects,
     createBuiltin,
     createRemote: (id, { url, token }) =>

@@ -44,6 +44,6 @@ export function openGlobalSocket(url: string, headers: Readonly<Record<string, s
     const way = "use transport 'sse' or 'http', or give openSocket";
     throw clientError('UNSUPPORTED', `A browser cannot send a token with a WebSocket: ${way}.`);
   }
-  const Socket: new (url: string, options: object) => WebSocketLike = WebSocket;
-  return new Socket(url, { headers });
+  // Outside browsers the second argument may hold more than protocols, which their types do not know.
+  return Reflect.construct(WebSocket, [url, { headers }]) as WebSocketLike;
 }

@@ -16,6 +16,7 @@ import { registerRestore } from './restore.ts';
 import { registerServe } from './serve.ts';
 import { addGlobalFlags } from './setting-flags.ts';
 import { registerStdio } from './stdio.ts';
+import { registerTools } from './tools.ts';
 import { registerUser } from './user.ts';
 
 const EXAMPLES = `
@@ -43,6 +44,7 @@ export function buildProgram(context: CommandContext): Command {
   registerServe(program, context);
   registerStdio(program, context);
   registerAdapter(program, context);
+  registerTools(program, context);
   registerDoctor(program, context);
   registerConfig(program, context);
   registerModels(program, context);

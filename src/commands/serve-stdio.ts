@@ -1,11 +1,8 @@
 import { once } from 'node:events';
-import { systemClock } from '../platform/clock/clock.ts';
-import { secretValues } from '../platform/config/secret-values.ts';
-import { createLogger } from '../platform/log/logger.ts';
-import { settingsDeclaration } from '../system/settings.ts';
 import { startStdio } from '../system/start-stdio.ts';
 import type { CommandContext } from './command-context.ts';
 import { loadSettings } from './load-settings.ts';
+import { createStreamsLogger } from './streams-logger.ts';
 
 /** Serves the standard streams until the other side closes them, or a signal comes. */
 export async function serveStdio(
@@ -14,14 +11,7 @@ export async function serveStdio(
   context: CommandContext,
 ): Promise<void> {
   const { settings, warnings } = await loadSettings(options, context);
-  const logger = createLogger({
-    level: settings.log.level,
-    format: settings.log.format === 'text' ? 'pretty' : 'json',
-    // Standard output belongs to the messages.
-    output: { write: context.stderr, flush: () => undefined },
-    clock: systemClock,
-    secrets: () => secretValues(settingsDeclaration.schema, settings),
-  });
+  const logger = createStreamsLogger(settings, context);
   for (const warning of warnings) logger.warn({}, warning);
   const { environment, homeDirectory } = context;
   const { stdin: input, stdout: output } = process;

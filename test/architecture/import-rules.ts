@@ -32,6 +32,18 @@ export const importsRunOneWay: Rule = (file) => {
   });
 };
 
+const CLIENT_PACKAGES = ['eventsource-parser'];
+
+/** Apps get the client alone, browsers too: nothing of Node, and of the contracts (and what they are made of) only types. */
+export const clientStandsAlone: Rule = (file) => {
+  if (partOf(file.path) !== 'client') return [];
+  return file.imports.flatMap(({ specifier, target, isTypeOnly, offset }) => {
+    const isOwn = target !== undefined && partOf(target) === 'client';
+    if (isOwn || isTypeOnly || CLIENT_PACKAGES.includes(specifier)) return [];
+    return [violation(file, offset, `the client needs ${specifier} at run time: import types only`)];
+  });
+};
+
 /** `src/bridge/x.ts` is part of `bridge`, `src/main.ts` of `main`; what is outside src/ has no part. */
 function partOf(path: string): string | undefined {
   const match = /^src\/([\w-]+)(?:\/|\.ts$)/.exec(path);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { findCycles, importsRunOneWay, onlyListedPackages } from './import-rules.ts';
+import { clientStandsAlone, findCycles, importsRunOneWay, onlyListedPackages } from './import-rules.ts';
 import { checkPath, genericPlatform, noBarrelsNoDefaults, noLeftovers, shortFiles } from './naming-rules.ts';
 import { findSlowPatterns, noDynamicPatterns } from './pattern-rules.ts';
 import {
@@ -21,6 +21,21 @@ interface Samples {
 }
 
 const samples: Readonly<Record<string, Samples>> = {
+  clientStandsAlone: {
+    rule: clientStandsAlone,
+    refused: [
+      ['src/client/a.ts', "import { X } from '../bridge/contract/b.ts';"],
+      ['src/client/a.ts', "import { type X } from '../bridge/contract/b.ts';"],
+      ['src/client/a.ts', "import { x } from 'node:crypto';"],
+      ['src/client/a.ts', "const x = await import('typebox');"],
+    ],
+    passed: [
+      ['src/client/a.ts', "import type { X } from '../bridge/contract/b.ts';"],
+      ['src/client/a.ts', "import type { Static } from 'typebox';"],
+      ['src/client/a.ts', "import { x } from './b.ts';"],
+      ['src/bridge/a.ts', "import { x } from 'node:crypto';"],
+    ],
+  },
   importsRunOneWay: {
     rule: importsRunOneWay,
     refused: [

@@ -12,6 +12,8 @@ interface ImportEdge {
   readonly target: string | undefined;
   /** The names taken, `*` for all of them. */
   readonly names: readonly string[];
+  /** Nothing is left of it at run time. */
+  readonly isTypeOnly: boolean;
   readonly offset: number;
 }
 
@@ -49,7 +51,13 @@ export function parseSource(path: string, text: string): SourceFile {
   if (errors.length > 0) throw new Error(`${path} cannot be parsed: ${errors[0]?.message}`);
   const imports: ImportEdge[] = [];
   const add = (specifier: string, names: string[], offset: number) =>
-    imports.push({ specifier, target: resolveRelative(path, specifier), names, offset });
+    imports.push({
+      specifier,
+      target: resolveRelative(path, specifier),
+      names,
+      isTypeOnly: /^(?:import|export)\s+type\b/.test(text.slice(offset, offset + 20)),
+      offset,
+    });
 
   for (const { moduleRequest, entries, start } of module.staticImports) {
     const names = entries.map(({ importName }) => (importName.kind === 'Name' ? (importName.name ?? '*') : '*'));

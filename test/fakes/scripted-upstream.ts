@@ -130,6 +130,16 @@ export function streams(pieces: readonly (string | Buffer)[], { apart = false, e
   };
 }
 
+/** Streams some pieces, then, when those have surely been read, the others. */
+export function streamsLater(pieces: readonly string[], later: readonly string[]): Behaviour {
+  return async (response) => {
+    response.writeHead(200, STREAM);
+    response.write(pieces.join(''));
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    response.end(later.join(''));
+  };
+}
+
 /** Sends these pieces and then closes the connection in the middle of the answer. */
 export function diesAfter(pieces: readonly string[]): Behaviour {
   return async (response) => {

@@ -1,9 +1,9 @@
 const TIMEOUT_MS = 10_000;
 const MOST_BYTES = 1024 * 1024;
 
-/** As `fetch`, without following redirects, for at most ten seconds and a megabyte. */
-export async function boundedFetch(url: string, init: RequestInit): Promise<Response> {
-  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+/** As `fetch`, without following redirects, for at most ten seconds in all and a megabyte. */
+export async function boundedFetch(url: string, init: RequestInit, timeoutMs = TIMEOUT_MS): Promise<Response> {
+  const timeout = AbortSignal.timeout(timeoutMs);
   const signal = init.signal ? AbortSignal.any([init.signal, timeout]) : timeout;
   const response = await fetch(url, { ...init, redirect: 'manual', signal });
   const { status, headers, body } = response;

@@ -2,16 +2,17 @@ import { createReadStream } from 'node:fs';
 import { basename } from 'node:path';
 import { anyone } from '../../platform/http/anyone.ts';
 import type { Call, Route } from '../../platform/http/surface.ts';
+import type { BridgeCaller } from '../access.ts';
 import type { Artifacts } from './create-artifacts.ts';
 
 /** The download of a file that a turn produced (contract/bridge 1): the signature in the path is the credential. */
-export function artifactRoute(artifacts: Pick<Artifacts, 'find'>): Route {
+export function artifactRoute(artifacts: Pick<Artifacts, 'find'>): Route<BridgeCaller> {
   return {
     method: 'GET',
     path: '/artifacts/*',
     guard: anyone,
     summary: 'Downloads a file that a turn produced, by the link in its result.',
-    async handle({ head, reply }: Call) {
+    async handle({ head, reply }: Call<BridgeCaller>) {
       const { row, file } = await artifacts.find(head.path);
       const name = basename(String(JSON.parse(row.relative_path)));
       reply.header('content-type', row.content_type);

@@ -4,7 +4,7 @@ import { failureInObject } from '../dialects/failure.ts';
 import { asObject, type JsonObject } from '../dialects/json-value.ts';
 import { parseEvent } from '../dialects/parse-event.ts';
 import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
-import { createEventSplitter, wholeEvents } from './event-splitter.ts';
+import { createEventSplitter, startOfEvent, wholeEvents } from './event-splitter.ts';
 import { createEventReader } from './read-events.ts';
 import { asUsage, startOfValue } from './read-usage.ts';
 import type { Reading, StreamReader } from './stream-reader.ts';
@@ -51,38 +51,50 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
     const eventsBefore = events;
     const finish = noteFinishReasons(piece);
     if (envelope === 0 && events > 0) envelope = Math.floor(piece.length / events);
-    const needsParsing =
-      piece.includes(DONE) ||
-      hasValue(piece, USAGE, false) ||
-      hasValue(piece, ERROR, true) ||
-      (finish && choices > 1) ||
-      (usageAsked && head === undefined);
-    if (needsParsing) return parsePiece(piece);
-    return { piece, hasEvent: events > eventsBefore || hasData(piece), done: false };
+    const hasEvent = events > eventsBefore || piece.includes(DATA);
+    if (usageAsked && head === undefined && hasEvent) readHead(piece);
+    const marker = earliest(
+      piece.indexOf(DONE),
+      findValue(piece, USAGE, false),
+      findValue(piece, ERROR, true),
+      choices > 1 ? finish : NOWHERE,
+    );
+    return marker === NOWHERE
+      ? { piece, hasEvent, done: false }
+      : parsePiece(piece, startOfEvent(piece, marker), hasEvent);
   }
 
-  /** Counts events by the way. True when there is a finish reason among them. */
-  function noteFinishReasons(piece: Buffer): boolean {
-    let found = false;
+  /** Counts events by the way. The place of the first finish reason. */
+  function noteFinishReasons(piece: Buffer): number {
+    let found = NOWHERE;
     for (let at = piece.indexOf(FINISH); at !== -1; at = piece.indexOf(FINISH, at + FINISH.length)) {
       events += 1;
       if (piece[startOfValue(piece, at + FINISH.length)] !== QUOTE) continue;
-      found = true;
+      if (found === NOWHERE) found = at;
       if (choices === 1) finished.add(0);
     }
     return found;
   }
 
-  function parsePiece(piece: Buffer): Reading<Buffer> {
+  /** What a chunk of our own must repeat. */
+  function readHead(piece: Buffer): void {
+    for (const event of wholeEvents(piece)) {
+      const [message] = createEventReader()(event.toString('utf8'));
+      if (message === undefined) continue;
+      head = parseEvent(message.data) ?? {};
+      return;
+    }
+  }
+
+  /** Parses the events from the one with the first marker on; those before it pass. */
+  function parsePiece(piece: Buffer, from: number, hasEvent: boolean): Reading<Buffer> {
     readEvents ??= createEventReader();
-    const kept: Buffer[] = [];
-    let hasEvent = false;
+    const kept: Buffer[] = from === 0 ? [] : [piece.subarray(0, from)];
     let failure: UpstreamFailure | undefined;
     let done = false;
     let changed = false;
-    for (const event of wholeEvents(piece)) {
+    for (const event of wholeEvents(piece.subarray(from))) {
       const [message] = readEvents(event.toString('utf8'));
-      if (message !== undefined) hasEvent = true;
       if (message?.data.trim() === '[DONE]') {
         if (usageAsked && usage === undefined) {
           kept.push(encodeUsage());
@@ -105,7 +117,6 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
 
   /** Notes what a chunk says. False for a chunk that is there for us alone. */
   function keep(body: JsonObject): boolean {
-    head ??= body;
     const list = Array.isArray(body.choices) ? body.choices : [];
     for (const choice of list) {
       const { index = 0, finish_reason: reason } = asObject(choice) ?? {};
@@ -147,19 +158,24 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
 const EMPTY = Buffer.alloc(0);
 const NOTHING: Reading<Buffer> = { piece: undefined, hasEvent: false, done: false };
 
-/** Whether a key is there with an object (or a text) as its value; a value on the next data line is looked at, too. */
-function hasValue(piece: Buffer, key: Buffer, orText: boolean): boolean {
-  for (let at = piece.indexOf(key); at !== -1; at = piece.indexOf(key, at + key.length)) {
+const DATA = Buffer.from('data:');
+const NOWHERE = -1;
+/** The first letter of `data:`, where a value stands on the next line. */
+const NEXT_LINE = 0x64;
+
+/** Where a key has an object (or a text) as its value; a value on the next data line is looked at, too. */
+function findValue(piece: Buffer, key: Buffer, orText: boolean): number {
+  for (let at = piece.indexOf(key); at !== NOWHERE; at = piece.indexOf(key, at + key.length)) {
     const first = piece[startOfValue(piece, at + key.length)];
-    if (first === OPEN || (orText && first === QUOTE) || first === 0x64) return true;
+    if (first === OPEN || (orText && first === QUOTE) || first === NEXT_LINE) return at;
   }
-  return false;
+  return NOWHERE;
 }
 
-const DATA = Buffer.from('data:');
-
-function hasData(piece: Buffer): boolean {
-  return piece.includes(DATA);
+function earliest(...places: readonly number[]): number {
+  let first = NOWHERE;
+  for (const place of places) if (place !== NOWHERE && (first === NOWHERE || place < first)) first = place;
+  return first;
 }
 
 function joined(kept: readonly Buffer[]): Buffer | undefined {

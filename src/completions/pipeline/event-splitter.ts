@@ -52,6 +52,11 @@ export function createEventSplitter(): EventSplitter {
   }
 }
 
+/** The start of the event in which a place lies, in a piece that the splitter gave. */
+export function startOfEvent(piece: Buffer, place: number): number {
+  return endOfLastEvent(piece.subarray(0, place), 0, 0);
+}
+
 /** The place after the last blank line; 0 when there is none. Lines end with LF, CR LF or CR, in any mixture. */
 function endOfLastEvent(chunk: Buffer, before: number, beforeThat: number): number {
   for (let at = chunk.length - 1; at >= 0; at -= 1) {

@@ -44,6 +44,8 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
     let queued: Piece[] = [];
     let outcome: Outcome<Piece> | undefined;
     let refusalText: ReturnType<typeof createRefusalText> | undefined;
+    /** What came with one reading of the socket. Upstreams send many small chunks: read together they cost far less. */
+    let arrived: Buffer[] = [];
 
     const exchange = start({
       onHead(givenStatus, givenHeaders) {
@@ -55,8 +57,12 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       },
       onData(chunk) {
         if (outcome !== undefined) return;
-        if (refusalText !== undefined) refusalText.add(chunk);
-        else take(() => reader.feed(chunk));
+        if (refusalText !== undefined) {
+          refusalText.add(chunk);
+          return;
+        }
+        if (arrived.length === 0) process.nextTick(readArrived);
+        arrived.push(chunk);
       },
       onEnd() {
         if (outcome !== undefined) return;
@@ -64,16 +70,27 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
           reject(refusal(status, headers, refusalText.read(), options));
           return;
         }
-        take(() => reader.end());
+        readArrived();
+        if (outcome === undefined) take(() => reader.end());
         if (outcome === undefined) conclude({ error: upstreamError(opened ? BROKEN : EMPTY) });
       },
       onFailed(error) {
+        readArrived();
         if (outcome === undefined) conclude({ error });
       },
     });
     presence.watch(() => {
+      exchange.abort();
       if (!opened) reject(new AppError('CALL_CANCELLED'));
     });
+
+    function readArrived(): void {
+      const [only, ...more] = arrived;
+      if (only === undefined || outcome !== undefined) return;
+      const chunk = more.length === 0 ? only : Buffer.concat(arrived);
+      arrived = [];
+      take(() => reader.feed(chunk));
+    }
 
     function take(read: () => Reading<Piece>): void {
       let reading: Reading<Piece>;

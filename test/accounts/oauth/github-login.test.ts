@@ -31,7 +31,7 @@ async function startWithGithub(scope: Scope) {
   const github = await startScriptedHttp(scope, ({ path, response }) => {
     const answer = script.answers[path];
     if (typeof answer === 'number') response.writeHead(answer).end();
-    else if (answer !== 'silence') response.setHeader('content-type', 'application/json').end(JSON.stringify(answer));
+    else response.setHeader('content-type', 'application/json').end(JSON.stringify(answer));
   });
   const accounts = await startAccounts(scope);
   accounts.reload(

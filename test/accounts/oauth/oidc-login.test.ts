@@ -24,7 +24,7 @@ async function startWithIssuer(scope: Scope, options: StartOptions = {}) {
 function settingsFor({ url, clientId, clientSecret }: RealOidcIssuer, publicUrl: string) {
   const client = `issuer: "${url}", client_id: ${clientId}, client_secret: ${clientSecret}`;
   return accountsSettingsOf(
-    `{ public_url: "${publicUrl}", frontend_url: "${FRONTEND}", oauth: { oidc: [ ${client} ] } }`,
+    `{ public_url: "${publicUrl}", frontend_url: "${FRONTEND}", oauth: { oidc: [ { id: acme, ${client} }, { id: other, ${client} } ] } }`,
   );
 }
 

@@ -176,7 +176,11 @@ describe('names in callback addresses', () => {
     const inside = await startScriptedHttp(context, ({ response }) => void response.end());
     let asked = 0;
     const rules = rulesOf();
-    const lenient = { ...rules, allows: () => (asked += 1) === 1 };
+    const allows = () => {
+      asked += 1;
+      return asked === 1;
+    };
+    const lenient = { ...rules, allows };
     const { post } = createCallbackPost({ rules: lenient, network: networkOf(['127.0.0.1']), clock: systemClock });
     const url = inside.url.replace('127.0.0.1', 'odd.example');
     await assert.rejects(post({ ...request, url }), isRefused);

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { JobRecord } from '../../../src/bridge/contract/jobs.ts';
+import type { JobList, JobRecord } from '../../../src/bridge/contract/jobs.ts';
 import type { Envelope } from '../../contract/bridge/bridge-client.ts';
 import { call, type Headers } from '../../contract/bridge/session-client.ts';
 
@@ -46,4 +46,8 @@ export const hasEnded = ({ status }: JobRecord): boolean => status === 'complete
 
 export function endedJob(url: string, jobId: string, headers: Headers = {}): Promise<JobRecord> {
   return jobWhen(url, jobId, hasEnded, headers);
+}
+
+export async function listJobs(url: string, params: object = {}, headers: Headers = {}): Promise<readonly JobRecord[]> {
+  return ((await call(url, 'app.jobs.list', params, headers)).result as unknown as JobList).jobs;
 }

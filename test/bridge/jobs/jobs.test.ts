@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { JobList, JobStatistics } from '../../../src/bridge/contract/jobs.ts';
 import { bearer, call } from '../../contract/bridge/session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
 import { createScriptedProvider, endless, telling } from '../../fakes/scripted-provider.ts';
-import { endedJob, getJob, jobWhen, refusal, submit, submitted } from './job-client.ts';
+import { endedJob, getJob, jobWhen, listJobs, refusal, submit, submitted } from './job-client.ts';
 
 test('a job runs as a turn of its own session, and its record tells all about it', async (context) => {
   const { url } = await startBridge(context, { providers: [createScriptedProvider('one')] });
@@ -82,8 +83,7 @@ test('what cannot be run is refused at once, and nothing is stored', async (cont
     assert.deepEqual([error?.code, error?.data.code], [-32602, code], JSON.stringify(params));
   }
   assert.equal((await submitted(url, { workingDirectory: root })).status, 'pending');
-  const { result } = await call(url, 'app.jobs.list', {});
-  assert.equal((result?.jobs as unknown[]).length, 1);
+  assert.equal((await listJobs(url)).length, 1);
 });
 
 test('B-74: a timeout outside one second to one day is refused', async (context) => {
@@ -128,10 +128,8 @@ test('a principal sees its own jobs only, and main sees all', async (context) =>
   await Promise.all([endedJob(url, ofMain, main), endedJob(url, ofReview, main)]);
   assert.equal((await getJob(url, ofMain, review)).status, 'not_found' as never);
   assert.equal((await getJob(url, ofReview, main)).status, 'completed');
-  const idsFor = async (headers: Record<string, string>) => {
-    const { result } = await call(url, 'app.jobs.list', {}, headers);
-    return (result?.jobs as { jobId: string }[]).map(({ jobId }) => jobId);
-  };
+  const idsFor = async (headers: Record<string, string>) =>
+    (await listJobs(url, {}, headers)).map(({ jobId }) => jobId);
   assert.deepEqual(await idsFor(review), [ofReview]);
   assert.deepEqual(await idsFor(main), [ofReview, ofMain]);
   const statistics = (await call(url, 'app.jobs.stats', {}, review)).result;
@@ -195,4 +193,38 @@ test('no more jobs run at once than may, and agents take turns', async (context)
   await call(url, 'session.cancel', { sessionId: first });
   for (const jobId of jobs) assert.equal((await endedJob(url, jobId)).status, 'completed');
   assert.deepEqual(order, ['busy', 'rare', 'busy', 'rare', 'busy', 'rare', 'busy', 'busy', 'busy']);
+});
+
+test('B-73: the list is paged by a cursor, newest first, and its summary is that of the statistics', async (context) => {
+  const providers = [createScriptedProvider('one'), createScriptedProvider('two', endless)];
+  const { url } = await startBridge(context, { providers, settings: 'jobs: { max_running: 1 }\n' });
+  const ids: string[] = [];
+  for (let count = 0; count < 5; count += 1) ids.push(await submit(url, { providerId: 'one' }));
+  for (const jobId of ids) await endedJob(url, jobId);
+  for (let count = 0; count < 4; count += 1) ids.push(await submit(url, { providerId: 'two' }));
+  await jobWhen(url, ids[5] ?? '', ({ status }) => status === 'running');
+  const seen: string[] = [];
+  for (let cursor: unknown = ''; cursor !== null; ) {
+    const { result } = await call(url, 'app.jobs.list', { limit: 4, cursor });
+    const { jobs, nextCursor } = result as unknown as JobList;
+    seen.push(...jobs.map(({ jobId }) => jobId));
+    cursor = nextCursor;
+    await submit(url, { providerId: 'two' });
+  }
+  assert.deepEqual(seen, ids.toReversed());
+  assert.equal((await listJobs(url, { status: 'completed' })).length, 5);
+  assert.equal((await listJobs(url, { status: 'running' })).length, 1);
+  const { result } = await call(url, 'app.jobs.stats', {});
+  const { summary, byProvider, oldestPendingMs, averageDurationMs } = result as unknown as JobStatistics;
+  assert.deepEqual(summary, { pending: 6, running: 1, completed: 5, failed: 0, total: 12 });
+  assert.deepEqual(byProvider, {
+    one: { pending: 0, running: 0, completed: 5, failed: 0, total: 5 },
+    two: { pending: 6, running: 1, completed: 0, failed: 0, total: 7 },
+  });
+  assert.ok(oldestPendingMs > 0 && averageDurationMs >= 0);
+  const listed = (await call(url, 'app.jobs.list', {})).result as unknown as JobList;
+  assert.deepEqual(listed.summary, summary);
+  for (const params of [{ cursor: 'nonsense' }, { limit: 0 }, { limit: 1001 }, { status: 'lost' }]) {
+    assert.equal((await call(url, 'app.jobs.list', params)).error?.code, -32602);
+  }
 });

@@ -1,14 +1,22 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { createSharedQueue } from '../../../src/bridge/jobs/shared-queue.ts';
+import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import { createJobSearchStore } from '../../../src/bridge/storage/job-search-store.ts';
+import { createJobStore } from '../../../src/bridge/storage/job-store.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
 import type { DatabaseLocation } from '../../../src/platform/database/engine.ts';
+import { openDatabase } from '../../../src/platform/database/open-database.ts';
 import { call } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
+import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';
 import { type RealPostgres, startPostgres } from '../../fakes/real-postgres.ts';
 import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
 import { endedJob, getJob, jobWhen, submit } from './job-client.ts';
+import { waitingJob } from './job-rows.ts';
 
 const JOBS = 300;
 let server: RealPostgres | undefined;
@@ -34,7 +42,7 @@ describe('several bridges on one PostgreSQL', () => {
     };
     const agents = [createScriptedProvider('one', counting), createScriptedProvider('one', counting)];
     const settings = 'jobs: { max_running: 8 }\n';
-    const bridges = [];
+    const bridges: BridgeUnderTest[] = [];
     for (const agent of agents) bridges.push(await startBridge(context, { providers: [agent], settings, ...shared }));
     const ids: string[] = [];
     for (let from = 0; from < JOBS; from += 20) {
@@ -63,6 +71,7 @@ describe('several bridges on one PostgreSQL', () => {
     const repeated = await submit(first.url, { taskPrompt: 'again', retryOnRestart: true });
     for (const id of [plain, repeated]) await jobWhen(first.url, id, ({ status }) => status === 'running');
     const cut = cutOff(first.database);
+    context.after(cut.restore);
     const second = await startBridge(context, { providers: [other], ...shared });
     const began = performance.now();
     assert.equal((await endedJob(second.url, plain)).errorCode, 'JOB_INTERRUPTED');
@@ -90,6 +99,38 @@ describe('several bridges on one PostgreSQL', () => {
     assert.equal(agent.cancelled.length, 1);
   });
 
+  test('B-72: a job is handed over by a message, which only one bridge gets', async (context) => {
+    const shared = await place();
+    const database = await openDatabase<BridgeSchema>({
+      name: 'bridge',
+      migrations: bridgeMigrations,
+      clock: systemClock,
+      location: shared.location,
+    });
+    context.after(() => database.close());
+    const store = createJobStore(database);
+    const search = createJobSearchStore(database);
+    const queueOf = (instance: string) => {
+      const leftOver = { take: async () => undefined };
+      const options = { store, search, leftOver, instance, clock: systemClock, logger: silentLogger };
+      const queue = createSharedQueue({ ...options, location: shared.sharedQueue });
+      context.after(() => queue.stop());
+      return queue;
+    };
+    const [first, second] = [queueOf('a'), queueOf('b')];
+    const jobs = Array.from({ length: 20 }, (_, index) => waitingJob({ provider_id: index % 2 === 0 ? 'one' : '' }));
+    for (const job of jobs) {
+      await store.add(job);
+      first.announce(job);
+    }
+    const taken: string[] = [];
+    while (taken.length < jobs.length) {
+      for (const job of await Promise.all([first.take(), second.take()])) if (job !== undefined) taken.push(job.id);
+    }
+    assert.deepEqual(taken.toSorted(), jobs.map(({ id }) => id).toSorted());
+    assert.deepEqual(await Promise.all([first.take(), second.take()]), [undefined, undefined]);
+  });
+
   test('a job whose message was lost is run all the same', async (context) => {
     const { location } = await place();
     const lost = { url: 'postgres://nobody@127.0.0.1:1/none', schema: 'none' };
@@ -99,14 +140,19 @@ describe('several bridges on one PostgreSQL', () => {
   });
 });
 
-/** From now on nothing that the bridge writes arrives, as if its machine had stopped. */
+/** From now on nothing that the bridge writes arrives, as if its machine had stopped; until it goes on. */
 function cutOff(database: Database<BridgeSchema>): { restore(): void } {
   const { write } = database;
   const target = database as { write: typeof write };
-  target.write = () => new Promise<never>(() => undefined);
+  const { promise: restored, resolve } = Promise.withResolvers<void>();
+  target.write = async (statements) => {
+    await restored;
+    return write(statements);
+  };
   return {
     restore() {
       target.write = write;
+      resolve();
     },
   };
 }

@@ -13,6 +13,7 @@ import {
   saysNothing,
   startScriptedUpstream,
   streams,
+  streamsLater,
 } from '../../fakes/scripted-upstream.ts';
 
 interface ApiError {
@@ -111,7 +112,7 @@ test('P-07: an error object inside a stream, of any shape, becomes our error eve
     ['event: error\ndata: {"error":\ndata: {"message":"two lines"}}\n\n', 'two lines'],
   ];
   for (const [event, message] of shapes) {
-    const upstream = await startScriptedUpstream(t, streams([...begun, event, ...eventsOf(['never'])]));
+    const upstream = await startScriptedUpstream(t, streamsLater(begun, [event, ...eventsOf(['never'])]));
     const { post } = await startCompletions(t, { settings: labAt(upstream.url) });
     const { error, done, events } = await readStream(await post('/v1/chat/completions', { ...HELLO, stream: true }));
     assert.ok(String(error?.message).includes(message), `${message} in ${error?.message}`);

@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { HELLO, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
-import { answers, diesAfter, refuses, startScriptedUpstream, streams } from '../../fakes/scripted-upstream.ts';
+import {
+  answers,
+  diesAfter,
+  refuses,
+  startScriptedUpstream,
+  streams,
+  streamsLater,
+} from '../../fakes/scripted-upstream.ts';
 
 const event = (type: string, data: object) => `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
 
@@ -84,7 +91,7 @@ test('P-07: a translated stream that breaks, or says that it failed, ends in one
   for (const behaviour of [
     diesAfter(CLAUDE.slice(0, 4)),
     streams(CLAUDE.slice(0, 4)),
-    streams([...CLAUDE.slice(0, 4), overloaded]),
+    streamsLater(CLAUDE.slice(0, 4), [overloaded]),
   ]) {
     upstream.script(behaviour);
     const { text, error, done } = await readStream(await post('/v1/chat/completions', ASK));

@@ -10,7 +10,7 @@ export type CompleteChat = (request: CompletionRequest, signal: AbortSignal) => 
 export interface CompletionRequest {
   model: string;
   messages: ConversationMessage[];
-  tools: ToolDefinition[];
+  tools?: ToolDefinition[];
   stream: true;
   stream_options: { include_usage: true };
 }

@@ -8,7 +8,9 @@ import type { BuiltinConversationStore } from '../../storage/builtin-conversatio
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
+import type { McpTools } from './mcp/mcp-tools.ts';
 import { runTurn } from './run-turn.ts';
+import { toolTable } from './tools/tool-table.ts';
 
 export interface BuiltinAgentOptions {
   /** Of this program. */
@@ -27,6 +29,8 @@ export interface BuiltinAgentOptions {
   readonly maxRequests: number;
   readonly contextCharacters: number;
   readonly commandTimeoutMs: number;
+  /** Further tools, of other programs. */
+  readonly mcp?: McpTools;
 }
 
 interface RunningTurn {
@@ -84,11 +88,14 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     await append([prompt]);
     // Only now: a reference that is kept must be one that can be continued.
     if (position === 0) turn.opened(reference);
+    const further = await orAborted(options.mcp?.find(), signal);
+    for (const text of further?.problems ?? []) turn.report({ kind: 'status', text });
     return runTurn({
       ...options,
       turn,
       signal,
       commands,
+      tools: [...toolTable, ...(further?.tools ?? [])],
       append,
       describe,
       model: turn.model === '' ? options.model : turn.model,
@@ -126,8 +133,16 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     async stop() {
       isStopped = true;
       await cancelAll([...running.values()]);
+      await options.mcp?.stop();
     },
   };
+}
+
+/** A server that does not start must not hold up a turn that was cancelled. */
+function orAborted<Found>(found: Promise<Found> | undefined, signal: AbortSignal): Promise<Found | undefined> {
+  const { promise: aborted, resolve } = Promise.withResolvers<undefined>();
+  signal.addEventListener('abort', () => resolve(undefined), { once: true });
+  return signal.aborted ? Promise.resolve(undefined) : Promise.race([found, aborted]);
 }
 
 function describe(error: unknown): string {

@@ -5,7 +5,6 @@ import { parseJson } from '../../../platform/json/parse-json.ts';
 import type { AgentEvent } from '../agent-provider.ts';
 import type { RequestedToolCall } from './complete-chat.ts';
 import type { Tool, ToolContext, ToolOutput } from './tools/tool.ts';
-import { toolTable } from './tools/tool-table.ts';
 
 export interface ToolCallOptions {
   readonly call: RequestedToolCall;
@@ -13,6 +12,7 @@ export interface ToolCallOptions {
   readonly eventId: string;
   readonly permissions: 'allow' | 'deny';
   readonly context: ToolContext;
+  readonly tools: readonly Tool[];
   report(event: AgentEvent): void;
 }
 
@@ -38,14 +38,13 @@ const FILE_ERRORS: Readonly<Record<string, string>> = {
 
 const SYSTEM_CODE = /^E[A-Z0-9]{1,20}$/;
 
-const tools = new Map(toolTable.map((tool) => [tool.name, tool]));
-const validators = new Map<string, Validator>();
+const validators = new WeakMap<Tool['parameters'], Validator>();
 
 /** Does what the model asked for, if that can and may be done, and returns what it is told. */
 export async function runToolCall(options: ToolCallOptions): Promise<string> {
-  const { call, eventId, report } = options;
-  const tool = tools.get(call.function.name);
-  const read = tool === undefined ? unknownTool(call.function.name) : readInput(tool, call.function.arguments);
+  const { call, eventId, tools, report } = options;
+  const tool = tools.find(({ name }) => name === call.function.name);
+  const read = tool === undefined ? unknownTool(call.function.name, tools) : readInput(tool, call.function.arguments);
   const shownName = call.function.name.slice(0, 100);
   const shown = {
     kind: 'tool_call' as const,
@@ -77,8 +76,9 @@ interface ReadInput {
   readonly wrong?: string;
 }
 
-function unknownTool(name: string): ReadInput {
-  return { wrong: `Error: there is no tool "${name.slice(0, 100)}". There are: ${[...tools.keys()].join(', ')}.` };
+function unknownTool(name: string, tools: readonly Tool[]): ReadInput {
+  const known = tools.map((tool) => tool.name).join(', ');
+  return { wrong: `Error: there is no tool "${name.slice(0, 100)}". There are: ${known}.` };
 }
 
 function readInput(tool: Tool, text: string): ReadInput {
@@ -90,8 +90,8 @@ function readInput(tool: Tool, text: string): ReadInput {
     if (!(error instanceof AppError)) throw error;
     return { wrong: `Error: the arguments are not valid JSON: ${String(error.details.reason)}. Send one JSON object.` };
   }
-  const validator = validators.get(tool.name) ?? Compile(tool.parameters);
-  validators.set(tool.name, validator);
+  const validator = validators.get(tool.parameters) ?? Compile(tool.parameters);
+  validators.set(tool.parameters, validator);
   if (validator.Check(input)) return { input };
   return { input, wrong: `Error: the arguments do not fit: ${firstIssue(findIssues(validator, input))}.` };
 }

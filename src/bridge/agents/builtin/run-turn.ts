@@ -5,8 +5,7 @@ import { fitConversation, resultOf } from './conversation.ts';
 import { emptyAnswer, readAnswer, toMessage } from './read-answer.ts';
 import { runToolCall } from './run-tool-call.ts';
 import { systemPrompt } from './system-prompt.ts';
-import type { CommandLimits, ToolContext } from './tools/tool.ts';
-import { toolTable } from './tools/tool-table.ts';
+import type { CommandLimits, Tool, ToolContext } from './tools/tool.ts';
 import { untilAborted } from './until-aborted.ts';
 import { createUsageSum } from './usage-sum.ts';
 
@@ -21,6 +20,8 @@ export interface TurnOptions {
   /** Of the conversation, as far as it is sent to the model. */
   readonly contextCharacters: number;
   readonly commands: CommandLimits;
+  /** All that the model may ask for. */
+  readonly tools: readonly Tool[];
   readonly makeId: MakeId;
   /** The conversation so far, the prompt of this turn included. */
   readonly messages: readonly ConversationMessage[];
@@ -67,8 +68,8 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
     for (const call of calls) {
       signal.throwIfAborted();
       const eventId = makeId('tool-');
-      const { permissions } = options;
-      const text = await runToolCall({ call, eventId, permissions, context, report: speech.report });
+      const { permissions, tools } = options;
+      const text = await runToolCall({ call, eventId, permissions, context, tools, report: speech.report });
       await keep(resultOf(call.id, text));
     }
   }
@@ -100,7 +101,7 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
 }
 
 function startAnswer(
-  { complete, model, turn, permissions, signal }: TurnOptions,
+  { complete, model, turn, permissions, tools, signal }: TurnOptions,
   messages: readonly ConversationMessage[],
 ): AsyncIterable<CompletionChunk> {
   const { workingDirectory } = turn;
@@ -109,9 +110,9 @@ function startAnswer(
     {
       model,
       messages: [system, ...messages],
-      tools: toolTable.map(({ name, description, parameters }) => ({
+      tools: tools.map(({ name, description, parameters, shownParameters = parameters }) => ({
         type: 'function',
-        function: { name, description, parameters },
+        function: { name, description, parameters: shownParameters },
       })),
       stream: true,
       stream_options: { include_usage: true },

@@ -28,7 +28,7 @@ test('an answer is streamed piece by piece, thinking apart from text', async (co
     ['system', 'user'],
   );
   assert.deepEqual(
-    request?.tools.map((tool) => tool.function.name),
+    request?.tools?.map((tool) => tool.function.name),
     ['read_file', 'list_files', 'search_files', 'edit_file', 'write_file', 'run_command'],
   );
   assert.deepEqual(await agent.probe(new AbortController().signal), { status: 'ok', version: '1.2.3' });

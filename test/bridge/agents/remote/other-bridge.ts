@@ -19,6 +19,7 @@ import {
 import { bridgeMigrations } from '../../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
 import { defaultOf } from '../../../../src/platform/config/default-of.ts';
 import { openDatabase } from '../../../../src/platform/database/open-database.ts';
 import { silentLogger } from '../../../fakes/silent-logger.ts';

@@ -33,6 +33,8 @@ export interface Tool<Parameters extends TSchema = TSchema> {
   readonly name: string;
   readonly description: string;
   readonly parameters: Parameters;
+  /** What the model is shown instead, for a tool whose input is checked elsewhere. */
+  readonly shownParameters?: TSchema;
   readonly toolKind: 'read' | 'search' | 'edit' | 'execute';
   /** True for what changes something: `bridge.permissions` decides about it. */
   readonly needsPermission: boolean;

@@ -1,0 +1,105 @@
+import { Agent, get, request } from 'node:http';
+import { availableParallelism } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
+import { startProgram, temporaryFolder } from '../../test/e2e/running-program.ts';
+import { createScope } from '../bridge/scripted-bridge.ts';
+import type { Rounds } from '../report/take-turns.ts';
+import { emailOf, seedAccounts } from './seed-accounts.ts';
+
+export interface LoginBench {
+  /** Logins per second over HTTP, one entry for each round. */
+  readonly logins: readonly number[];
+  /** Argon2id with the same parameters on all cores, and nothing around it. */
+  readonly raw: readonly number[];
+  /** How long `/healthz` took while people logged in, in milliseconds. */
+  readonly healthMs: readonly number[];
+}
+
+const PASSWORD = 'copper kettle 47 over the pass';
+const USERS = 1000;
+const CORES = availableParallelism();
+/** Enough that a core never waits for the next one to come in. */
+const IN_FLIGHT = 4 * CORES;
+const PROBE_EVERY_MS = 10;
+
+/** Logins at the program as a user starts it, in turn with raw argon2id in this process. */
+export async function benchLogins({ warmUpMs, rounds, roundMs }: Rounds): Promise<LoginBench> {
+  const scope = createScope();
+  const agent = new Agent({ keepAlive: true, maxSockets: IN_FLIGHT + 1 });
+  scope.after(() => agent.destroy());
+  try {
+    const folder = await temporaryFolder(scope);
+    const passwordHash = await createPasswordHasher({ concurrency: 1 }).hash(PASSWORD);
+    await seedAccounts({ folder, users: USERS, passwordHash });
+    const { url } = await startProgram(scope, { args: ['accounts'], dataDirectory: folder });
+    const result = { logins: [] as number[], raw: [] as number[], healthMs: [] as number[] };
+    let next = 0;
+    const logIn = () => login(agent, url, emailOf((next += 1) % USERS));
+    const hash = await rawVerifier(passwordHash);
+    await perSecond(logIn, IN_FLIGHT, warmUpMs / 2);
+    await perSecond(hash, CORES, warmUpMs / 2);
+    for (let round = 0; round < rounds; round += 1) {
+      result.raw.push(await perSecond(hash, CORES, roundMs));
+      const [rate, health] = await Promise.all([
+        perSecond(logIn, IN_FLIGHT, roundMs),
+        probeHealth(agent, url, roundMs),
+      ]);
+      result.logins.push(rate);
+      result.healthMs.push(...health);
+    }
+    return result;
+  } finally {
+    await scope.end();
+  }
+}
+
+async function rawVerifier(passwordHash: string): Promise<() => Promise<void>> {
+  const { verify } = await import('@node-rs/argon2');
+  return async () => {
+    if (!(await verify(passwordHash, PASSWORD))) throw new Error('not the password');
+  };
+}
+
+/** Counts what ends within the time, by the time that the last one took. */
+async function perSecond(work: () => Promise<void>, inFlight: number, ms: number): Promise<number> {
+  const started = performance.now();
+  let count = 0;
+  const one = async (): Promise<void> => {
+    while (performance.now() - started < ms) {
+      await work();
+      count += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: inFlight }, one));
+  return (count * 1000) / (performance.now() - started);
+}
+
+async function probeHealth(agent: Agent, url: string, ms: number): Promise<readonly number[]> {
+  const started = performance.now();
+  const took: number[] = [];
+  while (performance.now() - started < ms) {
+    const asked = performance.now();
+    await new Promise<void>((resolve, reject) => {
+      get(`${url}/healthz`, { agent }, (answer) => answer.resume().once('end', resolve)).once('error', reject);
+    });
+    took.push(performance.now() - asked);
+    await sleep(PROBE_EVERY_MS);
+  }
+  return took;
+}
+
+function login(agent: Agent, url: string, identifier: string): Promise<void> {
+  const body = JSON.stringify({ identifier, password: PASSWORD });
+  const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
+  return new Promise((resolve, reject) => {
+    const sent = request(`${url}/api/auth/login`, { agent, method: 'POST', headers }, (answer) => {
+      answer.resume().once('end', () => {
+        if (answer.statusCode === 200) resolve();
+        else reject(new Error(`a login was refused: ${answer.statusCode}`));
+      });
+    });
+    sent.once('error', reject);
+    sent.end(body);
+  });
+}

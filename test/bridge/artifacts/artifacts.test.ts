@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdir, mkdtemp, readdir, realpath, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import type { AgentEvent } from '../../../src/bridge/agents/agent-provider.ts';
+import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-links.ts';
+import { createArtifacts } from '../../../src/bridge/artifacts/create-artifacts.ts';
+import { createProducedPaths } from '../../../src/bridge/artifacts/produced-paths.ts';
+import { createArtifactStore } from '../../../src/bridge/storage/artifact-store.ts';
+import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
+import { call } from '../../contract/bridge/session-client.ts';
+import { startBridge } from '../../contract/bridge/start-bridge.ts';
+import { databaseEngines } from '../../fakes/database-engines.ts';
+import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
+
+interface Listed {
+  readonly relativePath: string;
+  readonly label: string;
+  readonly contentType: string;
+  readonly sizeBytes: number;
+  readonly sha256: string;
+  readonly downloadUrl: string;
+}
+
+const KEYS = [new Uint8Array(32).fill(7)] as const;
+const DAY = 24 * 3_600_000;
+
+const edited = (path: string, more: Partial<Extract<AgentEvent, { kind: 'tool_call' }>> = {}): AgentEvent => ({
+  kind: 'tool_call',
+  toolCallId: path,
+  title: 'edit',
+  status: 'completed',
+  toolKind: 'edit',
+  locations: [{ path }],
+  ...more,
+});
+
+async function runTurn(context: TestContext, script: TurnScript) {
+  const bridge = await startBridge(context, { providers: [createScriptedProvider('first', script)] });
+  const { result } = await call(bridge.url, 'session.start', { sessionId: 's1', taskPrompt: 'write' });
+  return { bridge, artifacts: result?.artifacts as Listed[], result };
+}
+
+test('files that an agent says it has written come as artifacts whose links download them', async (context) => {
+  const { bridge, artifacts } = await runTurn(context, async ({ workingDirectory, report }) => {
+    await mkdir(join(workingDirectory, 'out'));
+    await writeFile(join(workingDirectory, 'out', "it's für.html"), '<b>hello</b>');
+    await writeFile(join(workingDirectory, 'unnamed.txt'), 'nobody said so');
+    report(edited(join(workingDirectory, 'out', "it's für.html")));
+    return { kind: 'completed', output: 'done', stopReason: 'end_turn' };
+  });
+  const [artifact, ...others] = artifacts;
+  assert.deepEqual(others, []);
+  assert.equal(artifact?.relativePath, join('out', "it's für.html"));
+  assert.equal(artifact?.label, "it's für.html");
+  assert.equal(artifact?.contentType, 'text/html; charset=utf-8');
+  assert.equal(artifact?.sizeBytes, 12);
+  assert.equal(artifact?.sha256, createHash('sha256').update('<b>hello</b>').digest('hex'));
+  const response = await fetch(`${bridge.url}${artifact?.downloadUrl}`);
+  assert.equal(response.status, 200);
+  assert.equal(response.headers.get('x-content-type-options'), 'nosniff');
+  assert.equal(response.headers.get('content-disposition'), "attachment; filename*=UTF-8''it%27s%20f%C3%BCr.html");
+  assert.equal(response.headers.get('content-length'), '12');
+  assert.equal(await response.text(), '<b>hello</b>');
+});
+
+test('a link outlives the session, gives the file as it was, and needs no credential', async (context) => {
+  const { bridge, artifacts } = await runTurn(context, async ({ workingDirectory, report }) => {
+    await writeFile(join(workingDirectory, 'a.txt'), 'first');
+    report(edited('a.txt'));
+    return { kind: 'completed', output: 'done', stopReason: 'end_turn' };
+  });
+  await call(bridge.url, 'session.close', { sessionId: 's1' });
+  const response = await fetch(`${bridge.url}${artifacts[0]?.downloadUrl}`);
+  assert.equal(await response.text(), 'first');
+  const [file] = await readdir(join(bridge.folder, 'artifacts'));
+  assert.equal((await stat(join(bridge.folder, 'artifacts', file ?? ''))).mode & 0o777, 0o600);
+});
+
+test('what lies outside the working directory is no artifact, by whatever path', async (context) => {
+  const outside = await realpath(await mkdtemp(join(tmpdir(), 'trestle-outside-')));
+  context.after(() => rm(outside, { recursive: true, force: true }));
+  await writeFile(join(outside, 'secret.txt'), 'secret');
+  const { artifacts, result } = await runTurn(context, async ({ workingDirectory, report }) => {
+    await symlink(join(outside, 'secret.txt'), join(workingDirectory, 'link.txt'));
+    await symlink(outside, join(workingDirectory, 'folder'));
+    for (const path of [
+      join(outside, 'secret.txt'),
+      'link.txt',
+      'folder/secret.txt',
+      '../../bridge.db',
+      '.',
+      'gone.txt',
+    ]) {
+      report(edited(path));
+    }
+    return { kind: 'completed', output: 'done', stopReason: 'end_turn' };
+  });
+  assert.deepEqual(artifacts, []);
+  assert.equal(result?.status, 'completed');
+});
+
+test('a changed link is 403, an old one 410, and one to nothing 404', async (context) => {
+  const { bridge, artifacts } = await runTurn(context, async ({ workingDirectory, report }) => {
+    await writeFile(join(workingDirectory, 'a.txt'), 'text');
+    report(edited('a.txt'));
+    return { kind: 'completed', output: 'done', stopReason: 'end_turn' };
+  });
+  const link = artifacts[0]?.downloadUrl ?? '';
+  const [, , signature = '', expires = '', id = '', name = ''] = link.split('/');
+  const status = async (path: string) => (await fetch(`${bridge.url}${path}`)).status;
+  const later = Number(expires) + DAY;
+  for (const path of [
+    `/artifacts/${signature}/${later}/${id}/${name}`,
+    `/artifacts/${signature}/${expires}/art_other/${name}`,
+    `/artifacts/${signature}/${expires}/${id}/b.txt`,
+    `/artifacts/${signature.slice(1)}/${expires}/${id}/${name}`,
+    `/artifacts//${expires}/${id}/${name}`,
+    '/artifacts/x',
+    '/artifacts/../bridge.db',
+    '/artifacts/%2e%2e/bridge.db',
+  ]) {
+    assert.ok([403, 404].includes(await status(path)), path);
+  }
+  assert.equal(await status(`/artifacts/${signature}/${later}/${id}/${name}`), 403);
+  const links = createArtifactLinks(KEYS);
+  assert.equal(await status(links.sign(id, 'a.txt', Date.now() - 1)), 410);
+  assert.equal(await status(links.sign('art_gone', 'a.txt', Date.now() + 1000)), 404);
+  assert.equal(await status(link), 200);
+  assert.equal((await fetch(`${bridge.url}${link}`, { method: 'POST' })).status, 405);
+  await rm(join(bridge.folder, 'artifacts', id));
+  assert.equal(await status(link), 404);
+});
+
+test('a link that was signed with an older key is still good', () => {
+  const older = new Uint8Array(32).fill(1);
+  const link = createArtifactLinks([older]).sign('art_1', 'a', 5);
+  assert.deepEqual(createArtifactLinks([KEYS[0], older]).read(link), { artifactId: 'art_1', expiresAt: 5 });
+  assert.equal(createArtifactLinks(KEYS).read(link), undefined);
+});
+
+test('only completed edits count, also when the place was named at the beginning of the call', () => {
+  const produced = createProducedPaths();
+  for (const event of [
+    edited('read.txt', { toolKind: 'read' }),
+    edited('failed.txt', { status: 'failed' }),
+    edited('open.txt', { status: 'in_progress' }),
+    edited('early.txt', { toolCallId: 'e', status: 'pending' }),
+    { kind: 'tool_call', toolCallId: 'e', title: 'x', status: 'completed', toolKind: 'other' } as const,
+    edited('plain.txt'),
+    edited('plain.txt'),
+  ]) {
+    produced.note(event);
+  }
+  assert.deepEqual(produced.paths(), ['early.txt', 'plain.txt']);
+});
+
+for (const engine of databaseEngines) {
+  test(`files are kept with their owner, within bounds, and deleted when their links are over (${engine.name})`, async (context) => {
+    const database = await engine.open<BridgeSchema>(context, bridgeMigrations);
+    const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-artifacts-')));
+    context.after(() => rm(folder, { recursive: true, force: true }));
+    let now = 1_700_000_000_000;
+    const store = createArtifactStore(database);
+    const artifacts = createArtifacts({
+      folder: join(folder, 'kept'),
+      store,
+      keys: KEYS,
+      clock: { now: () => now },
+      makeId: createSortableIds(systemClock, systemRandomness),
+      logger: silentLogger,
+    });
+    const origin = { owner: 'review', sessionKey: 'ses_1', turnId: 'turn-1', workingDirectory: folder };
+    const bytes = Buffer.from('x');
+    const files = Array.from({ length: 30 }, () => ({ label: 'same.txt', contentType: 'not a type', bytes }));
+    const large = { label: 'large.bin', contentType: '', bytes: Buffer.alloc(64 * 1024 * 1024 + 1) };
+    const kept = await artifacts.keep(origin, [], [large, ...files]);
+    assert.equal(kept.length, 19);
+    assert.equal(new Set(kept.map(({ relativePath }) => relativePath)).size, 19);
+    assert.equal(kept[0]?.contentType, 'text/plain; charset=utf-8');
+    const { row } = await artifacts.find(kept[0]?.downloadUrl ?? '');
+    assert.deepEqual([row.owner, row.session_key, row.turn_id], ['review', 'ses_1', 'turn-1']);
+    await artifacts.sweep();
+    assert.notEqual(await store.find(row.id), undefined);
+    const old = new Date(now - 2 * DAY);
+    for (const name of await readdir(join(folder, 'kept'))) await utimes(join(folder, 'kept', name), old, old);
+    now += DAY + 1;
+    await artifacts.sweep();
+    assert.equal(await store.find(row.id), undefined);
+    assert.deepEqual(await readdir(join(folder, 'kept')), []);
+  });
+}

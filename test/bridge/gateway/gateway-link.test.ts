@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { loadDeviceKey } from '../../../src/bridge/gateway/device-key.ts';
+import { createGatewayLink, type GatewayLink } from '../../../src/bridge/gateway/gateway-link.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import { startScriptedGateway } from '../../fakes/scripted-gateway.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
+
+const TOKEN = 'gateway-token-1';
+
+async function createLink(context: TestContext, url: string, token = TOKEN): Promise<GatewayLink> {
+  const folder = await mkdtemp(join(tmpdir(), 'trestle-link-'));
+  context.after(() => rm(folder, { recursive: true, force: true }));
+  const link = createGatewayLink({
+    url,
+    token,
+    version: '0',
+    clock: systemClock,
+    randomness: systemRandomness,
+    logger: silentLogger,
+    loadDeviceKey: () => loadDeviceKey(join(folder, 'key.pem'), systemRandomness),
+    limits: { firstPauseMs: 5, longestPauseMs: 20, handshakeMs: 2000 },
+  });
+  context.after(link.stop);
+  return link;
+}
+
+async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  for (let count = 0; count < 1000; count += 1) {
+    if (await isSo()) return;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  assert.fail('it never became so');
+}
+
+test('a lost connection is made again, and one that nobody wants is not', async (context) => {
+  const gateway = await startScriptedGateway(context);
+  const link = await createLink(context, gateway.url);
+  await link.connect();
+  gateway.drop();
+  await until(async () => gateway.connects.length === 2 && (await link.snapshot()).status === 'connected');
+  link.disconnect();
+  await until(() => gateway.sockets() === 0);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.equal(gateway.connects.length, 2);
+  assert.equal((await link.snapshot()).status, 'offline');
+});
+
+test('a gateway that comes back later is found again', async (context) => {
+  const first = await startScriptedGateway(context);
+  const link = await createLink(context, first.url);
+  await link.connect();
+  await first.stop();
+  await until(async () => (await link.snapshot()).status === 'error');
+  const second = await startScriptedGateway(context, {}, Number(new URL(first.url).port));
+  await until(async () => (await link.snapshot()).status === 'connected');
+  assert.equal(second.connects.length, 1);
+});
+
+test('a refusal ends all attempts until somebody asks again, or the token is another', async (context) => {
+  const gateway = await startScriptedGateway(context);
+  const link = await createLink(context, gateway.url, 'wrong-token');
+  await assert.rejects(link.connect());
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.equal(gateway.connects.length, 1);
+  assert.equal((await link.probe(AbortSignal.timeout(1000))).status, 'failed: AUTH_TOKEN_MISMATCH');
+  assert.equal(gateway.connects.length, 1);
+  link.setToken(TOKEN);
+  assert.deepEqual(await link.probe(AbortSignal.timeout(1000)), { status: 'ok', version: '2026.9.6' });
+});
+
+test('disconnect waits for who still listens', async (context) => {
+  const gateway = await startScriptedGateway(context);
+  const link = await createLink(context, gateway.url);
+  await link.connect();
+  const stopListening = link.listen(() => undefined);
+  link.disconnect();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.equal(gateway.sockets(), 1);
+  stopListening();
+  await until(() => gateway.sockets() === 0);
+});
+
+test('a gateway that gives no sign of life is taken for dead', async (context) => {
+  const gateway = await startScriptedGateway(context, { tickMs: 1000 });
+  const link = await createLink(context, gateway.url);
+  await link.connect();
+  await until(() => gateway.connects.length === 2);
+});
+
+test('many callers at once share one connection', async (context) => {
+  const gateway = await startScriptedGateway(context, { answer: () => ({}) });
+  const link = await createLink(context, gateway.url);
+  await Promise.all(Array.from({ length: 50 }, () => link.request('health', {}, 1000)));
+  assert.equal(gateway.connects.length, 1);
+});
+
+test('more requests than may be open are refused', async (context) => {
+  const gateway = await startScriptedGateway(context, { onChat: () => {} });
+  const link = await createLink(context, gateway.url);
+  await link.request('chat.send', { sessionKey: 's', message: 'm', idempotencyKey: 'k' }, 1000);
+  const waits = Array.from({ length: 257 }, () => link.request('agent.wait', { runId: 'k' }, 5000));
+  const settled = Promise.allSettled(waits);
+  await assert.rejects(waits[256] as Promise<unknown>, {
+    details: { gatewayCode: 'OVERLOADED', reason: 'too many requests to the gateway are under way' },
+  });
+  gateway.drop();
+  await settled;
+});
