@@ -46,6 +46,12 @@ function checkAgents({ agents, gateway }: BridgeGroups): readonly Complaint[] {
       complaints.push({ path, wrong: 'there is no way to reach the agent', right: 'add "command" or "url"' });
     }
   });
+  const servers = agents.builtin.mcp.map(({ name }) => name);
+  servers.forEach((name, index) => {
+    if (servers.indexOf(name) === index) return;
+    const path = `agents.builtin.mcp[${index}].name`;
+    complaints.push({ path, wrong: `the name "${name}" is there twice`, right: 'give each its own name' });
+  });
   agents.catalog.forEach((id, index) => {
     if (known.includes(id)) return;
     const right = suggest(id, known, 'an agent');

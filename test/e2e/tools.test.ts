@@ -58,7 +58,7 @@ test('an agent finds the five tools, asks a model and has another agent work ove
   assert.deepEqual(await call('chat', { prompt: 'Hello', model: 'demo/echo' }), { text: 'Hello', failed: false });
 
   const first = await call('ask_agent', { prompt: 'say done', provider: 'scripted', working_directory: work });
-  const [, output, session] = /^([^]*)\n\n\[session (tool-[\w-]+)\]$/.exec(first.text) ?? [];
+  const [, output, session] = /^(.*)\n\n\[session (tool-[\w-]+)\]$/s.exec(first.text) ?? [];
   assert.equal(output, 'done');
   const second = await call('ask_agent', { prompt: 'recall', session });
   assert.match(second.text, /^say done\|recall\n/);

@@ -36,6 +36,11 @@ const SECTIONS: Readonly<Record<string, readonly CheckCase[]>> = {
       '{ catalog: [codex], default: builtin }',
       /agents\.default: "builtin" is not in the catalog/,
     ],
+    [
+      'two MCP servers of one name',
+      '{ builtin: { mcp: [{ name: a, command: b }, { name: a, command: c }] } }',
+      /agents\.builtin\.mcp\[1\]\.name: the name "a" is there twice/,
+    ],
     ['a default agent that is custom', '{ default: claude, custom: [{ id: claude, command: claude-agent-acp }] }'],
     [
       'an unknown agent in the catalog',

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, mkdtemp, readdir, realpath, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { describe, type TestContext, test } from 'node:test';
 import type { AgentEvent } from '../../../src/bridge/agents/agent-provider.ts';
 import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-links.ts';
 import { createArtifacts } from '../../../src/bridge/artifacts/create-artifacts.ts';
@@ -16,7 +16,7 @@ import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { databaseEngines } from '../../fakes/database-engines.ts';
+import { databasePlaces, engines } from '../../fakes/database-engines.ts';
 import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
 
@@ -162,38 +162,41 @@ test('only completed edits count, also when the place was named at the beginning
   assert.deepEqual(produced.paths(), ['early.txt', 'plain.txt']);
 });
 
-for (const engine of databaseEngines) {
-  test(`files are kept with their owner, within bounds, and deleted when their links are over (${engine.name})`, async (context) => {
-    const database = await engine.open<BridgeSchema>(context, bridgeMigrations);
-    const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-artifacts-')));
-    context.after(() => rm(folder, { recursive: true, force: true }));
-    let now = 1_700_000_000_000;
-    const store = createArtifactStore(database);
-    const artifacts = createArtifacts({
-      folder: join(folder, 'kept'),
-      store,
-      keys: KEYS,
-      clock: { now: () => now },
-      makeId: createSortableIds(systemClock, systemRandomness),
-      logger: silentLogger,
+for (const engine of engines) {
+  describe(`artifacts on ${engine}`, () => {
+    const places = databasePlaces(engine);
+    test('files are kept with their owner, within bounds, and deleted when their links are over', async (context) => {
+      const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
+      const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-artifacts-')));
+      context.after(() => rm(folder, { recursive: true, force: true }));
+      let now = 1_700_000_000_000;
+      const store = createArtifactStore(database);
+      const artifacts = createArtifacts({
+        folder: join(folder, 'kept'),
+        store,
+        keys: KEYS,
+        clock: { now: () => now },
+        makeId: createSortableIds(systemClock, systemRandomness),
+        logger: silentLogger,
+      });
+      const origin = { owner: 'review', sessionKey: 'ses_1', turnId: 'turn-1', workingDirectory: folder };
+      const bytes = Buffer.from('x');
+      const files = Array.from({ length: 30 }, () => ({ label: 'same.txt', contentType: 'not a type', bytes }));
+      const large = { label: 'large.bin', contentType: '', bytes: Buffer.alloc(64 * 1024 * 1024 + 1) };
+      const kept = await artifacts.keep(origin, [], [large, ...files]);
+      assert.equal(kept.length, 19);
+      assert.equal(new Set(kept.map(({ relativePath }) => relativePath)).size, 19);
+      assert.equal(kept[0]?.contentType, 'text/plain; charset=utf-8');
+      const { row } = await artifacts.find(kept[0]?.downloadUrl ?? '');
+      assert.deepEqual([row.owner, row.session_key, row.turn_id], ['review', 'ses_1', 'turn-1']);
+      await artifacts.sweep();
+      assert.notEqual(await store.find(row.id), undefined);
+      const old = new Date(now - 2 * DAY);
+      for (const name of await readdir(join(folder, 'kept'))) await utimes(join(folder, 'kept', name), old, old);
+      now += DAY + 1;
+      await artifacts.sweep();
+      assert.equal(await store.find(row.id), undefined);
+      assert.deepEqual(await readdir(join(folder, 'kept')), []);
     });
-    const origin = { owner: 'review', sessionKey: 'ses_1', turnId: 'turn-1', workingDirectory: folder };
-    const bytes = Buffer.from('x');
-    const files = Array.from({ length: 30 }, () => ({ label: 'same.txt', contentType: 'not a type', bytes }));
-    const large = { label: 'large.bin', contentType: '', bytes: Buffer.alloc(64 * 1024 * 1024 + 1) };
-    const kept = await artifacts.keep(origin, [], [large, ...files]);
-    assert.equal(kept.length, 19);
-    assert.equal(new Set(kept.map(({ relativePath }) => relativePath)).size, 19);
-    assert.equal(kept[0]?.contentType, 'text/plain; charset=utf-8');
-    const { row } = await artifacts.find(kept[0]?.downloadUrl ?? '');
-    assert.deepEqual([row.owner, row.session_key, row.turn_id], ['review', 'ses_1', 'turn-1']);
-    await artifacts.sweep();
-    assert.notEqual(await store.find(row.id), undefined);
-    const old = new Date(now - 2 * DAY);
-    for (const name of await readdir(join(folder, 'kept'))) await utimes(join(folder, 'kept', name), old, old);
-    now += DAY + 1;
-    await artifacts.sweep();
-    assert.equal(await store.find(row.id), undefined);
-    assert.deepEqual(await readdir(join(folder, 'kept')), []);
   });
 }

@@ -113,7 +113,7 @@ test('without a gateway, connect and request say OFFLINE', async (context) => {
 test('a wrong token is told, shown by the probe, and not tried again by itself', async (context) => {
   const { gateway, bridge } = await startBoth(context, {}, 'wrong-token-123');
   const capabilities = (await call(bridge.url, 'acp.capabilities', {})).result;
-  const [entry] = capabilities?.gatewayProviders as { unavailableReason: string }[];
+  const [entry] = (capabilities?.gatewayProviders ?? []) as { unavailableReason: string }[];
   assert.equal(entry?.unavailableReason, 'failed: AUTH_TOKEN_MISMATCH');
   const { result } = await call(bridge.url, 'app.gateway.connect', {});
   assert.equal(result?.ok, false);
@@ -128,7 +128,7 @@ test('a wrong token is told, shown by the probe, and not tried again by itself',
 test('the probe of a gateway is a whole handshake, and tells its version', async (context) => {
   const { bridge } = await startBoth(context);
   const capabilities = (await call(bridge.url, 'acp.capabilities', {})).result;
-  const [entry] = capabilities?.gatewayProviders as { enabled: boolean; version: string }[];
+  const [entry] = (capabilities?.gatewayProviders ?? []) as { enabled: boolean; version: string }[];
   assert.equal(entry?.enabled, true);
   assert.equal(entry?.version, '2026.9.6');
 });

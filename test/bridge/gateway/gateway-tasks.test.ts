@@ -234,7 +234,7 @@ test('files that the gateway delivers come as artifacts with a link', async (con
     },
   });
   const { result } = await call(bridge.url, 'session.start', task('s1', 'draw'));
-  const [artifact] = result?.artifacts as { relativePath: string; downloadUrl: string; contentType: string }[];
+  const [artifact] = (result?.artifacts ?? []) as { relativePath: string; downloadUrl: string; contentType: string }[];
   assert.equal(artifact?.relativePath, 'picture.png');
   assert.equal(artifact?.contentType, 'image/png');
   const response = await fetch(`${bridge.url}${artifact?.downloadUrl}`);

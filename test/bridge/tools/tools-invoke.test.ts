@@ -10,6 +10,7 @@ import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { startBridge } from '../../contract/bridge/start-bridge.ts';
 import { startProgram } from '../../e2e/running-program.ts';
+import { freePort } from '../../fakes/free-port.ts';
 import { startScriptedGateway } from '../../fakes/scripted-gateway.ts';
 import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
 
@@ -142,7 +143,7 @@ test('an answer that is too large, too late or never comes is a failure', async 
   };
   assert.deepEqual(await failureAt(tools.url), { status: 200, detail: 'its answer is larger than 1000 bytes' });
   assert.deepEqual(await failureAt(silentUrl), { status: 0, detail: 'no answer within 100 ms' });
-  assert.deepEqual(await failureAt('http://127.0.0.1:1/'), {
+  assert.deepEqual(await failureAt(`http://127.0.0.1:${await freePort()}/`), {
     status: 0,
     detail: 'the endpoint cannot be reached (ECONNREFUSED)',
   });

@@ -19,8 +19,8 @@ function field(name) {
 }
 
 async function create() {
-  const { name, email, password } = { name: field('name'), email: field('email'), password: field('password') };
-  if (password !== field('again')) {
+  const [name, email, first, second] = ['name', 'email', 'password', 'again'].map(field);
+  if (first !== second) {
     say('The two passwords differ.', 'bad');
     return;
   }
@@ -29,7 +29,7 @@ async function create() {
     const response = await fetch('/api/auth/setup', {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ token, name, email, password }),
+      body: JSON.stringify({ token, name, email, password: first }),
     });
     const answer = await response.json();
     if (!response.ok) {

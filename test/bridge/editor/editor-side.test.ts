@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createEditorUpdates } from '../../../src/bridge/editor/editor-update.ts';
+import { promptText } from '../../../src/bridge/editor/prompt-text.ts';
+import { splitChannel } from '../../../src/bridge/editor/split-channel.ts';
+import { turnAnswer } from '../../../src/bridge/editor/turn-answer.ts';
+import { createMemoryChannels } from '../../fakes/memory-channel.ts';
+
+test('names with slashes go to the editor’s side, all else to the app’s, what cannot be read included', async () => {
+  const [ours, theirs] = createMemoryChannels();
+  const { editor, app } = splitChannel(ours);
+  const seen: string[] = [];
+  const ends: string[] = [];
+  for (const [name, side] of Object.entries({ editor, app })) {
+    side.onEnd(({ code }) => ends.push(`${name} ${code}`));
+    side.onMessage((text) => seen.push(`${name} ${text}`));
+  }
+  const forEditor = ['{"method":"initialize"}', '{"method":"session/new"}', '{"method":"$/cancel_request"}'];
+  const forApp = ['{"method":"session.start"}', '{"method":"acp.capabilities"}', '{not json', '[]', '{"result":1}'];
+  for (const text of [...forEditor, ...forApp]) theirs.send(text);
+  await new Promise(setImmediate);
+  assert.deepEqual(seen, [...forEditor.map((text) => `editor ${text}`), ...forApp.map((text) => `app ${text}`)]);
+  theirs.close();
+  assert.deepEqual(ends, ['editor 1000', 'app 1000']);
+});
+
+test('a prompt’s text, links and embedded files become one text; other kinds are refused', () => {
+  const blocks = [
+    { type: 'text', text: 'Look at' },
+    { type: 'resource_link', name: 'a.ts', uri: 'file:///w/a.ts' },
+    { type: 'resource', resource: { uri: 'file:///w/b.ts', text: 'let b;' } },
+  ];
+  assert.equal(promptText(blocks), 'Look at\n\n[a.ts](file:///w/a.ts)\n\nfile:///w/b.ts:\n\nlet b;');
+  const wrong = [
+    [{ type: 'image', data: 'AA' }],
+    [{ type: 'resource', resource: { uri: 'x', blob: 'AA' } }],
+    [{ type: 'text', text: ' ' }],
+    ['text'],
+  ];
+  for (const given of wrong) assert.throws(() => promptText(given), { code: 'INVALID_PARAMS' });
+});
+
+test('an update becomes what an editor knows: a tool call is announced once, and stages are left out', () => {
+  const read = createEditorUpdates();
+  const event = (structuredEvent: object) => read({ sessionId: 's', structuredEvent });
+  assert.deepEqual(event({ kind: 'text', text: 'a' }), {
+    sessionUpdate: 'agent_message_chunk',
+    content: { type: 'text', text: 'a' },
+  });
+  assert.equal(event({ kind: 'thinking', text: 'hm' })?.sessionUpdate, 'agent_thought_chunk');
+  assert.equal(event({ kind: 'status', text: 'Allowed: x' })?.sessionUpdate, 'agent_thought_chunk');
+  const call = { kind: 'tool_call', toolCallId: 't', title: 'ls', status: 'pending', toolKind: 'sing' };
+  assert.deepEqual(event(call), {
+    sessionUpdate: 'tool_call',
+    toolCallId: 't',
+    title: 'ls',
+    kind: 'other',
+    status: 'pending',
+  });
+  const ended = event({ ...call, status: 'completed', output: 'x' });
+  assert.deepEqual([ended?.sessionUpdate, ended?.status, ended?.rawOutput], ['tool_call_update', 'completed', 'x']);
+  assert.equal(read({ type: 'status', event: 'running', message: '' }), undefined);
+  assert.equal(event({ kind: 'unknown', text: 'x' }), undefined);
+});
+
+test('a turn’s end is a stop reason, or an error in the words of the result', () => {
+  const ends: readonly [object, string][] = [
+    [{ status: 'completed', stopReason: 'max_tokens' }, 'max_tokens'],
+    [{ status: 'completed', stopReason: 'of its own' }, 'end_turn'],
+    [{ status: 'cancelled' }, 'cancelled'],
+    [{ status: 'failed', code: 'EMPTY_OUTPUT' }, 'end_turn'],
+  ];
+  for (const [result, stopReason] of ends) assert.deepEqual(turnAnswer({ ...result }), { stopReason });
+  assert.throws(() => turnAnswer({ status: 'failed', code: 'AGENT_EXITED', error: 'It died.' }), {
+    code: 'EDITOR_TURN_FAILED',
+    details: { reason: 'It died.', turnCode: 'AGENT_EXITED' },
+  });
+});

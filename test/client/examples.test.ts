@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { after, test } from 'node:test';
+import { projectRoot } from '../architecture/source-file.ts';
+import { startProgram } from '../e2e/running-program.ts';
+
+const secret = 'a-secret-for-the-webhooks-of-this-test';
+const { url } = await startProgram({ after }, { args: ['bridge'], environment: { BRIDGE_WEBHOOK_SECRET: secret } });
+
+/** Runs it as its first line says. */
+async function run(name: string, environment: Record<string, string> = {}): Promise<string> {
+  const { PATH = '' } = process.env;
+  const child = spawn(process.execPath, [`examples/${name}.ts`, url], {
+    cwd: projectRoot,
+    env: { PATH, ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 60_000,
+  });
+  const output: string[] = [];
+  child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => output.push(text));
+  const [status] = (await once(child, 'close')) as [number | null];
+  assert.equal(status, 0, output.join(''));
+  return output.join('');
+}
+
+/** What each example prints; every file of examples/ has a row. */
+const printed: Readonly<Record<string, readonly RegExp[]>> = {
+  session: [/^Agents: .+$/m, /^Hello from an app$/m, /^builtin completed$/m, /^And once more$/m],
+  'multi-agent': [
+    /multi_agent_started/,
+    /step 0: .*One/,
+    /^step 1: builtin, \d+ ms$/m,
+    /^completed: Make this better: One line about the tide$/m,
+  ],
+  'job-with-webhook': [
+    /^job-\.\.\. pending$/m,
+    /^job\.finished, signature ok$/m,
+    /^completed: Hello from the background$/m,
+  ],
+};
+
+test('every example is run here', () => {
+  const names = readdirSync(`${projectRoot}examples`).map((name) => name.replace(/\.ts$/, ''));
+  assert.deepEqual(names.sort(), Object.keys(printed).sort());
+});
+
+for (const [name, patterns] of Object.entries(printed)) {
+  test(`examples/${name}.ts runs and prints what it is there for`, async () => {
+    const output = await run(name, { BRIDGE_WEBHOOK_SECRET: secret });
+    for (const pattern of patterns) assert.match(output, pattern);
+  });
+}
