@@ -85,7 +85,7 @@ async function open(scope: ReturnType<typeof createScope>, users: number) {
   const { url, database, close } = await startAccountsServer(folder);
   scope.after(close);
   const store = createSessionStore(database);
-  const checkSession = createSessionCheck({ store, clock: systemClock, seen: { add: () => undefined } });
+  const checkSession = createSessionCheck({ store, clock: systemClock, seen: { add: () => true } });
   const userStore = createUserStore(database);
   return {
     root: sessionTokenOf(users - 1),

@@ -35,7 +35,10 @@ export async function benchLogins({ warmUpMs, rounds, roundMs }: Rounds): Promis
     const { url } = await startProgram(scope, { args: ['accounts'], dataDirectory: folder });
     const result = { logins: [] as number[], raw: [] as number[], healthMs: [] as number[] };
     let next = 0;
-    const logIn = () => login(agent, url, emailOf((next += 1) % USERS));
+    const logIn = () => {
+      next += 1;
+      return login(agent, url, emailOf(next % USERS));
+    };
     const hash = await rawVerifier(passwordHash);
     await perSecond(logIn, IN_FLIGHT, warmUpMs / 2);
     await perSecond(hash, CORES, warmUpMs / 2);

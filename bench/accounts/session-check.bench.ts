@@ -68,7 +68,7 @@ async function checkAlone(server: AccountsServer, { rounds, roundMs }: Rounds): 
   const check = createSessionCheck({
     store: createSessionStore(server.database),
     clock: systemClock,
-    seen: { add: () => undefined },
+    seen: { add: () => true },
   });
   const perSecond: number[] = [];
   for (let round = 0; round < rounds; round += 1) {

@@ -25,7 +25,7 @@ import { createForwarding, type ForwardingOptions } from './forwarding/create-fo
 import { createGateway } from './gateway/create-gateway.ts';
 import { registerInstance } from './instances/instance-registry.ts';
 import type { CallbackNetwork } from './jobs/callback-network.ts';
-import { createJobs, type InvokeTool } from './jobs/create-jobs.ts';
+import { createJobs } from './jobs/create-jobs.ts';
 import type { SharedQueueLocation } from './jobs/shared-queue.ts';
 import { bridgeMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
@@ -82,8 +82,6 @@ export interface BridgeOptions {
   /** Where bridges that share the database hand jobs to each other. Absent: through the table of jobs alone. */
   readonly sharedQueue?: SharedQueueLocation;
   readonly network: CallbackNetwork;
-  /** The tools proxy, for the cards of jobs. */
-  readonly invokeTool?: InvokeTool;
   /** How names are looked up and how long other bridges are waited for; both have defaults. */
   readonly forwarding?: Pick<ForwardingOptions, 'lookup' | 'limits'>;
 }
@@ -116,7 +114,12 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
   });
   const gateway = { id: settings.gateway.provider_id, label: settings.gateway.label };
-  const runtime = createGateway({ ...options, settings: settings.gateway, version: ping.version });
+  const runtime = createGateway({
+    ...options,
+    settings: settings.gateway,
+    version: ping.version,
+    onChange: () => probes.lookNow(gateway.id),
+  });
   const artifacts = createArtifacts({
     folder: join(options.dataDirectory, 'artifacts'),
     store: createArtifactStore(database),
@@ -186,7 +189,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     clock,
     makeId,
     logger,
-    invokeTool: options.invokeTool ?? ((tool, action, args) => runtime.invokeTool(tool, action, args, stopped.signal)),
+    invokeTool: (tool, action, args) => runtime.invokeTool(tool, action, args, stopped.signal),
     isOpen: access.isOpen,
     webhookSecret: () => webhookSecret,
     route,

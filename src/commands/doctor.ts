@@ -14,7 +14,7 @@ export function registerDoctor(program: Command, context: CommandContext): void 
     .command('doctor')
     .summary('look whether everything that the server needs is there')
     .description(
-      'Looks at the runtime, the data directory, the database, the port, the disk, the clock, the tokens and the agents. Exits with 1 when something is broken.',
+      'Looks at the runtime, the data directory, the database, the port, the disk, the clock, the tokens, the other bridges and the agents. Exits with 1 when something is broken.',
     )
     .addHelpText('after', '\nExamples:\n  trestle doctor\n  trestle doctor --json | jq .findings')
     .action(async (_options: unknown, command: Command) => {

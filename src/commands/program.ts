@@ -12,6 +12,7 @@ import { registerCopy } from './copy.ts';
 import { registerDoctor } from './doctor.ts';
 import { registerKey } from './key.ts';
 import { registerModels } from './models.ts';
+import { registerNodes } from './nodes.ts';
 import { registerRestore } from './restore.ts';
 import { registerServe } from './serve.ts';
 import { addGlobalFlags } from './setting-flags.ts';
@@ -48,6 +49,7 @@ export function buildProgram(context: CommandContext): Command {
   registerDoctor(program, context);
   registerConfig(program, context);
   registerModels(program, context);
+  registerNodes(program, context);
   registerKey(program, context);
   registerUser(program, context);
   registerAgent(program, context);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { projectRoot } from '../architecture/source-file.ts';
 import { startProgram } from '../e2e/running-program.ts';
@@ -9,12 +9,11 @@ import { startProgram } from '../e2e/running-program.ts';
 const secret = 'a-secret-for-the-webhooks-of-this-test';
 const { url } = await startProgram({ after }, { args: ['bridge'], environment: { BRIDGE_WEBHOOK_SECRET: secret } });
 
-/** Runs it as its first line says. */
-async function run(name: string, environment: Record<string, string> = {}): Promise<string> {
+async function run(...args: readonly string[]): Promise<string> {
   const { PATH = '' } = process.env;
-  const child = spawn(process.execPath, [`examples/${name}.ts`, url], {
+  const child = spawn(process.execPath, args, {
     cwd: projectRoot,
-    env: { PATH, ...environment },
+    env: { PATH, BRIDGE_WEBHOOK_SECRET: secret },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 60_000,
   });
@@ -35,6 +34,7 @@ const printed: Readonly<Record<string, readonly RegExp[]>> = {
     /^step 1: builtin, \d+ ms$/m,
     /^completed: Make this better: One line about the tide$/m,
   ],
+  'two-nodes': [/^Hello from the edge\ncompleted by way of the edge$/m, /^Hello at the hub$/m, /^Hello once more$/m],
   'job-with-webhook': [
     /^job-\.\.\. pending$/m,
     /^job\.finished, signature ok$/m,
@@ -49,7 +49,18 @@ test('every example is run here', () => {
 
 for (const [name, patterns] of Object.entries(printed)) {
   test(`examples/${name}.ts runs and prints what it is there for`, async () => {
-    const output = await run(name, { BRIDGE_WEBHOOK_SECRET: secret });
+    const output = await run(`examples/${name}.ts`, url);
     for (const pattern of patterns) assert.match(output, pattern);
   });
 }
+
+test('the program in docs/client.md runs as printed', async () => {
+  const page = readFileSync(`${projectRoot}docs/client.md`, 'utf8');
+  const code = /^```ts\n(.*?)^```/ms.exec(page)?.[1] ?? '';
+  const here = code
+    .replace("'trestle/client'", "'./src/client/trestle-client.ts'")
+    .replaceAll('http://127.0.0.1:8787', url);
+  assert.notEqual(here, code);
+  const output = await run('--input-type=module-typescript', '--eval', here);
+  assert.equal(output, 'Hello from an appcompleted\n');
+});

@@ -71,7 +71,10 @@ test('a task at a real gateway streams its text, and goes on in the same session
 test('session.cancel ends a task at a real gateway', async (context) => {
   const client = await openClient(context, bridge.url);
   const started = client.call('session.start', task('s2', 'endless'));
-  await client.seen(({ text = '' }) => text.includes('working'));
+  await Promise.race([
+    client.seen(({ text = '' }) => text.includes('working')),
+    started.then((answer) => assert.fail(JSON.stringify(answer))),
+  ]);
   const asked = Date.now();
   await client.call('session.cancel', { sessionId: 's2' });
   const { result } = await started;

@@ -60,7 +60,7 @@ export async function startRealGateway(scope: Scope, modelUrl: string): Promise<
   scope.after(stop);
   const deadline = Date.now() + START_MS;
   for (;;) {
-    const isReady = await fetch(`http://127.0.0.1:${port}/healthz`).then(
+    const isReady = await fetch(`http://127.0.0.1:${port}/readyz`).then(
       (response) => response.ok,
       () => false,
     );

@@ -18,7 +18,7 @@ export function artifactRoute(artifacts: Pick<Artifacts, 'find'>): Route<BridgeC
       reply.header('content-type', row.content_type);
       reply.header('content-length', row.size_bytes);
       reply.header('content-disposition', `attachment; filename*=UTF-8''${encodeName(name)}`);
-      return reply.send(createReadStream(file, { end: row.size_bytes - 1 }));
+      return reply.send(row.size_bytes === 0 ? '' : createReadStream(file, { end: row.size_bytes - 1 }));
     },
   };
 }

@@ -1,5 +1,4 @@
 import { type Static, Type } from 'typebox';
-import { RoutingInput } from './routing.ts';
 import { SessionName, TurnParams } from './session.ts';
 
 /** Background jobs: spec/bridge 2.6 and 4.4, contract/bridge 7. */
@@ -17,7 +16,7 @@ export const SubmitJobParams = Type.Object({
   threadId: SessionName.properties.threadId,
   taskPrompt: TurnParams.properties.taskPrompt,
   workingDirectory: TurnParams.properties.workingDirectory,
-  routing: Type.Optional(RoutingInput),
+  routing: TurnParams.properties.routing,
   multiAgent: TurnParams.properties.multiAgent,
   mode: TurnParams.properties.mode,
   timeoutMs: Type.Optional(

@@ -11,6 +11,7 @@ import type { ForwardCandidate } from './decide-forward.ts';
 import type { NodeHealth } from './node-health.ts';
 import type { PeerAnswer, PeerError, PeerFailure } from './read-peer-answer.ts';
 import type { Binding, SessionRoutes } from './session-routes.ts';
+import { createUpdateRelay } from './update-relay.ts';
 
 export interface OutgoingCall {
   readonly call: MethodCall<BridgeClient>;
@@ -33,7 +34,7 @@ export interface ForwardCallOptions {
   readonly callPeer: CallPeer;
   readonly routes: Pick<SessionRoutes, 'bind' | 'remember'>;
   readonly health: Pick<NodeHealth, 'markUp' | 'markDown'>;
-  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly clock: Pick<Clock, 'monotonic' | 'after'>;
   readonly limits: ForwardLimits;
   /** Where a node is reached, for one that turns out to have what the call is about. */
   candidate(target: string): ForwardCandidate | undefined;
@@ -68,6 +69,7 @@ const LEAST_CONNECT_MS = 200;
  */
 export function createForwardCall(options: ForwardCallOptions): ForwardCall {
   const { callPeer, routes, health, clock, limits, onFailure } = options;
+  const relay = createUpdateRelay(clock);
 
   return async (outgoing, signal) => {
     const { method, about, owner } = outgoing;
@@ -99,7 +101,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
       }
       if (answer.kind !== 'failed') {
         health.markUp(target);
-        if (answer.kind === 'error') throw relay(answer.error, target);
+        if (answer.kind === 'error') throw relayed(answer.error, target);
         if (about.binds === 'after') await routes.remember(binding);
         if (method === 'app.jobs.submit') await routes.remember({ ...binding, names: readJobNames(answer.result) });
         return rawJson(JSON.stringify(answer.result));
@@ -111,7 +113,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
   };
 
   function ask(
-    { call, method, path, headersFor, accepted }: OutgoingCall,
+    { call, method, about, owner, path, headersFor, accepted }: OutgoingCall,
     { target, nextHop }: ForwardCandidate,
     connectMs: number,
     signal: AbortSignal,
@@ -119,6 +121,11 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
   ): Promise<PeerAnswer> {
     const client = call.caller;
     const drained = client.kind === 'socket' ? client.receiver.drained : client.drained;
+    const session = about.names.find(({ kind }) => kind === 'session');
+    const shared =
+      client.kind === 'socket' && session !== undefined
+        ? relay.open(client.receiver, `${owner}\n${session.name}`)
+        : undefined;
     let isHeard = true;
     return callPeer(
       {
@@ -138,16 +145,24 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
         // When the caller is gone the turn goes on, and so does its answer: the place of a session may depend on it.
         async notified(name, params, eventId) {
           if (!isHeard) return;
-          call.notify(name, rawJson(JSON.stringify(params ?? {})), eventId);
+          const send = (): void => call.notify(name, rawJson(JSON.stringify(params ?? {})), eventId);
+          const seq = seqOf(params);
+          if (shared === undefined || seq === undefined) send();
+          else shared.take(seq, send);
           if (drained !== undefined) isHeard = await drained();
         },
       },
       signal,
-    );
+    ).finally(() => shared?.end());
   }
 }
 
-function relay({ status, code, message, data }: PeerError, nodeId: string): RelayedError {
+function seqOf(params: unknown): number | undefined {
+  const { seq } = Object(params) as Readonly<Record<string, unknown>>;
+  return typeof seq === 'number' && Number.isSafeInteger(seq) ? seq : undefined;
+}
+
+function relayed({ status, code, message, data }: PeerError, nodeId: string): RelayedError {
   // An older node may lack a method that this one has: whose word it is must be told (case B-96).
   const isForeignMethod = code === METHOD_NOT_FOUND && typeof data === 'object' && data !== null;
   const told = isForeignMethod ? { sourceNodeId: nodeId, ...data } : data;
@@ -156,5 +171,5 @@ function relay({ status, code, message, data }: PeerError, nodeId: string): Rela
 
 function failure({ code, reason, outcome, error }: PeerFailure, nodeId: string): AppError {
   // A node that takes no new work, or one on the way that got no further, has said it better.
-  return error === undefined ? new AppError(code, { nodeId, reason, outcome }) : relay(error, nodeId);
+  return error === undefined ? new AppError(code, { nodeId, reason, outcome }) : relayed(error, nodeId);
 }

@@ -36,9 +36,14 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
     }
   }
 
-  async function runTurn(sessionKey: string, turn: AgentTurn): Promise<TurnEnd> {
+  /** Known from its first moment on, so that a cancel finds it while the gateway is still being reached. */
+  async function runTurn(sessionKey: string, turn: AgentTurn, prepare: () => Promise<TurnEnd | undefined>) {
     const run = createGatewayRun({ ...options, sessionKey, turn });
-    const ended = run.run();
+    const ended = (async (): Promise<TurnEnd> => {
+      const obstacle = (await reach()) ?? (await prepare());
+      if (run.isAborted()) return { kind: 'cancelled', output: '' };
+      return obstacle ?? run.run();
+    })();
     running.set(turn.turnId, { run, ended });
     try {
       return await ended;
@@ -66,23 +71,22 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
   return {
     id,
     probe: link.probe,
-    async startTurn(turn) {
-      const unreachable = await reach();
-      if (unreachable !== undefined) return unreachable;
+    startTurn(turn) {
       const sessionKey = makeId('trestle-');
-      turn.opened(sessionKey);
-      return runTurn(sessionKey, turn);
+      return runTurn(sessionKey, turn, async () => {
+        turn.opened(sessionKey);
+        return undefined;
+      });
     },
-    async continueTurn(sessionKey, turn) {
-      const unreachable = await reach();
-      if (unreachable !== undefined) return unreachable;
-      try {
-        if (!(await isKnown(sessionKey))) return { kind: 'lost', detail: 'the gateway has no such session' };
-      } catch (error) {
-        return gatewayFailure(error);
-      }
-      return runTurn(sessionKey, turn);
-    },
+    continueTurn: (sessionKey, turn) =>
+      runTurn(sessionKey, turn, async () => {
+        try {
+          if (await isKnown(sessionKey)) return undefined;
+          return { kind: 'lost', detail: 'the gateway has no such session' };
+        } catch (error) {
+          return gatewayFailure(error);
+        }
+      }),
     async cancel(turnId) {
       const found = running.get(turnId);
       if (found !== undefined) await stopRuns([found]);

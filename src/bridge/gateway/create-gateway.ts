@@ -35,6 +35,8 @@ export interface GatewayOptions {
   readonly randomness: Randomness;
   readonly makeId: MakeId;
   readonly logger: Logger;
+  /** Told when the gateway became connected, or ceased to be. */
+  onChange(): void;
 }
 
 const TOOL_MS = 60_000;
@@ -51,6 +53,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     clock,
     randomness,
     logger,
+    onChange: options.onChange,
     loadDeviceKey: () => loadDeviceKey(join(options.dataDirectory, 'gateway-device.pem'), randomness),
   });
   const callTool =

@@ -4,6 +4,7 @@ import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import { isLoopbackHost } from '../../platform/network-address/classify-host.ts';
 import { backoffDelay } from '../../platform/retry/retry.ts';
+import { sameSecret } from '../../platform/secrets/token-digest.ts';
 import type { ProbeResult } from '../agents/probe-board.ts';
 import type { GatewaySnapshot } from '../contract/gateway.ts';
 import type { DeviceKey } from './device-key.ts';
@@ -35,6 +36,8 @@ export interface GatewayLinkOptions {
   readonly logger: Pick<Logger, 'info' | 'warn'>;
   /** Read, or made, when it is first needed. */
   loadDeviceKey(): Promise<DeviceKey>;
+  /** Told when it became connected, or ceased to be. */
+  onChange(): void;
   readonly limits?: Partial<typeof LIMITS>;
 }
 
@@ -100,6 +103,7 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
       lastFailure = undefined;
       lastConnectedAt = clock.now();
       void connection.closed.then(() => lost(connection));
+      options.onChange();
       return connection;
     } catch (error) {
       failed(error);
@@ -112,6 +116,7 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
   function lost(connection: GatewayConnection): void {
     if (current !== connection) return;
     current = undefined;
+    options.onChange();
     if (!isWanted) return;
     logger.warn({}, 'the connection to the gateway was lost');
     lastFailure = {
@@ -223,7 +228,7 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
       }
     },
     setToken(next) {
-      if (next === token) return;
+      if (sameSecret(next, token)) return;
       token = next;
       lastFailure = undefined;
     },

@@ -14,8 +14,9 @@ import { messageText, readGatewayEvent } from './read-gateway-event.ts';
 export interface GatewayRun {
   /** Never rejects. */
   run(): Promise<TurnEnd>;
-  /** Asks the gateway to stop; the run then ends as cancelled. */
+  /** Asks the gateway to stop; the run then ends as cancelled. One that has not begun does not begin any more. */
   abort(): Promise<void>;
+  isAborted(): boolean;
   /** Ends it here, whatever the gateway does. */
   giveUp(): void;
 }
@@ -51,6 +52,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
   const text = createFinalText();
   const isWorthPassingOn = createProgressThinning();
   let isAborted = false;
+  let hasBegun = false;
   let hasSpoken = false;
   let usage: TurnUsage | undefined;
   let finalText = '';
@@ -91,7 +93,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
     try {
       return await sendAndWait();
     } catch (error) {
-      if (!isSocketLoss(error) || givenUp.signal.aborted) throw error;
+      if (!isSocketLoss(error) || isAborted || givenUp.signal.aborted) throw error;
       logger.warn({ turnId: runId }, 'the socket to the gateway was lost during a task; it is taken up again');
       await link.connect();
       return sendAndWait();
@@ -99,6 +101,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
   }
 
   async function run(): Promise<TurnEnd> {
+    hasBegun = true;
     const stopListening = link.listen(hear);
     try {
       const ending = await withOneRetry();
@@ -137,6 +140,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
     run,
     async abort() {
       isAborted = true;
+      if (!hasBegun) return;
       await link.request('chat.abort', { sessionKey, runId }, limits.sendMs, givenUp.signal).catch((error: unknown) => {
         logger.warn(
           { turnId: runId, code: describeGatewayFailure(error).code },
@@ -144,6 +148,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
         );
       });
     },
+    isAborted: () => isAborted,
     giveUp: () => givenUp.abort(),
   };
 }

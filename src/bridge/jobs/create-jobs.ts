@@ -44,7 +44,7 @@ export interface Jobs {
 }
 
 /** Calls a tool through the tools proxy; rejects when that fails. */
-export type InvokeTool = (tool: string, action: string, args: Readonly<Record<string, unknown>>) => Promise<unknown>;
+type InvokeTool = (tool: string, action: string, args: Readonly<Record<string, unknown>>) => Promise<unknown>;
 
 export interface JobsOptions {
   readonly database: Database<BridgeSchema>;
@@ -65,8 +65,7 @@ export interface JobsOptions {
   readonly clock: Clock;
   readonly makeId: MakeId;
   readonly logger: Logger;
-  /** Undefined: there is no tools proxy. */
-  readonly invokeTool: InvokeTool | undefined;
+  readonly invokeTool: InvokeTool;
   isOpen(): boolean;
   webhookSecret(): string;
   route(request: RouteRequest): Promise<RoutingResolution>;
@@ -90,10 +89,8 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   if (allow.length > 0) logger.warn({ ranges: allow }, 'jobs.callback_allow opens these ranges to callbacks of jobs');
 
   const sendCard: SendDelivery = async (job) => {
-    const { invokeTool } = options;
     try {
-      if (invokeTool === undefined) throw new Error('there is no tools proxy');
-      const sent = invokeTool('message', 'send', { ...requestOf(job).card, message: cardText(job) });
+      const sent = options.invokeTool('message', 'send', { ...requestOf(job).card, message: cardText(job) });
       await withinTime(clock, CARD_MS, sent, () => {
         throw new Error('the tool took too long');
       });

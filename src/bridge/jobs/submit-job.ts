@@ -2,7 +2,8 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { SubmitJobParams, SubmittedJob } from '../contract/jobs.ts';
-import type { RoutingInput, RoutingResolution } from '../contract/routing.ts';
+import type { RoutingResolution, TurnRouting } from '../contract/routing.ts';
+import { readPlan } from '../multi-agent/read-plan.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobStore } from '../storage/job-store.ts';
@@ -33,20 +34,16 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
   const { store, agentIds, gatewayId, clock, makeId, onSubmitted } = options;
 
   /** What the turn will be asked for; everything that can be known to fail is refused now. */
-  async function prepare(params: SubmitJobParams): Promise<JobRequest & { readonly routing: RoutingInput }> {
-    checkCharacters(params.sessionId, params.threadId, params.idempotencyKey);
+  async function prepare(params: SubmitJobParams): Promise<PreparedRequest> {
     const routing = readRouting(params);
-    const isMultiAgent = params.multiAgent === true || params.mode === 'multi-agent';
-    if (isMultiAgent && wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
-    const {
-      taskPrompt = '',
-      workingDirectory = '',
-      multiAgent,
-      mode,
-      target = '',
-      channel = '',
-      accountId = '',
-    } = params;
+    const { taskPrompt = '', workingDirectory = '', multiAgent, mode } = params;
+    const { target = '', channel = '', accountId = '' } = params;
+    if (isMultiAgent(params)) {
+      if (wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
+      readPlan(routing, taskPrompt, agentIds);
+    } else if (taskPrompt === '') {
+      throw new AppError('INVALID_PARAMS', { reason: 'taskPrompt is needed, and not empty' });
+    }
     if (workingDirectory !== '') await options.checkDirectory(workingDirectory);
     return {
       taskPrompt,
@@ -59,7 +56,7 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
   }
 
   /** A provider that is named for the job is the one that its turn is routed to, be it an agent or the gateway. */
-  function readRouting({ providerId = '', routing = {} }: SubmitJobParams): RoutingInput {
+  function readRouting({ providerId = '', routing = {} }: SubmitJobParams): TurnRouting {
     const named = routing.explicitProviderId || providerId;
     if (providerId !== '' && named !== providerId) {
       throw new AppError('INVALID_PARAMS', { reason: 'providerId and routing.explicitProviderId are not the same' });
@@ -76,14 +73,17 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
   }
 
   /** The provider as far as it is known now. Without a named one, routing decides again when the job runs. */
-  async function providerOf({ routing, taskPrompt }: JobRequest & { readonly routing: RoutingInput }): Promise<string> {
+  async function providerOf(request: PreparedRequest): Promise<string> {
+    const { routing, taskPrompt: prompt } = request;
+    if (isMultiAgent(request)) return '';
     if (routing.explicitProviderId) return routing.explicitProviderId;
-    const route = await options.route({ routing, prompt: taskPrompt ?? '', sessionAgent: '', continues: false });
+    const route = await options.route({ routing, prompt, sessionAgent: '', continues: false });
     return route.resolvedProviderId || route.resolvedGatewayProviderId || (routing.preferredGatewayProviderId ?? '');
   }
 
   return async (params, owner) => {
     const { idempotencyKey } = params;
+    checkCharacters(params.sessionId, params.threadId, idempotencyKey);
     const earlier = idempotencyKey === undefined ? undefined : await store.findByKey(owner, idempotencyKey);
     if (earlier !== undefined) return answerOf(earlier);
     const request = await prepare(params);
@@ -133,6 +133,12 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
     onSubmitted(job);
     return answerOf(job);
   };
+}
+
+type PreparedRequest = JobRequest & { readonly taskPrompt: string; readonly routing: TurnRouting };
+
+function isMultiAgent({ multiAgent, mode }: Pick<SubmitJobParams, 'multiAgent' | 'mode'>): boolean {
+  return multiAgent === true || mode === 'multi-agent';
 }
 
 function answerOf({ id, status, session_id: sessionId, provider_id: providerId }: JobRow): SubmittedJob {

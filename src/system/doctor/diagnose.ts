@@ -12,6 +12,7 @@ import {
   runtimeFinding,
   secretKeyFinding,
 } from './machine-findings.ts';
+import { nodeFindings } from './node-findings.ts';
 import { databaseFindings, portFinding, runningServer } from './store-findings.ts';
 
 export interface DiagnoseOptions {
@@ -43,6 +44,7 @@ export async function diagnose(options: DiagnoseOptions): Promise<readonly Findi
     ...stored,
     await portFinding(settings, serverPid),
     ...accessFindings(settings, listenAddress(settings).host),
+    ...(await nodeFindings(settings)),
     ...(await agentFindings(settings, createProbeEffects(environment, homeDirectory, files.processes))),
   ];
 }

@@ -74,10 +74,14 @@ test('files that an agent says it has written come as artifacts whose links down
 test('a link outlives the session, gives the file as it was, and needs no credential', async (context) => {
   const { bridge, artifacts } = await runTurn(context, async ({ workingDirectory, report }) => {
     await writeFile(join(workingDirectory, 'a.txt'), 'first');
+    await writeFile(join(workingDirectory, 'empty.txt'), '');
     report(edited('a.txt'));
+    report(edited('empty.txt'));
     return { kind: 'completed', output: 'done', stopReason: 'end_turn' };
   });
   await call(bridge.url, 'session.close', { sessionId: 's1' });
+  const empty = await fetch(`${bridge.url}${artifacts[1]?.downloadUrl}`);
+  assert.deepEqual([empty.status, await empty.text()], [200, '']);
   const response = await fetch(`${bridge.url}${artifacts[0]?.downloadUrl}`);
   assert.equal(await response.text(), 'first');
   const [file] = await readdir(join(bridge.folder, 'artifacts'));

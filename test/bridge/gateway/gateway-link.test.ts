@@ -22,6 +22,7 @@ async function createLink(context: TestContext, url: string, token = TOKEN): Pro
     clock: systemClock,
     randomness: systemRandomness,
     logger: silentLogger,
+    onChange: () => undefined,
     loadDeviceKey: () => loadDeviceKey(join(folder, 'key.pem'), systemRandomness),
     limits: { firstPauseMs: 5, longestPauseMs: 20, handshakeMs: 2000 },
   });

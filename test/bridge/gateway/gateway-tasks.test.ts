@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { call, openClient, stream } from '../../contract/bridge/session-client.ts';
 import { startBridge } from '../../contract/bridge/start-bridge.ts';
+import { freePort } from '../../fakes/free-port.ts';
 import { type ScriptedGatewayOptions, type ScriptedRun, startScriptedGateway } from '../../fakes/scripted-gateway.ts';
 import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
 
@@ -183,6 +184,18 @@ test('a gateway that went away is an unavailable result, and so is one that is n
   assert.equal(unknown.result?.unavailableCode, 'GATEWAY_UNAVAILABLE');
   const unnamed = { sessionId: 's3', taskPrompt: 'hello', routing: { explicitExecutionTarget: 'gateway' } };
   assert.equal((await call(bridge.url, 'session.start', unnamed)).error?.data.code, 'GATEWAY_PROVIDER_REQUIRED');
+});
+
+test('a gateway that comes up later serves tasks as soon as the bridge is connected to it', async (context) => {
+  const port = await freePort();
+  const settings = `gateway: { url: "ws://127.0.0.1:${port}", token: gateway-token-1 }\n`;
+  const bridge = await startBridge(context, { providers: [createScriptedProvider('first')], settings });
+  const before = await call(bridge.url, 'session.start', task('s1', 'hello'));
+  assert.equal(before.result?.unavailableCode, 'GATEWAY_UNAVAILABLE');
+  await startScriptedGateway(context, {}, port);
+  await call(bridge.url, 'app.gateway.connect', {});
+  const later = await call(bridge.url, 'session.start', task('s1', 'hello'));
+  assert.equal(later.result?.output, 'echo: hello');
 });
 
 test('a forced model is set at the gateway before the message, and its refusal fails the task', async (context) => {

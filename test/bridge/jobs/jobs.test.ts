@@ -77,6 +77,8 @@ test('what cannot be run is refused at once, and nothing is stored', async (cont
       { multiAgent: true, routing: { explicitExecutionTarget: 'gateway', preferredGatewayProviderId: 'openclaw' } },
       'GATEWAY_MULTI_AGENT_CONFLICT',
     ],
+    [{ multiAgent: true }, 'MULTI_AGENT_STEPS_REQUIRED'],
+    [{ mode: 'multi-agent', routing: { steps: [{ providerId: 'nobody' }] } }, 'PROVIDER_UNKNOWN'],
   ];
   for (const [params, code] of refused) {
     const error = await refusal(url, params);
@@ -227,4 +229,19 @@ test('B-73: the list is paged by a cursor, newest first, and its summary is that
   for (const params of [{ cursor: 'nonsense' }, { limit: 0 }, { limit: 1001 }, { status: 'lost' }]) {
     assert.equal((await call(url, 'app.jobs.list', params)).error?.code, -32602);
   }
+});
+
+test('a job can be a multi-agent run', async (context) => {
+  const { url } = await startBridge(context, {
+    providers: [createScriptedProvider('one'), createScriptedProvider('two')],
+  });
+  const routing = {
+    steps: [
+      { providerId: 'one', prompt: 'first' },
+      { providerId: 'two', prompt: 'after {{previousOutput}}' },
+    ],
+  };
+  const job = await endedJob(url, await submit(url, { multiAgent: true, routing }));
+  assert.equal(job.status, 'completed');
+  assert.equal((job.result as { output?: string }).output, 'after first');
 });

@@ -3,8 +3,9 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { cardText, neutralise } from '../../../src/bridge/jobs/result-card.ts';
 import { startBridge } from '../../contract/bridge/start-bridge.ts';
+import { startScriptedHttp } from '../../fakes/scripted-http.ts';
 import { createScriptedProvider, telling } from '../../fakes/scripted-provider.ts';
-import { jobWhen, submit } from './job-client.ts';
+import { endedJob, jobWhen, submit } from './job-client.ts';
 import { endedRow } from './job-rows.ts';
 
 const outcome = (result: object | null, error: string | null = null) =>
@@ -46,29 +47,31 @@ test('a card has a heading with id and status, then the summary, the output or t
 });
 
 test('B-83: a job with a target sends its card through the tools proxy, once', async (context) => {
-  const calls: unknown[] = [];
+  const tools = await startScriptedHttp(context, ({ response }) => void response.end('{"ok":true}'));
   const says = telling([], { kind: 'completed', output: 'done, @all: [x](http://y)', stopReason: 'end_turn' });
   const { url } = await startBridge(context, {
     providers: [createScriptedProvider('one', says)],
-    invokeTool: async (...call) => void calls.push(call),
+    settings: `gateway: { tools_url: "${tools.url}/tools/invoke" }\n`,
   });
   const jobId = await submit(url, { target: '+4912345', channel: 'whatsapp', accountId: 'me' });
   await jobWhen(url, jobId, ({ cardSent }) => cardSent);
   const message = `**Job ${jobId}: completed**\n\ndone, @\u200ball: \\[x\\](http://y)`;
-  assert.deepEqual(calls, [['message', 'send', { target: '+4912345', channel: 'whatsapp', accountId: 'me', message }]]);
+  const args = { target: '+4912345', channel: 'whatsapp', accountId: 'me', message };
+  assert.deepEqual(
+    tools.requests.map(({ body }) => JSON.parse(body)),
+    [{ tool: 'message', action: 'send', args }],
+  );
 });
 
 test('a card that cannot be sent is given up, and the job stays what it is', async (context) => {
-  let calls = 0;
+  const tools = await startScriptedHttp(context, ({ response }) => void response.writeHead(500).end());
   const { url } = await startBridge(context, {
     providers: [createScriptedProvider('one')],
-    async invokeTool() {
-      calls += 1;
-      throw new Error('the tool is broken');
-    },
+    settings: `gateway: { tools_url: "${tools.url}/tools/invoke" }\n`,
   });
   const jobId = await submit(url, { target: 'someone' });
-  const job = await jobWhen(url, jobId, ({ status }) => status === 'completed' && calls > 0);
-  assert.equal(job.cardSent, false);
-  assert.equal(calls, 1);
+  await tools.arrived(1);
+  const job = await endedJob(url, jobId);
+  assert.deepEqual([job.status, job.cardSent], ['completed', false]);
+  assert.equal(tools.requests.length, 1);
 });

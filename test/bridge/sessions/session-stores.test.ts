@@ -86,6 +86,22 @@ for (const engine of engines) {
       });
     });
 
+    test('what was asked in a session is read oldest first, the last so many', async () => {
+      const { database, turns } = await open();
+      const asked = ['turn-1', 'turn-2', 'turn-3'].map((id) => turns.begin(turn(id, { prompt: JSON.stringify(id) })));
+      await database.write([...asked, turns.begin(turn('turn-9', { session_key: 'another' }))]);
+      assert.deepEqual(
+        [await turns.prompts('s', 2), await turns.prompts('nobody', 2)],
+        [
+          [
+            { id: 'turn-2', prompt: '"turn-2"' },
+            { id: 'turn-3', prompt: '"turn-3"' },
+          ],
+          [],
+        ],
+      );
+    });
+
     test('of two that take a session one succeeds, and a close leaves the numbers', async () => {
       const { database, sessions, turns, updates } = await open();
       await database.write([sessions.insert(session('s'))]);

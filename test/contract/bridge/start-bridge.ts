@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
 import { type BridgeOptions, createBridge } from '../../../src/bridge/create-bridge.ts';
 import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
-import type { InvokeTool } from '../../../src/bridge/jobs/create-jobs.ts';
 import type { SharedQueueLocation } from '../../../src/bridge/jobs/shared-queue.ts';
 import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
@@ -47,7 +46,6 @@ export interface BridgeUnderTestOptions {
   readonly after?: BridgeUnderTest;
   readonly location?: DatabaseLocation;
   readonly network?: CallbackNetwork;
-  readonly invokeTool?: InvokeTool;
   readonly sharedQueue?: SharedQueueLocation;
   readonly logger?: Logger;
   readonly forwarding?: BridgeOptions['forwarding'];
@@ -85,7 +83,6 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     directories: createWorkingDirectories({ roots: [root], dataDirectory: folder }),
     retention: { events: 0, audit: 0, jobs: 0 },
     network: options.network ?? systemCallbackNetwork,
-    ...(options.invokeTool && { invokeTool: options.invokeTool }),
     ...(options.sharedQueue && { sharedQueue: options.sharedQueue }),
     ...(options.forwarding !== undefined && { forwarding: options.forwarding }),
   });

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { JobList, JobRecord } from '../../../src/bridge/contract/jobs.ts';
+import type { JobList, JobRecord, JobStatistics } from '../../../src/bridge/contract/jobs.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { type RunningProgram, startProgram } from '../../e2e/running-program.ts';
 import { type FaultOptions, type FaultSuite, seededRandom } from '../fault-suite.ts';
@@ -135,7 +135,7 @@ async function listAll(url: string): Promise<JobRecord[]> {
 async function untilQuiet(url: string): Promise<void> {
   for (const end = Date.now() + QUIET_LIMIT_MS; Date.now() < end; await sleep(500)) {
     const { result } = await call(url, 'app.jobs.stats', {});
-    const { pending, running } = result?.summary as { pending: number; running: number };
+    const { pending, running } = (result as unknown as JobStatistics).summary;
     if (pending + running === 0) break;
   }
   // What a kill has interrupted is due again half a minute later.

@@ -1,0 +1,84 @@
+import type { Command } from 'commander';
+import { callFromCommand } from './call-from-command.ts';
+import type { CommandContext } from './command-context.ts';
+
+interface NodeEntry {
+  readonly id: string;
+  readonly role: string;
+  readonly zone: string;
+  readonly endpoint: string;
+  readonly capabilities: readonly string[];
+  readonly next_hop: string;
+  readonly state: string;
+}
+
+interface NodeList {
+  readonly local_node_id: string;
+  readonly hop_limit: number;
+  readonly default_action: string;
+  readonly nodes: readonly NodeEntry[];
+}
+
+interface Explanation {
+  readonly method: string;
+  readonly action: 'local' | 'forward' | 'refuse';
+  readonly reason: string;
+  readonly code?: string;
+  readonly candidates: readonly { readonly node_id: string; readonly next_hop: string; readonly endpoint: string }[];
+}
+
+/** `trestle nodes` and `trestle nodes explain METHOD`. */
+export function registerNodes(program: Command, context: CommandContext): void {
+  const nodes = program
+    .command('nodes')
+    .summary('list the bridges that calls are forwarded to')
+    .description('Lists the bridges that this one knows, the way to each, and whether it could be reached lately.')
+    .addHelpText('after', '\nExamples:\n  trestle nodes\n  trestle nodes explain session.start')
+    .action(async (_given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const list = (await callFromCommand(options, context, 'bridge', 'nodes.list', {})) as NodeList;
+      context.stdout(options.json === true ? `${JSON.stringify(list)}\n` : listText(list));
+    });
+  nodes
+    .command('explain')
+    .summary('say where a call would go, and why')
+    .description('Says which node a call of a method would go to right now, and why, without making the call.')
+    .argument('<method>', 'a method, such as session.start')
+    .option('--session <id>', 'for a call about this session')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle nodes explain session.start\n  trestle nodes explain session.message --session s1 --json',
+    )
+    .action(async (method: string, { session }: { readonly session?: string }, command: Command) => {
+      const options = command.optsWithGlobals();
+      const params = { method, ...(session !== undefined && { session_id: session }) };
+      const found = (await callFromCommand(options, context, 'bridge', 'nodes.explain', params)) as Explanation;
+      context.stdout(options.json === true ? `${JSON.stringify(found)}\n` : explanationText(found));
+    });
+}
+
+function listText({ local_node_id: local, hop_limit: limit, default_action: action, nodes }: NodeList): string {
+  const width = Math.max(4, ...nodes.map(({ id }) => id.length));
+  const lines = nodes.map(({ id, role, zone, endpoint, capabilities, next_hop: hop, state }) => {
+    const facts = [
+      role && `role ${role}`,
+      zone && `zone ${zone}`,
+      capabilities.length > 0 && `can ${capabilities.join(', ')}`,
+      hop !== id && `by way of ${hop}`,
+      state === 'up' ? '' : `down: ${state}`,
+    ].filter((fact) => typeof fact === 'string' && fact !== '');
+    return `  ${id.padEnd(width)}  ${endpoint}${facts.length === 0 ? '' : `  (${facts.join('; ')})`}`;
+  });
+  const self = local === '' ? 'This node has no id (distributed.local_node_id).' : `This node is "${local}".`;
+  return `${[self, `Hop limit ${limit}; calls that no rule is about: ${action}.`, ...lines].join('\n')}\n`;
+}
+
+function explanationText({ method, action, reason, code, candidates }: Explanation): string {
+  if (action === 'local') return `${method}: runs here, because ${reason}.\n`;
+  if (action === 'refuse') return `${method}: is refused (${code}), because ${reason}.\n`;
+  const [first, ...others] = candidates.map(({ node_id: id, next_hop: hop, endpoint }) =>
+    id === hop ? `node "${id}" at ${endpoint}` : `node "${id}" by way of "${hop}" at ${endpoint}`,
+  );
+  const then = others.length === 0 ? '' : `; should it not take the call, to ${others.join(', then to ')}`;
+  return `${method}: goes to ${first}, because ${reason}${then}.\n`;
+}

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { createUpdateRelay } from '../../../src/bridge/forwarding/update-relay.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+
+test('forwarding: updates that come over several answers are passed on once and in order', () => {
+  // Each answer brings the updates from some number on; the answers progress in any order, and end when they are through.
+  const answers = fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1, maxLength: 4 });
+  fc.assert(
+    fc.property(answers, fc.array(fc.nat(), { minLength: 60, maxLength: 60 }), (starts, steps) => {
+      const relay = createUpdateRelay(createFakeClock());
+      const receiver = {};
+      const seen: number[] = [];
+      const begins = [1, ...starts];
+      const open = begins.map((next) => ({ next, stream: relay.open(receiver, 's') }));
+      let left = [...open];
+      const step = (one: (typeof open)[number] | undefined) => {
+        if (one === undefined) return;
+        const { next } = one;
+        one.stream.take(next, () => seen.push(next));
+        one.next += 1;
+        if (one.next <= 12) return;
+        void one.stream.end();
+        left = left.filter((other) => other !== one);
+      };
+      for (const choice of steps) if (left.length > 0) step(left[choice % left.length]);
+      while (left.length > 0) step(left[0]);
+      assert.deepEqual(
+        seen,
+        Array.from({ length: 12 }, (_, index) => index + 1),
+      );
+    }),
+  );
+});
+
+test('forwarding: an answer that hangs does not hold back the updates of the others for ever', async () => {
+  const clock = createFakeClock();
+  const relay = createUpdateRelay(clock);
+  const receiver = {};
+  const seen: number[] = [];
+  const hanging = relay.open(receiver, 's');
+  const going = relay.open(receiver, 's');
+  for (let seq = 1; seq <= 1500; seq += 1) going.take(seq, () => seen.push(seq));
+  assert.equal(seen.length, 1500);
+  const third = relay.open(receiver, 's');
+  third.take(1501, () => seen.push(1501));
+  const ended = third.end();
+  await clock.advance(500);
+  assert.equal(seen.length, 1500);
+  await clock.advance(600);
+  await ended;
+  assert.equal(seen.length, 1501);
+  hanging.take(1, () => seen.push(-1));
+  await Promise.all([hanging.end(), going.end()]);
+  assert.equal(seen.length, 1501);
+  assert.equal(clock.pending(), 0);
+});
+
+test('forwarding: connections and sessions do not disturb each other', () => {
+  const relay = createUpdateRelay(createFakeClock());
+  const seen: string[] = [];
+  const [one, two] = [{}, {}];
+  const streams = [relay.open(one, 's'), relay.open(two, 's'), relay.open(one, 't')];
+  for (const [index, stream] of streams.entries()) stream.take(1, () => seen.push(String(index)));
+  assert.deepEqual(seen, ['0', '1', '2']);
+});

@@ -1,0 +1,24 @@
+import { createWriteStream } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { finished } from 'node:stream/promises';
+import type { Operation } from './check-operations.ts';
+
+export interface AccountOperationLog {
+  note(operation: Operation): void;
+  /** Everything that was noted, as the file has it. */
+  close(): Promise<readonly Operation[]>;
+}
+
+/** One line of JSON for each operation. */
+export function openAccountOperationLog(file: string): AccountOperationLog {
+  const stream = createWriteStream(file, { mode: 0o600 });
+  return {
+    note: (operation) => void stream.write(`${JSON.stringify(operation)}\n`),
+    async close() {
+      stream.end();
+      await finished(stream);
+      const lines = (await readFile(file, 'utf8')).trimEnd().split('\n');
+      return lines.map((line) => JSON.parse(line) as Operation);
+    },
+  };
+}

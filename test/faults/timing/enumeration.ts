@@ -1,0 +1,92 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { emailOf, seedAccounts } from '../../../bench/accounts/seed-accounts.ts';
+import { createPasswordHasher } from '../../../src/accounts/passwords/password-hasher.ts';
+import { type Scope, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { type Samples, takeSamples } from './samples.ts';
+
+/** Calls by which a stranger might learn who has an account: `first` about people who do, `second` about people who do not. */
+export interface EnumerationTimes {
+  readonly name: string;
+  readonly samples: Samples;
+  /** Answers that were not like the first one, status and body: must be none. */
+  readonly otherAnswers: number;
+}
+
+const PASSWORD = 'copper kettle 47 over the pass';
+const WARM_UP = 10;
+
+interface Probe {
+  readonly name: string;
+  readonly path: string;
+  body(email: string, index: number): object;
+}
+
+const PROBES: readonly Probe[] = [
+  { name: 'A-01: register/send', path: 'register/send', body: (email) => ({ email }) },
+  {
+    name: 'A-01: register with a wrong code',
+    path: 'register',
+    body: (email, index) => ({ name: `stranger ${index}`, email, password: PASSWORD, code: 'wrong' }),
+  },
+  {
+    name: 'A-13: login with a wrong password',
+    path: 'login',
+    body: (identifier) => ({ identifier, password: 'wrong' }),
+  },
+];
+
+/** Asks the program as a user starts it, each time from another address and about another person. */
+export async function timeEnumeration(
+  scope: Scope,
+  count: number,
+  random: () => number,
+): Promise<readonly EnumerationTimes[]> {
+  const folder = await temporaryFolder(scope);
+  const passwordHash = await createPasswordHasher({ concurrency: 1 }).hash(PASSWORD);
+  await seedAccounts({ folder, users: count + WARM_UP + 1, passwordHash });
+  const config = join(folder, 'trestle.yaml');
+  await writeFile(config, JSON.stringify({ trusted_proxies: ['127.0.0.1/32'] }));
+  const args = ['accounts', '--config', config, '--log-level', 'silent'];
+  const { url } = await startProgram(scope, { args, dataDirectory: folder });
+  let calls = 0;
+
+  async function timeProbe({ name, path, body }: Probe): Promise<EnumerationTimes> {
+    const answers = new Map<string, number>();
+    const time = async (email: string, index: number): Promise<number> => {
+      calls += 1;
+      const started = performance.now();
+      const response = await fetch(`${url}/api/auth/${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-forwarded-for': addressOf(calls) },
+        body: JSON.stringify(body(email, index)),
+      });
+      const text = await response.text();
+      const ms = performance.now() - started;
+      const { requestId: _, ...answer } = JSON.parse(text) as Record<string, unknown>;
+      const shown = `${response.status} ${JSON.stringify(answer)}`;
+      answers.set(shown, (answers.get(shown) ?? 0) + 1);
+      return ms;
+    };
+    const known = (index: number) => time(emailOf(index), index);
+    const unknown = (index: number) => time(`nobody.${index}@example.org`, index);
+    await takeSamples(
+      WARM_UP,
+      random,
+      (index) => known(count + index),
+      (index) => unknown(count + index),
+    );
+    const samples = await takeSamples(count, random, known, unknown);
+    const total = [...answers.values()].reduce((sum, value) => sum + value, 0);
+    return { name, samples, otherAnswers: total - Math.max(...answers.values()) };
+  }
+
+  const results: EnumerationTimes[] = [];
+  for (const probe of PROBES) results.push(await timeProbe(probe));
+  return results;
+}
+
+/** Another one each time: limits of one address are not what is measured. */
+function addressOf(call: number): string {
+  return `10.${(call >> 16) & 255}.${(call >> 8) & 255}.${call & 255}`;
+}
