@@ -6,6 +6,7 @@ import { PROGRAM_VERSION } from '../src/system/release.ts';
 import { accountsSuite } from './accounts/suite.ts';
 import { bridgeSuite } from './bridge/suite.ts';
 import { completionsSuite } from './completions/suite.ts';
+import { jobsSuite } from './jobs/suite.ts';
 import { platformSuite } from './platform/suite.ts';
 import type { Table } from './report/figure.ts';
 import { toMarkdown } from './report/markdown.ts';
@@ -19,6 +20,7 @@ export interface SuiteOptions {
 const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonly Table[]>>> = {
   platform: platformSuite,
   bridge: bridgeSuite,
+  jobs: jobsSuite,
   completions: completionsSuite,
   accounts: accountsSuite,
 };

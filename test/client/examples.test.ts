@@ -15,7 +15,7 @@ async function run(...args: readonly string[]): Promise<string> {
     cwd: projectRoot,
     env: { PATH, BRIDGE_WEBHOOK_SECRET: secret },
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 60_000,
+    timeout: 100_000,
   });
   const output: string[] = [];
   child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));

@@ -4,6 +4,7 @@ import { mkdir, realpath, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
@@ -123,11 +124,11 @@ test('when the agent goes away, what it asked for is called off', async (t) => {
   const asked = { name: 'ask_agent', arguments: { prompt: 'child', provider: 'scripted' } };
   send({ id: 2, method: 'tools/call', params: { ...asked, _meta: { progressToken: 'p' } } });
   let pid = 0;
-  piped.child.stdout.on('data', (chunk: Buffer) => {
-    const found = /"message":"(\d+)"/.exec(chunk.toString('utf8'));
-    if (found !== null) pid = Number(found[1]);
-  });
-  await until(() => pid > 0);
+  for await (const line of createInterface({ input: piped.child.stdout })) {
+    pid = Number(/"message":"(\d+)"/.exec(line)?.[1] ?? 0);
+    if (pid > 0) break;
+  }
+  assert.equal(isAlive(pid), true);
   assert.equal(await piped.end(), 0);
   await until(() => !isAlive(pid));
   assert.equal((await call('chat', { prompt: 'Still here', model: 'demo/echo' })).text, 'Still here');

@@ -1,14 +1,15 @@
 import { once } from 'node:events';
-import { type AddressInfo, createConnection, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createConnection, createServer, type Server, type Socket } from 'node:net';
 import type { Scope } from '../e2e/running-program.ts';
 
 /** What happens to one connection. Bytes are counted in both directions together. */
 export interface Fault {
   /** Nothing is passed on before this much time. */
   readonly delayMs?: number;
-  /** After this many bytes, it is cut, or falls silent for ever. */
+  /** After this many bytes it is cut, or falls silent; that much later it is cut all the same. */
   readonly after?: number;
-  readonly then?: 'cut' | 'stall';
+  readonly end?: 'cut' | 'stall';
+  readonly stallMs?: number;
   /** The connection is not accepted. */
   readonly refuse?: boolean;
 }
@@ -22,6 +23,9 @@ export interface FaultProxy {
   setTarget(port: number): void;
   /** Breaks off everything that is open now. */
   cutAll(): void;
+  /** Nothing listens there any more, until it is raised again. */
+  takeDown(): Promise<void>;
+  raise(): Promise<void>;
 }
 
 /** A TCP link on loopback that does to each connection what `faultOf` says; without it, nothing. */
@@ -33,22 +37,23 @@ export async function startFaultProxy(
   const open = new Set<Socket>();
   let count = 0;
   let target = targetPort;
-  const server = createServer((client) => {
+  const serve = (client: Socket) => {
     const fault = faultOf(count);
     count += 1;
     if (fault.refuse === true) client.resetAndDestroy();
     else join(client, createConnection(target, '127.0.0.1'), fault, open);
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  };
+  let server = await listen(serve, 0);
   const cutAll = () => {
     for (const socket of open) socket.resetAndDestroy();
   };
-  scope.after(async () => {
-    server.close();
+  const takeDown = async () => {
     cutAll();
+    if (!server.listening) return;
+    server.close();
     await once(server, 'close');
-  });
+  };
+  scope.after(takeDown);
   const { port } = server.address() as AddressInfo;
   return {
     url: `http://127.0.0.1:${port}`,
@@ -58,15 +63,32 @@ export async function startFaultProxy(
       target = next;
     },
     cutAll,
+    takeDown,
+    async raise() {
+      server = await listen(serve, port);
+    },
   };
 }
 
+async function listen(serve: (client: Socket) => void, port: number): Promise<Server> {
+  const server = createServer(serve).listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  return server;
+}
+
 function join(client: Socket, upstream: Socket, fault: Fault, open: Set<Socket>): void {
-  const { delayMs = 0, after = Number.POSITIVE_INFINITY, then = 'cut' } = fault;
+  const { delayMs = 0, after = Number.POSITIVE_INFINITY, end: ending = 'cut', stallMs } = fault;
   let passed = 0;
   const both = [client, upstream];
   const end = () => {
     for (const socket of both) socket.destroy();
+  };
+  const cut = () => {
+    for (const socket of both) socket.resetAndDestroy();
+  };
+  const stall = () => {
+    for (const socket of both) socket.pause();
+    if (stallMs !== undefined) setTimeout(cut, stallMs).unref();
   };
   const relay = (from: Socket, to: Socket) => {
     from.on('data', (chunk) => {
@@ -74,8 +96,8 @@ function join(client: Socket, upstream: Socket, fault: Fault, open: Set<Socket>)
       passed += chunk.length;
       if (left > 0) to.write(chunk.subarray(0, left));
       if (passed < after) return;
-      if (then === 'cut') for (const socket of both) socket.resetAndDestroy();
-      else for (const socket of both) socket.pause();
+      if (ending === 'cut') cut();
+      else stall();
     });
     from.on('end', () => to.end());
   };
@@ -93,15 +115,4 @@ function join(client: Socket, upstream: Socket, fault: Fault, open: Set<Socket>)
   setTimeout(() => {
     for (const socket of both) socket.resume();
   }, delayMs);
-}
-
-/** Numbers from 0 up to 1 that are the same for the same seed (mulberry32). */
-export function seededNumbers(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

@@ -1,12 +1,16 @@
 import { parseArgs } from 'node:util';
 import { accountsFaults } from './accounts/kill-cycles.ts';
 import type { FaultSuite } from './fault-suite.ts';
+import { forwardingFaults } from './forwarding/link-faults.ts';
 import { jobsFaults } from './jobs/kill-cycles.ts';
+import { sharedJobsFaults } from './jobs/shared-jobs.ts';
 import { timingFaults } from './timing/timing-faults.ts';
 
 /** All suites by the name that `npm run faults -- NAME` takes. */
 const SUITES: Readonly<Record<string, FaultSuite>> = {
   jobs: jobsFaults,
+  forwarding: forwardingFaults,
+  'shared-jobs': sharedJobsFaults,
   accounts: accountsFaults,
   timing: timingFaults,
 };

@@ -11,11 +11,14 @@ const scope = { after: (end: () => unknown) => void endings.push(end) };
 let gateway: RealGateway;
 let bridge: BridgeUnderTest;
 
-/** The gateway adds texts of its own after what the user said. */
-function reply({ userTexts, toolResults }: ModelRequest): ModelReply {
+/** The gateway adds texts of its own after what the user said, and after what tools answered. */
+let hasWritten = false;
+
+function reply({ userTexts }: ModelRequest): ModelReply {
   const asked = userTexts.slice(-2).join('\n');
   if (asked.includes('endless')) return { text: ['working ', 'on '], endless: true };
-  if (asked.includes('write') && toolResults.length === 0) {
+  if (asked.includes('write') && !hasWritten) {
+    hasWritten = true;
     return { toolCall: { name: 'write', arguments: { path: 'note.txt', content: 'a note' } } };
   }
   return { text: ['Hello ', 'from ', 'the model.'] };

@@ -2,11 +2,11 @@ import type { Randomness } from '../../platform/clock/randomness.ts';
 import { digestToken } from '../../platform/secrets/token-digest.ts';
 
 const COUNT = 10;
-const LENGTH = 16;
+const LENGTH = 24;
 /** Crockford's: nothing that is taken for something else. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 
-/** Ten codes of 80 bits, `xxxx-xxxx-xxxx-xxxx`: random enough to be stored as digests. */
+/** Ten codes of 120 bits, six groups of four: random enough to be stored as plain digests (ASVS 6.5.2). */
 export function createRecoveryCodes(randomness: Pick<Randomness, 'below'>): string[] {
   return Array.from({ length: COUNT }, () => {
     const letters = Array.from({ length: LENGTH }, () => ALPHABET.charAt(randomness.below(ALPHABET.length)));

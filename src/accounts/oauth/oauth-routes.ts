@@ -13,7 +13,10 @@ const OAUTH_COOKIE = 'xc_oauth';
 const Redirect = Type.Null({ description: 'The browser is sent on.' });
 const LoginQuery = Type.Object({ link: Type.Optional(Type.Literal('1')) });
 
-type Parts = Pick<AccountsCore, 'access' | 'cookiesAreSecure' | 'publicUrl' | 'frontendUrl'>;
+/** A way to log in is not added by a session that may have been left open somewhere (ASVS 7.5.1). */
+const FRESH_LOGIN_MS = 15 * 60_000;
+
+type Parts = Pick<AccountsCore, 'access' | 'cookiesAreSecure' | 'publicUrl' | 'frontendUrl' | 'clock'>;
 
 export function oauthRoutes(parts: Parts, login: OauthLogin): readonly Route[] {
   const { access } = parts;
@@ -38,6 +41,9 @@ export function oauthRoutes(parts: Parts, login: OauthLogin): readonly Route[] {
       const user = isLink(head) ? caller?.user : undefined;
       if (user !== undefined) refuseForeignStart(head, [parts.publicUrl(), parts.frontendUrl()]);
       if (user?.role === 'readonly') throw new AppError('READ_ONLY_ACCOUNT');
+      if (user !== undefined && parts.clock.now() - user.session_created_at > FRESH_LOGIN_MS) {
+        throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'a login from the last 15 minutes' });
+      }
       const { location, browserToken } = await login.begin(params.provider ?? '', user, head);
       return reply.code(302).header('location', location).header('set-cookie', cookie(head, browserToken)).send();
     },

@@ -55,7 +55,9 @@ export function createSubscriptions({ subscriptions: store, audit, clock, makeId
         if (row === undefined) return undefined;
         const details = { subscription: id, before: row.status, after: status };
         const entry = { event: 'subscription.status_set', actor: actor.id, subject: row.user_id, head, details };
-        return { row: withStatus(row, status, now, now), also: [audit.statement(entry)] };
+        // Events say when they were sent in whole seconds: one of this very second is taken for a later one.
+        const second = Math.floor(now / 1000) * 1000;
+        return { row: withStatus(row, status, second, now), also: [audit.statement(entry)] };
       });
       if (changed === undefined) throw new AppError('SUBSCRIPTION_NOT_FOUND');
       return changed;

@@ -36,7 +36,7 @@ const provider = Type.Optional(Type.String({ description: 'Id of the agent. Left
 const folder = Type.Optional(Type.String({ description: 'Absolute path of the folder to work in.' }));
 const seconds = Type.Optional(Type.Integer({ minimum: 1, maximum: 86_400, description: 'After that it is given up.' }));
 const SHORT_CALL_MS = 30_000;
-const CANCEL_MS = 5_000;
+const CANCEL_MS = 8_000;
 const ASK_SECONDS = 600;
 /** In a row, with pauses of five seconds at most between them. */
 const ATTEMPTS = 4;

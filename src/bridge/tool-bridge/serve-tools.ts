@@ -24,7 +24,7 @@ interface ToolAnswer {
 }
 
 /** What is under way when the agent goes gets this long to be called off. */
-const LAST_WORK_MS = 5_000;
+const LAST_WORK_MS = 10_000;
 
 /** An MCP server on a pair of streams. Resolves when the other side has closed them and nothing is under way. */
 export async function serveTools(options: ServeToolsOptions): Promise<void> {

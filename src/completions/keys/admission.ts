@@ -22,8 +22,6 @@ export interface KeyLimits {
 }
 
 export interface AdmissionRequest {
-  /** As the caller named it. */
-  readonly model: string;
   /** Tokens that the call may cost, for limits by token and for the reservation of a budget. */
   readonly estimatedTokens: number;
   readonly estimatedCostUsd: number;
@@ -64,8 +62,8 @@ export interface Admission {
 /** Limits and budgets of keys. Answers at once, without a promise: it is on the way of every call. */
 export interface Admissions {
   /**
-   * Throws `MODEL_NOT_ALLOWED`, `RATE_LIMIT_EXCEEDED` (with `retryAfterSeconds`, and `headers` for the answer in its
-   * details) or `BUDGET_EXCEEDED`.
+   * Throws `RATE_LIMIT_EXCEEDED` (with `retryAfterSeconds`, and `headers` for the answer in its details) or
+   * `BUDGET_EXCEEDED`. That the key may use the model was asked before.
    */
   admit(holder: KeyHolder, request: AdmissionRequest): Admission;
 }

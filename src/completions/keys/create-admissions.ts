@@ -53,8 +53,7 @@ export function createAdmissions(options: AdmissionsOptions): Admissions {
   }
 
   return {
-    admit(holder, { model, estimatedTokens, estimatedCostUsd }) {
-      if (!holder.mayUse(model)) throw new AppError('MODEL_NOT_ALLOWED', { model: model.slice(0, 200) });
+    admit(holder, { estimatedTokens, estimatedCostUsd }) {
       const limits = limitsOf(holder);
       limits?.check(estimatedTokens);
       const budget = holder.limits?.budget;

@@ -3,7 +3,7 @@ import { errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createBatcher } from '../../platform/queue/batcher.ts';
 import { dayOf } from '../keys/budget-period.ts';
-import type { CallObserver } from '../keys/settled-call.ts';
+import type { CallObserver, SettledCall } from '../keys/settled-call.ts';
 import type { UsageContentRow, UsageRecordRow } from '../storage/completions-schema.ts';
 import type { UsageStore } from '../storage/usage-store.ts';
 import { storableText, usageRecord } from './usage-record.ts';
@@ -32,11 +32,15 @@ export interface UsageMeterOptions {
   onLost(what: 'records' | 'sums', count: number): void;
 }
 
+/** A call that has ended; `record` once it was counted. */
 interface Item {
-  readonly record: UsageRecordRow;
-  readonly content: UsageContentRow | undefined;
+  readonly call: SettledCall;
+  readonly at: number;
+  record: UsageRecordRow | undefined;
 }
 
+/** So many calls are counted at once: one by one, each on the way of its answer, costs several times as much. */
+const COUNTED_TOGETHER = 64;
 const CAPACITY = 20_000;
 const FLUSH_MS = 1000;
 const BATCH = 500;
@@ -47,12 +51,24 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
   /** Sums on their way into the store. They keep their id until it is known that they are there. */
   let leaving: (UsageSums & { readonly id: string }) | undefined;
   let dropped = 0;
+  let uncounted: Item[] = [];
+
+  function countAll(): void {
+    const items = uncounted;
+    uncounted = [];
+    for (const item of items) {
+      const { call, at } = item;
+      item.record = usageRecord(call, makeId('usg_'), at);
+      adder.add(item.record, dayOf(at), call.spendingPeriod);
+    }
+  }
 
   async function write(items: readonly Item[]): Promise<void> {
+    countAll();
     if (leaving !== undefined) await finish(leaving);
     leaving = { ...adder.take(), id: makeId('flu_') };
-    const records = items.map(({ record }) => record);
-    const contents = items.flatMap(({ content }) => content ?? []);
+    const records = items.flatMap(({ record }) => record ?? []);
+    const contents = items.flatMap(contentRow);
     await store.add({ ...leaving, records, contents });
     leaving = undefined;
   }
@@ -81,20 +97,13 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
 
   return {
     observe(call) {
-      const now = clock.now();
-      const record = usageRecord(call, makeId('usg_'), now);
-      adder.add(record, dayOf(now), call.spendingPeriod);
-      const { content } = call.outcome;
-      queue.add({
-        record,
-        content: content && {
-          record_id: record.id,
-          request: storableText(content.request),
-          answer: storableText(content.answer),
-        },
-      });
+      const item: Item = { call, at: clock.now(), record: undefined };
+      uncounted.push(item);
+      if (uncounted.length >= COUNTED_TOGETHER) countAll();
+      queue.add(item);
     },
     unstored(keyId, period) {
+      countAll();
       const onTheWay = leaving?.spending.find((row) => row.key_id === keyId && row.period === period);
       return adder.spent(keyId, period) + (onTheWay?.cost_usd ?? 0);
     },
@@ -102,6 +111,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
     figures: () => ({ waiting: queue.size(), dropped }),
     async close() {
       await queue.close();
+      countAll();
       // Sums of records that were dropped may have no record to travel with.
       if (adder.isEmpty() && leaving === undefined) return;
       try {
@@ -111,4 +121,10 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
       }
     },
   };
+}
+
+function contentRow({ call, record }: Item): UsageContentRow[] {
+  const { content } = call.outcome;
+  if (content === undefined || record === undefined) return [];
+  return [{ record_id: record.id, request: storableText(content.request), answer: storableText(content.answer) }];
 }

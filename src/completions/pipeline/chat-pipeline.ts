@@ -6,6 +6,7 @@ import type { ChatRequest } from '../contract/chat.ts';
 import { statusOf } from '../errors.ts';
 import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
 import type { Attempt, AttemptCalls } from './attempt-call.ts';
+import { createCallIds } from './call-ids.ts';
 import { type CallRecord, createCallRecord } from './call-record.ts';
 import type { CallerPresence } from './caller-presence.ts';
 import type { ChatWork, OpenedChat } from './chat-work.ts';
@@ -43,7 +44,7 @@ export interface AdmittedCall extends IncomingCall {
 
 /** One request's way, whoever brings it: resolve, admit, attempt; then the answer is relayed, and the call settled. */
 export interface ChatPipeline {
-  /** Throws what the caller is told: no such model, a limit, a budget. */
+  /** Throws what the caller is told: a model that the key may not use or that is not there, a limit, a budget. */
   admit(call: IncomingCall, model: string, estimate: { prompt: number; answer: number }): AdmittedCall;
   admitChat(call: IncomingCall, request: ChatRequest): AdmittedCall;
   /** Tries until something answers. A failure is settled here; after a success, `finish` must be called. */
@@ -69,6 +70,7 @@ export type FinishCall = (end: Parameters<CallRecord['settle']>[0] & { readonly 
 
 export function createChatPipeline(options: PipelineOptions): ChatPipeline {
   const { plans, attemptCalls, openChat, admissions, priceOf, clock, makeId } = options;
+  const makeAnswerId = createCallIds('chatcmpl-', makeId);
 
   /** The dearest of what may answer: a budget must hold wherever the call ends up. */
   function estimateCost(plan: ModelPlan, holder: KeyHolder, prompt: number, completion: number): number {
@@ -88,10 +90,11 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
 
   const pipeline: ChatPipeline = {
     admit(call, model, { prompt, answer }) {
-      const plan = plans.resolve(model);
       const { holder, requestId, operation } = call;
+      // Before the model is looked up: the names that a refusal suggests are not for a key that may not use them.
+      if (!holder.mayUse(model)) throw new AppError('MODEL_NOT_ALLOWED', { model: model.slice(0, MAX_SHOWN_NAME) });
+      const plan = plans.resolve(model);
       const admission: Admission = admissions.admit(holder, {
-        model,
         estimatedTokens: prompt + answer,
         estimatedCostUsd: estimateCost(plan, holder, prompt, answer),
       });
@@ -135,7 +138,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     },
     async openChat(call, { request, bytes, answerAsBytes, strict }) {
       const legacy = usesLegacyFunctions(request);
-      const answerId = makeId('chatcmpl-');
+      const answerId = makeAnswerId();
       const work: ChatWork = {
         request: legacy ? withTools(request) : request,
         bytes: legacy ? undefined : bytes,
@@ -153,6 +156,8 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
   };
   return pipeline;
 }
+
+const MAX_SHOWN_NAME = 200;
 
 /** A failure tells as much of how the call went as an answer does. */
 function withHeaders(error: unknown, headers: Readonly<Record<string, string>>): unknown {

@@ -3,6 +3,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import type { AuthoriseUpstream } from '../dialects/authorise-upstream.ts';
 import { upstreamUrl } from '../dialects/upstream-url.ts';
+import { createAlarms } from './alarms.ts';
 import type { Attempt } from './attempt-call.ts';
 import { type Exchange, type ExchangeListener, startExchange } from './upstream-exchange.ts';
 import type { UpstreamPools } from './upstream-pools.ts';
@@ -31,6 +32,7 @@ export interface SendUpstreamOptions {
 }
 
 export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOptions): SendUpstream {
+  const alarms = createAlarms(clock);
   /** The address that was called last, for each API: nearly always it is the next one, too. */
   const lastAddress = new WeakMap<UsableApi, Address>();
 
@@ -68,8 +70,10 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     const times = { firstByteMs: timeouts.first_byte, idleMs: timeouts.idle, deadline };
     const ready =
       (opened: Pool, allowed: Readonly<Record<string, string>>): StartExchange =>
-      (listener) =>
-        startExchange({ pool: opened, call: { path, headers: allowed, body: encoded.body }, times, clock, listener });
+      (listener) => {
+        const call = { path, headers: allowed, body: encoded.body };
+        return startExchange({ pool: opened, call, times, clock, alarms, listener });
+      };
     // Only the first call of all, signatures and access tokens take time.
     if (!(authorised instanceof Promise) && !(pool instanceof Promise)) return ready(pool, authorised);
     return Promise.all([pool, authorised]).then(([opened, allowed]) => ready(opened, allowed));

@@ -1,6 +1,7 @@
 import type { Dispatcher, Pool } from 'undici';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { Alarm, Alarms } from './alarms.ts';
 import { type UpstreamHeaders, upstreamError, upstreamTimeout } from './upstream-failure.ts';
 
 export interface UpstreamCall {
@@ -36,21 +37,23 @@ export interface ExchangeOptions {
   readonly pool: Pool;
   readonly call: UpstreamCall;
   readonly times: ExchangeTimes;
-  readonly clock: Clock;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly alarms: Alarms;
   readonly listener: ExchangeListener;
 }
 
-/** Sends one request, with one timer for all limits. Redirects are not followed: they are answers like any other. */
-export function startExchange({ pool, call, times, clock, listener }: ExchangeOptions): Exchange {
+/** Sends one request, with one alarm for all limits. Redirects are not followed: they are answers like any other. */
+export function startExchange({ pool, call, times, clock, alarms, listener }: ExchangeOptions): Exchange {
   let controller: Dispatcher.DispatchController | undefined;
   let over = false;
   let begun = false;
   let lastSign = clock.monotonic();
-  // Silence shorter than both limits breaks neither: from then on the timer knows the exact moment.
-  let stopTimer = clock.after(
-    Math.min(times.firstByteMs, times.idleMs, Math.max(0, times.deadline - lastSign)),
-    checkLimits,
-  );
+  // Silence shorter than both limits breaks neither: from then on the alarm knows the exact moment.
+  const alarm: Alarm = {
+    dueAt: Math.min(lastSign + times.firstByteMs, lastSign + times.idleMs, times.deadline),
+    ring: checkLimits,
+  };
+  alarms.set(alarm);
 
   function checkLimits(): void {
     const now = clock.monotonic();
@@ -58,7 +61,10 @@ export function startExchange({ pool, call, times, clock, listener }: ExchangeOp
     const silence = begun ? times.idleMs : times.firstByteMs;
     if (now >= times.deadline) fail(upstreamTimeout('total'));
     else if (now - lastSign >= silence) fail(upstreamTimeout(begun ? 'idle' : 'first_byte'));
-    else stopTimer = clock.after(Math.min(lastSign + silence, times.deadline) - now, checkLimits);
+    else {
+      alarm.dueAt = Math.min(lastSign + silence, times.deadline);
+      alarms.set(alarm);
+    }
   }
 
   function fail(error: AppError): void {
@@ -70,7 +76,7 @@ export function startExchange({ pool, call, times, clock, listener }: ExchangeOp
 
   function finish(): void {
     over = true;
-    stopTimer();
+    alarms.clear(alarm);
   }
 
   const handler: Dispatcher.DispatchHandler = {

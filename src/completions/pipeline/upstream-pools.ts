@@ -24,6 +24,8 @@ export function createUpstreamPools(): UpstreamPools {
   const pools = new Map<string, Pool>();
   let PoolClass: typeof Pool | undefined;
   let closed = false;
+  /** The pool that was asked for last: nearly always it is the next one, too. */
+  let last: { readonly origin: string; readonly connectMs: number; readonly pool: Pool } | undefined;
 
   function make(origin: string, connectMs: number, key: string): Pool {
     const known = pools.get(key);
@@ -46,9 +48,13 @@ export function createUpstreamPools(): UpstreamPools {
 
   return {
     open(origin, connectMs) {
+      if (last?.origin === origin && last.connectMs === connectMs) return last.pool;
       const key = `${connectMs} ${origin}`;
-      const known = pools.get(key);
-      if (known !== undefined) return known;
+      const pool = pools.get(key);
+      if (pool !== undefined) {
+        last = { origin, connectMs, pool };
+        return pool;
+      }
       if (PoolClass !== undefined) return make(origin, connectMs, key);
       return import('undici').then((library) => {
         PoolClass = library.Pool;
@@ -59,6 +65,7 @@ export function createUpstreamPools(): UpstreamPools {
       closed = true;
       const open = [...pools.values()];
       pools.clear();
+      last = undefined;
       await Promise.all(open.map((pool) => pool.destroy()));
     },
   };

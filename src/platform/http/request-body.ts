@@ -24,10 +24,12 @@ export function readBody(request: IncomingMessage, limit: number, done: BodyRead
     done(undefined, EMPTY);
     return;
   }
-  const chunks: Buffer[] = [];
+  let chunks: Buffer[] = [];
   let length = 0;
+  let over = false;
 
   function onData(chunk: Buffer): void {
+    if (over) return;
     length += chunk.length;
     if (length > limit) finish(new AppError('BODY_TOO_LARGE', { limit }));
     else chunks.push(chunk);
@@ -39,11 +41,13 @@ export function readBody(request: IncomingMessage, limit: number, done: BodyRead
     finish(new AppError('CONNECTION_CLOSED'));
   }
   function finish(error: AppError | undefined): void {
-    request.off('data', onData).off('end', onEnd).off('error', onLost).off('close', onLost);
-    // An aborted request says so once more after this.
-    request.on('error', ignore);
+    // The listeners stay, deaf: to take them off costs more than they do, and an aborted request fails once more.
+    if (over) return;
+    over = true;
     // Always a copy: the bytes of a single chunk are a view into the socket's shared buffer.
-    done(error, error === undefined ? Buffer.concat(chunks, length) : EMPTY);
+    const body = error === undefined ? Buffer.concat(chunks, length) : EMPTY;
+    chunks = [];
+    done(error, body);
   }
 
   request.on('data', onData).on('end', onEnd).on('error', onLost).on('close', onLost);
@@ -68,5 +72,3 @@ function isJsonType(type: string): boolean {
     return name.trim().toLowerCase() !== 'charset' || UTF8.test(value.trim());
   });
 }
-
-function ignore(): void {}

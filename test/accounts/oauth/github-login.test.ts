@@ -129,3 +129,13 @@ test('whatever GitHub gets wrong ends at the console, and nothing of it is logge
   }
   assert.doesNotMatch(accounts.log(), /gho_|shh-nobody|the-code/);
 });
+
+test('GitHub is not asked unencrypted, except on this machine', () => {
+  for (const name of ['url', 'api_url']) {
+    const settings = (address: string) =>
+      accountsSettingsOf(`{ oauth: { github: { client_id: a, client_secret: b, ${name}: "${address}" } } }`);
+    assert.throws(() => settings('http://git.example'), /logins would be sent unencrypted/);
+    assert.ok(settings('https://git.example'));
+    assert.ok(settings('http://127.0.0.1:3000'));
+  }
+});

@@ -228,6 +228,10 @@ test('another site cannot make someone link an account, nor can who only reads, 
     assert.equal((await link(headers)).body?.error, 'cross_site_request', JSON.stringify(headers));
   }
   assert.equal((await link({ 'sec-fetch-site': 'none' })).status, 302);
+  const old = await loggedInAs(accounts, 'user', 'Old');
+  await accounts.clock.advance(15 * 60_000 + 1);
+  const stale = await accounts.get('/api/auth/oauth/login/acme?link=1', { token: old.token });
+  assert.deepEqual([stale.status, stale.body.error], [401, 'reauthentication_required']);
   const stranger = await accounts.get('/api/auth/oauth/login/acme?link=1');
   assert.deepEqual([stranger.status, stranger.body.error], [401, 'session_token_required']);
   const reader = await loggedInAs(accounts, 'readonly', 'Rita');
@@ -235,7 +239,8 @@ test('another site cannot make someone link an account, nor can who only reads, 
   assert.deepEqual([refused.status, refused.body.error], [403, 'read_only_account']);
 
   const browser = createBrowser();
-  browser.setCookie(accounts.url, 'xc_session', ben.token);
+  const token = (await accounts.login(ben)).body.token;
+  browser.setCookie(accounts.url, 'xc_session', token);
   const callback = await browser.open(`${loginUrl(accounts)}?link=1`, isAtCallback, {
     'sec-fetch-site': 'same-origin',
   });

@@ -13,17 +13,19 @@ import { openDatabase } from '../../../src/platform/database/open-database.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';
 import { type RealPostgres, startPostgres } from '../../fakes/real-postgres.ts';
-import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
+import { createScriptedProvider, endless } from '../../fakes/scripted-provider.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
+import { type SharedPlace, spreadJobs } from '../../faults/jobs/shared-jobs.ts';
 import { endedJob, getJob, jobWhen, submit } from './job-client.ts';
 import { waitingJob } from './job-rows.ts';
 
-const JOBS = 300;
+/** `npm run faults -- shared-jobs` takes 10,000. */
+const JOBS = 120;
 let server: RealPostgres | undefined;
 let places = 0;
 after(() => server?.stop());
 
-async function place() {
+async function place(): Promise<SharedPlace> {
   server ??= await startPostgres();
   places += 1;
   const schema = `jobs_${places}`;
@@ -33,34 +35,7 @@ async function place() {
 
 describe('several bridges on one PostgreSQL', () => {
   test('B-72: jobs are spread over them, each runs once, and ends once', async (context) => {
-    const shared = await place();
-    const runs = new Map<string, number>();
-    const counting: TurnScript = async ({ prompt }) => {
-      runs.set(prompt, (runs.get(prompt) ?? 0) + 1);
-      await sleep(2);
-      return { kind: 'completed', output: prompt, stopReason: 'end_turn' };
-    };
-    const agents = [createScriptedProvider('one', counting), createScriptedProvider('one', counting)];
-    const settings = 'jobs: { max_running: 8 }\n';
-    const bridges: BridgeUnderTest[] = [];
-    for (const agent of agents) bridges.push(await startBridge(context, { providers: [agent], settings, ...shared }));
-    const ids: string[] = [];
-    for (let from = 0; from < JOBS; from += 20) {
-      const batch = Array.from({ length: 20 }, (_, index) =>
-        submit(bridges[index % 2]?.url ?? '', { taskPrompt: `job ${from + index}` }),
-      );
-      ids.push(...(await Promise.all(batch)));
-    }
-    const url = bridges[0]?.url ?? '';
-    for (const id of ids) assert.equal((await endedJob(url, id)).status, 'completed');
-    assert.equal(runs.size, JOBS);
-    assert.deepEqual(
-      [...runs.values()].filter((count) => count !== 1),
-      [],
-    );
-    for (const agent of agents) assert.ok(agent.asked.length > JOBS / 10, `one of them ran ${agent.asked.length}`);
-    const statistics = (await call(url, 'app.jobs.stats', {})).result;
-    assert.deepEqual(statistics?.summary, { pending: 0, running: 0, completed: JOBS, failed: 0, total: JOBS });
+    assert.deepEqual(await spreadJobs(context, await place(), JOBS), []);
   });
 
   test('B-72: the jobs of a bridge that dies are settled within 15 seconds, and run at most once more', async (context) => {

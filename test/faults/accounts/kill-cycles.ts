@@ -10,8 +10,12 @@ import { openAccountOperationLog } from './operation-log.ts';
 import { readStoredAccounts } from './stored-accounts.ts';
 
 const WORKERS = 8;
-const SHORTEST_MS = 300;
-const LONGEST_MS = 2000;
+/** So many answers come before a kill: by count and not by time, so that a slow machine does as much. */
+const LEAST_ANSWERS = 20;
+const MOST_ANSWERS = 150;
+const LONGEST_MS = 20_000;
+/** Not always right after an answer. */
+const LAG_MS = 20;
 /** Every call may come from another address, and a registration is one call. */
 const CONFIGURATION = { trusted_proxies: ['127.0.0.1/32'], accounts: { require_verification: false } };
 
@@ -22,15 +26,20 @@ export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const log = openAccountOperationLog(logFile);
   const random = seededRandom(seed);
   const readyMs: number[] = [];
+  let answers = 0;
+  const note = (operation: Operation): void => {
+    log.note(operation);
+    if (operation.outcome !== 'unknown') answers += 1;
+  };
   const workers = Array.from({ length: WORKERS }, (_, index) =>
-    createAccountWorker({ name: `worker${index}`, random: seededRandom(seed * 1000 + index), note: log.note }),
+    createAccountWorker({ name: `worker${index}`, random: seededRandom(seed * 1000 + index), note }),
   );
-  let program: RunningProgram | undefined;
+  const closing: (() => unknown)[] = [];
 
   async function start(): Promise<RunningProgram> {
     const began = performance.now();
     const args = ['accounts', '--config', join(folder, 'trestle.yaml'), '--log-level', 'silent'];
-    program = await startProgram({ after: () => undefined }, { args, dataDirectory: folder });
+    const program = await startProgram({ after: (run) => closing.push(run) }, { args, dataDirectory: folder });
     readyMs.push(performance.now() - began);
     return program;
   }
@@ -41,10 +50,12 @@ export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
       const running = await start();
       let isOver = false;
       const load = workers.map((worker) => worker.workUntil(running.url, () => isOver));
-      await sleep(SHORTEST_MS + random() * (LONGEST_MS - SHORTEST_MS));
+      const enough = answers + LEAST_ANSWERS + random() * (MOST_ANSWERS - LEAST_ANSWERS);
+      for (const limit = Date.now() + LONGEST_MS; answers < enough && Date.now() < limit; ) await sleep(1);
+      await sleep(random() * LAG_MS);
+      const stopped = running.stop('SIGKILL');
       isOver = true;
-      await running.stop('SIGKILL');
-      await Promise.all(load);
+      await Promise.all([stopped, ...load]);
       if (cycle % 20 === 0) say(`${cycle} of ${cycles} cycles`);
     }
     const last = await start();
@@ -58,7 +69,7 @@ export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
     else say(`the log is ${logFile}`);
     return violations;
   } finally {
-    await program?.stop('SIGKILL');
+    for (const close of closing) await close();
     await rm(folder, { recursive: true, force: true });
   }
 };

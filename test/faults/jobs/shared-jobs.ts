@@ -1,0 +1,71 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { SharedQueueLocation } from '../../../src/bridge/jobs/shared-queue.ts';
+import type { DatabaseLocation } from '../../../src/platform/database/engine.ts';
+import { listJobs, submit } from '../../bridge/jobs/job-client.ts';
+import { call } from '../../contract/bridge/session-client.ts';
+import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';
+import type { Scope } from '../../e2e/running-program.ts';
+import { startPostgres } from '../../fakes/real-postgres.ts';
+import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
+import type { FaultSuite } from '../fault-suite.ts';
+
+export interface SharedPlace {
+  readonly location: DatabaseLocation;
+  readonly sharedQueue: SharedQueueLocation;
+}
+
+const AT_ONCE = 20;
+const JOBS_PER_CYCLE = 50;
+
+/** Lets two bridges on one PostgreSQL run jobs, and tells what did not hold: each job runs once, on one of them. */
+export async function spreadJobs(scope: Scope, place: SharedPlace, count: number): Promise<string[]> {
+  const violations: string[] = [];
+  const runs = new Map<string, number>();
+  const noting: TurnScript = async ({ prompt }) => {
+    const earlier = runs.get(prompt) ?? 0;
+    runs.set(prompt, earlier + 1);
+    if (earlier > 0) violations.push(`"${prompt}" was run again`);
+    await sleep(2);
+    return { kind: 'completed', output: prompt, stopReason: 'end_turn' };
+  };
+  const agents = [createScriptedProvider('one', noting), createScriptedProvider('one', noting)];
+  const settings = 'jobs: { max_running: 8 }\n';
+  const bridges: BridgeUnderTest[] = [];
+  for (const agent of agents) bridges.push(await startBridge(scope, { providers: [agent], settings, ...place }));
+  const url = bridges[0]?.url ?? '';
+  for (let from = 0; from < count; from += AT_ONCE) {
+    const batch = Array.from({ length: AT_ONCE }, (_, index) =>
+      submit(bridges[index % 2]?.url ?? '', { taskPrompt: `job ${from + index}`, timeoutMs: 86_400_000 }),
+    );
+    await Promise.all(batch);
+  }
+  const openJobs = async () => [
+    ...(await listJobs(url, { status: 'pending', limit: 1 })),
+    ...(await listJobs(url, { status: 'running', limit: 1 })),
+  ];
+  while ((await openJobs()).length > 0) await sleep(50);
+  const { result } = await call(url, 'app.jobs.stats', {});
+  const expected = JSON.stringify({ pending: 0, running: 0, completed: count, failed: 0, total: count });
+  if (JSON.stringify(result?.summary) !== expected) violations.push(`the statistics say ${JSON.stringify(result)}`);
+  if (runs.size !== count) violations.push(`${runs.size} of ${count} jobs were run`);
+  for (const { asked } of agents) {
+    if (asked.length < count / 10) violations.push(`one of the bridges ran ${asked.length} of ${count} jobs`);
+  }
+  return violations;
+}
+
+/** 200 cycles are 10,000 jobs. */
+export const sharedJobsFaults: FaultSuite = async ({ cycles, say }) => {
+  const server = await startPostgres();
+  const closing: (() => unknown)[] = [];
+  try {
+    const location: DatabaseLocation = { engine: 'postgres', url: server.url, schema: 'bridge' };
+    const place = { location, sharedQueue: { url: server.url, schema: 'bridge_queue' } };
+    const count = cycles * JOBS_PER_CYCLE;
+    say(`${count} jobs on two bridges`);
+    return await spreadJobs({ after: (run) => closing.push(run) }, place, count);
+  } finally {
+    for (const close of closing) await close();
+    await server.stop();
+  }
+};
