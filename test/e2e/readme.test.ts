@@ -19,6 +19,13 @@ test('every curl of the README works as printed', () => {
   }
 });
 
+test('the WebSocket program of the README runs as printed', () => {
+  const [, script = ''] = /^```js\n(.*?)^```/ms.exec(readme) ?? [];
+  const source = script.replaceAll('127.0.0.1:8787', new URL(program.url).host);
+  const output = execFileSync(process.execPath, ['--input-type=module', '--eval', source], { encoding: 'utf8' });
+  assert.match(output, /status: 'completed'/);
+});
+
 test('every npm command of the README is a script', () => {
   const code = [...readme.replaceAll(/^```.*?^```/gms, '').matchAll(/`([^`]+)`/g)].map((match) => match[1] ?? '');
   const scripts = [...[...commands, ...code].join('\n').matchAll(/npm (?:run )?([a-z][\w:]*)/g)].map(

@@ -32,7 +32,7 @@ async function succeed(command: readonly string[], cwd: string) {
 
 test('O-16: the package holds the built program and its papers, and nothing else', () => {
   const papers = ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'SECURITY.md'];
-  const isBuilt = (path: string) => /^dist\/[a-z0-9/.-]+\.(?:js|cjs|css)$/.test(path) && !path.includes('.test.');
+  const isBuilt = (path: string) => /^dist\/[a-z0-9/.-]+\.(?:js|cjs|css|d\.ts)$/.test(path) && !path.includes('.test.');
   const paths = packed.files.map(({ path }) => path);
   const others = paths.filter((path) => !isBuilt(path));
   assert.deepEqual(others.sort(), papers.sort());

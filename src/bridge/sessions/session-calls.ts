@@ -79,9 +79,8 @@ function checkNames(...names: readonly string[]): void {
   throw new AppError('INVALID_PARAMS', { reason: 'sessionId and threadId must be whole characters' });
 }
 
-/** Only an HTTP request can be repeated. */
+/** Whoever made the call, it is repeated over HTTP: a socket that comes back gets updates, but no answer. */
 function identify(method: string, call: Call): Pick<TurnRequest, 'requestId' | 'requestFingerprint'> {
-  if (call.caller.kind === 'socket') return { requestId: '', requestFingerprint: '' };
   const text = JSON.stringify([method, call.params]);
   return {
     requestId: JSON.stringify(call.id ?? null),
