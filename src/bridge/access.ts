@@ -16,9 +16,7 @@ export interface BridgeCaller {
 }
 
 export interface BridgeAccess {
-  /** `/acp`: origin, then credential (contract/bridge 1, order of checks). */
-  readonly fromApp: Guard<BridgeCaller>;
-  /** `/acp/rpc`: the same, and what other bridges forward. */
+  /** `/acp` and `/acp/rpc`: origin, then credential (contract/bridge 1, order of checks), or what other bridges forward. */
   readonly fromAppOrNode: Guard<BridgeCaller>;
   /** `/gateway/<id>`: what other bridges forward; for anyone else there is nothing. */
   readonly fromNode: Guard<BridgeCaller>;
@@ -48,7 +46,9 @@ const LOCAL_ORIGINS = ['http://localhost:*', 'http://127.0.0.1:*'];
 const ANYBODY: BridgeCaller = { principal: 'main' };
 
 export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccessOptions): BridgeAccess {
-  let rules = readRules(settings, []);
+  let rules = readRules(settings);
+  /** By node, the token that let it in: a socket opened with a replaced one is recognised by it. */
+  const admittedBy = new WeakMap<BridgeCaller, (given: string) => boolean>();
 
   function withToken(head: RequestHead): BridgeCaller {
     if (rules.open) return ANYBODY;
@@ -73,16 +73,17 @@ export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccess
     if (headers[FORWARDED_HEADER] === undefined || !rules.mayForward(head)) return undefined;
     const forwarded = readForwarded(headers, path);
     const { source, owner } = forwarded;
-    return { principal: owner === '' ? `node:${source}` : `node:${source}:${owner}`, forwarded };
+    const caller: BridgeCaller = {
+      principal: owner === '' ? `node:${source}` : `node:${source}:${owner}`,
+      forwarded,
+    };
+    admittedBy.set(caller, rules.isForwardToken);
+    return caller;
   }
 
   return {
     withToken,
     originAllowed,
-    fromApp(head) {
-      checkOrigin(head);
-      return withToken(head);
-    },
     fromAppOrNode(head) {
       checkOrigin(head);
       return asNode(head) ?? withToken(head);
@@ -93,9 +94,12 @@ export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccess
       return node;
     },
     isOpen: () => rules.open,
-    stillAllowed: (caller) => rules.open || rules.tokens.some((token) => token.caller === caller),
+    stillAllowed(caller) {
+      if (caller.forwarded !== undefined) return admittedBy.get(caller) === rules.isForwardToken;
+      return rules.open || rules.tokens.some((token) => token.caller === caller);
+    },
     reload(next) {
-      rules = readRules(next, rules.tokens);
+      rules = readRules(next, rules);
     },
   };
 }
@@ -106,23 +110,30 @@ interface KnownToken {
   readonly matches: (given: string) => boolean;
 }
 
-function readRules({ bridge: settings, distributed }: AccessSettings, before: readonly KnownToken[]) {
+interface EarlierRules {
+  readonly tokens: readonly KnownToken[];
+  readonly isForwardToken: (given: string) => boolean;
+}
+
+function readRules({ bridge: settings, distributed }: AccessSettings, before?: EarlierRules) {
   const tokens: KnownToken[] = [];
   for (const [principal, token] of [
     ['main', settings.auth_token],
     ['review', settings.review_auth_token],
   ] as const) {
     if (token === '') continue;
-    const kept = before.find(({ caller, matches }) => caller.principal === principal && matches(token));
+    const kept = before?.tokens.find(({ caller, matches }) => caller.principal === principal && matches(token));
     tokens.push(kept ?? { caller: { principal }, matches: createSecretMatcher(token) });
   }
   const patterns = settings.allowed_origins.length === 0 ? LOCAL_ORIGINS : settings.allowed_origins;
   const forwardToken = distributed.task_forward_token || settings.auth_token;
-  const isForwardToken = createSecretMatcher(forwardToken);
+  const isForwardToken =
+    before?.isForwardToken(forwardToken) === true ? before.isForwardToken : createSecretMatcher(forwardToken);
   const isOpenToNodes = forwardToken === '' && tokens.length === 0;
   return {
     tokens,
     open: tokens.length === 0,
+    isForwardToken,
     /** With no token at all there is only the place to go by (contract/bridge 9). */
     mayForward: ({ headers, address }: RequestHead) =>
       isOpenToNodes ? isTunnelAddress(address) : isForwardToken(bearerCredential(headers.authorization)),

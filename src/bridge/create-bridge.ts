@@ -215,7 +215,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const overHttp = createRpcOverHttp({ access, dispatch, clock, onUnexpectedError });
   const overSocket = createRpcOverSocket({
     dispatch,
-    sessions: orchestrator,
+    sessions: forwarding.following(orchestrator),
     clock,
     callsPerConnection: settings.bridge.limits.calls_per_connection,
     makeRequestId: () => makeId('req_'),

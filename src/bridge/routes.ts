@@ -68,7 +68,7 @@ export function bridgeUpgrades({ access, overSocket }: RouteParts): readonly Upg
   return [
     {
       path: '/acp',
-      guard: access.fromApp,
+      guard: access.fromAppOrNode,
       summary: 'JSON-RPC over WebSocket.',
       accept: overSocket.accept,
       stillAllowed: access.stillAllowed,

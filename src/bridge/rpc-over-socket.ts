@@ -7,7 +7,7 @@ import { createPeer } from '../platform/json-rpc/peer.ts';
 import type { BridgeCaller } from './access.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import { bridgeErrors } from './errors.ts';
-import type { SessionOrchestrator } from './sessions/session-orchestrator.ts';
+import type { SessionFollowing } from './forwarding/follow-sessions.ts';
 import type { UpdateReceiver } from './sessions/update-hub.ts';
 
 export interface RpcOverSocket {
@@ -16,7 +16,7 @@ export interface RpcOverSocket {
 
 export interface RpcOverSocketOptions {
   readonly dispatch: Dispatch<BridgeClient>;
-  readonly sessions: Pick<SessionOrchestrator, 'follow' | 'forget'>;
+  readonly sessions: SessionFollowing;
   readonly clock: Clock;
   readonly callsPerConnection: number;
   makeRequestId(): string;
@@ -32,7 +32,7 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
   function followSession(
     channel: MessageChannel,
     head: Pick<RequestHead, 'query' | 'requestId'>,
-    principal: string,
+    caller: BridgeCaller,
     receiver: UpdateReceiver,
   ): void {
     const sessionId = head.query.get('sessionId') ?? '';
@@ -42,7 +42,8 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
       channel.close(1008, 'afterSeq must be a whole number');
       return;
     }
-    sessions.follow(principal, sessionId, afterSeq, receiver).catch((error: unknown) => {
+    const lost = () => channel.close(1013, 'the node of the session cannot be followed any more');
+    sessions.follow(caller, sessionId, afterSeq, receiver, lost).catch((error: unknown) => {
       onUnexpectedError(error, head.requestId);
       channel.close(1011, 'the updates could not be read');
     });
@@ -73,7 +74,7 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
         isGone = true;
         sessions.forget(receiver);
       });
-      followSession(channel, head, caller.principal, receiver);
+      followSession(channel, head, caller, receiver);
     },
   };
 }

@@ -6,6 +6,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Dispatch } from '../../platform/json-rpc/method-call.ts';
 import type { MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { Logger } from '../../platform/log/logger.ts';
+import type { BridgeCaller } from '../access.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { BridgeGroups } from '../settings.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
@@ -14,7 +15,9 @@ import { createSessionStore } from '../storage/session-store.ts';
 import { type CallNames, readCallNames } from './call-names.ts';
 import { createCallPeer } from './call-peer.ts';
 import { checkEndpointNames } from './check-endpoint-names.ts';
-import { decideForward, type ForwardCandidate } from './decide-forward.ts';
+import { decideForward, type ForwardCandidate, type ForwardQuestion } from './decide-forward.ts';
+import { createFollowPeer } from './follow-peer.ts';
+import { createSessionFollowing, type SessionFollowing, type SessionFollowingParts } from './follow-sessions.ts';
 import { createForwardCall, type ForwardLimits } from './forward-call.ts';
 import { type ForwardedRequest, forwardHeaders } from './forward-headers.ts';
 import { createForwardingDispatch, type PlacedDecision } from './forwarding-dispatch.ts';
@@ -22,11 +25,14 @@ import { nodeControls } from './node-controls.ts';
 import { createNodeHealth } from './node-health.ts';
 import { buildNodeMap } from './node-map.ts';
 import { createSessionRoutes, type Place } from './session-routes.ts';
+import { createUpdateRelay } from './update-relay.ts';
 
 /** Hands tasks to other bridges: spec/bridge 4.6, contract/bridge 9. */
 export interface Forwarding {
   /** Serves calls that belong elsewhere from there, and all others by `dispatch`. */
   wrap(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient>;
+  /** Lets connections follow sessions that live elsewhere too. */
+  following(sessions: SessionFollowingParts['sessions']): SessionFollowing;
   readonly controls: readonly MethodRow<undefined>[];
   reload(settings: BridgeGroups): void;
   /** Takes no new turns; resolves when the calls under way are answered, or have had their time. */
@@ -48,6 +54,8 @@ export interface ForwardingOptions {
 export interface ForwardingLimits extends ForwardLimits {
   /** Silence in the middle of an answer. */
   readonly idleMs: number;
+  /** Silence of a node whose session is followed; it pings every thirty seconds. */
+  readonly followIdleMs: number;
   /** Between two looks at a node that is down. */
   readonly probeMs: number;
 }
@@ -57,6 +65,7 @@ const LIMITS: ForwardingLimits = {
   turnHeadersMs: 30_000,
   headersMs: 120_000,
   idleMs: 45_000,
+  followIdleMs: 75_000,
   probeMs: 5_000,
 };
 const PROBE_HEADERS_MS = 5_000;
@@ -83,12 +92,14 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     clock,
     onError: (error) => logger.warn({ err: error }, 'routes of forwarded sessions could not be stored'),
   });
+  const relay = createUpdateRelay(clock);
   const callPeer = createCallPeer({ clock, lookup, idleMs: limits.idleMs });
   const health = createNodeHealth({ clock, probeMs: limits.probeMs, probe });
   const forwardCall = createForwardCall({
     callPeer,
     routes,
     health,
+    relay,
     clock,
     limits,
     candidate,
@@ -107,6 +118,14 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       ...(trace !== '' && { 'x-request-id': trace }),
       ...forwardHeaders(request, contract),
     };
+  }
+
+  /** Of a request that goes on to another node, or starts its way here. */
+  function onwardHeaders(target: string, owner: string, incoming: ForwardedRequest | undefined, requestId: string) {
+    if (incoming === undefined) {
+      return headers({ source: map.localId, target, hop: 1, trace: requestId, owner: ownerWord(owner) });
+    }
+    return headers({ ...incoming, hop: incoming.hop + 1, trace: incoming.trace || requestId });
   }
 
   /** Asks a node that was down whether it serves calls again, the way that a call would take. */
@@ -157,6 +176,10 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     return { decision, owner: found?.owner ?? principal, isSettled: found !== undefined };
   }
 
+  function incomingQuestion(method: string): Omit<ForwardQuestion, 'incoming'> {
+    return { method, settings: distributed, map, livesAt: undefined, isUp: health.isUp, choicesOf: () => 0 };
+  }
+
   function wrap(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient> {
     const { task_forward_peer_id: peer, nodes, forwarding } = distributed;
     const canReject = forwarding.default_action === 'reject';
@@ -173,16 +196,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
           }
           return placed;
         },
-        decideIncoming: (method, incoming) =>
-          decideForward({
-            method,
-            settings: distributed,
-            map,
-            incoming,
-            livesAt: undefined,
-            isUp: health.isUp,
-            choicesOf: () => 0,
-          }),
+        decideIncoming: (method, incoming) => decideForward({ ...incomingQuestion(method), incoming }),
         candidate,
         routes,
         send(outgoing) {
@@ -195,13 +209,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
               path: forwarded?.path ?? DEFAULT_PATH,
               headersFor: (target) => ({
                 ...resumeHeaders(call.caller),
-                ...headers({
-                  source: forwarded?.source ?? map.localId,
-                  target,
-                  hop: (forwarded?.hop ?? 0) + 1,
-                  trace: forwarded?.trace || call.requestId,
-                  owner: forwarded === undefined ? ownerWord(owner) : forwarded.owner,
-                }),
+                ...onwardHeaders(target, owner, forwarded, call.requestId),
               }),
             },
             ended.signal,
@@ -217,8 +225,30 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     );
   }
 
+  async function followedPlace({ principal, forwarded }: BridgeCaller, sessionId: string) {
+    const found = forwarded === undefined ? await findPlace(principal, aboutSession(sessionId)) : undefined;
+    const decision =
+      forwarded === undefined
+        ? undefined
+        : decideForward({ ...incomingQuestion('session.message'), incoming: forwarded });
+    if (decision?.kind === 'refuse') throw new AppError(decision.code, { reason: decision.reason });
+    const target = decision?.kind === 'forward' ? forwarded?.target : found?.nodeId;
+    if (target === undefined || target === map.localId) return undefined;
+    const to = candidate(target);
+    if (to === undefined) return undefined;
+    const owner = found?.owner ?? principal;
+    return { candidate: to, owner, headers: onwardHeaders(target, owner, forwarded, '') };
+  }
+
   return {
     wrap,
+    following: (orchestrator) =>
+      createSessionFollowing({
+        sessions: orchestrator,
+        followPeer: createFollowPeer({ clock, lookup, connectMs: limits.connectMs, idleMs: limits.followIdleMs }),
+        relay,
+        placeOf: followedPlace,
+      }),
     controls: nodeControls({
       settings: distributed,
       map,
@@ -264,6 +294,10 @@ function resumeHeaders(client: BridgeClient): Readonly<Record<string, string>> {
     ...(afterSeq !== undefined && { 'last-event-id': String(afterSeq) }),
     ...(idempotencyKey !== '' && { 'idempotency-key': idempotencyKey }),
   };
+}
+
+function aboutSession(name: string): CallNames {
+  return { names: [{ kind: 'session', name }], threadId: '', binds: 'never', makes: false };
 }
 
 /** The holder of the main token is the node itself. */

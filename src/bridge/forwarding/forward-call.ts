@@ -11,7 +11,7 @@ import type { ForwardCandidate } from './decide-forward.ts';
 import type { NodeHealth } from './node-health.ts';
 import type { PeerAnswer, PeerError, PeerFailure } from './read-peer-answer.ts';
 import type { Binding, SessionRoutes } from './session-routes.ts';
-import { createUpdateRelay } from './update-relay.ts';
+import { seqOf, type UpdateRelay } from './update-relay.ts';
 
 export interface OutgoingCall {
   readonly call: MethodCall<BridgeClient>;
@@ -34,7 +34,8 @@ export interface ForwardCallOptions {
   readonly callPeer: CallPeer;
   readonly routes: Pick<SessionRoutes, 'bind' | 'remember'>;
   readonly health: Pick<NodeHealth, 'markUp' | 'markDown'>;
-  readonly clock: Pick<Clock, 'monotonic' | 'after'>;
+  readonly relay: UpdateRelay;
+  readonly clock: Pick<Clock, 'monotonic'>;
   readonly limits: ForwardLimits;
   /** Where a node is reached, for one that turns out to have what the call is about. */
   candidate(target: string): ForwardCandidate | undefined;
@@ -68,8 +69,7 @@ const LEAST_CONNECT_MS = 200;
  * that the one before has done nothing.
  */
 export function createForwardCall(options: ForwardCallOptions): ForwardCall {
-  const { callPeer, routes, health, clock, limits, onFailure } = options;
-  const relay = createUpdateRelay(clock);
+  const { callPeer, routes, health, relay, clock, limits, onFailure } = options;
 
   return async (outgoing, signal) => {
     const { method, about, owner } = outgoing;
@@ -155,11 +155,6 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
       signal,
     ).finally(() => shared?.end());
   }
-}
-
-function seqOf(params: unknown): number | undefined {
-  const { seq } = Object(params) as Readonly<Record<string, unknown>>;
-  return typeof seq === 'number' && Number.isSafeInteger(seq) ? seq : undefined;
 }
 
 function relayed({ status, code, message, data }: PeerError, nodeId: string): RelayedError {

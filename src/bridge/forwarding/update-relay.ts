@@ -88,3 +88,9 @@ function passOn(session: SharedSession): void {
     return false;
   });
 }
+
+/** The number of an update; undefined for what has none. */
+export function seqOf(params: unknown): number | undefined {
+  const { seq } = Object(params) as Readonly<Record<string, unknown>>;
+  return typeof seq === 'number' && Number.isSafeInteger(seq) ? seq : undefined;
+}

@@ -121,9 +121,10 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
     async compare() {
       // While a job is being taken it runs for the store and not yet here.
       await looking;
+      const before = [...active.values()];
       const known = await search.runningOn(instance);
       const byId = new Map(known.map((row) => [row.id, row]));
-      for (const one of active.values()) {
+      for (const one of before) {
         const row = byId.get(one.job.id);
         if (row?.attempt !== one.job.attempt) stopJob(one, 'lost');
         else if (row.stop_requested === 1) stopJob(one, 'cancelled');

@@ -32,6 +32,8 @@ export interface KeyAccessOptions {
 
 const MASTER: KeyHolder = { id: 'master', owner: '', isMaster: true, mayUse: () => true };
 const ANYBODY: KeyHolder = { ...MASTER, id: 'open' };
+/** The keys in use are few. One that was never found is not kept. */
+const MAX_DIGESTS = 1000;
 /** Another part of this program. */
 export const INTERNAL: KeyHolder = { ...MASTER, id: 'internal' };
 
@@ -39,6 +41,20 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   const { lookup, budgets, throttle, clock, onFlood } = options;
   let masterKey = options.settings.master_key;
   let isMasterKey = createSecretMatcher(masterKey);
+  /**
+   * Digests of keys that were found, by the key: to digest it anew costs more than all other checks together. Looking
+   * one up tells no stranger anything, since a map compares hashes with a secret seed before it compares texts.
+   */
+  const digests = new Map<string, string>();
+
+  function digestOf(given: string): string {
+    return digests.get(given) ?? keyDigest(given);
+  }
+
+  function keepDigest(given: string, digest: string): void {
+    if (digests.size >= MAX_DIGESTS) digests.clear();
+    digests.set(given, digest);
+  }
 
   function refuse(head: RequestHead): never {
     const { retryAfterSeconds, firstOverLimit } = throttle.note(head.address);
@@ -57,8 +73,13 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   function withKey(head: RequestHead): KeyHolder | Promise<KeyHolder> {
     const given = keyOf(head);
     if (given.startsWith(KEY_PREFIX)) {
-      const found = lookup.find(keyDigest(given));
-      return found instanceof Promise ? found.then((key) => enter(head, key)) : enter(head, found);
+      const digest = digestOf(given);
+      const found = lookup.find(digest);
+      if (!(found instanceof Promise)) return enter(head, found);
+      return found.then((key) => {
+        if (key !== undefined) keepDigest(given, digest);
+        return enter(head, key);
+      });
     }
     // Many clients cannot be without a key: while none is asked for, any word will do, except one that claims to be ours.
     if (masterKey === '') return ANYBODY;

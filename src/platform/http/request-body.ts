@@ -35,14 +35,13 @@ export function readBody(request: IncomingMessage, limit: number, done: BodyRead
     else chunks.push(chunk);
   }
   function onEnd(): void {
-    finish(undefined);
+    if (!over) finish(undefined);
   }
   function onLost(): void {
-    finish(new AppError('CONNECTION_CLOSED'));
+    if (!over) finish(new AppError('CONNECTION_CLOSED'));
   }
+  // The listeners stay, deaf: to take them off costs more than they do, and an aborted request fails once more.
   function finish(error: AppError | undefined): void {
-    // The listeners stay, deaf: to take them off costs more than they do, and an aborted request fails once more.
-    if (over) return;
     over = true;
     // Always a copy: the bytes of a single chunk are a view into the socket's shared buffer.
     const body = error === undefined ? Buffer.concat(chunks, length) : EMPTY;

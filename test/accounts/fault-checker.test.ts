@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { checkOperations, type Operation, type StoredAccounts } from './check-operations.ts';
+import { checkOperations, type Operation, type StoredAccounts } from '../faults/accounts/check-operations.ts';
 
 const when = { startedAt: 1000, endedAt: 1010, outcome: 'ok' } as const;
 

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { SessionResult } from '../../../src/bridge/contract/session.ts';
+import type { JobEnding } from '../../../src/bridge/jobs/job-outcome.ts';
+import { createJobRunner } from '../../../src/bridge/jobs/job-runner.ts';
+import type { JobRow } from '../../../src/bridge/storage/bridge-schema.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
+import { waitingJob } from './job-rows.ts';
+
+/** A runner on which the test decides what is taken, what the store says, and when turns end. */
+function startRunner(changes: Partial<JobRow> = {}) {
+  const clock = createFakeClock();
+  const created_at = clock.now();
+  const job = waitingJob({
+    status: 'running',
+    instance: 'own',
+    attempt: 1,
+    created_at,
+    deadline_at: created_at + 5000,
+    started_at: created_at,
+    ...changes,
+  });
+  const waiting = [job];
+  const turn = Promise.withResolvers<SessionResult>();
+  const ended: JobEnding[] = [];
+  const cancelled: string[] = [];
+  const released: string[] = [];
+  const stored: { rows: () => Promise<Pick<JobRow, 'id' | 'attempt' | 'stop_requested'>[]> } = {
+    rows: async () => [job],
+  };
+  const runner = createJobRunner({
+    queue: { take: async () => waiting.pop() },
+    search: { runningOn: () => stored.rows() },
+    ends: {
+      async end(_job, ending) {
+        ended.push(ending);
+        return true;
+      },
+      stop() {},
+    },
+    instance: 'own',
+    maxRunning: 4,
+    clock,
+    logger: silentLogger,
+    runTurn: () => turn.promise,
+    async cancelTurn({ id }) {
+      cancelled.push(id);
+    },
+    async release(id) {
+      released.push(id);
+    },
+  });
+  return { runner, clock, job, turn, ended, cancelled, released, stored };
+}
+
+const result = (changes: Partial<SessionResult>) =>
+  ({ resolvedProviderId: 'one', resolvedGatewayProviderId: '', ...changes }) as SessionResult;
+const codes = (endings: readonly JobEnding[]) => endings.map(({ status, errorCode }) => [status, errorCode]);
+
+test('B-70: the end at the deadline is the only one, whatever the turn says later', async () => {
+  const { runner, clock, turn, ended, cancelled, job } = startRunner();
+  await runner.look();
+  await clock.advance(4999);
+  assert.deepEqual(ended, []);
+  await clock.advance(1);
+  assert.deepEqual(codes(ended), [['failed', 'JOB_TIMEOUT']]);
+  assert.deepEqual(cancelled, [job.id]);
+  turn.resolve(result({ status: 'completed' }));
+  await runner.stop();
+  assert.equal(ended.length, 1);
+});
+
+test('a turn that completed although it was to be cancelled has completed', async () => {
+  for (const [status, expected] of [
+    ['completed', ['completed', null]],
+    ['cancelled', ['failed', 'JOB_CANCELLED']],
+    ['failed', ['failed', 'JOB_CANCELLED']],
+  ] as const) {
+    const { runner, turn, ended, job } = startRunner();
+    await runner.look();
+    assert.equal(runner.cancel(job.id), true);
+    turn.resolve(result({ status }));
+    await runner.stop();
+    assert.deepEqual(codes(ended), [expected]);
+    assert.equal(runner.cancel(job.id), false);
+  }
+});
+
+test('B-72: a job that another bridge has taken over is stopped, and nothing is written about it', async () => {
+  const { runner, turn, ended, cancelled, job, stored } = startRunner();
+  await runner.look();
+  await runner.compare();
+  assert.deepEqual(cancelled, []);
+  stored.rows = async () => [];
+  await runner.compare();
+  assert.deepEqual(cancelled, [job.id]);
+  turn.resolve(result({ status: 'completed' }));
+  await runner.stop();
+  assert.deepEqual(ended, []);
+});
+
+test('a job that was taken while the store was being read is not taken for lost', async () => {
+  const { runner, turn, cancelled, stored } = startRunner();
+  const reading = Promise.withResolvers<[]>();
+  stored.rows = () => reading.promise;
+  const compared = runner.compare();
+  await new Promise((resolve) => setImmediate(resolve));
+  await runner.look();
+  reading.resolve([]);
+  await compared;
+  assert.deepEqual(cancelled, []);
+  turn.resolve(result({ status: 'completed' }));
+  await runner.stop();
+});
+
+test('a job that the store takes for running here, though it is not, is released', async () => {
+  const { runner, released, stored } = startRunner();
+  stored.rows = async () => [{ id: 'job-stray', attempt: 1, stop_requested: 0 }];
+  await runner.compare();
+  assert.deepEqual(released, ['job-stray']);
+});
+
+test('an interrupted job that is to be run again stays as it is', async () => {
+  const { runner, turn, ended } = startRunner({ retry_on_restart: 1 });
+  await runner.look();
+  turn.resolve(result({ status: 'failed', code: 'TURN_INTERRUPTED' }));
+  await runner.stop();
+  assert.deepEqual(ended, []);
+});
