@@ -19,10 +19,12 @@ export interface ByteReaderOptions {
   readonly chunkObject: string;
 }
 
-const DONE = Buffer.from('[DONE]');
-const USAGE = Buffer.from('"usage"');
-const ERROR = Buffer.from('"error"');
-const FINISH = Buffer.from('"finish_reason"');
+/** One pass for all markers, over the bytes as Latin-1: as separate searches in bytes it takes four times as long. */
+const MARKERS = /"finish_reason"|"usage"|"error"|\[DONE\]/g;
+/** The last letter tells which it is. */
+const FINISH = 'n'.charCodeAt(0);
+const USAGE = 'e'.charCodeAt(0);
+const ERROR = 'r'.charCodeAt(0);
 const END = Buffer.from('data: [DONE]\n\n');
 const BLANK_LINE = Buffer.from('\n\n');
 const QUOTE = 0x22;
@@ -49,29 +51,34 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
     if (piece.length === 0) return NOTHING;
     bytes += piece.length;
     const eventsBefore = events;
-    const finish = noteFinishReasons(piece);
+    const marker = findMarker(piece);
     if (envelope === 0 && events > 0) envelope = Math.floor(piece.length / events);
     const hasEvent = events > eventsBefore || piece.includes(DATA);
     if (usageAsked && head === undefined && hasEvent) readHead(piece);
-    const marker = earliest(
-      piece.indexOf(DONE),
-      findValue(piece, USAGE, false),
-      findValue(piece, ERROR, true),
-      choices > 1 ? finish : NOWHERE,
-    );
     return marker === NOWHERE
       ? { piece, hasEvent, done: false }
       : parsePiece(piece, startOfEvent(piece, marker), hasEvent);
   }
 
-  /** Counts events by the way. The place of the first finish reason. */
-  function noteFinishReasons(piece: Buffer): number {
+  /** A place in the first event that must be parsed. Counts events and notes finish reasons by the way. */
+  function findMarker(piece: Buffer): number {
+    const text = piece.toString('latin1');
     let found = NOWHERE;
-    for (let at = piece.indexOf(FINISH); at !== -1; at = piece.indexOf(FINISH, at + FINISH.length)) {
-      events += 1;
-      if (piece[startOfValue(piece, at + FINISH.length)] !== QUOTE) continue;
-      if (found === NOWHERE) found = at;
-      if (choices === 1) finished.add(0);
+    MARKERS.lastIndex = 0;
+    while (MARKERS.test(text)) {
+      const after = MARKERS.lastIndex;
+      const letter = text.charCodeAt(after - 2);
+      let mustParse = true;
+      if (letter === FINISH) {
+        events += 1;
+        const isFinished = piece[startOfValue(piece, after)] === QUOTE;
+        if (isFinished && choices === 1) finished.add(0);
+        mustParse = isFinished && choices > 1;
+      } else if (letter === USAGE || letter === ERROR) {
+        const first = piece[startOfValue(piece, after)];
+        mustParse = first === OPEN || first === NEXT_LINE || (letter === ERROR && first === QUOTE);
+      }
+      if (mustParse && found === NOWHERE) found = after;
     }
     return found;
   }
@@ -162,21 +169,6 @@ const DATA = Buffer.from('data:');
 const NOWHERE = -1;
 /** The first letter of `data:`, where a value stands on the next line. */
 const NEXT_LINE = 0x64;
-
-/** Where a key has an object (or a text) as its value; a value on the next data line is looked at, too. */
-function findValue(piece: Buffer, key: Buffer, orText: boolean): number {
-  for (let at = piece.indexOf(key); at !== NOWHERE; at = piece.indexOf(key, at + key.length)) {
-    const first = piece[startOfValue(piece, at + key.length)];
-    if (first === OPEN || (orText && first === QUOTE) || first === NEXT_LINE) return at;
-  }
-  return NOWHERE;
-}
-
-function earliest(...places: readonly number[]): number {
-  let first = NOWHERE;
-  for (const place of places) if (place !== NOWHERE && (first === NOWHERE || place < first)) first = place;
-  return first;
-}
 
 function joined(kept: readonly Buffer[]): Buffer | undefined {
   return kept.length === 0 ? undefined : Buffer.concat(kept);

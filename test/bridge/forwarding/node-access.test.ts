@@ -17,7 +17,6 @@ test('B-92: the forward token opens forwarded requests and nothing else', async 
   assert.equal((await fetch(`${b.url}/api/ping`, { headers: bare })).status, 401);
   assert.equal((await fetch(`${b.url}/api/ping`, { headers: asNode() })).status, 401);
   assert.equal((await refusedUpgrade(b.url, { headers: bare })).status, 401);
-  assert.equal((await refusedUpgrade(b.url, { headers: asNode() })).status, 401);
   assert.equal((await postRpc(b.url, rpc('acp.capabilities'), asNode())).status, 200);
 });
 
@@ -58,13 +57,28 @@ test('forwarding: a hop header that is malformed or repeated is answered with 40
   }
 });
 
-const access = createBridgeAccess({
-  settings: {
-    bridge: { auth_token: '', review_auth_token: '', allowed_origins: [], app_origin: '' },
-    distributed: { task_forward_token: '' },
-  },
-  throttle: { note: () => ({ firstOverLimit: false }) },
-  onFlood: () => undefined,
+const settings = (main: string, forward: string) => ({
+  bridge: { auth_token: main, review_auth_token: '', allowed_origins: [], app_origin: '' },
+  distributed: { task_forward_token: forward },
+});
+const accessWith = (main: string, forward: string) =>
+  createBridgeAccess({
+    settings: settings(main, forward),
+    throttle: { note: () => ({ firstOverLimit: false }) },
+    onFlood: () => undefined,
+  });
+const headWith = (headers: Readonly<Record<string, string>>, address = '127.0.0.1') =>
+  ({ path: '/acp', headers, address }) as unknown as RequestHead;
+
+test('forwarding: sockets of nodes end when the forward token is replaced, and only then', async () => {
+  const access = accessWith('main', FORWARD_TOKEN);
+  const caller = await access.fromAppOrNode(headWith(asNode()));
+  assert.equal(caller.principal, 'node:other');
+  access.reload(settings('another main', FORWARD_TOKEN));
+  assert.equal(access.stillAllowed(caller), true);
+  access.reload(settings('another main', 'another forward'));
+  assert.equal(access.stillAllowed(caller), false);
+  assert.throws(() => access.fromAppOrNode(headWith(asNode())), { code: 'UNAUTHORIZED' });
 });
 
 for (const [address, principal] of [
@@ -79,8 +93,7 @@ for (const [address, principal] of [
 ] as const) {
   test(`forwarding: with no token at all, headers from ${address} make the caller ${principal}`, async () => {
     const { authorization: _none, ...headers } = asNode();
-    const head = { path: '/acp/rpc', headers, address } as unknown as RequestHead;
-    assert.equal((await access.fromAppOrNode(head)).principal, principal);
+    assert.equal((await accessWith('', '').fromAppOrNode(headWith(headers, address))).principal, principal);
   });
 }
 

@@ -1,6 +1,6 @@
+import { WebSocket } from 'ws';
 import { asMain } from '../../bridge/forwarding/start-nodes.ts';
 import { type Envelope, postRpc } from '../../contract/bridge/bridge-client.ts';
-import { openClient } from '../../contract/bridge/session-client.ts';
 import type { TurnOperation } from './check-operations.ts';
 
 export const TRANSPORTS = ['http', 'sse', 'websocket'] as const;
@@ -36,14 +36,17 @@ function lastEnvelope(events: string): Envelope | undefined {
   return last.type === 'res' ? last : undefined;
 }
 
-async function overSocket(url: string, method: string, params: object): Promise<Envelope | undefined> {
-  const closing: (() => unknown)[] = [];
-  try {
-    const client = await openClient({ after: (run) => closing.push(run) }, url, { headers: asMain });
-    return await Promise.race([client.call(method, params), client.closed().then(() => undefined)]);
-  } finally {
-    for (const close of closing) close();
-  }
+function overSocket(url: string, method: string, params: object): Promise<Envelope | undefined> {
+  const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/acp`, { headers: asMain });
+  return new Promise<Envelope | undefined>((resolve) => {
+    socket.on('open', () => socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })));
+    socket.on('message', (data) => {
+      const message = JSON.parse(String(data)) as Envelope;
+      if (message.type === 'res') resolve(message);
+    });
+    socket.on('error', () => undefined);
+    socket.on('close', () => resolve(undefined));
+  }).finally(() => socket.terminate());
 }
 
 function outcomeOf(answer: Envelope | undefined): TurnOperation['outcome'] {
