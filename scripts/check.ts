@@ -1,11 +1,11 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /** `npm run check`: everything that can be said about a change without real processes and long runs. */
 
 const root = fileURLToPath(new URL('../', import.meta.url));
-const BROWSER_PROJECT = 'src/platform/http/api-page/browser/tsconfig.json';
+/** Folders whose files run in a browser. */
+const BROWSER_FOLDERS = ['src/platform/http/api-page/browser', 'src/accounts/setup/browser'];
 
 interface Step {
   readonly name: string;
@@ -16,14 +16,20 @@ interface Step {
 const steps: readonly Step[] = [
   { name: 'format and lint', run: ['node_modules/@biomejs/biome/bin/biome', 'ci', '--error-on-warnings'] },
   { name: 'types', run: ['node_modules/typescript/bin/tsc', '--noEmit'] },
-  ...(existsSync(`${root}${BROWSER_PROJECT}`)
-    ? [{ name: 'types in the browser', run: ['node_modules/typescript/bin/tsc', '--noEmit', '-p', BROWSER_PROJECT] }]
-    : []),
+  ...[...BROWSER_FOLDERS, 'src/client'].map((folder) => ({
+    name: `types in the browser: ${folder}`,
+    run: ['node_modules/typescript/bin/tsc', '--noEmit', '-p', `${folder}/tsconfig.json`],
+  })),
   { name: 'dead code', run: ['node_modules/knip/bin/knip.js'] },
   { name: 'code that only tests use', run: ['node_modules/knip/bin/knip.js', '--production'] },
   {
     name: 'architecture, documents, units and contracts',
-    run: ['--test', '--test-concurrency=4', 'test/*.test.ts', 'test/!(e2e|faults|packaging|agents|gateway|clients)/**/*.test.ts'],
+    run: [
+      '--test',
+      '--test-concurrency=4',
+      'test/*.test.ts',
+      'test/!(e2e|faults|packaging|agents|gateway|clients)/**/*.test.ts',
+    ],
   },
 ];
 

@@ -33,7 +33,7 @@ export interface GatewayLinkOptions {
   readonly version: string;
   readonly clock: Clock;
   readonly randomness: Pick<Randomness, 'below'>;
-  readonly logger: Pick<Logger, 'info' | 'warn'>;
+  readonly logger: Pick<Logger, 'warn'>;
   /** Read, or made, when it is first needed. */
   loadDeviceKey(): Promise<DeviceKey>;
   /** Told when it became connected, or ceased to be. */
@@ -239,7 +239,6 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
       end();
       await connection?.closed;
       await connecting?.catch(() => undefined);
-      logger.info({}, 'the gateway link has ended');
     },
   };
 }

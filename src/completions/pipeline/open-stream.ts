@@ -1,4 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
+import { joinChunks } from './join-chunks.ts';
 import { createRefusalText, isSuccess, type OpenOptions, refusal } from './open-answer.ts';
 import type { MeasuredUsage, Reading, StreamReader } from './stream-reader.ts';
 import { failureToError, type UpstreamHeaders, upstreamError } from './upstream-failure.ts';
@@ -85,9 +86,8 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
     });
 
     function readArrived(): void {
-      const [only, ...more] = arrived;
-      if (only === undefined || outcome !== undefined) return;
-      const chunk = more.length === 0 ? only : Buffer.concat(arrived);
+      if (!isFilled(arrived) || outcome !== undefined) return;
+      const chunk = joinChunks(arrived);
       arrived = [];
       take(() => reader.feed(chunk));
     }
@@ -157,6 +157,10 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
 function tell<Piece>(sink: StreamSink<Piece>, outcome: Outcome<Piece>): void {
   if ('error' in outcome) sink.fail(outcome.error);
   else sink.end(outcome.last);
+}
+
+function isFilled(chunks: readonly Buffer[]): chunks is readonly [Buffer, ...Buffer[]] {
+  return chunks.length > 0;
 }
 
 function ignore(): void {}

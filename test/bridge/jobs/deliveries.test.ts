@@ -107,3 +107,26 @@ test('a stop waits a moment for what is under way, then aborts it, and it is tri
   assert.deepEqual([...stored.values()], [{ ...delivery(clock), attempts: 1, due_at: clock.now() + 2000 }]);
   assert.equal(clock.pending(), 0);
 });
+
+test('B-75: while one bridge makes an attempt another makes none, and goes on when that one has died', async () => {
+  const clock = createFakeClock();
+  const { store, look, finished } = start(clock, [delivery(clock)], () => new Promise(() => undefined));
+  await look();
+  let calls = 0;
+  const send: SendDelivery = async () => {
+    calls += 1;
+    return 'sent';
+  };
+  const jobs = { find: async () => endedRow() };
+  const senders = { webhook: send, card: send };
+  const other = createDeliveries({ store, jobs, senders, clock, logger: silentLogger });
+  await clock.advance(29_000);
+  await other.look();
+  await clock.advance(0);
+  assert.equal(calls, 0);
+  await clock.advance(1000);
+  await other.look();
+  await clock.advance(0);
+  assert.equal(calls, 1);
+  assert.deepEqual(finished, [['dlv_1', true]]);
+});

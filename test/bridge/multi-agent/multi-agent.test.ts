@@ -31,6 +31,7 @@ interface Step {
   readonly conversationTurn?: number;
 }
 const stepsOf = (result: Record<string, unknown> | undefined) => result?.steps as readonly Step[];
+const codeOf = (error: { readonly data?: unknown } | undefined) => Object(error?.data).code;
 const brief = (result: Record<string, unknown> | undefined) =>
   stepsOf(result).map(({ index, providerId, status }) => `${index} ${providerId} ${status}`);
 
@@ -263,7 +264,7 @@ describe('B-51: a gateway task is no multi-agent run, on any transport', () => {
       ];
       for (const { error } of answers) {
         assert.equal(error?.code, -32602);
-        assert.equal((error?.data as { code: string }).code, 'GATEWAY_MULTI_AGENT_CONFLICT');
+        assert.equal(codeOf(error), 'GATEWAY_MULTI_AGENT_CONFLICT');
       }
       assert.equal(alpha.asked.length, 0);
     });
@@ -296,11 +297,11 @@ describe('a session of a multi-agent run', () => {
     const alpha = createScriptedProvider('alpha');
     const { url } = await startBridge(t, { providers: [alpha] });
     const refused = await call(url, 'session.start', run({ orchestrationMode: 'tournament', steps }));
-    assert.equal((refused.error?.data as { code: string }).code, 'MULTI_AGENT_INVALID_MODE');
+    assert.equal(codeOf(refused.error), 'MULTI_AGENT_INVALID_MODE');
     const empty = await call(url, 'session.start', { sessionId: 's', multiAgent: true, routing: { steps } });
-    assert.equal((empty.error?.data as { code: string }).code, 'MULTI_AGENT_PROMPT_REQUIRED');
+    assert.equal(codeOf(empty.error), 'MULTI_AGENT_PROMPT_REQUIRED');
     const single = await call(url, 'session.start', { sessionId: 's' });
-    assert.equal((single.error?.data as { code: string }).code, 'INVALID_PARAMS');
+    assert.equal(codeOf(single.error), 'INVALID_PARAMS');
     assert.match(single.error?.message ?? '', /taskPrompt/);
     assert.equal(alpha.asked.length, 0);
   });
