@@ -1,4 +1,3 @@
-import { Type } from 'typebox';
 import { AppError } from '../platform/errors/app-error.ts';
 import { anyone } from '../platform/http/anyone.ts';
 import type { Route, UpgradeRoute } from '../platform/http/surface.ts';
@@ -45,7 +44,7 @@ export function bridgeRoutes(parts: RouteParts): readonly Route<BridgeCaller>[] 
       path: '/gateway/:gatewayProviderId',
       guard: access.fromNode,
       summary: 'JSON-RPC that another bridge has forwarded to a gateway of this one.',
-      schema: { params: Type.Object({ gatewayProviderId: Type.String() }) },
+      unlisted: true,
       body: 'bytes',
       bodyLimit: messageBytes,
       handle(call) {

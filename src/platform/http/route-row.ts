@@ -11,6 +11,7 @@ export interface RouteRow extends MatchedRow {
   matches(path: string): boolean;
   readonly body: Route['body'];
   readonly bodyLimit: number;
+  readonly unlisted: boolean;
   /** Throws INVALID_REQUEST; converts the text of query and path. */
   check(parts: RequestParts): void;
   handle(call: Call): unknown;
@@ -31,7 +32,7 @@ export interface RouteRowOptions {
 }
 
 export function createRouteRow({ surface, route, metrics, defaultBodyLimit }: RouteRowOptions): RouteRow {
-  const { method, path, guard, body, bodyLimit = defaultBodyLimit } = route;
+  const { method, path, guard, body, bodyLimit = defaultBodyLimit, unlisted = false } = route;
   return {
     surface,
     method,
@@ -40,6 +41,7 @@ export function createRouteRow({ surface, route, metrics, defaultBodyLimit }: Ro
     matches: compilePath(path),
     body,
     bodyLimit,
+    unlisted,
     meter: metrics.meter({ service: surface.name, route: path, method }),
     check: createPartsCheck(route),
     handle: (call) => route.handle(call),

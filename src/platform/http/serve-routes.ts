@@ -154,7 +154,7 @@ function fail(refuse: RefuseRequest, state: RequestState, reply: FastifyReply, e
 
 /** 405 with what the address does take, or 404. */
 function notServed(rows: readonly RouteRow[], state: RequestState): AppError {
-  const methods = new Set(rows.filter((row) => row.matches(state.path)).map(({ method }) => method));
+  const methods = new Set(rows.filter((row) => !row.unlisted && row.matches(state.path)).map(({ method }) => method));
   if (methods.size === 0) return new AppError('NOT_FOUND');
   if (methods.has('GET')) methods.add('HEAD');
   return new AppError('METHOD_NOT_ALLOWED', { allow: [...methods].sort().join(', ') });

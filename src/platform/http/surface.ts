@@ -43,6 +43,8 @@ export interface Route<Caller = unknown> {
   /** `json`: parsed and checked against `schema.body`; `bytes`: a Buffer, for what parses by itself. Default: no body. */
   readonly body?: 'json' | 'bytes';
   readonly bodyLimit?: number;
+  /** Nobody is told that it is there: not in the API description, and not by a 405 to other methods. */
+  readonly unlisted?: true;
   readonly schema?: RouteSchema;
   handle(call: Call<Caller>): unknown;
 }

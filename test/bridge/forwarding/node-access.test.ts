@@ -113,6 +113,11 @@ test('B-94: /gateway/<id> is there for forwarded requests to a gateway that is k
   assert.equal(await post('/gateway/openclaw', asMain), 404);
   assert.equal(await post('/gateway/openclaw', { 'x-app-bridge-forwarded': '1' }), 404);
   assert.equal(await post('/gateway/openclaw', {}), 404);
+  for (const method of ['GET', 'PUT', 'OPTIONS', 'DELETE']) {
+    const { status, headers } = await fetch(`${b.url}/gateway/openclaw`, { method, headers: asNode() });
+    assert.equal(status, 404, method);
+    assert.equal(headers.get('allow'), null);
+  }
   for (const id of ['other', '', '..%2f..%2facp%2frpc', '%2e%2e', 'openclaw%2f..', 'openclaw/x', 'openclaw%00']) {
     assert.ok([400, 404].includes(await post(`/gateway/${id}`, asNode())), id);
   }

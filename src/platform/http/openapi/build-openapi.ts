@@ -43,6 +43,7 @@ export function buildOpenApi({ title, version, surfaces, methods }: OpenApiInput
     const methodsAt = (path: string) => (methods?.paths.includes(path) ? methodSchemas : undefined);
 
     for (const route of surface.routes) {
+      if (route.unlisted === true) continue;
       const { path, parameters } = pathTemplate(route.path);
       const operations = operationsAt(path);
       const key = route.method.toLowerCase();

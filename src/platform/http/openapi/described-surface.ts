@@ -1,7 +1,7 @@
 import type { TSchema } from 'typebox';
 import type { Route, UpgradeRoute } from '../surface.ts';
 
-export type DescribedRoute = Pick<Route, 'method' | 'path' | 'summary' | 'body' | 'schema'>;
+export type DescribedRoute = Pick<Route, 'method' | 'path' | 'summary' | 'body' | 'schema' | 'unlisted'>;
 
 export interface DescribedUpgrade extends Pick<UpgradeRoute, 'path' | 'summary'> {
   readonly query?: TSchema;
