@@ -77,7 +77,7 @@ export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccess
       principal: owner === '' ? `node:${source}` : `node:${source}:${owner}`,
       forwarded,
     };
-    admittedBy.set(caller, rules.isForwardToken);
+    admittedBy.set(caller, rules.matchesForwarder);
     return caller;
   }
 
@@ -95,7 +95,7 @@ export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccess
     },
     isOpen: () => rules.open,
     stillAllowed(caller) {
-      if (caller.forwarded !== undefined) return admittedBy.get(caller) === rules.isForwardToken;
+      if (caller.forwarded !== undefined) return admittedBy.get(caller) === rules.matchesForwarder;
       return rules.open || rules.tokens.some((token) => token.caller === caller);
     },
     reload(next) {
@@ -112,7 +112,7 @@ interface KnownToken {
 
 interface EarlierRules {
   readonly tokens: readonly KnownToken[];
-  readonly isForwardToken: (given: string) => boolean;
+  readonly matchesForwarder: (given: string) => boolean;
 }
 
 function readRules({ bridge: settings, distributed }: AccessSettings, before?: EarlierRules) {
@@ -127,16 +127,16 @@ function readRules({ bridge: settings, distributed }: AccessSettings, before?: E
   }
   const patterns = settings.allowed_origins.length === 0 ? LOCAL_ORIGINS : settings.allowed_origins;
   const forwardToken = distributed.task_forward_token || settings.auth_token;
-  const isForwardToken =
-    before?.isForwardToken(forwardToken) === true ? before.isForwardToken : createSecretMatcher(forwardToken);
+  const matchesForwarder =
+    before?.matchesForwarder(forwardToken) === true ? before.matchesForwarder : createSecretMatcher(forwardToken);
   const isOpenToNodes = forwardToken === '' && tokens.length === 0;
   return {
     tokens,
     open: tokens.length === 0,
-    isForwardToken,
+    matchesForwarder,
     /** With no token at all there is only the place to go by (contract/bridge 9). */
     mayForward: ({ headers, address }: RequestHead) =>
-      isOpenToNodes ? isTunnelAddress(address) : isForwardToken(bearerCredential(headers.authorization)),
+      isOpenToNodes ? isTunnelAddress(address) : matchesForwarder(bearerCredential(headers.authorization)),
     originMatches: (origin: string) => matchesOrigin(origin, [...patterns, settings.app_origin]),
   };
 }

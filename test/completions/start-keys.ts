@@ -75,7 +75,7 @@ export function headWith(key: string, changes: Partial<RequestHead> = {}): Reque
 /** One call of 15 tokens (0.015 USD), from its admission to its end. */
 export function callOnce(keys: MeteredKeys, holder: KeyHolder, tokens = 15): void {
   const cost = tokens * 0.001;
-  const request = { model: 'lab/small', estimatedTokens: tokens, estimatedCostUsd: cost };
+  const request = { estimatedTokens: tokens, estimatedCostUsd: cost };
   keys.admissions.admit(holder, request).settle({
     model: 'lab/small',
     api: 'lab',

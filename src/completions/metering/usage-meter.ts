@@ -6,6 +6,7 @@ import { dayOf } from '../keys/budget-period.ts';
 import type { CallObserver, SettledCall } from '../keys/settled-call.ts';
 import type { UsageContentRow, UsageRecordRow } from '../storage/completions-schema.ts';
 import type { UsageStore } from '../storage/usage-store.ts';
+import { createCallIds } from './call-ids.ts';
 import { storableText, usageRecord } from './usage-record.ts';
 import { createUsageAdder, type UsageSums } from './usage-sums.ts';
 
@@ -35,6 +36,8 @@ export interface UsageMeterOptions {
 /** A call that has ended; `record` once it was counted. */
 interface Item {
   readonly call: SettledCall;
+  /** Tells the time of the call: by it, old records are removed. */
+  readonly id: string;
   readonly at: number;
   record: UsageRecordRow | undefined;
 }
@@ -48,6 +51,7 @@ const BATCH = 500;
 export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
   const { store, clock, makeId, capacity = CAPACITY, flushMs = FLUSH_MS, onLost } = options;
   const adder = createUsageAdder();
+  const makeRecordId = createCallIds('usg_', makeId, clock);
   /** Sums on their way into the store. They keep their id until it is known that they are there. */
   let leaving: (UsageSums & { readonly id: string }) | undefined;
   let dropped = 0;
@@ -57,8 +61,8 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
     const items = uncounted;
     uncounted = [];
     for (const item of items) {
-      const { call, at } = item;
-      item.record = usageRecord(call, makeId('usg_'), at);
+      const { call, id, at } = item;
+      item.record = usageRecord(call, id, at);
       adder.add(item.record, dayOf(at), call.spendingPeriod);
     }
   }
@@ -97,7 +101,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
 
   return {
     observe(call) {
-      const item: Item = { call, at: clock.now(), record: undefined };
+      const item: Item = { call, id: makeRecordId(), at: clock.now(), record: undefined };
       uncounted.push(item);
       if (uncounted.length >= COUNTED_TOGETHER) countAll();
       queue.add(item);

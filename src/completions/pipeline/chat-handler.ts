@@ -4,6 +4,7 @@ import { createSchemaCheck } from '../../platform/http/schema-check.ts';
 import type { Call } from '../../platform/http/surface.ts';
 import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/chat.ts';
 import type { KeyHolder } from '../keys/admission.ts';
+import { createAlarms } from './alarms.ts';
 import { sendJson } from './answer-whole.ts';
 import { watchCaller } from './caller-presence.ts';
 import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
@@ -27,6 +28,7 @@ const checkRequest = createSchemaCheck(ChatRequest, 'body');
 
 /** `POST /chat/completions`: the body is parsed once, and goes on as bytes wherever nothing in it must change. */
 export function createChatHandler({ pipeline, cache, strictParams, clock }: ChatHandlerOptions) {
+  const alarms = createAlarms(clock);
   return (family: PathFamily) =>
     async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
       const bytes = body as Buffer;
@@ -69,7 +71,7 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
     bytes: Buffer,
     legacy: boolean,
   ): void {
-    const shared = { reply, record, finish, clock, requestText: () => String(bytes) };
+    const shared = { reply, record, finish, clock, alarms, requestText: () => String(bytes) };
     if (result.kind === 'byte-stream') {
       relayStream({ ...shared, stream: result.stream, encode: asItIs, encodeEnd: (last) => last ?? '' });
     } else if (result.kind === 'chunk-stream') {

@@ -5,8 +5,8 @@ import { costOf, type PriceOf } from '../apis/prices.ts';
 import type { ChatRequest } from '../contract/chat.ts';
 import { statusOf } from '../errors.ts';
 import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
+import { createCallIds } from '../metering/call-ids.ts';
 import type { Attempt, AttemptCalls } from './attempt-call.ts';
-import { createCallIds } from './call-ids.ts';
 import { type CallRecord, createCallRecord } from './call-record.ts';
 import type { CallerPresence } from './caller-presence.ts';
 import type { ChatWork, OpenedChat } from './chat-work.ts';
@@ -70,7 +70,7 @@ export type FinishCall = (end: Parameters<CallRecord['settle']>[0] & { readonly 
 
 export function createChatPipeline(options: PipelineOptions): ChatPipeline {
   const { plans, attemptCalls, openChat, admissions, priceOf, clock, makeId } = options;
-  const makeAnswerId = createCallIds('chatcmpl-', makeId);
+  const makeAnswerId = createCallIds('chatcmpl-', makeId, clock);
 
   /** The dearest of what may answer: a budget must hold wherever the call ends up. */
   function estimateCost(plan: ModelPlan, holder: KeyHolder, prompt: number, completion: number): number {

@@ -4,6 +4,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { AppError } from '../../platform/errors/app-error.ts';
 import { encodeComment } from '../../platform/sse/encode-event.ts';
 import { describeFailure, statusOf } from '../errors.ts';
+import type { Alarm, Alarms } from './alarms.ts';
 import type { CallRecord } from './call-record.ts';
 import type { FinishCall } from './chat-pipeline.ts';
 import type { OpenedStream } from './open-stream.ts';
@@ -18,7 +19,8 @@ export interface RelayOptions<Piece> {
   encodeEnd(last: Piece | undefined): string | Buffer;
   /** What was asked, for calls whose content is kept. */
   readonly requestText: () => string;
-  readonly clock: Clock;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly alarms: Alarms;
 }
 
 const KEEP_ALIVE_MS = 15_000;
@@ -35,14 +37,14 @@ const STREAM_HEADERS = {
  * leaves ends it; and a stream that breaks says so in one last event, without `[DONE]`.
  */
 export function relayStream<Piece>(options: RelayOptions<Piece>): void {
-  const { reply, stream, record, finish, encode, encodeEnd, clock } = options;
+  const { reply, stream, record, finish, encode, encodeEnd, clock, alarms } = options;
   const response = reply.raw;
   const headers = { ...(reply.getHeaders() as OutgoingHttpHeaders), ...record.headers(), ...STREAM_HEADERS };
   const kept: (string | Buffer)[] = [];
   let keptLength = 0;
   let over = false;
   let lastWrite = clock.monotonic();
-  let stopTimer: () => void = () => undefined;
+  const alarm: Alarm = { dueAt: lastWrite + KEEP_ALIVE_MS, ring: keepAlive };
 
   reply.hijack();
   if (response.destroyed) {
@@ -52,9 +54,11 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   }
 
   function keepAlive(): void {
-    const silence = clock.monotonic() - lastWrite;
-    if (silence >= KEEP_ALIVE_MS && !response.writableNeedDrain) write(KEEP_ALIVE);
-    stopTimer = clock.after(silence >= KEEP_ALIVE_MS ? KEEP_ALIVE_MS : KEEP_ALIVE_MS - silence, keepAlive);
+    const now = clock.monotonic();
+    const isSilent = now - lastWrite >= KEEP_ALIVE_MS;
+    if (isSilent && !response.writableNeedDrain) write(KEEP_ALIVE);
+    alarm.dueAt = (isSilent ? now : lastWrite) + KEEP_ALIVE_MS;
+    alarms.set(alarm);
   }
 
   function write(bytes: string | Buffer): boolean {
@@ -71,7 +75,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   function conclude(end: { outcome: 'ok' | 'partial' | 'aborted'; status: number; error?: AppError }): void {
     if (over) return;
     over = true;
-    stopTimer();
+    alarms.clear(alarm);
     const content = record.keepsContent && {
       content: { request: options.requestText(), answer: kept.map(String).join('') },
     };
@@ -85,7 +89,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
     conclude({ outcome: 'aborted', status: 499 });
   });
   response.writeHead(200, headers);
-  stopTimer = clock.after(KEEP_ALIVE_MS, keepAlive);
+  alarms.set(alarm);
   stream.attach({
     write(piece) {
       const bytes = encode(piece);

@@ -8,6 +8,7 @@ import type { UsableApi } from '../apis/model-api.ts';
 import type { ChatChunk } from '../contract/chat.ts';
 import { type TextCompletion, TextRequest } from '../contract/text-completion.ts';
 import type { KeyHolder } from '../keys/admission.ts';
+import { createAlarms } from './alarms.ts';
 import { sendJson } from './answer-whole.ts';
 import type { Attempt } from './attempt-call.ts';
 import { watchCaller } from './caller-presence.ts';
@@ -41,6 +42,7 @@ const USUAL_ANSWER_TOKENS = 16;
  */
 export function createTextHandler(options: TextHandlerOptions) {
   const { pipeline, findApi, openChat, openOperation, strictParams, clock, makeId } = options;
+  const alarms = createAlarms(clock);
 
   function open(call: AdmittedCall, request: TextRequest, bytes: Buffer, strict: boolean) {
     const { presence, promptTokens, record } = call;
@@ -97,7 +99,7 @@ export function createTextHandler(options: TextHandlerOptions) {
     request: TextRequest,
     bytes: Buffer,
   ): void {
-    const shared = { reply, record, finish, clock, requestText: () => String(bytes) };
+    const shared = { reply, record, finish, clock, alarms, requestText: () => String(bytes) };
     if (result.kind === 'byte-stream') {
       relayStream({ ...shared, stream: result.stream, encode: (piece) => piece, encodeEnd: (last) => last ?? '' });
     } else if (result.kind === 'chunk-stream') {

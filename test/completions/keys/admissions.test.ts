@@ -31,7 +31,7 @@ function start(wallStart?: number) {
     onProblem: (error) => problems.push(error),
   });
   const admit = (holder: KeyHolder, tokens = 15) =>
-    admissions.admit(holder, { model: 'lab/small', estimatedTokens: tokens, estimatedCostUsd: tokens * USD_PER_TOKEN });
+    admissions.admit(holder, { estimatedTokens: tokens, estimatedCostUsd: tokens * USD_PER_TOKEN });
   const tokensUsed = (tokens: number) =>
     outcomeOf({ usage: { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens } });
   return { clock, settled, problems, stored, budgets, admit, tokensUsed };
@@ -54,13 +54,6 @@ test('a key without limits is let in, without headers', () => {
   admission.settle(outcomeOf());
   assert.equal(settled.length, 1);
   assert.equal(settled[0]?.costUsd.toFixed(6), '0.015000');
-});
-
-test('a model that the key may not use is refused before anything is taken', () => {
-  const { admit } = start();
-  const holder = holderOf({ requestsPerMinute: 1 }, { mayUse: (model) => model !== 'lab/small' });
-  assert.equal(refusal(() => admit(holder)).code, 'MODEL_NOT_ALLOWED');
-  admit({ ...holder, mayUse: () => true });
 });
 
 test('50 parallel calls never get more than the limit of requests', async () => {

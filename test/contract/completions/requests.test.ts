@@ -131,6 +131,28 @@ test('P-38: a good request id is taken over, returned and logged', async (t) => 
   assert.match(bad.headers.get('x-request-id') ?? '', /^[A-Za-z0-9_-]{1,128}$/);
 });
 
+test('a key learns nothing of models that it may not use, and its limits are not touched', async (t) => {
+  const master = 'master-key-9d8f7a6b5c4e';
+  const models = [{ name: 'secret-alias', targets: [{ model: 'demo/echo' }] }];
+  const { url, post } = await startCompletions(t, { settings: { master_key: master, models } });
+  const issued = await fetch(`${url}/keys`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${master}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'narrow', models: ['demo/echo'], requests_per_minute: 1 }),
+  });
+  const { key } = (await issued.json()) as { key: string };
+  const headers = { authorization: `Bearer ${key}` };
+  for (const model of ['secret-alias', 'secret-alia', 'nobody/nothing']) {
+    const response = await post('/v1/chat/completions', { ...HELLO, model }, { headers });
+    assert.equal(response.status, 403, model);
+    const { code, message } = await errorOf(response);
+    assert.equal(code, 'model_not_allowed');
+    assert.ok(model === 'secret-alias' || !message.includes('secret-alias'), message);
+  }
+  const allowed = await post('/v1/chat/completions', { ...HELLO, model: 'demo/echo' }, { headers });
+  assert.equal(allowed.status, 200);
+});
+
 test('a used-up budget is 402 without /v1, and insufficient_quota as 429 under it', async (t) => {
   const master = 'master-key-9d8f7a6b5c4e';
   const upstream = await startScriptedUpstream(t, answers(completionOf('ok')));
