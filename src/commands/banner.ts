@@ -29,15 +29,15 @@ export function bannerText(summary: SystemSummary, bold: (text: string) => strin
 /** A call that works as printed: on a guarded server the token stays out of sight. */
 function tryLine({ services, url, guarded }: SystemSummary): string {
   const json = `-H 'content-type: application/json'`;
+  if (services.includes('bridge')) {
+    const body = `{"jsonrpc":"2.0","id":"1","method":"session.start","params":{"sessionId":"first","taskPrompt":"Hello"}}`;
+    const token = guarded.includes('bridge') ? ` -H "authorization: Bearer $BRIDGE_AUTH_TOKEN"` : '';
+    return `curl ${url}/acp/rpc ${json}${token} -d '${body}'`;
+  }
   if (services.includes('completions')) {
     const body = `{"model":"demo/echo","messages":[{"role":"user","content":"Hello"}]}`;
     const key = guarded.includes('completions') ? ` -H "authorization: Bearer $COMPLETIONS_MASTER_KEY"` : '';
     return `curl ${url}/v1/chat/completions ${json}${key} -d '${body}'`;
-  }
-  if (services.includes('bridge')) {
-    const body = `{"jsonrpc":"2.0","id":"1","method":"acp.capabilities","params":{}}`;
-    const token = guarded.includes('bridge') ? ` -H "authorization: Bearer $BRIDGE_AUTH_TOKEN"` : '';
-    return `curl ${url}/acp/rpc ${json}${token} -d '${body}'`;
   }
   return `curl ${url}/healthz`;
 }

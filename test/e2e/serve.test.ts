@@ -160,7 +160,7 @@ test('the first screen shows where each service is and a call that works as prin
   assert.equal(/\u001b/.test(text), false);
   const curl = /Try\s+(curl .*)/.exec(text)?.[1] ?? '';
   const answer = JSON.parse(execFileSync('/bin/sh', ['-c', `${curl} -s`], { encoding: 'utf8' }));
-  assert.equal(answer.choices[0].message.content, 'Hello');
+  assert.equal(answer.result.output, 'Hello');
 });
 
 async function waitUntil(condition: () => Promise<boolean>): Promise<void> {

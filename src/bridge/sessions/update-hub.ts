@@ -34,6 +34,8 @@ interface Subscription {
   waiting: { readonly seq: number; readonly params: RawJson }[] | undefined;
   /** More came than may wait: it is in the log, and is replayed as well. */
   hasOverflowed: boolean;
+  /** What the replay has sent already: the last update of a turn is stored before it is published. */
+  sentUpTo: number;
 }
 
 const MOST_WAITING = 1000;
@@ -49,7 +51,7 @@ export function createUpdateHub(): UpdateHub {
     bySession.set(sessionKey, receivers);
     const known = receivers.get(receiver);
     if (known !== undefined) return known;
-    const subscription: Subscription = { waiting: undefined, hasOverflowed: false };
+    const subscription: Subscription = { waiting: undefined, hasOverflowed: false, sentUpTo: 0 };
     receivers.set(receiver, subscription);
     const sessions = byReceiver.get(receiver) ?? new Set<string>();
     byReceiver.set(receiver, sessions);
@@ -72,6 +74,7 @@ export function createUpdateHub(): UpdateHub {
       if (receivers === undefined) return;
       const params = rawJson(text);
       for (const [receiver, subscription] of receivers) {
+        if (seq <= subscription.sentUpTo) continue;
         if (subscription.waiting === undefined) receiver.update(params, seq);
         else wait(subscription, seq, params);
       }
@@ -95,6 +98,7 @@ export function createUpdateHub(): UpdateHub {
       }
       const { waiting } = subscription;
       subscription.waiting = undefined;
+      subscription.sentUpTo = lastSent;
       for (const { seq, params } of waiting) if (seq > lastSent) receiver.update(params, seq);
     },
     end(sessionKey) {

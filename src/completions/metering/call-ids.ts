@@ -2,8 +2,8 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 
 /**
- * Ids that sort by the time they were made. Those of one second share their start and are counted: drawing randomness
- * for each costs more than reading the request does.
+ * Ids that sort by the time they were made. Those of one second share their start and are counted: to draw
+ * randomness for each took about as much time as to parse the request.
  */
 export function createCallIds(prefix: string, makeId: MakeId, clock: Pick<Clock, 'now'>): () => string {
   let second = -1;

@@ -2,6 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createBatcher } from '../../platform/queue/batcher.ts';
+import type { CallOutcome } from '../keys/admission.ts';
 import { dayOf } from '../keys/budget-period.ts';
 import type { CallObserver, SettledCall } from '../keys/settled-call.ts';
 import type { UsageContentRow, UsageRecordRow } from '../storage/completions-schema.ts';
@@ -33,16 +34,17 @@ export interface UsageMeterOptions {
   onLost(what: 'records' | 'sums', count: number): void;
 }
 
-/** A call that has ended; `record` once it was counted. */
+/** A call that has ended; its record once it was counted. It may wait for a while, so it holds no more than it must. */
 interface Item {
-  readonly call: SettledCall;
+  call: SettledCall | undefined;
+  content: CallOutcome['content'];
   /** Tells the time of the call: by it, old records are removed. */
   readonly id: string;
   readonly at: number;
   record: UsageRecordRow | undefined;
 }
 
-/** So many calls are counted at once: one by one, each on the way of its answer, costs several times as much. */
+/** So many calls are counted at once: one by one, on the way of each answer, took about twice as long. */
 const COUNTED_TOGETHER = 64;
 const CAPACITY = 20_000;
 const FLUSH_MS = 1000;
@@ -62,8 +64,11 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
     uncounted = [];
     for (const item of items) {
       const { call, id, at } = item;
+      if (call === undefined) continue;
       item.record = usageRecord(call, id, at);
       adder.add(item.record, dayOf(at), call.spendingPeriod);
+      item.content = call.outcome.content;
+      item.call = undefined;
     }
   }
 
@@ -101,7 +106,13 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
 
   return {
     observe(call) {
-      const item: Item = { call, id: makeRecordId(), at: clock.now(), record: undefined };
+      const item: Item = {
+        call,
+        content: undefined,
+        id: makeRecordId(),
+        at: clock.now(),
+        record: undefined,
+      };
       uncounted.push(item);
       if (uncounted.length >= COUNTED_TOGETHER) countAll();
       queue.add(item);
@@ -127,8 +138,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
   };
 }
 
-function contentRow({ call, record }: Item): UsageContentRow[] {
-  const { content } = call.outcome;
+function contentRow({ content, record }: Item): UsageContentRow[] {
   if (content === undefined || record === undefined) return [];
   return [{ record_id: record.id, request: storableText(content.request), answer: storableText(content.answer) }];
 }

@@ -7,8 +7,8 @@ export interface Alarm {
 }
 
 /**
- * Many alarms on one timer. Calls set some each and nearly all clear them again: in a set that costs a fraction of what
- * a timer of its own does, in time and in memory.
+ * Many alarms on one timer. Calls set some each and nearly all clear them again: a set is enough for
+ * that, without a timer object for each.
  */
 export interface Alarms {
   set(alarm: Alarm): void;

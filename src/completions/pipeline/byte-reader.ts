@@ -19,7 +19,7 @@ export interface ByteReaderOptions {
   readonly chunkObject: string;
 }
 
-/** One pass for all markers, over the bytes as Latin-1: as separate searches in bytes it takes four times as long. */
+/** One pass for all markers, over the bytes as Latin-1: separate searches in bytes took 3.5 times as long. */
 const MARKERS = /"finish_reason"|"usage"|"error"|\[DONE\]/g;
 /** The last letter tells which it is. */
 const FINISH = 'n'.charCodeAt(0);

@@ -1,8 +1,7 @@
 /**
  * Chunks that came with one reading of a socket, as one. They are views into one buffer, with nothing between them but
  * the framing of the transfer, which nobody needs any more: so they are moved together where they are, over the framing.
- * A copy would be memory outside the heap for each reading, and for that V8 collects all garbage instead of the young:
- * with streams under load it took a fifth of the processor's time.
+ * A copy would be memory outside the heap for each reading, and much of that makes V8 collect all garbage more often.
  */
 export function joinChunks(chunks: readonly [Buffer, ...Buffer[]]): Buffer {
   const [first] = chunks;

@@ -72,3 +72,14 @@ test('a replay that fails leaves nobody subscribed', async () => {
   hub.publish('s', 1, '{}');
   assert.deepEqual(seen, []);
 });
+
+test('an update that the replay has sent is not sent again when it is published afterwards', async () => {
+  const hub = createUpdateHub();
+  const { seen, receiver } = createReceiver();
+  await hub.subscribeAfter('s', receiver, 0, () => {
+    seen.push(1, 2);
+    return Promise.resolve(2);
+  });
+  for (const seq of [2, 3]) hub.publish('s', seq, '{}');
+  assert.deepEqual(seen, [1, 2, 3]);
+});
