@@ -75,10 +75,9 @@ test('O-12: all data is copied to PostgreSQL, where the program then runs, twice
   const backup = join(await temporaryFolder(t), 'backup');
   const { stdout, code, stderr } = await runProgram(['backup', backup, '--json', ...args]);
   assert.equal(code, 0, stderr);
-  assert.equal(
-    JSON.parse(stdout).databases[0].tables.find((table: { name: string }) => table.name === 'instances').rows,
-    3,
-  );
+  const { rows } = JSON.parse(stdout).databases[0].tables.find((table: { name: string }) => table.name === 'instances');
+  // Both that run; the copied one is taken off the list as soon as it counts as dead.
+  assert.ok(rows === 2 || rows === 3, String(rows));
   assert.equal(await first.stop(), 0);
   assert.equal(await second.stop(), 0);
 });

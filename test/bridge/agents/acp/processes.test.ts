@@ -49,7 +49,8 @@ test('an agent that keeps ending is left alone for longer and longer, and the pr
     });
     const started = agent.started.length;
     while (agent.started.length === started) {
-      await clock.advance(100);
+      // The first start waits for nothing, so time need not pass for it.
+      if (attempt > 0) await clock.advance(100);
       await pause(1);
     }
     pauses.push(clock.monotonic() - before);
@@ -61,7 +62,7 @@ test('an agent that keeps ending is left alone for longer and longer, and the pr
     assert.match(status, attempt === 0 ? /^not_installed$/ : /^failed: .*ended with exit code 3/);
   }
   const [first = 0, second = 0, third = 0, fourth = 0] = pauses;
-  assert.ok(first < 1000 && second >= 900 && third >= 1900 && fourth >= 2900, String(pauses));
+  assert.ok(first === 0 && second >= 900 && third >= 1900 && fourth >= 2900, String(pauses));
   await clock.advance(3000);
   assert.equal((await agent.provider.probe(new AbortController().signal)).status, 'not_installed');
 });
