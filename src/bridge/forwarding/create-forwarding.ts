@@ -12,18 +12,19 @@ import type { BridgeGroups } from '../settings.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createSessionRouteStore } from '../storage/session-route-store.ts';
 import { createSessionStore } from '../storage/session-store.ts';
-import { type CallNames, readCallNames } from './call-names.ts';
+import { readCallNames } from './call-names.ts';
 import { createCallPeer } from './call-peer.ts';
 import { checkEndpointNames } from './check-endpoint-names.ts';
 import { decideForward, type ForwardCandidate, type ForwardQuestion } from './decide-forward.ts';
+import { createFindPlace } from './find-place.ts';
 import { createFollowPeer } from './follow-peer.ts';
 import { createSessionFollowing, type SessionFollowing, type SessionFollowingParts } from './follow-sessions.ts';
 import { createForwardCall, type ForwardLimits } from './forward-call.ts';
-import { type ForwardedRequest, forwardHeaders } from './forward-headers.ts';
 import { createForwardingDispatch, type PlacedDecision } from './forwarding-dispatch.ts';
 import { nodeControls } from './node-controls.ts';
 import { createNodeHealth } from './node-health.ts';
 import { buildNodeMap } from './node-map.ts';
+import { createOnwardHeaders, resumeHeaders } from './onward-headers.ts';
 import { createSessionRoutes, type Place } from './session-routes.ts';
 import { createUpdateRelay } from './update-relay.ts';
 
@@ -80,7 +81,6 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
   const limits = { ...LIMITS, ...options.limits };
   await checkEndpointNames(distributed.nodes, clock, lookup);
   const map = buildNodeMap(distributed);
-  const sessions = createSessionStore(database);
   const ended = new AbortController();
   const underWay = new Set<Promise<unknown>>();
   const choices = new Map<number, number>();
@@ -92,6 +92,8 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     clock,
     onError: (error) => logger.warn({ err: error }, 'routes of forwarded sessions could not be stored'),
   });
+  const findPlace = createFindPlace({ localId: map.localId, routes, sessions: createSessionStore(database) });
+  const onwardHeaders = createOnwardHeaders({ localId: map.localId, contract, token: () => token });
   const relay = createUpdateRelay(clock);
   const callPeer = createCallPeer({ clock, lookup, idleMs: limits.idleMs });
   const health = createNodeHealth({ clock, probeMs: limits.probeMs, probe });
@@ -111,23 +113,6 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     return nextHop === undefined ? undefined : { target, nextHop };
   }
 
-  function headers(request: Omit<ForwardedRequest, 'path'>): Record<string, string> {
-    const { trace } = request;
-    return {
-      ...(token !== '' && { authorization: `Bearer ${token}` }),
-      ...(trace !== '' && { 'x-request-id': trace }),
-      ...forwardHeaders(request, contract),
-    };
-  }
-
-  /** Of a request that goes on to another node, or starts its way here. */
-  function onwardHeaders(target: string, owner: string, incoming: ForwardedRequest | undefined, requestId: string) {
-    if (incoming === undefined) {
-      return headers({ source: map.localId, target, hop: 1, trace: requestId, owner: ownerWord(owner) });
-    }
-    return headers({ ...incoming, hop: incoming.hop + 1, trace: incoming.trace || requestId });
-  }
-
   /** Asks a node that was down whether it serves calls again, the way that a call would take. */
   async function probe(target: string): Promise<boolean> {
     const nextHop = candidate(target)?.nextHop;
@@ -136,7 +121,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       {
         endpoint: nextHop.endpoint,
         path: DEFAULT_PATH,
-        headers: headers({ source: map.localId, target, hop: 1, trace: '', owner: '' }),
+        headers: onwardHeaders({ target, owner: 'main', incoming: undefined, requestId: '' }),
         id: 'probe',
         method: 'acp.capabilities',
         params: {},
@@ -149,18 +134,6 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       ended.signal,
     );
     return answer.kind !== 'failed';
-  }
-
-  /** Sessions that run here stay here, whatever the rules say meanwhile. */
-  async function findPlace(principal: string, about: CallNames): Promise<Place | undefined> {
-    const place = await routes.find(principal, about);
-    if (place !== undefined) return place;
-    const [first] = about.names;
-    if (first?.kind !== 'session') return undefined;
-    const seesAll = principal === 'main' && !about.makes;
-    const own = await sessions.find(first.name, principal);
-    const found = own?.closed_at === null || !seesAll ? own : await sessions.findAnyOwner(first.name);
-    return found?.closed_at === null ? { nodeId: map.localId, owner: found.owner } : undefined;
   }
 
   function decideFor(method: string, principal: string, found: Place | undefined): PlacedDecision {
@@ -209,7 +182,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
               path: forwarded?.path ?? DEFAULT_PATH,
               headersFor: (target) => ({
                 ...resumeHeaders(call.caller),
-                ...onwardHeaders(target, owner, forwarded, call.requestId),
+                ...onwardHeaders({ target, owner, incoming: forwarded, requestId: call.requestId }),
               }),
             },
             ended.signal,
@@ -226,7 +199,10 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
   }
 
   async function followedPlace({ principal, forwarded }: BridgeCaller, sessionId: string) {
-    const found = forwarded === undefined ? await findPlace(principal, aboutSession(sessionId)) : undefined;
+    const found =
+      forwarded === undefined
+        ? await findPlace(principal, { names: [{ kind: 'session', name: sessionId }], makes: false })
+        : undefined;
     const decision =
       forwarded === undefined
         ? undefined
@@ -237,7 +213,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     const to = candidate(target);
     if (to === undefined) return undefined;
     const owner = found?.owner ?? principal;
-    return { candidate: to, owner, headers: onwardHeaders(target, owner, forwarded, '') };
+    return { candidate: to, owner, headers: onwardHeaders({ target, owner, incoming: forwarded, requestId: '' }) };
   }
 
   return {
@@ -284,23 +260,4 @@ function tokenOf({ bridge, distributed }: BridgeGroups): string {
 function canonicalName(method: string, aliases: readonly string[]): string {
   const alias = aliases.find((one) => method.startsWith(`${one}.`));
   return alias === undefined ? method : `app${method.slice(alias.length)}`;
-}
-
-/** What a caller's repeated request says goes on as it is, so that it finds its turn where that runs. */
-function resumeHeaders(client: BridgeClient): Readonly<Record<string, string>> {
-  if (client.kind === 'socket') return {};
-  const { afterSeq, idempotencyKey } = client.resume;
-  return {
-    ...(afterSeq !== undefined && { 'last-event-id': String(afterSeq) }),
-    ...(idempotencyKey !== '' && { 'idempotency-key': idempotencyKey }),
-  };
-}
-
-function aboutSession(name: string): CallNames {
-  return { names: [{ kind: 'session', name }], threadId: '', binds: 'never', makes: false };
-}
-
-/** The holder of the main token is the node itself. */
-function ownerWord(owner: string): string {
-  return owner === 'main' ? '' : owner;
 }
