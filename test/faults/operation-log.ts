@@ -10,7 +10,7 @@ export interface OperationLog<Operation> {
 
 /** One line of JSON for each operation. */
 export function openOperationLog<Operation>(file: string): OperationLog<Operation> {
-  const stream = createWriteStream(file);
+  const stream = createWriteStream(file, { mode: 0o600 });
   return {
     note: (operation) => void stream.write(`${JSON.stringify(operation)}\n`),
     async close() {

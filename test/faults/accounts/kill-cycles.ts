@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type RunningProgram, startProgram } from '../../e2e/running-program.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
+import { openOperationLog } from '../operation-log.ts';
 import { createAccountWorker } from './account-worker.ts';
 import { checkOperations, type Operation } from './check-operations.ts';
-import { openAccountOperationLog } from './operation-log.ts';
 import { readStoredAccounts } from './stored-accounts.ts';
 
 const WORKERS = 8;
@@ -23,7 +23,7 @@ const CONFIGURATION = { trusted_proxies: ['127.0.0.1/32'], accounts: { require_v
 export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const folder = await mkdtemp(join(tmpdir(), 'trestle-faults-'));
   const logFile = join(tmpdir(), `trestle-faults-accounts-${process.pid}.log`);
-  const log = openAccountOperationLog(logFile);
+  const log = openOperationLog<Operation>(logFile);
   const random = seededRandom(seed);
   const readyMs: number[] = [];
   let answers = 0;

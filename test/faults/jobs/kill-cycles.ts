@@ -9,8 +9,8 @@ import type { JobList, JobRecord, JobStatistics } from '../../../src/bridge/cont
 import { call } from '../../contract/bridge/session-client.ts';
 import { type RunningProgram, startProgram } from '../../e2e/running-program.ts';
 import { type FaultOptions, type FaultSuite, seededRandom } from '../fault-suite.ts';
+import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, type Operation } from './check-operations.ts';
-import { openOperationLog } from './operation-log.ts';
 
 const CLIENTS = 8;
 const SHORTEST_MS = 50;
@@ -23,7 +23,7 @@ const PAGE = 1000;
 export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions) => {
   const folder = await mkdtemp(join(tmpdir(), 'trestle-faults-'));
   const logFile = join(tmpdir(), `trestle-faults-jobs-${process.pid}.log`);
-  const log = openOperationLog(logFile);
+  const log = openOperationLog<Operation>(logFile);
   const receiver = await startReceiver(log.note);
   const random = seededRandom(seed);
   const keys: string[] = [];

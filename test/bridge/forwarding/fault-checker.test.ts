@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { checkOperations, type TurnOperation } from './check-operations.ts';
+import { checkOperations, type TurnOperation } from '../../faults/forwarding/check-operations.ts';
 
 const told = (outcome: TurnOperation['outcome'], ms = 5): TurnOperation => ({
   prompt: 'p',
