@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { pause } from '../../platform/clock/pause.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
@@ -50,17 +51,10 @@ export function createJobEnds({ store, clock, makeId, logger, onEnded }: JobEnds
           // What is not a fault of the moment would fail for ever; the job is settled when the bridge starts again.
           if (!errorCode(problem).startsWith('STORAGE_') || stopped.signal.aborted) throw problem;
           logger.warn({ err: problem, jobId: job.id }, 'the end of a job could not be stored; it is tried again');
-          await pause(clock, stopped.signal);
+          await pause(clock, PAUSE_MS, stopped.signal);
         }
       }
     },
     stop: () => stopped.abort(),
   };
-}
-
-function pause(clock: Clock, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const cancel = clock.after(PAUSE_MS, resolve);
-  signal.addEventListener('abort', () => resolve(), { once: true });
-  return promise.finally(cancel);
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { pause } from '../../platform/clock/pause.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
 
@@ -25,6 +26,6 @@ export async function sweepOldJobs({ store, keptMs, clock, signal, closeSession 
       if (sessionId === id) await closeSession(owner, { sessionId });
     }
     if (deleted.length < STEP) return;
-    await new Promise<void>((resolve) => clock.after(PAUSE_MS, resolve));
+    await pause(clock, PAUSE_MS, signal);
   }
 }

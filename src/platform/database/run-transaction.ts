@@ -1,4 +1,5 @@
 import type { Clock } from '../clock/clock.ts';
+import { pause } from '../clock/pause.ts';
 import { withinTime } from '../clock/within-time.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
 import type { Engine, EngineName, SqlConnection } from './engine.ts';
@@ -74,8 +75,4 @@ async function attemptOnce<T>(
 /** The engines' own refusals carry no details; those of `expectChanges` do, and trying again would not help them. */
 function isSerialisationFailure(error: unknown): boolean {
   return errorCode(error) === 'STORAGE_CONFLICT' && Object.keys((error as AppError).details).length === 0;
-}
-
-function pause(clock: Pick<Clock, 'after'>, ms: number): Promise<void> {
-  return new Promise((resolve) => clock.after(ms, resolve));
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../../platform/clock/clock.ts';
+import { pause } from '../../../platform/clock/pause.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { backoffDelay } from '../../../platform/retry/retry.ts';
@@ -83,6 +84,7 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
         return { kind: 'unreachable', reason: outcome.reason, mayHaveStarted };
       }
       await pause(
+        clock,
         backoffDelay(inARow, { baseMs: limits.pauseMs, maxMs: limits.longestPauseMs }, randomness),
         call.signal,
       );
@@ -110,14 +112,6 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
       if (call.signal.aborted) return { kind: 'aborted' };
       return { kind: 'again', reason: networkReason(error), wasSent: !failedToConnect(error) };
     }
-  }
-
-  function pause(ms: number, signal: AbortSignal): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const stopTimer = clock.after(ms, resolve);
-    signal.addEventListener('abort', () => resolve(), { once: true });
-    if (signal.aborted) resolve();
-    return promise.finally(stopTimer);
   }
 }
 
