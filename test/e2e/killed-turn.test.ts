@@ -44,7 +44,11 @@ async function startSlowModel(scope: Scope) {
 }
 
 const until = async (holds: () => boolean): Promise<void> => {
-  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5));
+  const deadline = Date.now() + 60_000;
+  while (!holds()) {
+    assert.ok(Date.now() < deadline, `not within a minute: ${holds}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
 };
 
 test('a turn killed with the program by kill -9 is interrupted, resumable, and not run again', async (t) => {

@@ -20,7 +20,7 @@ export interface SessionRecords {
   queued(session: LiveSession, turn: LiveTurn, base: ResultBase): void;
   /** Resolves when session and turn are stored, and with them the numbers of the first updates. */
   begin(session: LiveSession, turn: LiveTurn, base: ResultBase): Promise<void>;
-  /** The agent has a name for the conversation. */
+  /** The agent has a name for the conversation. No update is shown before it is stored: what was seen can be continued. */
   opened(session: LiveSession): void;
   audit(session: LiveSession, turn: LiveTurn, providerId: string, decision: string, subject: unknown): void;
   /** Stores how a turn ended, then tells it; resolves when both are done. */
@@ -116,8 +116,10 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
         waiting.onSessionStored = undefined;
       }
     },
-    opened({ key, providerId, reference }) {
-      void log.store([sessions.setReference(key, providerId, reference)]);
+    opened({ key, providerId, reference, stream }) {
+      stream.holdUntil(log.store([sessions.setReference(key, providerId, reference)]));
+      // Should this fail, the log tries again, and the updates wait.
+      log.flush().catch(() => undefined);
     },
     audit(session, turn, providerId, decision, subject) {
       const { owner, id: sessionId } = session;

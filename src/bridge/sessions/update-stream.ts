@@ -13,6 +13,8 @@ export interface UpdateStream {
   isHolding(): boolean;
   /** Numbers up to this one are reserved now. */
   grant(upTo: number): void;
+  /** Holds what comes next until that is stored: what a client has seen must not be undone by a crash. */
+  holdUntil(stored: Promise<void>): void;
   /**
    * Numbers the last update of a turn, after all that is held has left, and holds everything else until `resume`. The
    * caller stores it together with the end of the turn and publishes it then.
@@ -58,6 +60,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
   let isGranted = false;
   let isReserving = false;
   let isConcluding = false;
+  let isWaiting = false;
   /** Grows when reservations under way stop counting. */
   let epoch = 0;
   let waitsForRoom = false;
@@ -72,7 +75,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
   }
 
   function mayLeave(seq: number): boolean {
-    if (isConcluding || seq > reserved) return false;
+    if (isConcluding || isWaiting || seq > reserved) return false;
     if (hasRoom()) return true;
     if (!waitsForRoom) {
       waitsForRoom = true;
@@ -129,6 +132,15 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     emit,
     isHolding: () => held.length > 0,
     grant,
+    holdUntil(stored) {
+      const asked = epoch;
+      isWaiting = true;
+      void stored.then(() => {
+        if (asked !== epoch) return;
+        isWaiting = false;
+        letOut();
+      });
+    },
     async conclude(make) {
       if (held.length > 0) {
         const { promise, resolve } = Promise.withResolvers<void>();
@@ -144,6 +156,8 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     },
     resume(exact) {
       isConcluding = false;
+      // The end of the turn is stored, and so is all that came before it.
+      isWaiting = false;
       if (exact) {
         reserved = held[0] === undefined ? last : held[0].seq - 1;
         block = FIRST_BLOCK;
@@ -158,6 +172,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
       block = FIRST_BLOCK;
       isGranted = false;
       isConcluding = false;
+      isWaiting = false;
       epoch += 1;
       held = [];
       heldSize = 0;

@@ -46,6 +46,32 @@ test('no number leaves before the store has reserved it', async () => {
   assert.equal(published.length, FIRST_BLOCK + 3);
 });
 
+test('what comes while something is being stored leaves when it is stored', async () => {
+  const { stream, published, emit } = createStream();
+  stream.grant(FIRST_BLOCK);
+  emit(1);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  stream.holdUntil(promise);
+  emit(2);
+  const concluded = stream.conclude(() => 'end');
+  await settled();
+  assert.deepEqual(published, ['1 x']);
+  resolve();
+  assert.deepEqual(await concluded, { seq: 4, text: 'end' });
+  assert.deepEqual(published, ['1 x', '2 x', '3 x']);
+});
+
+test('a turn that ends while something is being stored leaves nothing held for the next one', async () => {
+  const { stream, published, emit } = createStream();
+  stream.grant(FIRST_BLOCK);
+  stream.holdUntil(new Promise(() => {}));
+  await stream.conclude(() => 'end');
+  stream.resume(true);
+  stream.grant(FIRST_BLOCK);
+  emit(1);
+  assert.deepEqual(published, ['2 x']);
+});
+
 test('more than a block that was held before the first grant leaves in the end, in order', async () => {
   const { stream, published, reservations, emit } = createStream();
   emit(10 * FIRST_BLOCK);
