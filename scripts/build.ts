@@ -1,11 +1,13 @@
 import { spawnSync } from 'node:child_process';
-import { chmodSync, cpSync, globSync, mkdirSync, rmSync } from 'node:fs';
+import { chmodSync, cpSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { build, type Plugin } from 'esbuild';
 
 /** Makes dist/ out of src/: what `npm pack` ships. */
 
 const root = fileURLToPath(new URL('../', import.meta.url));
+const sources = join(root, 'src');
 
 /** What is no TypeScript: the scripts and styles that browsers get, and what starts the program. */
 const COPIES = [
@@ -13,12 +15,90 @@ const COPIES = [
   { from: 'scripts', pattern: '{trestle,preflight,compile-cache}.cjs' },
 ];
 
+/**
+ * Packages that come with the program's own code in a few files, because they would load hundreds of small ones at every
+ * start (docs/decisions/0009). Everything else is loaded from where npm has put it.
+ */
+const BUNDLED = ['typebox', 'kysely'];
+
+/** Those files lie here, so that a module can be told its own place: one folder below dist/. */
+const FOLDER = 'program';
+
+/** Leaves every package but those of `BUNDLED` to be found at run time. */
+const onlyBundled: Plugin = {
+  name: 'only-bundled',
+  setup({ onResolve }) {
+    onResolve({ filter: /^[^./]/ }, ({ path, kind }) => {
+      const isOurs = kind === 'entry-point' || BUNDLED.some((name) => path === name || path.startsWith(`${name}/`));
+      return isOurs ? undefined : { path, external: true };
+    });
+  },
+};
+
+/** A module that looks for files beside itself finds them where they lie in dist/, whichever file it ended up in. */
+const keepPlaces: Plugin = {
+  name: 'keep-places',
+  setup({ onLoad }) {
+    onLoad({ filter: /\/src\/.*\.ts$/ }, ({ path }) => {
+      const text = readFileSync(path, 'utf8');
+      if (!text.includes('import.meta.url')) return undefined;
+      const place = `../${relative(sources, path).replace(/\.ts$/, '.js')}`;
+      return {
+        contents: text.replaceAll('import.meta.url', `new URL(${JSON.stringify(place)}, import.meta.url).href`),
+        loader: 'ts',
+      };
+    });
+  },
+};
+
 rmSync(join(root, 'dist'), { recursive: true, force: true });
-compile('tsconfig.build.json');
+await bundleProgram();
+await bundleClient();
 // The types of what apps import; against the libraries of a browser, which shows that it needs nothing of Node.
 compile('src/client/tsconfig.json');
-copyAssets();
+copyFiles();
+writeFileSync(join(root, 'dist/bundled-licenses.txt'), BUNDLED.map(licenceOf).join('\n'));
 chmodSync(join(root, 'dist/trestle.cjs'), 0o755);
+
+async function bundleProgram(): Promise<void> {
+  const worker = 'platform/database/sqlite/sqlite-worker';
+  const { outputFiles } = await build({
+    entryPoints: [
+      { in: join(sources, 'main.ts'), out: `${FOLDER}/main` },
+      // At its own place, where the thread that starts it looks for it.
+      { in: join(sources, `${worker}.ts`), out: worker },
+    ],
+    outdir: join(root, 'dist'),
+    chunkNames: `${FOLDER}/[name]-[hash]`,
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node24',
+    plugins: [onlyBundled, keepPlaces],
+    logLevel: 'warning',
+    write: false,
+  });
+  for (const { path, text } of outputFiles) {
+    if (dirname(path) !== join(root, 'dist', FOLDER) && text.includes('import.meta')) {
+      throw new Error(`${path} holds a module that would be told a wrong place`);
+    }
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, text);
+  }
+}
+
+async function bundleClient(): Promise<void> {
+  await build({
+    entryPoints: [join(sources, 'client/trestle-client.ts')],
+    outfile: join(root, 'dist/client/trestle-client.js'),
+    bundle: true,
+    format: 'esm',
+    platform: 'neutral',
+    target: 'es2024',
+    logLevel: 'warning',
+  });
+}
 
 function compile(project: string): void {
   const compiler = join(root, 'node_modules/typescript/bin/tsc');
@@ -29,13 +109,20 @@ function compile(project: string): void {
   if (status !== 0) process.exit(1);
 }
 
-function copyAssets(): void {
+function copyFiles(): void {
   for (const { from, pattern } of COPIES) {
     for (const path of globSync(pattern, { cwd: join(root, from) })) {
       const target = join(root, 'dist', path);
       mkdirSync(dirname(target), { recursive: true });
       cpSync(join(root, from, path), target);
-      console.log(relative(root, target));
     }
   }
+}
+
+function licenceOf(name: string): string {
+  const folder = join(root, 'node_modules', name);
+  const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { version: string };
+  const [file] = globSync('{license,LICENSE,LICENCE}*', { cwd: folder });
+  if (file === undefined) throw new Error(`${name} has no licence to be shipped with it`);
+  return `${name} ${version}\n\n${readFileSync(join(folder, file), 'utf8')}`;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The command of the published package; the build puts it beside main.js.
+// The command of the published package; the build puts it into dist/.
 'use strict';
 
 const path = require('node:path');
@@ -9,4 +9,4 @@ const { enableCompileCache } = require('./compile-cache.cjs');
 
 preflight();
 enableCompileCache();
-import(pathToFileURL(path.join(__dirname, 'main.js')).href);
+import(pathToFileURL(path.join(__dirname, 'program/main.js')).href);

@@ -31,12 +31,19 @@ async function succeed(command: readonly string[], cwd: string) {
 }
 
 test('O-16: the package holds the built program and its papers, and nothing else', () => {
-  const papers = ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'SECURITY.md'];
-  const isBuilt = (path: string) => /^dist\/[a-z0-9/.-]+\.(?:js|cjs|css|d\.ts)$/.test(path) && !path.includes('.test.');
+  const papers = ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'SECURITY.md', 'dist/bundled-licenses.txt'];
+  const isBuilt = (path: string) =>
+    /^dist\/[A-Za-z0-9/.-]+\.(?:js|cjs|css|d\.ts)$/.test(path) && !path.includes('.test.');
   const paths = packed.files.map(({ path }) => path);
   const others = paths.filter((path) => !isBuilt(path));
   assert.deepEqual(others.sort(), papers.sort());
-  for (const path of ['dist/main.js', 'dist/trestle.cjs', 'dist/preflight.cjs']) assert.ok(paths.includes(path), path);
+  for (const path of [
+    'dist/program/main.js',
+    'dist/client/trestle-client.js',
+    'dist/trestle.cjs',
+    'dist/preflight.cjs',
+  ])
+    assert.ok(paths.includes(path), path);
 });
 
 test('O-16: no file of the package holds a private key', () => {
@@ -60,7 +67,14 @@ test('npx runs the installed command', async () => {
   assert.ok(stdout.includes(version), stdout);
 });
 
-test('the installed program serves, shows its page and ends with 0 on SIGTERM', { timeout: 60_000 }, async () => {
+test('apps import the client', async () => {
+  const code =
+    "const { createTrestleClient } = await import('trestle/client'); console.log(typeof createTrestleClient)";
+  const { stdout } = await succeed(['node', '--input-type=module', '--eval', code], folder);
+  assert.equal(stdout.trim(), 'function');
+});
+
+test('the installed program serves, shows its pages and ends with 0 on SIGTERM', { timeout: 60_000 }, async () => {
   const port = await freePort();
   const base = `http://127.0.0.1:${port}`;
   const command = [join(folder, 'node_modules/.bin/trestle'), 'serve', '--listen', `127.0.0.1:${port}`];
@@ -84,6 +98,8 @@ test('the installed program serves, shows its page and ends with 0 on SIGTERM', 
     const page = await fetch(`${base}/`, { headers: { accept: 'text/html' } });
     assert.match(page.headers.get('content-type') ?? '', /^text\/html/);
     await assertAssetsLoad(await page.text(), page.url);
+    const setup = await fetch(`${base}/setup`, { headers: { accept: 'text/html' } });
+    await assertAssetsLoad(await setup.text(), setup.url);
   } finally {
     child.kill('SIGTERM');
   }

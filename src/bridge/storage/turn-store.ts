@@ -110,7 +110,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
     async findDead(own, aliveSince, limit) {
       const { query } = database;
       const alive = query.selectFrom('instances').select('id').where('heartbeat_at', '>=', aliveSince);
-      const turns = await database.read(
+      const turns = await database.readKeyed(
         query
           .selectFrom('turns')
           .selectAll()
@@ -123,7 +123,9 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
       );
       const keys = [...new Set(turns.map((turn) => turn.session_key))];
       if (keys.length === 0) return [];
-      const sessions = await database.read(query.selectFrom('sessions').selectAll().where('key', 'in', keys).compile());
+      const sessions = await database.readKeyed(
+        query.selectFrom('sessions').selectAll().where('key', 'in', keys).compile(),
+      );
       const byKey = new Map(sessions.map((session) => [session.key, session]));
       return turns.flatMap((turn) => {
         const session = byKey.get(turn.session_key);
