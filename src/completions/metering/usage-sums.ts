@@ -24,6 +24,8 @@ const OTHER = 'other';
 
 export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
   let totals = new Map<string, Total>();
+  /** The totals that calls of one key to one model of one API on one day go into: most calls are like the one before. */
+  let alike = new Map<string, readonly Total[]>();
   let spending = new Map<string, { key_id: string; period: string; cost_usd: number }>();
 
   function totalOf(scope: string, dimension: string, day: string, value: string): Total {
@@ -36,18 +38,28 @@ export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
     return fresh;
   }
 
+  function totalsOf({ key_id: key, model, api }: UsageRecordRow, day: string): readonly Total[] {
+    // The model last: callers choose its name.
+    const name = `${key}\n${api}\n${day}\n${model}`;
+    const known = alike.get(name);
+    if (known !== undefined) return known;
+    const found = [
+      totalOf('', 'day', day, ''),
+      totalOf('', 'key', day, key),
+      totalOf('', 'model', day, model),
+      totalOf('', 'api', day, api),
+      totalOf(key, 'day', day, ''),
+      totalOf(key, 'model', day, model),
+      totalOf(key, 'api', day, api),
+    ];
+    if (alike.size < maxTotals) alike.set(name, found);
+    return found;
+  }
+
   return {
     add(record, day, spendingPeriod) {
-      const { key_id: key, model, api } = record;
-      for (const total of [
-        totalOf('', 'day', day, ''),
-        totalOf('', 'key', day, key),
-        totalOf('', 'model', day, model),
-        totalOf('', 'api', day, api),
-        totalOf(key, 'day', day, ''),
-        totalOf(key, 'model', day, model),
-        totalOf(key, 'api', day, api),
-      ]) {
+      const { key_id: key } = record;
+      for (const total of totalsOf(record, day)) {
         total.requests += 1;
         if (record.outcome === 'error' || record.outcome === 'partial') total.errors += 1;
         total.prompt_tokens += record.prompt_tokens;
@@ -63,6 +75,7 @@ export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
     take() {
       const taken = { totals: inOrder(totals), spending: inOrder(spending) };
       totals = new Map();
+      alike = new Map();
       spending = new Map();
       return taken;
     },
