@@ -12,21 +12,38 @@ export interface UserObjects {
 }
 
 export function createUserObjects(store: PermissionStore, clock: Pick<Clock, 'now'>): UserObjects {
-  async function matrix(): Promise<PermissionMatrix> {
-    const row = await store.read();
-    return row === undefined ? {} : (JSON.parse(row.matrix) as PermissionMatrix);
+  /** What the text that was read last says. Only the text is read each time. */
+  let last: ReadMatrix = { text: '{}', matrix: {}, permissions: new Map() };
+
+  async function current(): Promise<ReadMatrix> {
+    const text = (await store.read())?.matrix ?? '{}';
+    if (text !== last.text) last = { text, matrix: JSON.parse(text) as PermissionMatrix, permissions: new Map() };
+    return last;
   }
   return {
-    matrix,
-    describe: async (user) => describeUser(user, await matrix(), clock.now()),
+    matrix: async () => (await current()).matrix,
+    describe: async (user) => describeUser(user, permissionsIn(await current(), user.role), clock.now()),
     async describeAll(users) {
-      const current = await matrix();
-      return users.map((user) => describeUser(user, current, clock.now()));
+      const read = await current();
+      return users.map((user) => describeUser(user, permissionsIn(read, user.role), clock.now()));
     },
   };
 }
 
-function describeUser(user: UserRow, matrix: PermissionMatrix, now: number): User {
+interface ReadMatrix {
+  readonly text: string;
+  readonly matrix: PermissionMatrix;
+  readonly permissions: Map<string, string[]>;
+}
+
+/** Roles are few: each is worked out once. */
+function permissionsIn({ matrix, permissions }: ReadMatrix, role: string): string[] {
+  const known = permissions.get(role) ?? permissionsOf(role, matrix);
+  permissions.set(role, known);
+  return known;
+}
+
+function describeUser(user: UserRow, permissions: string[], now: number): User {
   const { totp_issued_at: issued, totp_confirmed_at: confirmed, totp_locked_until: locked } = user;
   const totpEnabled = user.totp_secret !== null;
   return {
@@ -46,7 +63,7 @@ function describeUser(user: UserRow, matrix: PermissionMatrix, now: number): Use
     },
     role: user.role,
     groups: JSON.parse(user.groups) as string[],
-    permissions: permissionsOf(user.role, matrix),
+    permissions,
     active: user.active === 1,
     proxyUuid: user.proxy_uuid,
     proxyUuidExpiresAt: user.proxy_uuid_expires_at === null ? null : timeText(user.proxy_uuid_expires_at),

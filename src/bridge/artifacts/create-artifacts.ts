@@ -11,6 +11,7 @@ import { withFile } from '../agents/builtin/tools/confined-file.ts';
 import type { Artifact } from '../contract/artifact.ts';
 import type { ArtifactStore } from '../storage/artifact-store.ts';
 import type { ArtifactRow } from '../storage/bridge-schema.ts';
+import { TENANT } from '../tenant.ts';
 import { createArtifactLinks } from './artifact-links.ts';
 import { contentTypeOf } from './content-type.ts';
 
@@ -47,7 +48,6 @@ const MOST_BYTES = 64 * 1024 * 1024;
 const MOST_FILES = 20;
 const CHUNK_BYTES = 256 * 1024;
 const SWEEP_STEP = 500;
-const TENANT = 'default';
 
 interface Copied {
   readonly sizeBytes: number;

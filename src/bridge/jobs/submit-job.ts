@@ -7,6 +7,7 @@ import { readPlan } from '../multi-agent/read-plan.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobStore } from '../storage/job-store.ts';
+import { TENANT } from '../tenant.ts';
 import type { CallbackPost } from './callback-post.ts';
 import type { JobRequest } from './job-record.ts';
 
@@ -27,8 +28,6 @@ export interface SubmitJobOptions {
 }
 
 const DEFAULT_TIMEOUT_MS = 600_000;
-/** There is one tenant for now. */
-const TENANT = 'default';
 
 export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
   const { store, agentIds, gatewayId, clock, makeId, onSubmitted } = options;

@@ -5,6 +5,7 @@ import type { AuditStore } from '../storage/audit-store.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
+import { TENANT } from '../tenant.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
 import { lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
@@ -40,9 +41,6 @@ export interface SessionRecordsOptions {
   readonly makeId: MakeId;
   write(statements: readonly Statement[]): Promise<unknown>;
 }
-
-/** There is one tenant for now. */
-const TENANT = 'default';
 
 export function createSessionRecords(options: SessionRecordsOptions): SessionRecords {
   const { sessions, turns, audits, log, hub, instance, clock, makeId, write } = options;

@@ -1,0 +1,2 @@
+/** There is one tenant for now; rows name theirs, so that there can be more. */
+export const TENANT = 'default';
