@@ -1,4 +1,5 @@
-import { extname } from 'node:path';
+import { getCompileCacheDir } from 'node:module';
+import { dirname, extname } from 'node:path';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { AppError } from '../../errors/app-error.ts';
 import type { SqlValue } from '../statement.ts';
@@ -47,8 +48,12 @@ export function startSqliteThread(): SqliteThread {
   const signal = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
   const start: WorkerStart = { port: port2, signal };
   const file = new URL(`./sqlite-worker${extname(import.meta.url)}`, import.meta.url);
-  // An empty environment: the thread needs nothing of it.
-  const worker = new Worker(file, { workerData: start, transferList: [port2], env: {}, name: 'sqlite' });
+  const worker = new Worker(file, {
+    workerData: start,
+    transferList: [port2],
+    env: threadEnvironment(),
+    name: 'sqlite',
+  });
   const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
   const waiting = new Map<number, Waiting>();
   const known = new Set<number>();
@@ -174,4 +179,10 @@ export function startSqliteThread(): SqliteThread {
       await ended;
     },
   };
+}
+
+/** Nothing of the program's, but where compiled code is kept: a thread that compiles anew starts later and is larger. */
+function threadEnvironment(): Record<string, string> {
+  const ofThisVersion = getCompileCacheDir();
+  return ofThisVersion === undefined ? {} : { NODE_COMPILE_CACHE: dirname(ofThisVersion) };
 }
