@@ -19,7 +19,7 @@ import type { BridgeClient } from './bridge-client.ts';
 import { createCapabilitiesText } from './capabilities.ts';
 import type { Ping } from './contract/ping.ts';
 import { RpcError } from './contract/rpc-error.ts';
-import { createRpcOverStdio, type RpcOverStdio } from './editor/rpc-over-stdio.ts';
+import type { RpcOverStdio, RpcOverStdioOptions } from './editor/rpc-over-stdio.ts';
 import { bridgeErrors } from './errors.ts';
 import { createForwarding, type ForwardingOptions } from './forwarding/create-forwarding.ts';
 import { createGateway } from './gateway/create-gateway.ts';
@@ -47,7 +47,8 @@ export interface Bridge {
   readonly surface: HttpSurface;
   readonly methods: readonly MethodRow<BridgeClient>[];
   /** Serves a pair of standard streams, to who has started the program. */
-  readonly acceptStdio: RpcOverStdio;
+  /** Resolves when the channel is served. */
+  acceptStdio(...call: Parameters<RpcOverStdio>): Promise<void>;
   /** What the operator's commands may ask. */
   readonly controls: readonly MethodRow<undefined>[];
   /** The latest probe result of each agent, in catalog order. */
@@ -221,7 +222,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     makeRequestId: () => makeId('req_'),
     onUnexpectedError,
   });
-  const acceptStdio = createRpcOverStdio({
+  const editor: RpcOverStdioOptions = {
     version: ping.version,
     dispatch,
     overSocket,
@@ -234,7 +235,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     makeId,
     logger,
     onUnexpectedError,
-  });
+  };
   const parts = {
     access,
     ping,
@@ -247,7 +248,11 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
 
   return {
     methods,
-    acceptStdio,
+    // No server has an editor at its side: loaded by the program that has.
+    async acceptStdio(channel, agent) {
+      const { createRpcOverStdio } = await import('./editor/rpc-over-stdio.ts');
+      createRpcOverStdio(editor)(channel, agent);
+    },
     controls: forwarding.controls,
     surface: {
       name: 'bridge',

@@ -67,7 +67,7 @@ export interface RunningService {
   /** What the operator's commands may ask of it, through the control socket or, when no server runs, in their process. */
   readonly controls?: readonly MethodRow<undefined>[];
   /** Serves a pair of standard streams; `agent` serves the new sessions of an editor there, unless it is empty. */
-  acceptStdio?(channel: MessageChannel, agent: string): void;
+  acceptStdio?(channel: MessageChannel, agent: string): Promise<void>;
   agents?(): readonly AgentStatus[];
   /** Resolves when `agents()` has looked at each of them once. */
   readonly agentsKnown?: Promise<void>;

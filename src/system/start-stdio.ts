@@ -53,7 +53,7 @@ export async function startStdio(options: StdioOptions): Promise<StdioSystem> {
     writable: options.output,
     maxLineBytes: settings.bridge.limits.message_bytes,
   });
-  bridge.acceptStdio?.(withEnd(channel, resolve), agent);
+  await bridge.acceptStdio?.(withEnd(channel, resolve), agent);
   const owned = opened.move();
   return { ended, stop: () => owned.disposeAsync() };
 }

@@ -1,13 +1,11 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import { connectAcpAgent } from './acp/connect-acp-agent.ts';
 import type { AgentPlace, CatalogAgent } from './agent-catalog.ts';
 import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
 import type { LaunchAgent } from './agent-launcher.ts';
 import { type AgentLimits, DEFAULT_AGENT_LIMITS } from './agent-limits.ts';
 import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
 import type { AgentProvider } from './agent-provider.ts';
-import { connectCodexAgent } from './codex/connect-codex-agent.ts';
 import { createProgramAgent, type ProgramAgentOptions } from './create-program-agent.ts';
 
 type Place<Kind extends AgentPlace['kind']> = Extract<AgentPlace, { kind: Kind }>;
@@ -39,8 +37,15 @@ export function createAgentProviders(options: AgentProvidersOptions): ReadonlyMa
 function createFromProgram(id: string, place: Place<'program'>, options: AgentProvidersOptions): AgentProvider {
   const { launch, clock, logger, permissions, version } = options;
   const shared = { permissions, version, clock, logger };
-  const connect: ProgramAgentOptions['connect'] = (process): Promise<AgentConnection> =>
-    place.protocol === 'codex' ? connectCodexAgent({ ...shared, process }) : connectAcpAgent({ ...shared, process });
+  // Loaded with the first agent that speaks it.
+  const connect: ProgramAgentOptions['connect'] = async (process): Promise<AgentConnection> => {
+    if (place.protocol === 'codex') {
+      const { connectCodexAgent } = await import('./codex/connect-codex-agent.ts');
+      return connectCodexAgent({ ...shared, process });
+    }
+    const { connectAcpAgent } = await import('./acp/connect-acp-agent.ts');
+    return connectAcpAgent({ ...shared, process });
+  };
   return createProgramAgent({
     id,
     program: place,

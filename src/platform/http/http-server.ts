@@ -1,6 +1,7 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { ListenerLimits } from './limits.ts';
+import { nodeHttp } from './node-http.ts';
 
 export interface ServerEvents {
   /** `awaitsContinue`: the client holds its body back until it is told to go on. */
@@ -19,7 +20,7 @@ const CHECKS_PER_TIMEOUT = 10;
 export function createHttpServer(limits: ListenerLimits, events: ServerEvents): Server {
   // Node refuses a time for the headers that is longer than the time for the whole.
   const headersTimeout = Math.min(limits.headersTimeoutMs, limits.requestTimeoutMs);
-  const server = createServer({
+  const server = nodeHttp.createServer({
     insecureHTTPParser: false,
     // Checked with all else that concerns Host, and then answered in a service's own shape.
     requireHostHeader: false,

@@ -15,6 +15,8 @@ export interface ListenerLimits {
   readonly messageFragments: number;
   /** What may wait for a slow reader of a WebSocket before it is closed. */
   readonly socketBufferBytes: number;
+  /** What may wait for all of them together; beyond, those for whom more than their share waits are closed. */
+  readonly allSocketBuffersBytes: number;
   readonly pingIntervalMs: number;
   /** How long the peer of a closed WebSocket may take to say goodbye. */
   readonly closeTimeoutMs: number;
@@ -35,6 +37,7 @@ export const defaultLimits: ListenerLimits = {
   messageBytes: 8 * 1024 * 1024,
   messageFragments: 16 * 1024,
   socketBufferBytes: 4 * 1024 * 1024,
+  allSocketBuffersBytes: 128 * 1024 * 1024,
   pingIntervalMs: 30_000,
   closeTimeoutMs: 5_000,
   lingerMs: 1_000,

@@ -1,7 +1,7 @@
-import { STATUS_CODES, validateHeaderName, validateHeaderValue } from 'node:http';
 import { AppError } from '../errors/app-error.ts';
 import { describeError, type ErrorTable, isExpected } from '../errors/error-table.ts';
 import { platformErrors } from '../errors/platform-errors.ts';
+import { nodeHttp } from './node-http.ts';
 import { plainHeaders, secureHeaders } from './security-headers.ts';
 import type { ErrorForBody, HttpSurface, RequestHead } from './surface.ts';
 
@@ -38,7 +38,7 @@ export const plainShape: RefusalShape = {
 export function rawResponse({ status, headers, body }: Refusal): string {
   const all = { ...headers, date: new Date().toUTCString(), connection: 'close' };
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${lines.join('')}\r\n${body}`;
+  return `HTTP/1.1 ${status} ${nodeHttp.STATUS_CODES[status] ?? ''}\r\n${lines.join('')}\r\n${body}`;
 }
 
 function build(shape: RefusalShape, error: ErrorForBody, head: RequestHead, expected: boolean): Refusal {
@@ -52,8 +52,8 @@ function build(shape: RefusalShape, error: ErrorForBody, head: RequestHead, expe
     'content-length': String(Buffer.byteLength(body)),
   };
   for (const [name, value] of Object.entries(headers)) {
-    validateHeaderName(name);
-    validateHeaderValue(name, value);
+    nodeHttp.validateHeaderName(name);
+    nodeHttp.validateHeaderValue(name, value);
   }
   return { status: error.status, headers, body, expected };
 }

@@ -1,8 +1,8 @@
 import type { OutgoingHttpHeaders } from 'node:http';
-import { validateHeaderValue } from 'node:http';
 import type { Clock } from '../clock/clock.ts';
 import type { Logger } from '../log/logger.ts';
 import { endSocket } from './end-socket.ts';
+import { nodeHttp } from './node-http.ts';
 import { describeRefusal, plainShape, type Refusal, rawResponse } from './refusal.ts';
 import { hasBody } from './request-body.ts';
 import type { RequestState } from './request-state.ts';
@@ -66,7 +66,7 @@ function usable(headers: OutgoingHttpHeaders): OutgoingHttpHeaders {
     Object.entries(headers).filter(([name, value]) => {
       if (NOT_KEPT.test(name) || value === undefined) return false;
       try {
-        for (const each of [value].flat()) validateHeaderValue(name, String(each));
+        for (const each of [value].flat()) nodeHttp.validateHeaderValue(name, String(each));
         return true;
       } catch {
         return false;

@@ -7,6 +7,9 @@ import type { Beating } from './heartbeat.ts';
 /** What all channels of one listener share. */
 export interface ChannelRules {
   readonly socketBufferBytes: number;
+  readonly allSocketBuffersBytes: number;
+  /** What waits for slow readers, and how many of them there are. */
+  readonly backlog: { bytes: number; readers: number };
   readonly logger: Logger;
   /** Called once, after the channel's own listener. */
   ended(channel: WebSocketChannel, end: ChannelEnd): void;
@@ -15,6 +18,8 @@ export interface ChannelRules {
 const CHANNEL = Symbol('channel');
 const MAX_MISSES = 2;
 const MAX_REASON_BYTES = 123;
+/** Less than this waits for everybody now and then. */
+const SMALL_BACKLOG_BYTES = 64 * 1024;
 /** Seen locally when a connection broke; may not be sent. */
 const BROKEN = 1006;
 
@@ -36,6 +41,8 @@ export class WebSocketChannel implements MessageChannel, Beating {
   readonly #stream: Duplex;
   #misses = 0;
   #corked = false;
+  /** Undefined unless it is among the slow readers. */
+  #waitingBytes: number | undefined = undefined;
   #closedWith = 0;
   #end: ChannelEnd | undefined = undefined;
   #onMessage: ((text: string) => void) | undefined = undefined;
@@ -145,6 +152,7 @@ export class WebSocketChannel implements MessageChannel, Beating {
   }
 
   concluded(code: number, reason: Buffer): void {
+    this.#caughtUp();
     const own = code === BROKEN && this.#closedWith !== 0;
     this.#end = { code: own ? this.#closedWith : code, reason: reason.toString() };
     try {
@@ -158,17 +166,45 @@ export class WebSocketChannel implements MessageChannel, Beating {
   flush(): void {
     this.#corked = false;
     this.#stream.uncork();
+    this.#countBacklog();
   }
 
   /** Closes a peer for whom too much waits already. One message is never too large for an empty buffer. */
   #keepsUp(): boolean {
-    if (this.#stream.writableLength <= this.#rules.socketBufferBytes) return true;
+    const most = this.#mostWaiting();
+    if (this.#stream.writableLength <= most) return true;
     // Perhaps it only waits for the end of this tick.
     if (this.#corked) this.#stream.uncork();
-    const keepsUp = this.#stream.writableLength <= this.#rules.socketBufferBytes;
+    const keepsUp = this.#stream.writableLength <= most;
     if (this.#corked) this.#stream.cork();
     if (!keepsUp) this.close(1013, 'reads too slowly');
     return keepsUp;
+  }
+
+  /** When slow readers take too much together, each of them may have its share of what there is for all. */
+  #mostWaiting(): number {
+    const { socketBufferBytes, allSocketBuffersBytes, backlog } = this.#rules;
+    if (this.#waitingBytes === undefined || backlog.bytes <= allSocketBuffersBytes) return socketBufferBytes;
+    return Math.min(socketBufferBytes, allSocketBuffersBytes / backlog.readers);
+  }
+
+  #countBacklog(): void {
+    const bytes = this.#stream.writableLength;
+    const { backlog } = this.#rules;
+    if (this.#waitingBytes === undefined) {
+      if (bytes <= SMALL_BACKLOG_BYTES || this.#end !== undefined) return;
+      backlog.readers += 1;
+      this.#stream.once('drain', () => this.#caughtUp());
+    }
+    backlog.bytes += bytes - (this.#waitingBytes ?? 0);
+    this.#waitingBytes = bytes;
+  }
+
+  #caughtUp(): void {
+    if (this.#waitingBytes === undefined) return;
+    this.#rules.backlog.bytes -= this.#waitingBytes;
+    this.#rules.backlog.readers -= 1;
+    this.#waitingBytes = undefined;
   }
 }
 

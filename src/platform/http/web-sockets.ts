@@ -64,6 +64,8 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
   const rules: ChannelRules = {
     logger,
     socketBufferBytes: limits.socketBufferBytes,
+    allSocketBuffersBytes: limits.allSocketBuffersBytes,
+    backlog: { bytes: 0, readers: 0 },
     ended(channel, { code }) {
       channels.delete(channel);
       heartbeat.remove(channel);

@@ -1,5 +1,5 @@
-import { STATUS_CODES } from 'node:http';
 import type { TSchema } from 'typebox';
+import { nodeHttp } from '../node-http.ts';
 import type { RouteSchema } from '../surface.ts';
 import { type ComponentSchemas, isObject, type JsonObject, type JsonSchema } from './component-schemas.ts';
 import type { MethodSchemas } from './describe-methods.ts';
@@ -82,7 +82,7 @@ export function createOperationDescriber({ components, tag, error }: DescriberIn
     for (const [status, schema] of Object.entries(response)) {
       const content = contentOf(schema);
       described[status] = {
-        description: descriptionOf(schema) ?? STATUS_CODES[status] ?? `Status ${status}`,
+        description: descriptionOf(schema) ?? nodeHttp.STATUS_CODES[status] ?? `Status ${status}`,
         ...(Object.keys(content).length > 0 && { content }),
       };
     }
