@@ -44,6 +44,7 @@ export function createSessionFollowing(parts: SessionFollowingParts): SessionFol
   return {
     async follow(caller, sessionId, afterSeq, receiver, lost) {
       const place = await placeOf(caller, sessionId);
+      if (gone.has(receiver)) return;
       if (place === undefined) {
         await sessions.follow(caller.principal, sessionId, afterSeq, receiver);
         return;

@@ -4,6 +4,7 @@ import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
 import type { SessionName } from '../contract/session.ts';
 import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
+import { createEarlyFollowers } from './early-followers.ts';
 import {
   createLiveTurn,
   type LiveSession,
@@ -26,7 +27,7 @@ export interface SessionOrchestrator {
   turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson>;
   cancel(principal: string, name: SessionName): Promise<void>;
   close(principal: string, name: SessionName): Promise<void>;
-  /** Makes a connection a client of a session, from that number on; without one, from now on. */
+  /** Makes a connection a client of a session, from that number on; without one, from now on. It may have yet to start. */
   follow(principal: string, sessionId: string, afterSeq: number | undefined, receiver: UpdateReceiver): Promise<void>;
   /** The connection is gone. */
   forget(receiver: UpdateReceiver): void;
@@ -56,6 +57,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   const { table, records, runner, hub, replay, resumption, clock, makeId, discard } = options;
   /** By session, what the next call about it has to wait for. */
   const admissions = new Map<string, Promise<void>>();
+  const early = createEarlyFollowers();
   let isDraining = false;
 
   async function turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson> {
@@ -109,6 +111,8 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     const live = createLiveTurn(makeId('turn-'), request, clock.now());
     const { receiver, stays } = client;
     if (receiver !== undefined) hub.subscribe(session.key, receiver);
+    const begins = !session.isOpen && session.turns.length === 0;
+    if (begins) for (const follower of early.admit(session)) hub.subscribe(session.key, follower);
     enqueue(session, live);
     if (receiver === undefined || stays) return live.outcome;
     return live.outcome.finally(() => hub.unsubscribe(session.key, receiver));
@@ -194,13 +198,19 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       await Promise.all(closing.map(({ closed }) => closed));
     },
     async follow(principal, sessionId, afterSeq, receiver) {
+      // It may start while it is looked for, and the connection may go.
+      early.add(principal, sessionId, receiver);
       const session = await table.load(principal, sessionId);
-      if (session === undefined || !(session.isOpen || session.turns.length > 0)) return;
+      if (session === undefined || !(session.isOpen || session.turns.length > 0) || !early.isWaiting(receiver)) return;
+      early.remove(receiver);
       const { key } = session;
       if (afterSeq === undefined) hub.subscribe(key, receiver);
       else await hub.subscribeAfter(key, receiver, afterSeq, (seq) => replay(key, receiver, seq));
     },
-    forget: hub.forget,
+    forget(receiver) {
+      early.remove(receiver);
+      hub.forget(receiver);
+    },
     async settle() {
       isDraining = true;
       await allEnded(table);

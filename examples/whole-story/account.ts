@@ -1,0 +1,91 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+const CALL_LIMIT_MS = 30_000;
+
+export interface Account {
+  readonly email: string;
+  readonly password: string;
+}
+
+export interface IssuedKey {
+  readonly id: string;
+  /** Shown this once. */
+  readonly key: string;
+}
+
+export interface Usage {
+  readonly requests: number;
+  readonly errors: number;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+}
+
+export interface UsageReport {
+  readonly data: readonly (Usage & { readonly group: string })[];
+  readonly total: Usage;
+}
+
+/** Registers with the code that was mailed: without a mail server, mail is a file of the data directory. */
+export async function register(url: string, dataDirectory: string, { email, password }: Account): Promise<void> {
+  await call(`${url}/api/auth/register/send`, { body: { email } });
+  const code = await mailedCode(join(dataDirectory, 'outbox'));
+  await call(`${url}/api/auth/register`, { body: { name: 'Ann', email, password, code } });
+}
+
+/** Gives the token of the new session. */
+export async function logIn(url: string, { email, password }: Account): Promise<string> {
+  const { token } = await call(`${url}/api/auth/login`, { body: { identifier: email, password } });
+  return String(token);
+}
+
+/** A key of the completions API, which belongs to whoever is logged in. */
+export async function issueKey(url: string, token: string): Promise<IssuedKey> {
+  return call(`${url}/api/auth/keys`, { credential: token, body: { name: 'the whole story' } });
+}
+
+/** What was used with a key, by model. */
+export async function usageOf(url: string, key: string): Promise<UsageReport> {
+  return call(`${url}/usage?group_by=model`, { credential: key });
+}
+
+/** The status that a chat completion gets with this credential, or with none. */
+export async function statusOfChat(url: string, credential: string): Promise<number> {
+  const body = { model: 'demo/echo', messages: [{ role: 'user', content: 'Is anybody there?' }] };
+  const response = await send(`${url}/v1/chat/completions`, { credential, body });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+async function mailedCode(outbox: string): Promise<string> {
+  const newest = (await readdir(outbox)).filter((name) => name.endsWith('.eml')).sort();
+  const mail = await readFile(join(outbox, newest.at(-1) ?? ''), 'utf8');
+  const code = /code is (\d{6})/.exec(mail)?.[1];
+  if (code === undefined) throw new Error(`There is no code in this mail:\n${mail}`);
+  return code;
+}
+
+interface CallInput {
+  readonly credential?: string;
+  /** With one it is a POST. */
+  readonly body?: object;
+}
+
+function send(url: string, { credential = '', body }: CallInput): Promise<Response> {
+  return fetch(url, {
+    ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
+    headers: {
+      'content-type': 'application/json',
+      ...(credential !== '' && { authorization: `Bearer ${credential}` }),
+    },
+    signal: AbortSignal.timeout(CALL_LIMIT_MS),
+  });
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: each caller says what its endpoint answers
+async function call(url: string, input: CallInput): Promise<any> {
+  const response = await send(url, input);
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${new URL(url).pathname} answered ${response.status}: ${text}`);
+  return JSON.parse(text);
+}
