@@ -37,7 +37,7 @@ export const defaultLimits: ListenerLimits = {
   messageBytes: 8 * 1024 * 1024,
   messageFragments: 16 * 1024,
   socketBufferBytes: 4 * 1024 * 1024,
-  allSocketBuffersBytes: 128 * 1024 * 1024,
+  allSocketBuffersBytes: 64 * 1024 * 1024,
   pingIntervalMs: 30_000,
   closeTimeoutMs: 5_000,
   lingerMs: 1_000,

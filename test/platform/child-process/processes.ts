@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { TestContext } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { readProcess } from '../../../src/platform/child-process/process-table.ts';
 import { type RunningProcess, startProcess } from '../../../src/platform/child-process/start-process.ts';
 
@@ -41,11 +40,3 @@ export async function readNumbers(stream: Readable, count: number): Promise<read
 }
 
 export const isAlive = (pid: number): boolean => readProcess(pid) !== undefined;
-
-export async function until(condition: () => boolean): Promise<void> {
-  const end = performance.now() + 10_000;
-  while (!condition()) {
-    if (performance.now() > end) throw new Error('waited in vain');
-    await pause(5);
-  }
-}

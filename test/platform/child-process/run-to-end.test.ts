@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { findExecutable } from '../../../src/platform/child-process/find-executable.ts';
 import { runToEnd } from '../../../src/platform/child-process/run-to-end.ts';
-import { cwd, env, isAlive, temporaryFolder, until } from './processes.ts';
+import { until } from '../../fakes/until.ts';
+import { cwd, env, isAlive, temporaryFolder } from './processes.ts';
 
 const shell = (script: string, limits: { timeoutMs?: number; maxOutputBytes?: number } = {}) =>
   runToEnd({ command: 'sh', args: ['-c', script], cwd, env, timeoutMs: 10_000, maxOutputBytes: 1000, ...limits });
@@ -35,7 +36,7 @@ test('B-62: a program that takes too long is ended with all it started', async (
 test('a program that leaves something running does not keep us waiting', async () => {
   const { stdout } = await shell('sleep 60 & echo $!');
   const pid = Number(stdout);
-  await until(() => !isAlive(pid));
+  await until('the child to be gone', () => !isAlive(pid));
 });
 
 test('a program is found in the first folder of the path that has it, if it can be executed', async (context) => {

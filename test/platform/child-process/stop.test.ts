@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { sweepLeftovers } from '../../../src/platform/child-process/process-journal.ts';
 import { readProcess } from '../../../src/platform/child-process/process-table.ts';
-import { isAlive, readNumbers, startShell, temporaryFolder, until } from './processes.ts';
+import { until } from '../../fakes/until.ts';
+import { isAlive, readNumbers, startShell, temporaryFolder } from './processes.ts';
 
 /** A leader with a child, a grandchild in the background, and one that moved to a session of its own. */
 const FAMILY = 'sleep 60 & echo $!; (sleep 60 & echo $!; wait) & setsid sleep 60 & echo $!; wait';
@@ -57,7 +58,7 @@ test('what a process leaves behind when it ends by itself is ended too', async (
   const child = await startShell(context, 'sleep 60 & echo $!; set -m; sleep 60 & echo $!; exit 0');
   const pids = await readNumbers(child.stdout, 2);
   assert.equal((await child.exited).code, 0);
-  await until(() => !pids.some(isAlive));
+  await until('the group to be gone', () => !pids.some(isAlive));
 });
 
 test('many processes can be started and stopped at the same time', async (context) => {
@@ -112,7 +113,7 @@ test('the sweep finds the rest of a group whose leader has gone', async (context
   await ended;
   const [leader = 0, ...others] = pids;
   process.kill(leader, 'SIGKILL');
-  await until(() => !isAlive(leader));
+  await until('the leader to be gone', () => !isAlive(leader));
   // The one in a session of its own has lost its parent, so nothing links it to us any more.
   const [first = 0, escaped = 0] = [others[0], others.find((pid) => readProcess(pid)?.session === pid)];
   assert.ok(isAlive(first));
@@ -129,7 +130,7 @@ for (const [name, ending] of [
   test(`nothing runs on when our process ${name}`, async (context) => {
     const { ended, pids } = await startParent(context, await temporaryFolder(context), ending);
     await ended;
-    await until(() => !pids.some(isAlive));
+    await until('the group to be gone', () => !pids.some(isAlive));
   });
 }
 

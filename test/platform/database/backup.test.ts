@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { appendFile, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { backUpDatabases } from '../../../src/platform/database/back-up-databases.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
@@ -11,6 +10,7 @@ import { restoreDatabases } from '../../../src/platform/database/restore-databas
 import { ownSqliteFile } from '../../../src/platform/database/sqlite/own-sqlite-file.ts';
 import { digestTables } from '../../../src/platform/database/table-digest.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+import { until } from '../../fakes/until.ts';
 import { fillSample } from './fill-sample.ts';
 import { type GrownSchema, grownDatabase, versionOf } from './grown-database.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';
@@ -48,11 +48,11 @@ for (const engine of engines) {
           await database.write([put({ id }), entry({ item: id })]);
         }
       });
-      while (written < 50) await delay(1);
+      await until('fifty writes', () => written >= 50);
       const folder = newFolder();
       const manifest = await backUp(database, folder);
       const during = written;
-      while (written < during + 50) await delay(1);
+      await until('fifty more writes', () => written >= during + 50);
       stopped = true;
       await Promise.all(load);
       for (const target of [engine, other] as const) {

@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Database } from '../../../src/platform/database/database.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import { databasePlaces } from '../../fakes/database-engines.ts';
+import { until } from '../../fakes/until.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';
 
 describe('faults on PostgreSQL', { timeout: 120_000 }, () => {
@@ -38,7 +39,7 @@ describe('faults on PostgreSQL', { timeout: 120_000 }, () => {
       sql: "select 1 from pg_stat_activity where query like '%pg_sleep%' and pid <> pg_backend_pid()",
       parameters: [],
     };
-    while ((await other.read(asleep)).length === 0) await delay(10);
+    await until('the statement to sleep', async () => (await other.read(asleep)).length > 0);
     await terminate(other);
     await rejected;
     assert.equal(await count(database), 0);
@@ -93,7 +94,7 @@ describe('faults on PostgreSQL', { timeout: 120_000 }, () => {
     for (let restart = 0; restart < 3; restart += 1) {
       const before = stored.length;
       await places.postgres().restart();
-      while (stored.length < before + 20) await delay(5);
+      await until('twenty more rows', () => stored.length >= before + 20);
     }
     stopped = true;
     await Promise.all(load);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { eventually } from './eventually.ts';
+import { until } from '../../fakes/until.ts';
 import { bodyOf, exchange, openRaw, statusOf } from './raw-connection.ts';
 import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
 
@@ -52,7 +52,9 @@ test('B-41: a body that trickles in is cut off with 408, in the shape of its sur
   assert.equal((bodyOf(response) as { lab: string }).lab, 'REQUEST_TIMEOUT');
   assert.match(response, /x-request-id: slow-one\r\n/);
   assert.deepEqual(calls, []);
-  const { status, level } = await eventually(() => log.find(({ requestId }) => requestId === 'slow-one'));
+  const { status, level } = await until('the line of the slow request', () =>
+    log.find(({ requestId }) => requestId === 'slow-one'),
+  );
   assert.deepEqual([status, level], [408, 30]);
 });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { eventually } from './eventually.ts';
+import { until } from '../../fakes/until.ts';
 import { exchange, statusOf } from './raw-connection.ts';
 import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
 
@@ -102,7 +102,7 @@ test('B-29: one log line per request, with the pattern of its route and no word 
   const { url, log } = await startListener(t, { surfaces: [surfaceOf({ routes })] });
   await fetch(`${url}/lab/items/secret-1?token=secret-2`, { headers: { authorization: 'Bearer secret-3' } });
   await fetch(`${url}/nowhere?token=secret-4`);
-  const lines = await eventually(() => (log.length === 2 ? log : undefined));
+  const lines = await until('two lines of the log', () => (log.length === 2 ? log : undefined));
   const shown = lines.map(({ method, route, path, status, msg }) => ({ method, route, path, status, msg }));
   assert.deepEqual(shown, [
     { method: 'GET', route: '/lab/items/:id', path: undefined, status: 200, msg: 'request' },
@@ -119,7 +119,7 @@ test('B-29: the quick way for request lines takes only what holds nothing of the
   await fetch(`${url}/lab/items/1?a=b`);
   await fetch(`${url}/lab/items/2`, { headers: { 'x-request-id': 'chosen' } });
   await fetch(`${url}/nowhere`);
-  await eventually(() => (log.length + lines.length === 3 ? true : undefined));
+  await until('three lines of the log', () => log.length + lines.length === 3);
   const [line] = lines;
   assert.deepEqual(Object.keys(line ?? {}), ['level', 'time', 'requestId', 'method', 'route', 'status', 'ms', 'msg']);
   assert.deepEqual([line?.level, line?.method, line?.route, line?.status], ['info', 'GET', '/lab/items/:id', 200]);
@@ -149,7 +149,7 @@ test('a client that leaves before its answer is logged as gone, and is no longer
   await started.promise;
   leaving.abort();
   await assert.rejects(asked);
-  const line = await eventually(() => log.find(({ msg }) => msg === 'request'));
+  const line = await until('the line of the request', () => log.find(({ msg }) => msg === 'request'));
   assert.deepEqual([line.status, line.cut], [499, true]);
   assert.match(await (await fetch(`${url}/metrics`)).text(), /^http_requests_in_flight 1$/m);
 });

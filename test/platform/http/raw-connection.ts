@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import type { TestContext } from 'node:test';
+import { until } from '../../fakes/until.ts';
 
 export interface RawConnection {
   readonly socket: Socket;
@@ -31,10 +32,11 @@ export async function openRaw(t: TestContext, port: number, keepsSending = false
       return text();
     },
     async until(part) {
-      while (!text().includes(part)) {
+      await until(`"${part}" on the connection`, () => {
+        if (text().includes(part)) return true;
         if (socket.destroyed) throw new Error(`closed before "${part}" came: ${text()}`);
-        await Promise.race([new Promise((resolve) => socket.once('data', resolve)), end]);
-      }
+        return false;
+      });
       return text();
     },
   };

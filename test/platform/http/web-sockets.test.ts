@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
 import type { ChannelEnd, MessageChannel } from '../../../src/platform/json-rpc/message-channel.ts';
-import { eventually } from './eventually.ts';
+import { until } from '../../fakes/until.ts';
 import { exchange, statusOf } from './raw-connection.ts';
 import { CLOSE, frame, openRawWebSocket, TEXT } from './raw-web-socket.ts';
 import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
@@ -43,7 +43,7 @@ test('what is sent within one turn of the loop leaves in one write', async (t) =
   const chunks: Buffer[] = [];
   raw.socket.on('data', (chunk) => chunks.push(chunk));
   for (let index = 0; index < 50; index += 1) channel.send('x');
-  await eventually(() => (Buffer.concat(chunks).length === 150 ? true : undefined));
+  await until('all bytes', () => Buffer.concat(chunks).length === 150);
   assert.equal(chunks.length, 1);
 });
 
@@ -61,7 +61,7 @@ test('messages that come before anyone listens are kept, and the end is told to 
   channel.onEnd((end) => got.push(end));
   await raw.closed();
   const end: ChannelEnd = { code: 4001, reason: 'bye' };
-  await eventually(() => (got.length === 4 ? true : undefined));
+  await until('four messages', () => got.length === 4);
   assert.deepEqual(got, ['one', 'two', 'three', end]);
   const late: ChannelEnd[] = [];
   channel.onEnd((value) => late.push(value));

@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type EventStream, type EventStreamOptions, openEventStream } from '../../../src/platform/sse/sse-writer.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { eventually } from '../http/eventually.ts';
+import { until } from '../../fakes/until.ts';
 import { exchange, openRaw, statusOf } from '../http/raw-connection.ts';
 import { routeOf, startListener, surfaceOf } from '../http/start-listener.ts';
 import { readEvents } from './read-events.ts';
@@ -23,7 +23,7 @@ async function start(t: TestContext, options: Partial<EventStreamOptions> = {}) 
   const running = await startListener(t, { surfaces: [surfaceOf({ routes: [route] })] });
   const raw = await openRaw(t, running.bound.port);
   raw.socket.write('GET /lab/stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
-  const stream = await eventually(() => streams[0]);
+  const stream = await until('a stream', () => streams[0]);
   return { ...running, clock, stream, raw };
 }
 
@@ -82,9 +82,9 @@ test('P-05: a comment follows every 15 seconds of silence, and none while events
   await raw.until('data: 50\n\n');
   assert.equal(comments(), 0);
   await clock.advance(15_000);
-  await eventually(() => (comments() === 1 ? true : undefined));
+  await until('the first comment', () => comments() === 1);
   await clock.advance(30_000);
-  await eventually(() => (comments() === 3 ? true : undefined));
+  await until('the third comment', () => comments() === 3);
   assert.equal(clock.pending(), 1);
   stream.end();
   assert.equal(clock.pending(), 0);
@@ -151,5 +151,5 @@ test('HEAD gets the headers of a stream and no stream', async (t) => {
   stream.end();
   const response = await exchange(t, bound.port, 'HEAD /lab/stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
   assert.equal(statusOf(response), 200);
-  await eventually(() => (clock.pending() === 0 ? true : undefined));
+  await until('no timer to be left', () => clock.pending() === 0);
 });

@@ -46,6 +46,9 @@ const SETTINGS = 'PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;';
 const WRITER_SETTINGS = `PRAGMA synchronous = FULL; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 1000;
   PRAGMA journal_size_limit = 16777216;`;
 
+/** So much of the file is read where it lies, without a copy: a keyed read costs about as much in a large file as in a small one. */
+const READER_SETTINGS = 'PRAGMA mmap_size = 1073741824;';
+
 /** `textOf` gives the text of a registered number. */
 export function openSqliteConnection(
   file: string,
@@ -59,6 +62,8 @@ export function openSqliteConnection(
     if (mode === 'write') {
       enableWriteAheadLog(database);
       database.exec(WRITER_SETTINGS);
+    } else {
+      database.exec(READER_SETTINGS);
     }
   } catch (error) {
     database.close();
