@@ -46,6 +46,8 @@ export interface AccountsOptions {
   readonly randomness: Randomness;
   readonly makeId: MakeId;
   readonly logger: Logger;
+  /** What hashes passwords instead of argon2id as the contract asks for it: tests that are not about it give a quick one. */
+  readonly passwords?: PasswordHasher;
   /** The keys of users, while the completions service runs beside this one. */
   completionKeys?(): CompletionKeys | undefined;
 }
@@ -137,7 +139,7 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     mailLimits: createMailLimits({ database, counters, clock }),
     counters,
     addressFailures: createAddressFailures(counters, clock),
-    passwords: createPasswordHasher({ concurrency: availableParallelism() }),
+    passwords: options.passwords ?? createPasswordHasher({ concurrency: availableParallelism() }),
     userObjects,
     checkSession,
     access: createAccountsAccess({ checkSession, agents: agentRegistry, matrix: userObjects.matrix, publicUrl }),

@@ -1,5 +1,6 @@
 import { Secret, TOTP } from 'otpauth';
 import type { FakeClock } from '../fakes/fake-clock.ts';
+import { until } from '../fakes/until.ts';
 
 export interface CallOptions {
   readonly body?: unknown;
@@ -127,11 +128,7 @@ export function createAccountsClient(parts: {
     login,
     loggedIn,
     async eventually(happened) {
-      for (let look = 0; look < 300; look += 1) {
-        if (await happened()) return;
-        await new Promise((resolve) => setTimeout(resolve, 10));
-      }
-      throw new Error('it did not happen');
+      await until('what follows an answer', happened);
     },
     async enrol({ token }) {
       const { secret } = (await ok(post('mfa/totp/provision', {}, { token }))).body;

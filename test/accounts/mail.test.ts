@@ -10,6 +10,7 @@ import { createSmtpMailer, type SmtpSettings } from '../../src/accounts/mail/smt
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { createFakeClock } from '../fakes/fake-clock.ts';
 import { makeSelfSignedCertificate } from '../fakes/self-signed-certificate.ts';
+import { until } from '../fakes/until.ts';
 import { accountsSettingsOf, startAccounts } from './start-accounts.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'trestle-mail-'));
@@ -121,7 +122,7 @@ test('a server that says nothing is given up', async (t) => {
   const clock = createFakeClock();
   const sent = createSmtpMailer({ settings: () => settingsFor(port), clock }).send(mail);
   const refused = assert.rejects(sent, { code: 'SMTP_TIMEOUT' });
-  while (clock.pending() === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until('the deadline of the mail', () => clock.pending() > 0);
   await clock.advance(15_000);
   await refused;
 });

@@ -1,11 +1,12 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import { createAccounts } from '../../src/accounts/create-accounts.ts';
 import { createFlows } from '../../src/accounts/flows.ts';
 import type { CompletionKeys } from '../../src/accounts/keys/completion-keys.ts';
+import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
 import type { AccountsSettings } from '../../src/accounts/settings.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
@@ -23,6 +24,7 @@ import { createDispatch } from '../../src/platform/json-rpc/method-table.ts';
 import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
 import type { Scope } from '../e2e/running-program.ts';
 import { createFakeClock, type FakeClock } from '../fakes/fake-clock.ts';
+import { handOnDatabaseThread } from '../fakes/hand-on-database-thread.ts';
 import { resolveTrestle } from '../system/resolve-trestle.ts';
 import { type AccountsClient, createAccountsClient } from './accounts-client.ts';
 
@@ -55,6 +57,8 @@ export interface StartOptions {
   readonly secretKey?: Uint8Array;
   readonly auditRetentionMs?: number;
   readonly folder?: string;
+  /** Passwords are hashed as for users, which takes its time; otherwise weakly and at once. */
+  readonly costlyPasswords?: boolean;
   /** The keys of users, where the completions service runs too. */
   readonly completionKeys?: CompletionKeys;
   /** Proxies whose X-Forwarded-* count: with `127.0.0.1/32` a test may come from anywhere. */
@@ -62,6 +66,8 @@ export interface StartOptions {
 }
 
 const SECRET_KEY = new Uint8Array(32).fill(7);
+const WEAK = { memoryCost: 64, timeCost: 1, parallelism: 1 };
+const quickPasswords = createPasswordHasher({ parameters: WEAK, concurrency: availableParallelism() });
 
 export function accountsSettingsOf(text: string): AccountsSettings {
   const resolution = resolveTrestle(`accounts: ${text}`);
@@ -100,6 +106,7 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
     randomness: systemRandomness,
     makeId: createSortableIds(clock, systemRandomness),
     logger,
+    ...(options.costlyPasswords === true ? {} : { passwords: quickPasswords }),
     completionKeys: () => options.completionKeys,
   });
   const dispatch = createDispatch({ rows: accounts.controls });
@@ -120,6 +127,7 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
     closed ??= (async () => {
       await listener.close();
       await accounts.stop();
+      if (location.engine === 'sqlite') handOnDatabaseThread();
       await database.close();
       if (options.folder === undefined) await rm(folder, { recursive: true, force: true });
     })();

@@ -95,7 +95,8 @@ export function createRefresh(parts: Parts): Refresh {
       return (await rotate(found, hash)) ?? pairFor(refreshToken, head);
     }
     const isPrevious = found.generation === found.current_generation - 1;
-    const isFresh = found.used_at !== null && clock.now() - found.used_at <= REPLAY_MS;
+    // To both sides: a clock that was set back by an hour must not make the ten seconds an hour.
+    const isFresh = found.used_at !== null && Math.abs(clock.now() - found.used_at) <= REPLAY_MS;
     if (!isPrevious || !isFresh || found.replacement === null) return revoke(found, head);
     const text = Buffer.from(secretBox.open(found.replacement, replacementContext(found))).toString('utf8');
     return JSON.parse(text) as TokenPair;

@@ -83,22 +83,29 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
     return { userId: user.id };
   }
 
+  async function linked(namespace: string, { id }: OauthIdentity): Promise<OauthOutcome | undefined> {
+    const link = await links.find(namespace, id);
+    return link === undefined ? undefined : { userId: link.user_id };
+  }
+
   return {
     async enter(namespace, identity, head) {
-      const link = await links.find(namespace, identity.id);
-      if (link !== undefined) return { userId: link.user_id };
+      const link = await linked(namespace, identity);
+      if (link !== undefined) return link;
       const email = normalizeEmail(identity.email ?? '');
       if (email === undefined) return { problem: 'email_not_verified' };
       if (await parts.blacklist.has(email)) return { problem: 'access_denied' };
-      // Whoever has this address here logs in and links the account: an address alone proves nothing to us.
-      if ((await users.byEmail(email)) !== undefined) return { problem: 'account_exists' };
+      // Whoever has this address here logs in and links the account: an address alone proves nothing to us. Unless it is
+      // the same login, come twice at once, and the other one was quicker.
+      if ((await users.byEmail(email)) !== undefined) {
+        return (await linked(namespace, identity)) ?? { problem: 'account_exists' };
+      }
       for (const name of nameChoices(identity.name, email)) {
         try {
           return await register(namespace, identity, { email, name }, head);
         } catch (error) {
-          // The same login may have come twice at once, and the other one was quicker.
-          const made = await links.find(namespace, identity.id);
-          if (made !== undefined) return { userId: made.user_id };
+          const made = await linked(namespace, identity);
+          if (made !== undefined) return made;
           if (errorCode(error) === 'EMAIL_ALREADY_EXISTS') return { problem: 'account_exists' };
           if (errorCode(error) !== 'NAME_ALREADY_EXISTS') throw error;
         }
@@ -107,9 +114,9 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
     },
     async link(namespace, identity, user, head) {
       const details = { how: namespace };
-      const linked = audit.statement({ event: 'oauth.linked', actor: user.id, subject: user.id, head, details });
+      const entry = audit.statement({ event: 'oauth.linked', actor: user.id, subject: user.id, head, details });
       try {
-        await database.write([links.add(linkRow(namespace, identity, user.id)), linked]);
+        await database.write([links.add(linkRow(namespace, identity, user.id)), entry]);
       } catch (error) {
         if (errorCode(error) !== 'STORAGE_DUPLICATE') throw error;
         const other = await links.find(namespace, identity.id);

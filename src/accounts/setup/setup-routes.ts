@@ -16,12 +16,13 @@ const FirstAdmin = Type.Object({
 const Made = Type.Object({ message: Type.String(), user: User });
 const page = (type: string) => Type.Unsafe<string>({ type: 'string', contentMediaType: type });
 
-/** Nothing but our own two files, and no markup made from data. */
+/** Nothing but our own two files and the empty icon that the page names, and no markup made from data. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
   "connect-src 'self'",
+  'img-src data:',
   "base-uri 'none'",
   "form-action 'none'",
   "frame-ancestors 'none'",
