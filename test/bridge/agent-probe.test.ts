@@ -10,6 +10,7 @@ import { WebSocketServer } from 'ws';
 import type { CatalogAgent } from '../../src/bridge/agents/agent-catalog.ts';
 import { createAgentProbe, createProgramProbe, type ProbeEffects } from '../../src/bridge/agents/agent-probe.ts';
 import { createGatewayProbe } from '../../src/bridge/gateway/gateway-probe.ts';
+import { until } from '../fakes/until.ts';
 
 const never = new AbortController().signal;
 const program: CatalogAgent = {
@@ -87,7 +88,7 @@ test('a gateway is available when it greets; no connection is left open', { time
   greeting.text = 'hello';
   await assert.rejects(createGatewayProbe(url)(never), /not a gateway/);
   await assert.rejects(createGatewayProbe('ws://127.0.0.1:1')(never), /cannot connect/);
-  while (server.clients.size > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until('all connections to be closed', () => server.clients.size === 0);
 });
 
 test('a program of an npm package that is too slow to say its version is there all the same', async (t) => {

@@ -7,3 +7,8 @@ export function asObject(value: unknown): Readonly<Record<string, unknown>> {
 export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
+
+/** Anything from outside as text to show. Objects are left out: `{"toString": null}` would make `String(...)` throw. */
+export function shownText(value: unknown): string {
+  return value === undefined || typeof value === 'object' ? '' : String(value);
+}

@@ -96,7 +96,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
       return;
     }
     // Unknown: the second answer to a call, or one that came too late.
-    const waiting = pending.get(String(id));
+    const waiting = pending.get(textOf(id));
     if (ok === true) waiting?.settle(payload);
     else waiting?.fail(readGatewayError(error));
   }

@@ -53,7 +53,7 @@ function readToolCall(data: Readonly<Record<string, unknown>>): AgentEvent | und
     toolCallId,
     title: tool || 'tool',
     status: phase === 'result' && isError === true ? 'failed' : STATUSES[phase],
-    toolKind: TOOL_KINDS[tool] ?? 'other',
+    toolKind: (Object.hasOwn(TOOL_KINDS, tool) ? TOOL_KINDS[tool] : undefined) ?? 'other',
     ...(args !== undefined && { input: withinBounds(args) }),
     ...(output !== undefined && { output: withinBounds(output) }),
   };

@@ -18,6 +18,7 @@ import type { CallbackNetwork } from './callback-network.ts';
 import { createCallbackPost } from './callback-post.ts';
 import { createCallbackRules } from './callback-rules.ts';
 import { createDeliveries, type SendDelivery } from './deliveries.ts';
+import { createFollowClock } from './follow-clock.ts';
 import { createJobEnds } from './job-ends.ts';
 import { createTableQueue, type JobQueue } from './job-queue.ts';
 import { requestOf } from './job-record.ts';
@@ -111,10 +112,19 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   const ends = createJobEnds({ store, clock, makeId, logger, onEnded: () => void deliveries.look() });
 
   const table = (waitedMs: number) => createTableQueue({ store, search, instance, clock, waitedMs });
-  const queue: JobQueue =
+  const waiting: JobQueue =
     sharedQueue === undefined
       ? table(0)
       : createSharedQueue({ ...options, location: sharedQueue, store, search, leftOver: table(LEFT_OVER_MS) });
+  // With several bridges on one store their clocks must agree: none of them can tell whose was set.
+  const followClock = store.isShared ? async () => undefined : createFollowClock(clock, store.moveDeadlines);
+  const queue: JobQueue = {
+    ...waiting,
+    async take() {
+      await followClock();
+      return waiting.take();
+    },
+  };
   const abandonment = { store, search, ends, queue, instance };
   const runner = createJobRunner({
     queue,
@@ -148,6 +158,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
       pauseMs: TICK_MS,
       onError,
       async work() {
+        await followClock();
         await expireJobs({ search, ends, now: clock.now() });
         await runner.compare();
         // Another bridge may have stored what is to be done, and what could not be done may be possible now.

@@ -79,7 +79,9 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
   async function runJob(job: JobRow): Promise<void> {
     const one: ActiveJob = { job, stopReason: undefined, ended: undefined };
     active.set(job.id, one);
-    const stopTimer = clock.after(Math.max(0, job.deadline_at - clock.now()), () => stopJob(one, 'timeout'));
+    // Never longer than it was given, should the clock have been set back since the submit.
+    const leftMs = Math.min(job.timeout_ms, Math.max(0, job.deadline_at - clock.now()));
+    const stopTimer = clock.after(leftMs, () => stopJob(one, 'timeout'));
     const ending = await runTurn(job).then(
       (result) => endingOf(result, one.stopReason === 'cancelled'),
       (error: unknown) => endingOfError(error, one.stopReason === 'cancelled'),

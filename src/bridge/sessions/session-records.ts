@@ -1,5 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Statement } from '../../platform/database/statement.ts';
+import { errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { AuditStore } from '../storage/audit-store.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
@@ -7,7 +8,7 @@ import type { SessionStore } from '../storage/session-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import { TENANT } from '../tenant.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
-import { lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
+import { interruptedResult, lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
 import { FIRST_BLOCK } from './update-stream.ts';
@@ -41,6 +42,8 @@ export interface SessionRecordsOptions {
   readonly makeId: MakeId;
   write(statements: readonly Statement[]): Promise<unknown>;
 }
+
+const NOT_BEGUN = 'The beginning of the turn could not be stored.';
 
 export function createSessionRecords(options: SessionRecordsOptions): SessionRecords {
   const { sessions, turns, audits, log, hub, instance, clock, makeId, write } = options;
@@ -105,7 +108,19 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
             closed_at: null,
           });
       session.isOpen = true;
-      await write([taken, turns.begin(turnRow(session, turn, 'running', base))]);
+      try {
+        await write([taken, turns.begin(turnRow(session, turn, 'running', base))]);
+      } catch (error) {
+        // It may have been stored all the same; then the turn would stay open, and the session busy, until a restart.
+        if (errorCode(error) === 'STORAGE_UNAVAILABLE') {
+          const outcome = JSON.stringify(interruptedResult(base, '', NOT_BEGUN));
+          void log.store([
+            sessions.unclaim(session.key, turn.id, expectedSeq),
+            turns.end({ id: turn.id, status: 'failed', outcome, lastSeq: turn.firstSeq - 1, now }),
+          ]);
+        }
+        throw error;
+      }
       session.isStored = true;
       turn.isStored = true;
       stream.grant(upTo);

@@ -32,6 +32,8 @@ export interface JobStore {
   end(job: JobRow, end: JobEnd, deliveries: readonly JobDeliveryRow[]): Promise<boolean>;
   /** Asks the bridge that runs it to stop it. */
   requestStop(id: string): Promise<void>;
+  /** The wall clock was set: moves the deadlines of open jobs along, but for those that were submitted since. */
+  moveDeadlines(step: { readonly byMs: number; readonly now: number; readonly sinceMs: number }): Promise<void>;
 }
 
 export function createJobStore(database: Database<BridgeSchema>): JobStore {
@@ -90,6 +92,13 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
   const requestStop = database.statement((query, given: { id: string }) =>
     query.updateTable('jobs').set({ stop_requested: 1 }).where('id', '=', given.id).where('completed_at', 'is', null),
   );
+  const moveDeadlines = database.statement((query, given: { byMs: number; from: number; to: number }) =>
+    query
+      .updateTable('jobs')
+      .set((set) => ({ deadline_at: set('deadline_at', '+', given.byMs) }))
+      .where('completed_at', 'is', null)
+      .where((where) => where.or([where('created_at', '<', given.from), where('created_at', '>', given.to)])),
+  );
   const addDelivery = database.statement((query, given: JobDeliveryRow) =>
     query.insertInto('job_deliveries').values({
       id: given.id,
@@ -136,6 +145,9 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
     },
     async requestStop(id) {
       await database.write([requestStop({ id })]);
+    },
+    async moveDeadlines({ byMs, now, sinceMs }) {
+      await database.write([moveDeadlines({ byMs, from: now - sinceMs, to: now })]);
     },
   };
 }

@@ -20,6 +20,8 @@ export interface SessionStore {
   insert(row: SessionRow): Statement;
   /** Takes the session for an instance; fails with STORAGE_CONFLICT when another one was faster. */
   claim(claim: SessionClaim): Statement;
+  /** Takes a claim back, if it was stored together with the beginning of that turn. */
+  unclaim(key: string, turnId: string, lastSeq: number): Statement;
   reserve(key: string, upTo: number): Statement;
   setReference(key: string, providerId: string, reference: string): Statement;
   release(key: string, instance: string, lastSeq: number, now: number): Statement;
@@ -74,6 +76,22 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .where('instance', 'in', ['', given.instance])
       .where('reserved_seq', '=', given.expectedSeq),
   );
+  const unclaim = database.statement((query, given: { key: string; turnId: string; lastSeq: number }) =>
+    query
+      .updateTable('sessions')
+      .set({ instance: '', reserved_seq: given.lastSeq })
+      .where('key', '=', given.key)
+      .where((where) =>
+        where.exists(
+          query
+            .selectFrom('turns')
+            .select('id')
+            .where('id', '=', given.turnId)
+            .where('status', '=', 'running')
+            .where('ended_at', 'is', null),
+        ),
+      ),
+  );
   const reserve = database.statement((query, given: { key: string; upTo: number }) =>
     query.updateTable('sessions').set({ reserved_seq: given.upTo }).where('key', '=', given.key),
   );
@@ -124,6 +142,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     },
     insert,
     claim: (given) => expectChanges(claim(given), 1),
+    unclaim: (key, turnId, lastSeq) => unclaim({ key, turnId, lastSeq }),
     reserve: (key, upTo) => reserve({ key, upTo }),
     setReference: (key, providerId, reference) => setReference({ key, providerId, reference }),
     release: (key, instance, lastSeq, now) => release({ key, instance, lastSeq, now }),

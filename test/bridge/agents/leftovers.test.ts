@@ -5,9 +5,9 @@ import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { sweepLeftovers } from '../../../src/platform/child-process/process-journal.ts';
 import { type ProcessIdentity, readProcessTree } from '../../../src/platform/child-process/process-table.ts';
+import { until } from '../../fakes/until.ts';
 
 const OWNER = join(import.meta.dirname, 'agent-owner.ts');
 
@@ -35,9 +35,7 @@ test('after kill -9 of the bridge, a stubborn agent and its children are swept a
 
 test('after kill -9 of the bridge, an ordinary agent notices by itself, and its children are swept', async (t) => {
   const { agent, journal } = await orphanAgent(t, []);
-  const end = performance.now() + 5000;
-  while (readProcessTree(agent).some(({ pid }) => pid === agent.pid) && performance.now() < end) await pause(10);
-  assert.ok(readProcessTree(agent).every(({ pid }) => pid !== agent.pid));
+  await until('the agent to notice', () => readProcessTree(agent).every(({ pid }) => pid !== agent.pid));
   await sweepLeftovers(journal);
   assert.deepEqual(readProcessTree(agent), []);
 });

@@ -1,4 +1,5 @@
 import type { AgentEvent, AgentTurn } from '../../../src/bridge/agents/agent-provider.ts';
+import { inTime } from '../../fakes/in-time.ts';
 
 export interface RecordedTurn extends AgentTurn {
   readonly events: AgentEvent[];
@@ -37,7 +38,7 @@ export function recordTurn(workingDirectory: string, prompt: string, more: Parti
     when(fits) {
       const known = events.find(fits);
       if (known !== undefined) return Promise.resolve(known);
-      return new Promise((resolve) => waiting.push({ fits, resolve }));
+      return inTime(`an event: ${fits}`, new Promise((resolve) => waiting.push({ fits, resolve })));
     },
   };
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { checkOperations, type TurnOperation } from '../../faults/forwarding/check-operations.ts';
+import { checkOperations, figuresOf, type TurnOperation } from '../../faults/forwarding/check-operations.ts';
 
 const told = (outcome: TurnOperation['outcome'], ms = 5): TurnOperation => ({
   prompt: 'p',
@@ -25,3 +25,19 @@ for (const [what, operations, found, count] of [
     assert.equal(checkOperations(operations, found, 100).length, count);
   });
 }
+
+test('faults: the figures tell what was lost, run twice or spread over two nodes', () => {
+  const lost = { ...told('ok'), prompt: 'lost' };
+  const found = [ran('b'), ran('c')];
+  const missed = figuresOf([told('ok'), lost, told('not_started', 6000)], found, 100).filter(({ met }) => !met);
+  assert.deepEqual(
+    missed.map(({ name, value }) => [name, value]),
+    [
+      ['answered turns lost', '1'],
+      ['turns run twice', '1'],
+      ['sessions on two nodes', '1'],
+      ['told that nothing was started, after at most', '6,000 ms'],
+      ['any answer, after at most', '6,000 ms'],
+    ],
+  );
+});

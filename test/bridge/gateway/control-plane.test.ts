@@ -6,6 +6,7 @@ import { call } from '../../contract/bridge/session-client.ts';
 import { startBridge } from '../../contract/bridge/start-bridge.ts';
 import { SILENCE, startScriptedGateway } from '../../fakes/scripted-gateway.ts';
 import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
+import { until } from '../../fakes/until.ts';
 
 const TOKEN = 'gateway-token-1';
 
@@ -87,7 +88,7 @@ test('a request tells the code of the gateway, a timeout, and that a connection 
   });
   assert.equal(codeOf(await ask('silence', 50)), 'RPC_TIMEOUT');
   const open = ask('silence');
-  while (gateway.requests.length < 3) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until('the third request', () => gateway.requests.length >= 3);
   gateway.drop();
   assert.equal(codeOf(await open), 'SOCKET_CLOSED');
 });

@@ -9,6 +9,7 @@ import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { startScriptedGateway } from '../../fakes/scripted-gateway.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
+import { until } from '../../fakes/until.ts';
 
 const TOKEN = 'gateway-token-1';
 
@@ -30,22 +31,17 @@ async function createLink(context: TestContext, url: string, token = TOKEN): Pro
   return link;
 }
 
-async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (let count = 0; count < 1000; count += 1) {
-    if (await isSo()) return;
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-  assert.fail('it never became so');
-}
-
 test('a lost connection is made again, and one that nobody wants is not', async (context) => {
   const gateway = await startScriptedGateway(context);
   const link = await createLink(context, gateway.url);
   await link.connect();
   gateway.drop();
-  await until(async () => gateway.connects.length === 2 && (await link.snapshot()).status === 'connected');
+  await until(
+    'the second connection',
+    async () => gateway.connects.length === 2 && (await link.snapshot()).status === 'connected',
+  );
   link.disconnect();
-  await until(() => gateway.sockets() === 0);
+  await until('every socket to be closed', () => gateway.sockets() === 0);
   await new Promise((resolve) => setTimeout(resolve, 100));
   assert.equal(gateway.connects.length, 2);
   assert.equal((await link.snapshot()).status, 'offline');
@@ -56,9 +52,9 @@ test('a gateway that comes back later is found again', async (context) => {
   const link = await createLink(context, first.url);
   await link.connect();
   await first.stop();
-  await until(async () => (await link.snapshot()).status === 'error');
+  await until('the link to fail', async () => (await link.snapshot()).status === 'error');
   const second = await startScriptedGateway(context, {}, Number(new URL(first.url).port));
-  await until(async () => (await link.snapshot()).status === 'connected');
+  await until('the link to be there', async () => (await link.snapshot()).status === 'connected');
   assert.equal(second.connects.length, 1);
 });
 
@@ -83,14 +79,14 @@ test('disconnect waits for who still listens', async (context) => {
   await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal(gateway.sockets(), 1);
   stopListening();
-  await until(() => gateway.sockets() === 0);
+  await until('every socket to be closed', () => gateway.sockets() === 0);
 });
 
 test('a gateway that gives no sign of life is taken for dead', async (context) => {
   const gateway = await startScriptedGateway(context, { tickMs: 1000 });
   const link = await createLink(context, gateway.url);
   await link.connect();
-  await until(() => gateway.connects.length === 2);
+  await until('the second connection', () => gateway.connects.length === 2);
 });
 
 test('many callers at once share one connection', async (context) => {

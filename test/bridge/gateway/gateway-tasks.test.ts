@@ -5,6 +5,7 @@ import { startBridge } from '../../contract/bridge/start-bridge.ts';
 import { freePort } from '../../fakes/free-port.ts';
 import { type ScriptedGatewayOptions, type ScriptedRun, startScriptedGateway } from '../../fakes/scripted-gateway.ts';
 import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
+import { until } from '../../fakes/until.ts';
 
 const ROUTING = { explicitExecutionTarget: 'gateway', preferredGatewayProviderId: 'openclaw' };
 const task = (sessionId: string, taskPrompt: string) => ({ sessionId, taskPrompt, routing: ROUTING });
@@ -15,11 +16,6 @@ async function startBoth(context: TestContext, options: ScriptedGatewayOptions =
   const provider = createScriptedProvider('first');
   const bridge = await startBridge(context, { providers: [provider], settings });
   return { gateway, bridge, provider };
-}
-
-async function until(isSo: () => boolean): Promise<void> {
-  for (let count = 0; count < 1000 && !isSo(); count += 1) await new Promise((resolve) => setTimeout(resolve, 5));
-  assert.ok(isSo());
 }
 
 test('a gateway task streams what happens there and ends with the answer', async (context) => {
@@ -100,7 +96,7 @@ test('events of one session reach only the clients of that session', async (cont
   const one = await openClient(context, bridge.url);
   const two = await openClient(context, bridge.url);
   const answers = [one.call('session.start', task('a', 'first')), two.call('session.start', task('b', 'second'))];
-  await until(() => runs.length === 2);
+  await until('both runs', () => runs.length === 2);
   for (const run of runs) run.tell('assistant', { delta: `for ${run.message}` });
   // One of nobody, and one that only pretends to belong to a session.
   runs[0]?.event('agent', { runId: 'foreign', stream: 'assistant', data: { delta: 'foreign' } });
@@ -153,9 +149,9 @@ test('a socket that is lost again is -32010 GATEWAY_FAILED', async (context) => 
   const { gateway, bridge } = await startBoth(context, { onChat: () => {} });
   const answer = call(bridge.url, 'session.start', task('s1', 'hello'));
   const waits = () => gateway.requests.filter(({ method }) => method === 'agent.wait').length;
-  await until(() => waits() === 1);
+  await until('the first wait', () => waits() === 1);
   gateway.drop();
-  await until(() => waits() === 2);
+  await until('the second wait', () => waits() === 2);
   gateway.drop();
   const { error } = await answer;
   assert.equal(error?.code, -32010);
@@ -222,7 +218,7 @@ test('session.close puts the session at the gateway away', async (context) => {
   const { gateway, bridge } = await startBoth(context, { answer: () => ({}) });
   await call(bridge.url, 'session.start', task('s1', 'hello'));
   await call(bridge.url, 'session.close', { sessionId: 's1' });
-  await until(() =>
+  await until('the session to be archived', () =>
     gateway.requests.some(({ method, params }) => method === 'sessions.patch' && params.archived === true),
   );
 });

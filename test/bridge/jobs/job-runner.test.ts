@@ -71,6 +71,16 @@ test('B-70: the end at the deadline is the only one, whatever the turn says late
   assert.equal(ended.length, 1);
 });
 
+test('B-70: a job has no more time than it was given, though the clock was set back since its submit', async () => {
+  const { runner, clock, ended } = startRunner({ timeout_ms: 5000 });
+  clock.stepWall(-90 * 86_400_000);
+  await runner.look();
+  await clock.advance(4999);
+  assert.deepEqual(ended, []);
+  await clock.advance(1);
+  assert.deepEqual(codes(ended), [['failed', 'JOB_TIMEOUT']]);
+});
+
 test('a turn that completed although it was to be cancelled has completed', async () => {
   for (const [status, expected] of [
     ['completed', ['completed', null]],

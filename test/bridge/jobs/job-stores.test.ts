@@ -73,6 +73,23 @@ for (const engine of engines) {
       }
     });
 
+    test('deadlines follow a clock that was set, but for jobs that were submitted since and those that have ended', async () => {
+      const { jobs } = await open();
+      const now = 5_000_000;
+      const rows = {
+        before: waitingJob({ created_at: now - 900_000, deadline_at: now - 300_000 }),
+        since: waitingJob({ created_at: now - 10, deadline_at: now + 600_000 }),
+        'from the future': waitingJob({ created_at: now + 900_000, deadline_at: now + 1_500_000 }),
+        ended: endedRow({ created_at: 1000, deadline_at: 601_000 }),
+      };
+      for (const row of Object.values(rows)) await jobs.add(row);
+      await jobs.moveDeadlines({ byMs: 86_400_000, now, sinceMs: 1000 });
+      const moved = async (row: JobRow) => ((await jobs.find(row.id))?.deadline_at ?? 0) - row.deadline_at;
+      assert.deepEqual(await Promise.all(Object.values(rows).map(moved)), [86_400_000, 0, 86_400_000, 0]);
+      await jobs.moveDeadlines({ byMs: -86_400_000, now, sinceMs: 1000 });
+      assert.deepEqual(await Promise.all(Object.values(rows).map(moved)), [0, 0, 0, 0]);
+    });
+
     test('B-72: an end that comes from an earlier run of a job is refused', async () => {
       const { jobs } = await open();
       const job = waitingJob({ retry_on_restart: 1 });

@@ -22,10 +22,10 @@ const guarded = await startProgram(
     },
   },
 );
+const open = await startProgram({ after });
 
 describe('credentials', () => {
-  test('B-24: with no token configured a call from this machine passes without credential', async (t) => {
-    const open = await startProgram(t);
+  test('B-24: with no token configured a call from this machine passes without credential', async () => {
     assert.equal((await postRpc(open.url, CALL)).json.ok, true);
     assert.equal((await fetch(`${open.url}/api/ping`)).status, 200);
   });
@@ -140,12 +140,11 @@ describe('origins', () => {
     assert.equal(body.error?.code, -32003);
   });
 
-  test('B-30: without a list, apps on this machine are allowed at any port', async (t) => {
-    const program = await startProgram(t);
+  test('B-30: without a list, apps on this machine are allowed at any port', async () => {
     for (const origin of ['http://localhost:5173', 'http://127.0.0.1:80']) {
-      assert.equal((await postRpc(program.url, CALL, { origin })).status, 200);
+      assert.equal((await postRpc(open.url, CALL, { origin })).status, 200);
     }
-    assert.equal((await postRpc(program.url, CALL, { origin: 'https://localhost:5173' })).status, 403);
+    assert.equal((await postRpc(open.url, CALL, { origin: 'https://localhost:5173' })).status, 403);
   });
 
   test('B-32: a preflight needs no credential and reflects allowed origins only', async () => {

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { type ClientOptions, WebSocket } from 'ws';
 import type { Scope } from '../../e2e/running-program.ts';
+import { inTime } from '../../fakes/in-time.ts';
 
 export interface Envelope {
   readonly jsonrpc: string;
@@ -58,7 +59,8 @@ export async function openSocket(scope: Scope, url: string, options: ClientOptio
   socket.on('error', () => {});
   const next = (): Promise<Envelope> => {
     const envelope = arrived.shift();
-    return envelope === undefined ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve(envelope);
+    if (envelope !== undefined) return Promise.resolve(envelope);
+    return inTime('the next message', new Promise((resolve) => waiting.push(resolve)));
   };
   const send = (message: unknown): void => socket.send(typeof message === 'string' ? message : JSON.stringify(message));
   return {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
+import { until } from '../../fakes/until.ts';
 import { bearer, call, openClient, stream } from './session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from './start-bridge.ts';
 
@@ -208,7 +209,7 @@ describe('a bridge that stops', () => {
     const bridge = await startBridge(t, { providers: [alpha] });
     const message = { method: 'session.start', params: start('s') };
     const turn = stream(bridge.url, message).catch(() => undefined);
-    while (alpha.running() === 0) await new Promise((resolve) => setImmediate(resolve));
+    await until('the turn to run', () => alpha.running() > 0);
     await bridge.stop();
     await turn;
     assert.ok(alpha.isStopped());

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { WebSocket } from 'ws';
 import type { Scope } from '../../e2e/running-program.ts';
+import { inTime } from '../../fakes/in-time.ts';
 import { type Envelope, postRpc } from './bridge-client.ts';
 
 /** What `session.update` carries. */
@@ -130,7 +131,7 @@ export async function openClient(scope: Scope, url: string, options: SocketOptio
     seen(fits) {
       const known = updates.find(fits);
       if (known !== undefined) return Promise.resolve(known);
-      return new Promise((resolve) => watchers.push({ fits, resolve }));
+      return inTime(`an update: ${fits}`, new Promise((resolve) => watchers.push({ fits, resolve })));
     },
     closed: () => end,
   };

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { createScriptedProvider, endless } from '../../fakes/scripted-provider.ts';
+import { until } from '../../fakes/until.ts';
 import { call, openClient, stream } from './session-client.ts';
 import { startBridge } from './start-bridge.ts';
 
@@ -105,7 +106,7 @@ describe('cancel', () => {
     const deaf = { ...alpha, cancel: async (turnId: string) => void alpha.cancelled.push(turnId) };
     const { url } = await startBridge(t, { providers: [deaf] });
     const turn = call(url, 'session.start', start('s'));
-    while (alpha.running() === 0) await new Promise((resolve) => setImmediate(resolve));
+    await until('the turn to run', () => alpha.running() > 0);
     await call(url, 'session.cancel', { sessionId: 's' });
     assert.equal((await turn).result?.code, 'TURN_CANCELLED');
     assert.equal(alpha.cancelled.length, 1);
@@ -177,7 +178,7 @@ describe('close', () => {
     const first = client.call('session.start', start('s'));
     await client.seen(({ type }) => type === 'delta');
     const closed = client.call('session.close', { sessionId: 's' });
-    while (alpha.cancelled.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    await until('the turn to be cancelled', () => alpha.cancelled.length > 0);
     const second = client.call('session.start', start('s'));
     await client.call('acp.capabilities', {});
     letEnd();

@@ -4,6 +4,7 @@ import { describe, test } from 'node:test';
 import { Compile } from 'typebox/schema';
 import { SessionResult } from '../../../src/bridge/contract/session.ts';
 import { createScriptedProvider, echo, endless, telling } from '../../fakes/scripted-provider.ts';
+import { until } from '../../fakes/until.ts';
 import { call, openClient, stream } from './session-client.ts';
 import { startBridge } from './start-bridge.ts';
 
@@ -107,7 +108,7 @@ describe('a turn', () => {
     const { url } = await startBridge(t, { providers: [alpha] });
     alpha.setProbe({ status: 'not_installed', version: '' });
     await call(url, 'session.start', start('s'));
-    while (alpha.probes() < 2) await new Promise((resolve) => setImmediate(resolve));
+    await until('the second probe', () => alpha.probes() >= 2);
     const { result } = await call(url, 'session.start', start('s'));
     assert.equal(result?.status, 'unavailable');
   });
@@ -137,7 +138,7 @@ describe('a turn', () => {
     await call(bridge.url, 'session.message', start('s'));
     assert.deepEqual(alpha.folders, [folder, folder]);
     await call(bridge.url, 'session.close', { sessionId: 's' });
-    while (existsSync(folder)) await new Promise((resolve) => setImmediate(resolve));
+    await until('the folder to go', () => !existsSync(folder));
   });
 
   test('a notification runs the turn and gets no answer', async (t) => {

@@ -18,6 +18,7 @@ import { createListener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
 import type { Scope } from '../../e2e/running-program.ts';
+import { handOnDatabaseThread } from '../../fakes/hand-on-database-thread.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
 import { resolveTrestle } from '../../system/resolve-trestle.ts';
 
@@ -112,6 +113,7 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
   }
   scope.after(async () => {
     await Promise.all([running, ...running.successors].map((bridge) => bridge.stop()));
+    if (location.engine === 'sqlite') handOnDatabaseThread();
     await database.close();
     await rm(folder, { recursive: true, force: true });
     await rm(root, { recursive: true, force: true });

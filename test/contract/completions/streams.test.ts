@@ -11,13 +11,10 @@ import {
 } from '../../completions/pipeline/start-completions.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { chunkOf, diesAfter, eventsOf, startScriptedUpstream, streams } from '../../fakes/scripted-upstream.ts';
+import { until } from '../../fakes/until.ts';
 
 const STREAM = { ...HELLO, stream: true };
 const eventText = (content: string) => `data: ${JSON.stringify(chunkOf({ content }))}\n\n`;
-const until = async (check: () => boolean): Promise<void> => {
-  for (let count = 0; count < 500 && !check(); count += 1) await new Promise((resolve) => setTimeout(resolve, 10));
-  assert.ok(check());
-};
 
 /** A request whose answer the test reads, or does not read, itself. */
 async function openRaw(url: string, body: unknown): Promise<IncomingMessage> {
@@ -74,13 +71,13 @@ test('P-05: silence is broken by a comment every 15 s', async (t) => {
   response.setEncoding('utf8').on('data', (piece: string) => {
     text += piece;
   });
-  await until(() => text.includes('one'));
+  await until('the first word', () => text.includes('one'));
   await clock.advance(14_000);
   assert.ok(!text.includes(':'.concat(' keep-alive')));
   await clock.advance(1000);
-  await until(() => text.split(': keep-alive\n\n').length === 2);
+  await until('a sign of life', () => text.split(': keep-alive\n\n').length === 2);
   await clock.advance(15_000);
-  await until(() => text.split(': keep-alive\n\n').length === 3);
+  await until('another sign of life', () => text.split(': keep-alive\n\n').length === 3);
   go();
   await once(response, 'end');
   assert.equal(parseStream(text.replaceAll(': keep-alive\n\n', '')).text, 'one two');
@@ -112,10 +109,10 @@ test('P-10: a client that leaves before anything has come ends the upstream, too
     });
     request.on('error', () => undefined);
     request.end(JSON.stringify({ ...HELLO, stream }));
-    await until(() => upstream.requests.length === 1);
+    await until('the request upstream', () => upstream.requests.length === 1);
     request.destroy();
     await upstream.requests[0]?.closed;
-    await until(() => upstream.requests.length === 1);
+    await until('the request upstream', () => upstream.requests.length === 1);
     await new Promise((resolve) => setTimeout(resolve, 20));
     assert.equal((await usage()).total.requests, 1);
     assert.equal(upstream.requests.length, 1, 'it is not tried again');
@@ -209,7 +206,7 @@ test('P-36: a drain lets streams finish and refuses new ones', async (t) => {
     for await (const piece of response) text += String(piece);
     return text;
   });
-  await until(() => finish.length === 40);
+  await until('forty streams', () => finish.length === 40);
   const drained = listener.drain(30_000);
   assert.equal((await fetch(`${url}/readyz`)).status, 503);
   const refused = await post('/v1/chat/completions', STREAM);

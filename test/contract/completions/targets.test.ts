@@ -11,6 +11,7 @@ import {
   type ScriptedUpstream,
   startScriptedUpstream,
 } from '../../fakes/scripted-upstream.ts';
+import { until } from '../../fakes/until.ts';
 
 const api = ({ url }: ScriptedUpstream) => ({ dialect: 'openai', base_url: url, api_key: LAB_KEY });
 const textOf = async (response: Response) => {
@@ -167,9 +168,9 @@ test('P-14: five failures within 30 s take a target out for 30 s; one probe brin
     release = () => answers(completionOf('back'))(response, request);
   });
   const probe = status();
-  while (state() !== 'probing') await new Promise((resolve) => setImmediate(resolve));
+  await until('the circuit to probe', () => state() === 'probing');
   assert.equal(await status(), 503, 'only one call probes');
-  while (upstream.requests.length < 11) await new Promise((resolve) => setImmediate(resolve));
+  await until('the eleventh request', () => upstream.requests.length >= 11);
   release();
   assert.equal(await probe, 200);
   assert.equal(state(), 'closed');

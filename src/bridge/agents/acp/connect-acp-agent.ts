@@ -3,7 +3,7 @@ import type { RunningProcess } from '../../../platform/child-process/start-proce
 import type { Clock } from '../../../platform/clock/clock.ts';
 import { createAgentChannel } from '../agent-channel.ts';
 import type { AgentConnection, PermissionPolicy, PromptEnd, PromptRequest } from '../agent-connection.ts';
-import { asObject } from '../loose-json.ts';
+import { asObject, textOf } from '../loose-json.ts';
 import { saysUnknownConversation } from '../unknown-conversation.ts';
 import { acpQuirks } from './acp-quirks.ts';
 import { createAcpStream } from './acp-stream.ts';
@@ -46,7 +46,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   const channel = createAgentChannel(options.process, options.clock);
   const stream = createAcpStream(channel, (params) => {
     const { sessionId, update } = asObject(params);
-    const prompt = prompts.get(String(sessionId));
+    const prompt = prompts.get(textOf(sessionId));
     if (prompt === undefined) return;
     const event = prompt.updates.read(update);
     if (event === undefined) return;
@@ -60,7 +60,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
 
   /** Questions without a running turn, or after it was stopped, are answered as cancelled (as the protocol asks). */
   function answerPermission({ sessionId, toolCall, options: offered }: Fields) {
-    const prompt = prompts.get(String(sessionId));
+    const prompt = prompts.get(textOf(sessionId));
     if (prompt === undefined || prompt.interrupted) return { outcome: { outcome: 'cancelled' } };
     const { decision, optionId } = choosePermission(options.permissions, readPermissionOptions(offered));
     const { toolCallId, title } = asObject(toolCall);

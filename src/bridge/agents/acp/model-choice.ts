@@ -1,4 +1,4 @@
-import { asObject } from '../loose-json.ts';
+import { asObject, shownText } from '../loose-json.ts';
 
 /** How a conversation of an agent lets its model be chosen, and from what. */
 export interface ModelChoice {
@@ -17,14 +17,14 @@ export function readModelChoice(answer: unknown): ModelChoice | undefined {
   if (option !== undefined && typeof option.id === 'string') {
     return {
       way: { kind: 'option', configId: option.id },
-      current: String(option.currentValue ?? ''),
+      current: shownText(option.currentValue),
       models: optionValues(option.options),
     };
   }
   const { availableModels, currentModelId } = asObject(models);
   const ids = fieldsOf(availableModels).flatMap(({ modelId }) => (typeof modelId === 'string' ? [modelId] : []));
   if (ids.length === 0) return undefined;
-  return { way: { kind: 'method' }, current: String(currentModelId ?? ''), models: ids };
+  return { way: { kind: 'method' }, current: shownText(currentModelId), models: ids };
 }
 
 /** The agent's own name of a model: as it was asked for, or without the vendor in front if only one fits. */
@@ -37,7 +37,7 @@ export function findModel({ models }: ModelChoice, wanted: string): string | und
 /** Options come as a list, or as groups of lists. */
 function optionValues(options: unknown): readonly string[] {
   return fieldsOf(options).flatMap(({ value, options: inner }) =>
-    typeof value === 'string' ? [value] : fieldsOf(inner).flatMap((option) => String(option.value ?? '')),
+    typeof value === 'string' ? [value] : fieldsOf(inner).flatMap((option) => shownText(option.value)),
   );
 }
 

@@ -1,6 +1,6 @@
 import type { AgentEvent, TurnUsage } from '../agent-provider.ts';
 import { withinBounds } from '../event-bounds.ts';
-import { asObject } from '../loose-json.ts';
+import { asObject, shownText } from '../loose-json.ts';
 
 type ToolCall = Extract<AgentEvent, { kind: 'tool_call' }>;
 type Fields = Readonly<Record<string, unknown>>;
@@ -112,7 +112,7 @@ function contentOf(value: unknown): unknown {
   if (!Array.isArray(value) || value.length === 0) return undefined;
   const parts = value.map((entry: unknown) => {
     const { type, content, path } = asObject(entry);
-    return type === 'diff' ? `changed ${String(path)}` : contentText(content);
+    return type === 'diff' ? `changed ${shownText(path)}` : contentText(content);
   });
   return parts.filter((part) => part !== '').join('\n');
 }
@@ -129,7 +129,7 @@ function planText(entries: unknown): string {
   if (!Array.isArray(entries)) return '';
   const lines = entries.map((entry: unknown) => {
     const { content, status } = asObject(entry);
-    return `- [${status === 'completed' ? 'x' : ' '}] ${String(content)}`;
+    return `- [${status === 'completed' ? 'x' : ' '}] ${shownText(content)}`;
   });
   return lines.join('\n');
 }

@@ -9,7 +9,7 @@ import { RemoteError } from '../../../platform/json-rpc/remote-error.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
 import { createAgentChannel } from '../agent-channel.ts';
 import type { AgentConnection, PermissionPolicy, PromptEnd, PromptRequest } from '../agent-connection.ts';
-import { asObject } from '../loose-json.ts';
+import { asObject, textOf } from '../loose-json.ts';
 import { saysUnknownConversation } from '../unknown-conversation.ts';
 import { answerApproval } from './answer-approval.ts';
 import { type CodexReader, createCodexReader } from './read-notification.ts';
@@ -63,7 +63,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
   });
 
   function takeNotification(method: string, params: Fields): void {
-    const prompt = prompts.get(String(params.threadId));
+    const prompt = prompts.get(textOf(params.threadId));
     if (prompt === undefined) return;
     const taken = prompt.reader.read(method, params);
     for (const event of taken.events) prompt.request.report(event);
@@ -71,7 +71,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
   }
 
   function answer(method: string, params: Fields): unknown {
-    const prompt = prompts.get(String(params.threadId));
+    const prompt = prompts.get(textOf(params.threadId));
     const policy = prompt === undefined || prompt.interrupted ? 'deny' : options.permissions;
     const given = answerApproval(method, params, policy);
     if (given === undefined) throw new AppError('METHOD_NOT_FOUND', { method });
@@ -87,7 +87,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
       cwd: folder,
       ...chosen(model),
     });
-    prompt.turnId = String(fieldsAt(answered, 'turn').id ?? '');
+    prompt.turnId = textOf(fieldsAt(answered, 'turn').id);
     if (prompt.interrupted) askToStop(prompt);
     return prompt.ended.promise;
   }

@@ -1,6 +1,6 @@
 import type { AgentEvent } from '../agent-provider.ts';
 import { withinBounds } from '../event-bounds.ts';
-import { asObject } from '../loose-json.ts';
+import { asObject, shownText } from '../loose-json.ts';
 
 type ToolCall = Extract<AgentEvent, { kind: 'tool_call' }>;
 type Fields = Readonly<Record<string, unknown>>;
@@ -22,31 +22,31 @@ const MOST_OUTPUT = 65_536;
 /** The items that are something done, each with how it is shown. All others are left out (contract/bridge 4). */
 const DEEDS: Readonly<Record<string, (item: Fields) => Described>> = {
   commandExecution: ({ command, cwd, aggregatedOutput }) => ({
-    title: String(command),
+    title: shownText(command),
     toolKind: 'execute',
     input: { command, cwd },
     ...given('output', aggregatedOutput),
   }),
   fileChange: ({ changes }) => {
-    const paths = listOf(changes).map(({ path }) => String(path));
+    const paths = listOf(changes).map(({ path }) => shownText(path));
     const locations = paths.map((path) => ({ path }));
     return { title: `edit ${paths.join(', ')}`, toolKind: 'edit', input: withinBounds(changes), locations };
   },
   mcpToolCall: ({ server, tool, arguments: input, result, error }) => ({
-    title: `${String(server)}: ${String(tool)}`,
+    title: `${shownText(server)}: ${shownText(tool)}`,
     toolKind: 'other',
     input: withinBounds(input),
     ...given('output', withinBounds(error ?? result)),
   }),
   dynamicToolCall: ({ tool, arguments: input, contentItems }) => ({
-    title: String(tool),
+    title: shownText(tool),
     toolKind: 'other',
     input: withinBounds(input),
     ...given('output', withinBounds(contentItems)),
   }),
-  collabAgentToolCall: ({ tool, prompt }) => ({ title: String(tool), toolKind: 'other', ...given('input', prompt) }),
-  webSearch: ({ query }) => ({ title: String(query), toolKind: 'fetch', input: { query } }),
-  imageView: ({ path }) => ({ title: String(path), toolKind: 'read', locations: [{ path: String(path) }] }),
+  collabAgentToolCall: ({ tool, prompt }) => ({ title: shownText(tool), toolKind: 'other', ...given('input', prompt) }),
+  webSearch: ({ query }) => ({ title: shownText(query), toolKind: 'fetch', input: { query } }),
+  imageView: ({ path }) => ({ title: shownText(path), toolKind: 'read', locations: [{ path: shownText(path) }] }),
 };
 
 const STATUS: Readonly<Record<string, ToolCall['status']>> = {
@@ -86,17 +86,18 @@ export function createItemReader(): ItemReader {
       }
       const { id, type, text, summary } = fields;
       if (type === 'agentMessage' && typeof text === 'string') lastMessage = text;
-      if (spoken.delete(String(id))) return [];
+      if (spoken.delete(shownText(id))) return [];
       if (type === 'agentMessage') return wordsOf('text', text);
-      if (type === 'reasoning') return wordsOf('thinking', Array.isArray(summary) ? summary.join('\n') : '');
+      if (type === 'reasoning')
+        return wordsOf('thinking', Array.isArray(summary) ? summary.map(shownText).join('\n') : '');
       return type === 'plan' ? wordsOf('status', text) : [];
     },
     delta(kind, itemId, delta) {
-      spoken.add(String(itemId));
+      spoken.add(shownText(itemId));
       return wordsOf(kind, delta);
     },
     output(itemId, delta) {
-      const entry = running.get(String(itemId));
+      const entry = running.get(shownText(itemId));
       if (entry === undefined || typeof delta !== 'string' || entry.printed.length >= MOST_OUTPUT) return [];
       entry.printed = (entry.printed + delta).slice(0, MOST_OUTPUT);
       return [{ ...entry.call, output: entry.printed }];

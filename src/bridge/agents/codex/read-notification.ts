@@ -1,6 +1,6 @@
 import type { PromptEnd } from '../agent-connection.ts';
 import type { AgentEvent, TurnUsage } from '../agent-provider.ts';
-import { asObject } from '../loose-json.ts';
+import { asObject, shownText } from '../loose-json.ts';
 import { createItemReader } from './read-item.ts';
 
 export interface Taken {
@@ -35,7 +35,8 @@ export function createCodexReader(): CodexReader {
     'turn/plan/updated': ({ plan }) => status(planText(plan)),
     warning: ({ message }) => status(message),
     guardianWarning: ({ message }) => status(message),
-    'model/rerouted': ({ fromModel, toModel }) => status(`${String(toModel)} answers instead of ${String(fromModel)}`),
+    'model/rerouted': ({ fromModel, toModel }) =>
+      status(`${shownText(toModel)} answers instead of ${shownText(fromModel)}`),
     'thread/tokenUsage/updated': ({ tokenUsage }) => takeUsage(tokenUsage),
     error: takeError,
     'turn/completed': takeEnd,
@@ -88,7 +89,7 @@ function planText(plan: unknown): string {
   if (!Array.isArray(plan)) return '';
   const lines = plan.map((entry: unknown) => {
     const { step, status: state } = asObject(entry);
-    return `- [${state === 'completed' ? 'x' : ' '}] ${String(step)}`;
+    return `- [${state === 'completed' ? 'x' : ' '}] ${shownText(step)}`;
   });
   return lines.join('\n');
 }

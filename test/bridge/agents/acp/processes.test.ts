@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { createFakeClock } from '../../../fakes/fake-clock.ts';
+import { until } from '../../../fakes/until.ts';
 import { startScripted } from '../scripted-agent.ts';
 
 const isText = (event: { kind: string }) => event.kind === 'text';
@@ -48,13 +48,13 @@ test('an agent that keeps ending is left alone for longer and longer, and the pr
       isOver = true;
     });
     const started = agent.started.length;
-    while (agent.started.length === started) {
+    await until('the next start', async () => {
       // The first start waits for nothing, so time need not pass for it.
-      if (attempt > 0) await clock.advance(100);
-      await pause(1);
-    }
+      if (attempt > 0 && agent.started.length === started) await clock.advance(100);
+      return agent.started.length > started;
+    });
     pauses.push(clock.monotonic() - before);
-    while (!isOver) await pause(5);
+    await until('the turn to end', () => isOver);
     const ended = await end;
     assert.equal(ended.kind === 'failed' && ended.code, 'AGENT_EXITED');
     assert.match(ended.kind === 'failed' ? ended.error : '', /cannot start: no licence/);
@@ -205,7 +205,7 @@ test('a process that nobody used for long is ended; one whose conversations woul
 test('stopping ends every process, also one that is just starting', async (t) => {
   const agent = await startScripted(t, { flags: ['--hang', 'initialize'] });
   const turn = agent.run({ prompt: 'say x', folder: agent.work });
-  while (agent.started.length === 0) await pause(5);
+  await until('the agent to start', () => agent.started.length > 0);
   await agent.provider.stop();
   assert.equal((await turn.end).kind, 'failed');
   assert.equal(agent.living(), 0);
@@ -214,7 +214,5 @@ test('stopping ends every process, also one that is just starting', async (t) =>
 });
 
 async function gone(agent: { living(): number }): Promise<void> {
-  const end = performance.now() + 5000;
-  while (agent.living() > 0 && performance.now() < end) await pause(10);
-  assert.equal(agent.living(), 0);
+  await until('every process of the agent to be gone', () => agent.living() === 0);
 }

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { runCommandTool } from '../../../../src/bridge/agents/builtin/tools/run-command.ts';
 import { childEnvironment } from '../../../../src/platform/child-process/child-environment.ts';
-import { isAlive, until } from '../../../platform/child-process/processes.ts';
+import { until } from '../../../fakes/until.ts';
+import { isAlive } from '../../../platform/child-process/processes.ts';
 import { environment, toolContext, workingDirectory } from './builtin-agent.ts';
 
 const shell = (script: string) => ({ command: 'sh', args: ['-c', script] });
@@ -87,7 +88,7 @@ test('B-62: a command that ignores SIGTERM and leaves grandchildren is gone afte
   assert.match(text, /^\[ended after 400 ms\]/);
   assert.ok(performance.now() - started < 8_000);
   const child = Number(await readFile(join(root, 'child'), 'utf8'));
-  await until(() => !isAlive(child));
+  await until('the child to be gone', () => !isAlive(child));
 });
 
 test('what a command leaves running in the background is ended with it', async (context) => {
@@ -111,7 +112,7 @@ test('a cancelled turn ends its command at once', async (context) => {
     toolContext(root, {}, aborter.signal),
   );
   const pid = async () => Number(await readFile(join(root, 'pid'), 'utf8').catch(() => '0'));
-  while ((await pid()) === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+  await until('the command to run', async () => (await pid()) > 0);
   aborter.abort();
   const { failed } = await running;
   assert.equal(failed, true);

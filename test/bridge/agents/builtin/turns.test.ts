@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { AppError } from '../../../../src/platform/errors/app-error.ts';
+import { until } from '../../../fakes/until.ts';
 import { isAlive } from '../../../platform/child-process/processes.ts';
 import { recordTurn } from '../recorded-turn.ts';
 import { scriptedAgent, workingDirectory } from './builtin-agent.ts';
@@ -286,7 +286,7 @@ test('B-53: cancel kills a running command, and the conversation can be continue
   const turn = recordTurn(root, 'wait');
   const ending = agent.startTurn(turn);
   const pid = async () => Number(await readFile(join(root, 'pid'), 'utf8').catch(() => '0'));
-  while ((await pid()) === 0) await pause(10);
+  await until('the command to run', async () => (await pid()) > 0);
   await agent.cancel(turn.turnId);
   assert.equal(isAlive(await pid()), false);
   assert.equal((await ending).kind, 'cancelled');

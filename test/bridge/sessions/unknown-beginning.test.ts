@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import type { Database } from '../../../src/platform/database/database.ts';
+import { AppError } from '../../../src/platform/errors/app-error.ts';
+import { call } from '../../contract/bridge/session-client.ts';
+import { startBridge } from '../../contract/bridge/start-bridge.ts';
+import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
+import { until } from '../../fakes/until.ts';
+
+/** The next beginning of a turn is stored or not, and in both cases nobody learns of it. */
+function loseNextBeginning(database: Database<BridgeSchema>, isStored: boolean): void {
+  const { write } = database;
+  const target = database as { write: typeof write };
+  target.write = async (statements) => {
+    if (!statements.some((one) => 'sql' in one && one.sql.startsWith('insert into "turns"'))) return write(statements);
+    target.write = write;
+    if (isStored) await write(statements);
+    throw new AppError('STORAGE_UNAVAILABLE');
+  };
+}
+
+for (const isStored of [true, false]) {
+  const what = isStored ? 'was stored without an answer' : 'was not stored';
+  test(`a turn whose beginning ${what} is ended, and its session goes on`, async (context) => {
+    const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
+    const turn = async (method: string, sessionId: string) =>
+      (await call(url, method, { sessionId, taskPrompt: 'hello' })).error?.data.code ?? 'ok';
+    const openTurns = () => database.query.selectFrom('turns').select('id').where('ended_at', 'is', null).execute();
+    assert.equal(await turn('session.start', 'known'), 'ok');
+    for (const [method, sessionId, next] of [
+      ['session.message', 'known', 'session.message'],
+      ['session.start', 'new', 'session.start'],
+    ] as const) {
+      loseNextBeginning(database, isStored);
+      assert.equal(await turn(method, sessionId), 'STORAGE_UNAVAILABLE');
+      await until('the turn to be ended', async () => (await openTurns()).length === 0);
+      assert.equal(await turn(next, sessionId), 'ok');
+      assert.equal(await turn('session.message', sessionId), 'ok');
+    }
+    const sessions = await database.query.selectFrom('sessions').select('instance').execute();
+    assert.deepEqual(sessions, [{ instance: '' }, { instance: '' }]);
+  });
+}
