@@ -38,7 +38,6 @@ export function buildProgram(context: CommandContext): Command {
     .helpOption('--help', 'show help')
     .helpCommand('help [command]', 'show help for a command')
     .configureOutput({ writeOut: context.stdout, writeErr: context.stderr, getOutHasColors: () => context.color })
-    .showHelpAfterError('(see: trestle --help)')
     .addHelpText('after', EXAMPLES)
     .exitOverride();
   addGlobalFlags(program);
@@ -57,7 +56,14 @@ export function buildProgram(context: CommandContext): Command {
   registerRestore(program, context);
   registerCopy(program, context);
   registerCompletion(program, context);
+  pointToHelp(program, program.name());
   return program;
+}
+
+/** Whoever used a command wrongly is sent to the help of that very command. */
+function pointToHelp(command: Command, path: string): void {
+  command.showHelpAfterError(`(see: ${path} --help)`);
+  for (const inner of command.commands) pointToHelp(inner, `${path} ${inner.name()}`);
 }
 
 /** Runs a command line to its end and answers with the exit code. Whatever goes wrong is said in words, never as a stack. */

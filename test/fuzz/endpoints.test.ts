@@ -3,10 +3,9 @@ import { after, test } from 'node:test';
 import fc from 'fast-check';
 import { Compile, type Validator } from 'typebox/schema';
 import { startProgram } from '../e2e/running-program.ts';
+import { runs } from './any-input.ts';
 import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';
 
-/** Per endpoint; the figure of a long run comes from the environment. */
-const RUNS = Number(process.env.FUZZ_RUNS ?? 100);
 const METHODS = ['get', 'post', 'put', 'patch', 'delete', 'options'];
 
 interface MediaTypes {
@@ -48,7 +47,7 @@ for (const [path, operations] of Object.entries(document.paths)) {
           const init = { method: method.toUpperCase(), headers: given, ...(sent === undefined ? {} : { body: sent }) };
           await checkAnswer(await fetch(`${program.url}${path}${search}`, init), operation);
         }),
-        { numRuns: RUNS },
+        runs(15),
       );
     });
   }

@@ -112,7 +112,7 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
         break;
       }
       const body = message === undefined ? undefined : parseEvent(message.data);
-      if (body?.error !== undefined && body.error !== null) {
+      if (body !== undefined && isError(body.error)) {
         failure = failureInObject(body);
         break;
       }
@@ -172,6 +172,11 @@ const NEXT_LINE = 0x64;
 
 function joined(kept: readonly Buffer[]): Buffer | undefined {
   return kept.length === 0 ? undefined : Buffer.concat(kept);
+}
+
+/** As `findMarker` sees it, so that an `"error": false` means the same whatever it came together with. */
+function isError(error: unknown): boolean {
+  return typeof error === 'string' || asObject(error) !== undefined;
 }
 
 /** The events up to the one that ended the stream, uncopied. */

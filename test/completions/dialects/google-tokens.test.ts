@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { createAuthoriseUpstream } from '../../../src/completions/dialects/authorise-upstream.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { until } from '../../fakes/until.ts';
 
 const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 
@@ -137,7 +138,7 @@ test('a token server that never answers is given up', async () => {
   const { clock, authorisation } = start();
   answer = () => undefined;
   const waiting = assert.rejects(authorisation({ key: serviceAccount() }), { code: 'UPSTREAM_AUTHENTICATION' });
-  while (forms.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await until('the request for a token', () => forms.length > 0);
   await clock.advance(10_000);
   await waiting;
 });

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { ChatCall } from '../../../src/completions/pipeline/chat-run.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { inTime } from '../../fakes/in-time.ts';
 import { chunk } from './chunks.ts';
 import { aborted, answering, HEADERS, MESSAGES, RESPONSES, startIngress, streamOf } from './ingress-listener.ts';
 
@@ -178,7 +179,11 @@ test('P-05: a silent stream gets a comment every 15 seconds', async (t) => {
   const reader = response.body?.getReader();
   let text = '';
   const readUntil = async (pattern: RegExp) => {
-    while (!pattern.test(text)) text += Buffer.from((await reader?.read())?.value ?? []).toString();
+    while (!pattern.test(text)) {
+      const piece = await inTime(`${pattern} after: ${text}`, reader?.read() ?? Promise.resolve(undefined));
+      assert.ok(piece?.value !== undefined, `the stream ended before ${pattern}: ${text}`);
+      text += Buffer.from(piece.value).toString();
+    }
   };
   await readUntil(/text_delta/);
   await clock.advance(15_000);

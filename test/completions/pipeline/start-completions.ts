@@ -14,6 +14,7 @@ import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener, type Listener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Scope } from '../../e2e/running-program.ts';
+import { handOnDatabaseThread } from '../../fakes/hand-on-database-thread.ts';
 import { resolveTrestle } from '../../system/resolve-trestle.ts';
 
 export interface RunningCompletions {
@@ -98,6 +99,7 @@ export async function startCompletions(scope: Scope, options: StartOptions = {})
   scope.after(async () => {
     await listener.close();
     await completions.stop();
+    handOnDatabaseThread();
     await database.close();
     await rm(folder, { recursive: true, force: true });
   });

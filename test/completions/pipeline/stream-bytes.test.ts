@@ -87,6 +87,17 @@ test('with several choices each needs its finish reason', () => {
   assert.equal(readAll([Buffer.from(finish(0) + finish(1))], options).done, true);
 });
 
+test('a chunk that says there is no error is none, alone or together with the end', () => {
+  const events = [chunkOf({ content: 'a' }, null, { error: false }), chunkOf({}, 'stop', { error: null })].map(
+    (chunk) => `data: ${JSON.stringify(chunk)}\n\n`,
+  );
+  const source = [...events, 'data: [DONE]\n\n'].map((event) => Buffer.from(event));
+  for (const chunks of [source, [Buffer.concat(source)]]) {
+    const { out, done, failure } = readAll(chunks);
+    assert.deepEqual([out.toString(), done, failure], [Buffer.concat(source).toString(), true, undefined]);
+  }
+});
+
 test('what follows [DONE] is not sent on', () => {
   const { out, done } = readAll([Buffer.from(`${eventsOf(['x'], { usage: false }).join('')}data: more\n\n`)]);
   assert.equal(done, true);

@@ -92,7 +92,9 @@ function ofType(schema: JsonObject, type: string | undefined, root: JsonObject, 
     const properties = Object.entries(asObject(schema.properties) ?? {});
     if (properties.length === 0) return { type };
     const names = new Set(properties.map(([name]) => name));
-    const required = [...new Set(asList(schema.required))].filter((name) => names.has(String(name)));
+    const required = [...new Set(asList(schema.required))].filter(
+      (name) => typeof name === 'string' && names.has(name),
+    );
     return {
       type,
       properties: Object.fromEntries(properties.map(([name, member]) => [name, convert(member, root, depth + 1)])),
@@ -105,7 +107,7 @@ function ofType(schema: JsonObject, type: string | undefined, root: JsonObject, 
   }
   if (type === 'string') {
     const choices = (schema.const === undefined ? asList(schema.enum) : [schema.const]).filter(
-      (value) => value !== null,
+      (value) => typeof value !== 'object',
     );
     return { type, ...format, ...(choices.length > 0 && { enum: choices.map(String) }) };
   }

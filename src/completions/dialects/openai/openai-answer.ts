@@ -38,8 +38,9 @@ export function decodeOpenaiAnswer(body: unknown, context: DialectContext): Deco
   return { completion: { ...answer, ...completion } as ChatCompletion };
 }
 
-function isFailure(value: JsonObject): boolean {
-  return (value.error !== undefined && value.error !== null) || value.finish_reason === 'error';
+/** Some say in every answer that there was no error. */
+function isFailure({ error, finish_reason: reason }: JsonObject): boolean {
+  return (error !== undefined && error !== null && error !== false) || reason === 'error';
 }
 
 function readHead(answer: JsonObject, own: AnswerHead): AnswerHead {

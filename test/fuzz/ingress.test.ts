@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { Compile } from 'typebox/schema';
+import { ChatRequest } from '../../src/completions/contract/chat.ts';
+import { type MessagesRequest as Messages, MessagesRequest } from '../../src/completions/contract/messages.ts';
+import { type ResponsesRequest as Responses, ResponsesRequest } from '../../src/completions/contract/responses.ts';
+import { type TextRequest as Text, TextRequest } from '../../src/completions/contract/text-completion.ts';
+import { decodeMessagesRequest } from '../../src/completions/ingress/messages/decode-messages-request.ts';
+import { decodeResponsesRequest } from '../../src/completions/ingress/responses/decode-responses-request.ts';
+import { estimatePromptTokens } from '../../src/completions/pipeline/estimate-tokens.ts';
+import { textAsChat } from '../../src/completions/pipeline/text-as-chat.ts';
+import { assertNothingPolluted, outcomeOf, runs } from './any-input.ts';
+import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';
+
+const WORDS = [
+  ...[
+    'user',
+    'assistant',
+    'system',
+    'text',
+    'image',
+    'document',
+    'tool_use',
+    'tool_result',
+    'thinking',
+    'base64',
+    'url',
+  ],
+  ...['message', 'input_text', 'output_text', 'input_image', 'input_file', 'function_call', 'function_call_output'],
+  ...[
+    'reasoning',
+    'custom_tool_call',
+    'custom_tool_call_output',
+    'additional_tools',
+    'namespace',
+    'function',
+    'custom',
+  ],
+  ...['auto', 'any', 'none', 'required', 'json_schema', 'json_object', 'enabled', 'redacted_thinking', 'refusal'],
+  ...[
+    'data:image/png;base64,AAAA',
+    '{"a":1}',
+    'item_reference',
+    'local_shell_call',
+    'web_search',
+    'developer',
+    'call_1',
+  ],
+];
+const chat = Compile(ChatRequest);
+const from = (schema: object) => arbitraryFor(schema as JsonSchema, { junkWeight: 0, words: WORDS });
+
+/** Whatever a caller may write in another form is a chat completion that passes our own check, or is refused. */
+function assertChat(decode: () => object): void {
+  const outcome = outcomeOf(decode);
+  if ('value' in outcome) {
+    assert.ok(chat.Check(outcome.value), JSON.stringify(outcome.value));
+    assert.ok(estimatePromptTokens(outcome.value as never) >= 0);
+  } else {
+    assert.match(outcome.refused, /^[A-Z_]+$/);
+  }
+  assertNothingPolluted();
+}
+
+test('G18: any request of the Messages API becomes a chat completion, or is refused', () => {
+  const validator = Compile(MessagesRequest);
+  fc.assert(
+    fc.property(from(MessagesRequest), (value) => {
+      fc.pre(validator.Check(value));
+      assertChat(() => decodeMessagesRequest(value as Messages).chat);
+    }),
+    runs(200),
+  );
+});
+
+test('G18: any request of the Responses API becomes a chat completion, or is refused', () => {
+  const validator = Compile(ResponsesRequest);
+  fc.assert(
+    fc.property(from(ResponsesRequest), (value) => {
+      fc.pre(validator.Check(value));
+      assertChat(() => decodeResponsesRequest(value as Responses).chat);
+    }),
+    runs(200),
+  );
+});
+
+test('G18: any plain completion becomes a chat completion, or is refused', () => {
+  const validator = Compile(TextRequest);
+  fc.assert(
+    fc.property(from(TextRequest), (value) => {
+      fc.pre(validator.Check(value));
+      assertChat(() => textAsChat(value as Text).request);
+    }),
+    runs(100),
+  );
+});
