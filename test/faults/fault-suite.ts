@@ -5,8 +5,42 @@ export interface FaultOptions {
   say(line: string): void;
 }
 
-/** Breaks something again and again; answers with what did not hold. */
-export type FaultSuite = (options: FaultOptions) => Promise<readonly string[]>;
+/** What a run came to, as the log and the store tell it. */
+export interface FaultFigure {
+  readonly name: string;
+  readonly value: string;
+  /** Empty for what is only told. */
+  readonly goal: string;
+  readonly met: boolean;
+}
+
+export interface FaultReport {
+  /** What must never happen: one is enough to fail the run. Times that a slow machine misses are figures. */
+  readonly violations: readonly string[];
+  readonly figures: readonly FaultFigure[];
+  /** Why it could not be run on this machine. */
+  readonly impossible?: string;
+}
+
+/** Breaks something again and again; answers with what did not hold, and with figures. */
+export type FaultSuite = (options: FaultOptions) => Promise<FaultReport>;
+
+/** How much there was of something, without a goal. */
+export function countFigure(name: string, count: number): FaultFigure {
+  return { name, value: count.toLocaleString('en'), goal: '', met: true };
+}
+
+/** How often something happened that must not happen. */
+export function neverFigure(name: string, count: number): FaultFigure {
+  return { name, value: count.toLocaleString('en'), goal: '0', met: count === 0 };
+}
+
+/** The longest of some times, against the longest that is allowed. */
+export function longestFigure(name: string, times: readonly number[], limitMs: number): FaultFigure {
+  const longest = times.reduce((most, time) => Math.max(most, time), 0);
+  const value = `${Math.round(longest).toLocaleString('en')} ms`;
+  return { name, value, goal: `≤ ${limitMs.toLocaleString('en')} ms`, met: longest <= limitMs };
+}
 
 /** Numbers from 0 up to 1 that depend on the seed alone (mulberry32). */
 export function seededRandom(seed: number): () => number {

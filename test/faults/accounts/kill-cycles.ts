@@ -3,7 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type RunningProgram, startProgram } from '../../e2e/running-program.ts';
-import { type FaultSuite, seededRandom } from '../fault-suite.ts';
+import {
+  countFigure,
+  type FaultFigure,
+  type FaultSuite,
+  longestFigure,
+  neverFigure,
+  seededRandom,
+} from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { createAccountWorker } from './account-worker.ts';
 import { checkOperations, type Operation } from './check-operations.ts';
@@ -14,6 +21,7 @@ const WORKERS = 8;
 const LEAST_ANSWERS = 20;
 const MOST_ANSWERS = 150;
 const LONGEST_MS = 20_000;
+const READY_MS = 2000;
 /** Not always right after an answer. */
 const LAG_MS = 20;
 /** Every call may come from another address, and a registration is one call. */
@@ -62,25 +70,27 @@ export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
     await Promise.all(workers.map((worker) => worker.checkAll(last.url)));
     await last.stop('SIGTERM');
     const operations = await log.close();
-    say(`${cycles} kills, seed ${seed}: ${summaryOf(operations)}`);
-    say(`ready after ${Math.round(Math.max(...readyMs))} ms at most`);
     const violations = checkOperations(operations, readStoredAccounts(join(folder, 'accounts.db')));
     if (violations.length === 0) await rm(logFile, { force: true });
     else say(`the log is ${logFile}`);
-    return violations;
+    const figures = [
+      countFigure('kills under load', cycles),
+      ...countsOf(operations),
+      neverFigure('what was acknowledged and is lost, undone or given twice', violations.length),
+      longestFigure('ready after a kill, at most', readyMs.slice(1), READY_MS),
+    ];
+    return { violations, figures };
   } finally {
     for (const close of closing) await close();
     await rm(folder, { recursive: true, force: true });
   }
 };
 
-/** `120 register (118 ok, 0 fail, 2 unknown), ...` */
-function summaryOf(operations: readonly Operation[]): string {
-  const kinds = Object.entries(Object.groupBy(operations, ({ kind }) => kind));
-  return kinds
-    .map(([kind, all = []]) => {
-      const count = (wanted: string) => `${all.filter(({ outcome }) => outcome === wanted).length} ${wanted}`;
-      return `${all.length} ${kind} (${['ok', 'fail', 'unknown'].map(count).join(', ')})`;
-    })
-    .join(', ');
+/** `120: 118 ok, 0 fail, 2 unknown` for each kind of call. */
+function countsOf(operations: readonly Operation[]): FaultFigure[] {
+  return Object.entries(Object.groupBy(operations, ({ kind }) => kind)).map(([kind, all = []]) => {
+    const count = (wanted: string) => `${all.filter(({ outcome }) => outcome === wanted).length} ${wanted}`;
+    const value = `${all.length}: ${['ok', 'fail', 'unknown'].map(count).join(', ')}`;
+    return { name: `calls: ${kind}`, value, goal: '', met: true };
+  });
 }

@@ -1,3 +1,5 @@
+import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+
 /** A turn that a client asked the first node for, and what it was told. */
 export interface TurnOperation {
   /** Its prompt, which no other has. */
@@ -16,6 +18,9 @@ export interface FoundTurn {
   readonly session: string;
   readonly prompt: string;
 }
+
+/** Goal for a node that cannot be reached. */
+const NOT_STARTED_MS = 5000;
 
 const MOST_RUNS: Readonly<Record<TurnOperation['outcome'], number>> = { ok: 1, not_started: 0, refused: 0, unknown: 1 };
 
@@ -39,4 +44,34 @@ export function checkOperations(
     if (nodes.length > 1) violations.push(`session ${session} was started on ${nodes.join(' and on ')}`);
   }
   return violations;
+}
+
+/** What the run came to, by its log and by what the nodes have stored at its end. */
+export function figuresOf(
+  operations: readonly TurnOperation[],
+  found: readonly FoundTurn[],
+  limitMs: number,
+): FaultFigure[] {
+  const timesOf = (wanted: TurnOperation['outcome']) =>
+    operations.flatMap(({ outcome, ms }) => (outcome === wanted ? [ms] : []));
+  const count = (wanted: TurnOperation['outcome']) => timesOf(wanted).length;
+  const runs = Map.groupBy(found, ({ prompt }) => prompt);
+  const sessions = [...Map.groupBy(found, ({ session }) => session).values()];
+  const spread = sessions.filter((turns) => new Set(turns.map(({ node }) => node)).size > 1);
+  const answered = operations.filter(({ outcome }) => outcome === 'ok');
+  return [
+    countFigure('turns answered', answered.length),
+    countFigure('turns told not started', count('not_started')),
+    countFigure('turns refused', count('refused')),
+    countFigure('turns of unknown outcome', count('unknown')),
+    neverFigure('answered turns lost', answered.filter(({ prompt }) => !runs.has(prompt)).length),
+    neverFigure('turns run twice', [...runs.values()].filter((turns) => turns.length > 1).length),
+    neverFigure('sessions on two nodes', spread.length),
+    longestFigure('told that nothing was started, after at most', timesOf('not_started'), NOT_STARTED_MS),
+    longestFigure(
+      'any answer, after at most',
+      operations.map(({ ms }) => ms),
+      limitMs,
+    ),
+  ];
 }

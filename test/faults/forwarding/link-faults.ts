@@ -6,7 +6,7 @@ import type { RunningProgram } from '../../e2e/running-program.ts';
 import { type Fault, type FaultProxy, startFaultProxy } from '../../fakes/fault-proxy.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
-import { checkOperations, type FoundTurn, type TurnOperation } from './check-operations.ts';
+import { checkOperations, type FoundTurn, figuresOf, type TurnOperation } from './check-operations.ts';
 import { askForTurn, TRANSPORTS } from './turn-client.ts';
 
 const CLIENTS = 4;
@@ -60,7 +60,6 @@ export const forwardingFaults: FaultSuite = async ({ cycles, seed, say }) => {
       { node: edge },
     ];
 
-    let ended = 0;
     for (let cycle = 1; cycle <= cycles; cycle += 1) {
       random = seededRandom(seed + cycle);
       const victim = cycle % 10 === 0 ? killed[(cycle / 10) % killed.length] : undefined;
@@ -75,7 +74,6 @@ export const forwardingFaults: FaultSuite = async ({ cycles, seed, say }) => {
       }
       await Promise.all(clients);
       await down?.raise();
-      ended = cycle;
       if (cycle % 20 === 0) say(`${cycle} of ${cycles} seeds`);
     }
 
@@ -100,18 +98,10 @@ export const forwardingFaults: FaultSuite = async ({ cycles, seed, say }) => {
     const found: FoundTurn[] = [...programs].flatMap(([node, program]) =>
       storedTurns(program).map(({ session, prompt }) => ({ node, session, prompt })),
     );
-    const count = (outcome: string) => operations.filter((one) => one.outcome === outcome).length;
-    say(
-      `${ended} seeds: ${count('ok')} turns answered, ${count('not_started')} not started, ${count('refused')} refused, ${count('unknown')} unknown; ${found.length} stored`,
-    );
-    const times = operations.map(({ ms }) => ms).toSorted((one, other) => one - other);
-    say(
-      `answered after ${Math.round(times[times.length >> 1] ?? 0)} ms (median), ${Math.round(times.at(-1) ?? 0)} ms at most`,
-    );
     const violations = checkOperations(operations, found, LIMIT_MS);
     if (violations.length === 0) await rm(logFile, { force: true });
     else say(`the log is ${logFile}`);
-    return violations;
+    return { violations, figures: figuresOf(operations, found, LIMIT_MS) };
   } finally {
     for (const clean of cleaning.reverse()) await clean();
   }

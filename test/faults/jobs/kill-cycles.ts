@@ -5,19 +5,23 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { JobList, JobRecord, JobStatistics } from '../../../src/bridge/contract/jobs.ts';
+import type { JobList, JobRecord } from '../../../src/bridge/contract/jobs.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { type RunningProgram, startProgram } from '../../e2e/running-program.ts';
 import { type FaultOptions, type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
-import { checkOperations, type Operation } from './check-operations.ts';
+import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
+import { seenOf, storedJobs, submitJob } from './job-operations.ts';
 
 const CLIENTS = 8;
-const SHORTEST_MS = 50;
-const LONGEST_MS = 500;
-/** Long enough for the last attempts of webhooks that a kill has put off. */
-const QUIET_LIMIT_MS = 120_000;
-const PAGE = 1000;
+/** So many answers come before a kill: by count and not by time, so that a slow machine does as much. */
+const LEAST_ANSWERS = 100;
+const MOST_ANSWERS = 320;
+const LONGEST_MS = 20_000;
+/** Not always right after an answer. */
+const LAG_MS = 20;
+/** What a kill has interrupted is due again half a minute later. */
+const LATE_WEBHOOKS_MS = 35_000;
 
 /** Kills the program under submit load, starts it on the same files, and again; then compares what clients know with what is stored. */
 export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions) => {
@@ -27,7 +31,7 @@ export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions
   const receiver = await startReceiver(log.note);
   const random = seededRandom(seed);
   const keys: string[] = [];
-  const readyMs: number[] = [];
+  let answers = 0;
   const children = new Set<RunningProgram>();
 
   async function start(): Promise<RunningProgram> {
@@ -36,9 +40,7 @@ export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions
       { after: () => undefined },
       { args: ['bridge', '--log-level', 'silent'], dataDirectory: folder },
     );
-    const ms = performance.now() - began;
-    readyMs.push(ms);
-    log.note({ kind: 'ready', ms });
+    log.note({ kind: 'ready', ms: performance.now() - began });
     children.add(program);
     return program;
   }
@@ -47,12 +49,12 @@ export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions
     while (!isOver()) {
       const key = random() < 0.2 && keys.length > 0 ? String(keys[Math.floor(random() * keys.length)]) : newKey(keys);
       const params = {
-        taskPrompt: 'hello',
-        idempotencyKey: key,
         retryOnRestart: random() < 0.3,
         ...(random() < 0.5 && { callbackUrl: receiver.url }),
       };
-      log.note(await submit(program.url, key, params));
+      const submitted = await submitJob(program.url, key, params);
+      log.note(submitted);
+      if (submitted.outcome !== 'unknown') answers += 1;
       if (random() < 0.1) await noteList(program.url, log.note).catch(() => undefined);
     }
   }
@@ -62,34 +64,24 @@ export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions
       const program = await start();
       let isOver = false;
       const load = Array.from({ length: CLIENTS }, () => submitUntilKilled(program, () => isOver));
-      await sleep(SHORTEST_MS + random() * (LONGEST_MS - SHORTEST_MS));
+      const enough = answers + LEAST_ANSWERS + random() * (MOST_ANSWERS - LEAST_ANSWERS);
+      for (const limit = performance.now() + LONGEST_MS; answers < enough && performance.now() < limit; )
+        await sleep(1);
+      await sleep(random() * LAG_MS);
       await program.stop('SIGKILL');
       isOver = true;
       await Promise.all(load);
       if (cycle % 20 === 0) say(`${cycle} of ${cycles} cycles, ${keys.length} keys`);
     }
     const last = await start();
-    await untilQuiet(last.url);
-    const jobs = await listAll(last.url);
-    const jobOfKey = new Map<string, string>();
-    for (const key of keys) {
-      const { jobId } = await submit(last.url, key, { taskPrompt: 'hello', idempotencyKey: key });
-      if (jobId !== undefined) jobOfKey.set(key, jobId);
-    }
+    await sleep(LATE_WEBHOOKS_MS);
+    const store = await storedJobs(last.url, keys);
     await last.stop('SIGTERM');
     const operations = await log.close();
-    const count = (outcome: string) =>
-      operations.filter((one) => one.kind === 'submit' && one.outcome === outcome).length;
-    const sorted = readyMs.toSorted((a, b) => a - b);
-    say(`${cycles} kills: ${count('ok')} submits acknowledged, ${count('fail')} refused, ${count('unknown')} unknown`);
-    say(`${jobs.length} jobs stored, ${operations.filter(({ kind }) => kind === 'callback').length} callbacks`);
-    say(
-      `ready after ${Math.round(sorted[sorted.length >> 1] ?? 0)} ms (median), ${Math.round(sorted.at(-1) ?? 0)} ms at most`,
-    );
-    const violations = checkOperations(operations, { jobs, jobOfKey });
+    const violations = checkOperations(operations, store);
     if (violations.length === 0) await rm(logFile, { force: true });
     else say(`the log is ${logFile}`);
-    return violations;
+    return { violations, figures: figuresOf(operations, store) };
   } finally {
     for (const child of children) await child.stop('SIGKILL');
     await receiver.close();
@@ -103,43 +95,9 @@ function newKey(keys: string[]): string {
   return key;
 }
 
-type Submit = Extract<Operation, { kind: 'submit' }>;
-
-async function submit(url: string, key: string, params: object): Promise<Submit> {
-  try {
-    const { result } = await call(url, 'app.jobs.submit', params);
-    if (result === undefined) return { kind: 'submit', key, outcome: 'fail' };
-    return { kind: 'submit', key, outcome: 'ok', jobId: String(result.jobId) };
-  } catch {
-    return { kind: 'submit', key, outcome: 'unknown' };
-  }
-}
-
 async function noteList(url: string, note: (operation: Operation) => void): Promise<void> {
   const { result } = await call(url, 'app.jobs.list', { limit: 50 });
   for (const job of (result as unknown as JobList).jobs) note({ kind: 'seen', job: seenOf(job) });
-}
-
-async function listAll(url: string): Promise<JobRecord[]> {
-  const all: JobRecord[] = [];
-  for (let cursor: string | null = ''; cursor !== null; ) {
-    const { result } = await call(url, 'app.jobs.list', { limit: PAGE, ...(cursor !== '' && { cursor }) });
-    const page = result as unknown as JobList;
-    all.push(...page.jobs);
-    cursor = page.nextCursor;
-  }
-  return all;
-}
-
-/** Until every job has ended, and every webhook has arrived or was tried three times. */
-async function untilQuiet(url: string): Promise<void> {
-  for (const end = Date.now() + QUIET_LIMIT_MS; Date.now() < end; await sleep(500)) {
-    const { result } = await call(url, 'app.jobs.stats', {});
-    const { pending, running } = (result as unknown as JobStatistics).summary;
-    if (pending + running === 0) break;
-  }
-  // What a kill has interrupted is due again half a minute later.
-  await sleep(35_000);
 }
 
 async function startReceiver(note: (operation: Operation) => void) {
@@ -161,8 +119,4 @@ async function startReceiver(note: (operation: Operation) => void) {
       await once(server, 'close');
     },
   };
-}
-
-function seenOf({ jobId, status, completedAt, errorCode }: JobRecord) {
-  return { jobId, status, completedAt, errorCode };
 }

@@ -1,4 +1,4 @@
-import { type FaultSuite, seededRandom } from '../fault-suite.ts';
+import { type FaultFigure, type FaultReport, type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { timeEnumeration } from './enumeration.ts';
 import { timeHostileTexts } from './hostile-texts.ts';
 import { quantile } from './samples.ts';
@@ -12,47 +12,68 @@ const COMPARES_PER_CYCLE = 1000;
 
 /** What times tell a stranger. `cycles` is the number of calls of each kind; compares of tokens are a thousand times as many. */
 export const timingFaults: FaultSuite = async ({ cycles, seed, say }) => {
-  say(`seed ${seed}, ${cycles} calls of each kind`);
+  say(`${cycles} calls of each kind`);
   const random = seededRandom(seed);
-  return [
-    ...judgeCompare(cycles * COMPARES_PER_CYCLE, random, say),
-    ...judgeHostileTexts(say),
-    ...(await judgeEnumeration(cycles, random, say)),
+  const parts = [
+    judgeCompare(cycles * COMPARES_PER_CYCLE, random),
+    judgeHostileTexts(),
+    await judgeEnumeration(cycles, random),
   ];
+  return {
+    violations: parts.flatMap(({ violations }) => violations),
+    figures: parts.flatMap(({ figures }) => figures),
+  };
 };
 
-type Say = (line: string) => void;
-
-function judgeCompare(count: number, random: () => number, say: Say): string[] {
-  const { ours, leaking } = timeTokenCompare(count, random);
-  say(`B-28: ${count} wrong tokens, t = ${ours.toFixed(2)}; a compare that leaks: t = ${leaking.toFixed(1)}`);
-  return [
-    ...(Math.abs(ours) < MOST_T ? [] : [`B-28: |t| is ${Math.abs(ours).toFixed(2)}, not below ${MOST_T}`]),
-    ...(Math.abs(leaking) >= MOST_T ? [] : ['B-28: the compare that leaks was not noticed: take more samples']),
-  ];
+/** Here the times themselves are what must hold, so that a missed goal is a violation. */
+function asReport(figures: readonly FaultFigure[]): FaultReport {
+  const missed = figures.filter(({ met }) => !met);
+  return { figures, violations: missed.map(({ name, value, goal }) => `${name}: ${value}, and not ${goal}`) };
 }
 
-function judgeHostileTexts(say: Say): string[] {
+function judgeCompare(count: number, random: () => number): FaultReport {
+  const [ours, leaking] = Object.values(timeTokenCompare(count, random)).map(Math.abs) as [number, number];
+  return asReport([
+    {
+      name: `B-28: |t| of ${count.toLocaleString('en')} wrong tokens`,
+      value: ours.toFixed(2),
+      goal: `< ${MOST_T}`,
+      met: ours < MOST_T,
+    },
+    {
+      name: 'B-28: the same of a compare that leaks, which must be noticed',
+      value: leaking.toFixed(1),
+      goal: `≥ ${MOST_T}`,
+      met: leaking >= MOST_T,
+    },
+  ]);
+}
+
+function judgeHostileTexts(): FaultReport {
   const { reader, text, ms } = timeHostileTexts();
-  const told = `A-12: the slowest hostile text takes ${ms.toFixed(2)} ms (${reader}, ${text}...)`;
-  say(told);
-  return ms < MOST_READING_MS ? [] : [told];
+  const name = `A-12: the slowest hostile text (${reader}, ${text}...)`;
+  return asReport([{ name, value: `${ms.toFixed(2)} ms`, goal: `< ${MOST_READING_MS} ms`, met: ms < MOST_READING_MS }]);
 }
 
-async function judgeEnumeration(count: number, random: () => number, say: Say): Promise<string[]> {
+async function judgeEnumeration(count: number, random: () => number): Promise<FaultReport> {
   const closing: (() => unknown)[] = [];
   try {
     const results = await timeEnumeration({ after: (run) => closing.push(run) }, count, random);
-    return results.flatMap(({ name, samples: { first, second }, otherAnswers }) => {
+    const figures = results.flatMap(({ name, samples: { first, second }, otherAnswers }) => {
       const [known, unknown] = [quantile(first, 0.5), quantile(second, 0.5)];
       const difference = Math.abs(known - unknown);
       const times = `${known.toFixed(2)} ms for known and ${unknown.toFixed(2)} ms for unknown people`;
-      say(`${name}: p50 ${times}, difference ${difference.toFixed(2)} ms`);
       return [
-        ...(difference < MOST_DIFFERENCE_MS ? [] : [`${name}: the difference is not below ${MOST_DIFFERENCE_MS} ms`]),
-        ...(otherAnswers === 0 ? [] : [`${name}: ${otherAnswers} answers are unlike the others`]),
+        {
+          name: `${name}: difference of p50 (${times})`,
+          value: `${difference.toFixed(2)} ms`,
+          goal: `< ${MOST_DIFFERENCE_MS} ms`,
+          met: difference < MOST_DIFFERENCE_MS,
+        },
+        { name: `${name}: answers unlike the others`, value: `${otherAnswers}`, goal: '0', met: otherAnswers === 0 },
       ];
     });
+    return asReport(figures);
   } finally {
     for (const close of closing.reverse()) await close();
   }

@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { figuresTable, withSuiteRun } from './faults/fault-report.ts';
+import { countFigure, longestFigure, neverFigure } from './faults/fault-suite.ts';
+
+const BENCH = '# Measurements\n\nWhat comes first.\n\n## platform\n\n| a |\n';
+const run = (suite: string, count: number) => ({ suite, cycles: 5, seed: 7, figures: [countFigure('kills', count)] });
+
+test('a goal that was missed is printed as missed, and a count without a goal as neither', () => {
+  const table = figuresTable([
+    countFigure('kills', 1234),
+    neverFigure('|lost|', 1),
+    longestFigure('ready', [3, 9.6], 10),
+  ]);
+  assert.deepEqual(table.split('\n').slice(2), [
+    '| kills | 1,234 |  |  |',
+    String.raw`| \|lost\| | 1 | 0 | **missed** |`,
+    '| ready | 10 ms | ≤ 10 ms | met |',
+    '',
+  ]);
+});
+
+test('the first run of a suite stands below everything else, with its command', () => {
+  const document = withSuiteRun(BENCH, run('jobs', 1));
+  assert.ok(document.startsWith(BENCH), document);
+  assert.match(document, /\n## Faults\n/);
+  assert.match(document, /### jobs\n\nWritten by `npm run faults -- jobs --cycles 5 --seed 7 --write`\.\n/);
+});
+
+test('a later run replaces the section of its suite, and leaves the others as they are', () => {
+  const first = withSuiteRun(withSuiteRun(withSuiteRun(BENCH, run('jobs', 1)), run('shared-jobs', 2)), run('slow', 3));
+  const second = withSuiteRun(first, run('shared-jobs', 4));
+  assert.equal(second, first.replace('| kills | 2 |', '| kills | 4 |'));
+  assert.equal(withSuiteRun(second, run('shared-jobs', 4)), second);
+});

@@ -1,0 +1,104 @@
+import { rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { type FaultSuite, seededRandom } from '../fault-suite.ts';
+import { openOperationLog } from '../operation-log.ts';
+import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
+import { followJobs } from './jobs-under-jumps.ts';
+import { followPerson } from './person-under-jumps.ts';
+
+const SHIFTED_CLOCK = new URL('shifted-clock.ts', import.meta.url).href;
+const AGENT = fileURLToPath(new URL('../../fakes/scripted-acp-agent.ts', import.meta.url));
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** Longer than the program takes to see another clock. */
+const SEEN_MS = 200;
+const LONGEST_LAG_MS = 1500;
+/** Two run, so that whatever comes after them waits. */
+const RUNNING = 2;
+
+interface Jump {
+  readonly name: string;
+  /** By how much the clock is off, one after the other; then it is right again. */
+  readonly shifts: readonly number[];
+  readonly everyMs: number;
+}
+
+const JUMPS: readonly Jump[] = [
+  { name: '90 days ahead', shifts: [90 * DAY_MS], everyMs: 16_000 },
+  { name: 'an hour back', shifts: [-HOUR_MS], everyMs: 16_000 },
+  { name: '90 days ahead and back again', shifts: [90 * DAY_MS, 0], everyMs: 2000 },
+  { name: 'ten seconds ahead again and again', shifts: [1, 2, 3, 4, 5, 6].map((n) => n * 10_000), everyMs: 1000 },
+];
+
+/** Sets the wall clock of a running program, while jobs run and wait and while people log in. */
+export const clockFaults: FaultSuite = async ({ cycles, seed, say }) => {
+  const random = seededRandom(seed);
+  const logFile = join(tmpdir(), `trestle-faults-clock-${process.pid}.log`);
+  const log = openOperationLog<Operation>(logFile);
+  const closing: (() => unknown)[] = [];
+  const scope = { after: (close: () => unknown) => void closing.push(close) };
+  try {
+    const folder = await temporaryFolder(scope);
+    const clockFile = join(folder, 'clock');
+    let shiftMs = 0;
+    const setClock = async (shift: number): Promise<void> => {
+      shiftMs = shift;
+      await writeFile(clockFile, String(shift));
+      log.note({ kind: 'jump', shiftMs: shift });
+      await sleep(SEEN_MS);
+    };
+    await writeFile(clockFile, '0');
+    const config = join(folder, 'trestle.yaml');
+    await writeFile(config, JSON.stringify(configuration()));
+    const program = await startProgram(scope, {
+      args: ['--config', config, '--log-level', 'silent'],
+      dataDirectory: join(folder, 'data'),
+      environment: { NODE_OPTIONS: `--import ${SHIFTED_CLOCK}`, CLOCK_SHIFT_FILE: clockFile },
+    });
+    for (let cycle = 1; cycle <= cycles && program.child.exitCode === null; cycle += 1) {
+      const { name, shifts, everyMs } = JUMPS[(cycle - 1) % JUMPS.length] as Jump;
+      const jobs = followJobs(program.url, `cycle ${cycle}, ${name}`, log.note);
+      const person = await followPerson({
+        url: program.url,
+        name: `p${seed}x${cycle}`,
+        note: log.note,
+        shift: () => shiftMs,
+      });
+      await sleep(random() * LONGEST_LAG_MS);
+      for (const shift of shifts) {
+        await setClock(shift);
+        await person.afterJump();
+        await sleep(shift === shifts.at(-1) ? 0 : everyMs);
+      }
+      await Promise.all([jobs, person.afterReplayTime()]);
+      const health = await fetch(`${program.url}/healthz`).catch(() => undefined);
+      log.note({ kind: 'health', outcome: health?.ok === true ? 'ok' : 'fail' });
+      await setClock(0);
+      await person.afterJump();
+      say(`${cycle} of ${cycles} cycles: ${name}`);
+    }
+    const code = program.child.exitCode ?? program.child.signalCode;
+    if (code !== null) log.note({ kind: 'exit', code: String(code) });
+    const operations = await log.close();
+    const violations = checkOperations(operations);
+    if (violations.length === 0) await rm(logFile, { force: true });
+    else say(`the log is ${logFile}`);
+    return { violations, figures: figuresOf(operations) };
+  } finally {
+    for (const close of closing.reverse()) await close();
+  }
+};
+
+function configuration(): object {
+  const agent = { id: 'scripted', label: 'Scripted', category: 'native', command: process.execPath, args: [AGENT] };
+  return {
+    trusted_proxies: ['127.0.0.1/32'],
+    agents: { catalog: ['scripted'], default: 'scripted', custom: [agent] },
+    jobs: { max_running: RUNNING },
+    accounts: { require_verification: false },
+  };
+}

@@ -1,0 +1,95 @@
+import { rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { type RunningProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { startPostgres } from '../../fakes/real-postgres.ts';
+import { type FaultSuite, seededRandom } from '../fault-suite.ts';
+import { openOperationLog } from '../operation-log.ts';
+import { checkTakeover, type Operation, type StoredTurn, takeoverFigures } from './check-takeover.ts';
+import { storedJobs, submitJob } from './job-operations.ts';
+
+const BRIDGES = 3;
+const CLIENTS = 3;
+const PAUSE_MS = 100;
+const LONGEST_RUN_MS = 3000;
+/** Each word takes a moment, so that every kill finds jobs that run. */
+const CONFIGURATION = { agents: { builtin: { model: 'demo/echo?delay=150' } }, jobs: { max_running: 8 } };
+const PROMPT = 'one two three four';
+
+interface Node {
+  readonly program: RunningProgram;
+  readonly instance: string;
+}
+
+/** Kills one of three bridges on one PostgreSQL again and again; the others take over what it was doing. */
+export const takeoverFaults: FaultSuite = async ({ cycles, seed, say }) => {
+  const random = seededRandom(seed);
+  const logFile = join(tmpdir(), `trestle-faults-takeover-${process.pid}.log`);
+  const log = openOperationLog<Operation>(logFile);
+  const closing: (() => unknown)[] = [];
+  const scope = { after: (close: () => unknown) => void closing.push(close) };
+  const keys: string[] = [];
+  try {
+    const server = await startPostgres();
+    scope.after(() => server.stop());
+    const store = new Client({ connectionString: server.url });
+    await store.connect();
+    scope.after(() => store.end());
+    const rows = async <Row>(sql: string): Promise<Row[]> => (await store.query(sql)).rows as Row[];
+    const instances = async () => (await rows<{ id: string }>('SELECT id FROM bridge.instances')).map(({ id }) => id);
+
+    async function startNode(folder: string): Promise<Node> {
+      const config = join(folder, 'trestle.yaml');
+      await writeFile(config, JSON.stringify(CONFIGURATION));
+      const before = new Set(nodes.map(({ instance }) => instance));
+      for (const dead of killed) before.add(dead);
+      const args = ['bridge', '--config', config, '--log-level', 'silent', '--database', server.url];
+      const program = await startProgram(scope, { args, dataDirectory: folder });
+      const instance = (await instances()).find((id) => !before.has(id)) ?? '';
+      return { program, instance };
+    }
+    const killed = new Set<string>();
+    const nodes: Node[] = [];
+    for (let index = 0; index < BRIDGES; index += 1) nodes.push(await startNode(await temporaryFolder(scope)));
+
+    let isOver = false;
+    const submitUntilOver = async (_: unknown, client: number): Promise<void> => {
+      for (let turn = client; !isOver; turn += 1) {
+        const key = `key-${keys.length}`;
+        keys.push(key);
+        const url = nodes[turn % BRIDGES]?.program.url ?? '';
+        log.note(await submitJob(url, key, { taskPrompt: PROMPT, retryOnRestart: random() < 0.5 }));
+        await sleep(random() * PAUSE_MS);
+      }
+    };
+    const load = Array.from({ length: CLIENTS }, submitUntilOver);
+    for (let cycle = 1; cycle <= cycles; cycle += 1) {
+      await sleep(random() * LONGEST_RUN_MS);
+      const index = Math.floor(random() * BRIDGES);
+      const { program, instance } = nodes[index] as Node;
+      await program.stop('SIGKILL');
+      log.note({ kind: 'kill', instance, at: Date.now() });
+      killed.add(instance);
+      nodes[index] = await startNode(program.dataDirectory);
+      if (cycle % 10 === 0) say(`${cycle} of ${cycles} kills`);
+    }
+    isOver = true;
+    await Promise.all(load);
+    const { jobs, jobOfKey } = await storedJobs(nodes[0]?.program.url ?? '', keys);
+    const turns = await rows<StoredTurn>(
+      `SELECT s.session_id AS session, t.instance, t.created_at::float8 AS "createdAt", t.ended_at::float8 AS "endedAt"
+       FROM bridge.turns t JOIN bridge.sessions s ON s.key = t.session_key JOIN bridge.jobs j ON j.session_id = s.session_id
+       WHERE j.completed_at IS NOT NULL`,
+    );
+    const operations = await log.close();
+    const found = { jobs, jobOfKey, turns };
+    const violations = checkTakeover(operations, found);
+    if (violations.length === 0) await rm(logFile, { force: true });
+    else say(`the log is ${logFile}`);
+    return { violations, figures: takeoverFigures(operations, found) };
+  } finally {
+    for (const close of closing.reverse()) await close();
+  }
+};

@@ -1,0 +1,61 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { CallPrice } from './check-operations.ts';
+
+/** No more than what is reserved for a call before it begins, so that a budget can be kept exactly. */
+const USAGE = { prompt_tokens: 5, completion_tokens: 5, total_tokens: 10 };
+export const PRICES = { 'lab/small': { input: 0.001, output: 0.002 } };
+export const MOST_TOKENS = USAGE.completion_tokens;
+export const CALL_PRICE: CallPrice = {
+  tokens: USAGE.total_tokens,
+  costUsd: USAGE.prompt_tokens * PRICES['lab/small'].input + USAGE.completion_tokens * PRICES['lab/small'].output,
+};
+
+const LONGEST_PAUSE_MS = 40;
+
+/** A model API that tells of every call it has answered; the call's id is what the user says. */
+export async function startCountingUpstream(answered: (id: string) => void, random: () => number) {
+  const server = createServer(async (request, response) => {
+    let text = '';
+    for await (const chunk of request) text += String(chunk);
+    response.on('error', () => undefined);
+    if (request.method === 'GET') {
+      response.end('{"data":[]}');
+      return;
+    }
+    const { messages, stream } = JSON.parse(text) as { messages: { content: string }[]; stream?: boolean };
+    response.on('finish', () => answered(String(messages.at(-1)?.content)));
+    const pauseMs = random() * LONGEST_PAUSE_MS;
+    if (stream !== true) {
+      await sleep(pauseMs);
+      response.setHeader('content-type', 'application/json');
+      const choices = [{ index: 0, message: { role: 'assistant', content: 'Yes.' }, finish_reason: 'stop' }];
+      response.end(
+        JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model: 'm', choices, usage: USAGE }),
+      );
+      return;
+    }
+    response.setHeader('content-type', 'text/event-stream');
+    response.write(event([{ index: 0, delta: { role: 'assistant', content: 'Yes.' }, finish_reason: null }]));
+    await sleep(pauseMs);
+    response.write(event([{ index: 0, delta: {}, finish_reason: 'stop' }]));
+    response.end(`${event([], { usage: USAGE })}data: [DONE]\n\n`);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    async close() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+function event(choices: readonly object[], more: object = {}): string {
+  const chunk = { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices, ...more };
+  return `data: ${JSON.stringify(chunk)}\n\n`;
+}

@@ -1,0 +1,59 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export interface CountingModel {
+  /** Base URL of OpenAI's dialect. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+const LEAST_WORDS = 5;
+const MOST_WORDS = 60;
+const LONGEST_PAUSE_MS = 8;
+
+/** A model that speaks in words, some slowly, and tells of every prompt it gets. */
+export async function startCountingModel(
+  asked: (prompt: string) => void,
+  random: () => number,
+): Promise<CountingModel> {
+  const server = createServer(async (request, response) => {
+    let text = '';
+    for await (const chunk of request) text += String(chunk);
+    if (request.method === 'GET') {
+      response.end('{"data":[]}');
+      return;
+    }
+    const { messages } = JSON.parse(text) as { messages: { role: string; content: unknown }[] };
+    asked(String(messages.findLast(({ role }) => role === 'user')?.content));
+    await speak(response, random);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    async close() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+async function speak(response: ServerResponse, random: () => number): Promise<void> {
+  response.on('error', () => undefined);
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  const words = LEAST_WORDS + Math.floor(random() * (MOST_WORDS - LEAST_WORDS));
+  const pauseMs = random() * LONGEST_PAUSE_MS;
+  for (let word = 0; word < words && !response.destroyed; word += 1) {
+    response.write(event({ content: `word ${word} ` }, null));
+    await sleep(pauseMs);
+  }
+  response.end(`${event({}, 'stop')}data: [DONE]\n\n`);
+}
+
+function event(delta: object, finish: string | null): string {
+  const choices = [{ index: 0, delta, finish_reason: finish }];
+  return `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices })}\n\n`;
+}

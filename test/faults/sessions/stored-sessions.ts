@@ -1,0 +1,36 @@
+import { DatabaseSync } from 'node:sqlite';
+import type { StoredSessions, Update } from './check-operations.ts';
+
+/** What the file has, read without the program. */
+export function readStoredSessions(file: string): StoredSessions {
+  using database = new DatabaseSync(file, { readOnly: true });
+  const chunks = database
+    .prepare(
+      'SELECT sessions.session_id AS session, first_seq, updates FROM session_updates JOIN sessions ON sessions.key = session_key ORDER BY session_key, first_seq',
+    )
+    .all();
+  const turns = database
+    .prepare(
+      'SELECT turns.id, sessions.session_id AS session, prompt, status FROM turns JOIN sessions ON sessions.key = session_key',
+    )
+    .all();
+  return {
+    updates: chunks.flatMap(({ session, first_seq: first, updates }) =>
+      String(updates)
+        .split('\n')
+        .map((line, index) => readUpdate(String(session), Number(first) + index, JSON.parse(line))),
+    ),
+    turns: turns.map(({ id, session, prompt, status }) => ({
+      id: String(id),
+      session: String(session),
+      prompt: JSON.parse(String(prompt)),
+      status: String(status),
+    })),
+  };
+}
+
+/** An update as it was sent or stored; both say the same in the same order. */
+export function readUpdate(session: string, seq: number, update: { turnId?: string; event?: string }): Update {
+  const { turnId = '', event = '' } = update;
+  return { session, seq, turnId, event, text: JSON.stringify(update) };
+}

@@ -1,0 +1,41 @@
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startProgram } from '../../e2e/running-program.ts';
+import type { FaultSuite } from '../fault-suite.ts';
+import { openOperationLog } from '../operation-log.ts';
+import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
+import { holdSlowReaders } from './slow-readers.ts';
+import { holdSlowSenders } from './slow-senders.ts';
+import { startTalkativeModel } from './talkative-model.ts';
+
+/** Between two updates of a session: the more sockets, the longer, so that the machine can carry all of them. */
+const LEAST_PAUSE_MS = 100;
+const SOCKETS_PER_MS = 2;
+
+/** So many sockets of which some do not read, then as many that hardly send; and others beside them that must not notice. */
+export const slowFaults: FaultSuite = async ({ cycles, say }) => {
+  const closing: (() => unknown)[] = [];
+  const scope = { after: (run: () => unknown) => void closing.push(run) };
+  const logFile = join(tmpdir(), `trestle-faults-slow-${process.pid}.log`);
+  const { note, close: closeLog } = openOperationLog<Operation>(logFile);
+  try {
+    const model = await startTalkativeModel(LEAST_PAUSE_MS + cycles / SOCKETS_PER_MS);
+    scope.after(model.close);
+    const program = await startProgram(scope, {
+      args: ['bridge', '--log-level', 'silent'],
+      environment: { TRESTLE_AGENTS_BUILTIN_BASE_URL: model.url, TRESTLE_AGENTS_CATALOG: 'builtin' },
+    });
+    await holdSlowReaders(program, cycles, note);
+    say('the slow readers are gone');
+    await holdSlowSenders(program.url, cycles, note);
+    await program.stop('SIGTERM');
+    const operations = await closeLog();
+    const violations = checkOperations(operations);
+    if (violations.length === 0) await rm(logFile, { force: true });
+    else say(`the log is ${logFile}`);
+    return { violations, figures: figuresOf(operations) };
+  } finally {
+    for (const close of closing.reverse()) await close();
+  }
+};
