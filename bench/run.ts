@@ -1,5 +1,6 @@
-import { writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { arch, cpus, platform, release, totalmem } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { PROGRAM_VERSION } from '../src/system/release.ts';
@@ -8,8 +9,10 @@ import { bridgeSuite } from './bridge/suite.ts';
 import { completionsSuite } from './completions/suite.ts';
 import { jobsSuite } from './jobs/suite.ts';
 import { platformSuite } from './platform/suite.ts';
+import { drawChart } from './report/chart.ts';
 import type { Table } from './report/figure.ts';
 import { toMarkdown } from './report/markdown.ts';
+import { chartName, type SuiteReport, updatePage } from './report/measurements-page.ts';
 
 export interface SuiteOptions {
   /** Fewer and shorter rounds: a sign, not a result. */
@@ -25,7 +28,8 @@ const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonl
   accounts: accountsSuite,
 };
 
-const REPORT = fileURLToPath(new URL('../docs/measurements.md', import.meta.url));
+const PAGE = fileURLToPath(new URL('../docs/measurements.md', import.meta.url));
+const CHARTS = fileURLToPath(new URL('../docs/measurements/', import.meta.url));
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -36,29 +40,46 @@ if (unknown.length > 0) {
   process.stderr.write(`no suite named ${unknown.join(', ')}; there is ${Object.keys(SUITES).join(', ')}\n`);
   process.exit(2);
 }
-const names = positionals.length === 0 ? Object.keys(SUITES) : positionals;
-const tables: Table[] = [];
-for (const name of names) {
-  for (const table of (await SUITES[name]?.(values)) ?? []) {
-    process.stdout.write(`${toMarkdown([table])}\n`);
-    tables.push(table);
-  }
+const started = performance.now();
+const reports: SuiteReport[] = [];
+for (const suite of positionals.length === 0 ? Object.keys(SUITES) : positionals) {
+  const suiteStarted = performance.now();
+  const tables = (await SUITES[suite]?.(values)) ?? [];
+  process.stdout.write(`${tables.map(toMarkdown).join('\n')}\n${suite} took ${secondsSince(suiteStarted)} s\n\n`);
+  reports.push(reportOf(suite, tables));
 }
-const missed = tables.flatMap(({ figures }) => figures).filter(({ met }) => !met);
-process.stdout.write(missed.length === 0 ? 'every goal met\n' : `${missed.length} goals missed\n`);
-if (values.write) await writeFile(REPORT, reportText());
+const missed = reports.flatMap(({ tables }) => tables.flatMap(({ figures }) => figures)).filter(({ met }) => !met);
+process.stdout.write(missed.length === 0 ? 'every goal met' : `${missed.length} goals missed`);
+process.stdout.write(`, ${secondsSince(started)} s in all\n`);
+if (values.write) await write();
 process.exit(0);
 
-function reportText(): string {
-  const command = `npm run bench -- ${[...names, '--write', ...(values.quick ? ['--quick'] : [])].join(' ')}`;
-  return `# Measurements
+function reportOf(suite: string, tables: readonly Table[]): SuiteReport {
+  const memory = Math.round(totalmem() / 2 ** 30);
+  return {
+    suite,
+    command: `npm run bench -- ${[...positionals, '--write', ...(values.quick ? ['--quick'] : [])].join(' ')}`,
+    isQuick: values.quick,
+    date: new Date().toISOString().slice(0, 10),
+    machine: `${cpus().length} cores (${cpus()[0]?.model.trim() || arch()}), ${memory} GiB, ${platform()} ${release()}; clients and servers share it.`,
+    versions: `Node ${process.version}, trestle ${PROGRAM_VERSION}.`,
+    tables,
+  };
+}
 
-Written by \`${command}\`. Every figure stands beside its bound, measured in the same run on the same machine; rounds of
-both take turns, ratios are taken round by round and their median is shown with half the spread of the middle half.
-What lies close to its goal, and why: [notes](measurements-notes.md).
+/** The page, the pictures of the tables that were measured, and no picture that the page does not show. */
+async function write(): Promise<void> {
+  const page = updatePage(await readFile(PAGE, 'utf8'), reports, Object.keys(SUITES));
+  await writeFile(PAGE, page);
+  await mkdir(CHARTS, { recursive: true });
+  for (const table of reports.flatMap(({ tables }) => tables)) {
+    await writeFile(join(CHARTS, chartName(table.title)), drawChart(table));
+  }
+  for (const file of await readdir(CHARTS)) {
+    if (!page.includes(`(measurements/${file})`)) await rm(join(CHARTS, file));
+  }
+}
 
-- Machine: ${cpus().length} cores (${cpus()[0]?.model.trim() || arch()}), ${Math.round(totalmem() / 2 ** 30)} GiB, ${platform()} ${release()}; clients and servers share it.
-- Node ${process.version}, trestle ${PROGRAM_VERSION}.
-
-${toMarkdown(tables)}`;
+function secondsSince(start: number): number {
+  return Math.round((performance.now() - start) / 1000);
 }

@@ -1,4 +1,5 @@
 import { type Figure, limitFigure, median, ratioFigure, round, type Table } from '../report/figure.ts';
+import type { Rounds } from '../report/take-turns.ts';
 import { benchGrowth } from './growth.bench.ts';
 import { benchLogins } from './login.bench.ts';
 import { benchSessionChecks } from './session-check.bench.ts';
@@ -8,17 +9,31 @@ const MOST_GROWTH = 1.3;
 const FEW = 1000;
 const METRICS_USERS = 100_000;
 
+/** How long each measurement takes: a full run, and a short one of about 40 s. */
+const PARAMETERS = {
+  full: {
+    logins: { warmUpMs: 3000, rounds: 30, roundMs: 1500 },
+    sessions: { warmUpMs: 3000, rounds: 30, roundMs: 250 },
+    growth: { many: 1_000_000, rounds: 30, metricsCalls: 400 },
+  },
+  quick: {
+    logins: { warmUpMs: 1000, rounds: 4, roundMs: 1000 },
+    sessions: { warmUpMs: 1000, rounds: 6, roundMs: 250 },
+    growth: { many: 100_000, rounds: 4, metricsCalls: 60 },
+  },
+};
+
 /** What identity costs: logins, the check of every request, and both with many users. */
 export async function accountsSuite({ quick }: { quick: boolean }): Promise<readonly Table[]> {
+  const { logins, sessions, growth } = quick ? PARAMETERS.quick : PARAMETERS.full;
   return [
-    { title: 'Accounts: logins', figures: await loginFigures(quick) },
-    { title: 'Accounts: sessions', figures: await sessionFigures(quick) },
-    { title: 'Accounts: growth', figures: await growthFigures(quick) },
+    { title: 'Accounts: logins', figures: await loginFigures(logins) },
+    { title: 'Accounts: sessions', figures: await sessionFigures(sessions) },
+    { title: 'Accounts: growth', figures: await growthFigures(growth) },
   ];
 }
 
-async function loginFigures(quick: boolean): Promise<readonly Figure[]> {
-  const rounds = quick ? { warmUpMs: 1000, rounds: 4, roundMs: 1000 } : { warmUpMs: 3000, rounds: 30, roundMs: 1500 };
+async function loginFigures(rounds: Rounds): Promise<readonly Figure[]> {
   const { logins, raw, healthMs } = await benchLogins(rounds);
   return [
     ratioFigure({
@@ -32,8 +47,7 @@ async function loginFigures(quick: boolean): Promise<readonly Figure[]> {
   ];
 }
 
-async function sessionFigures(quick: boolean): Promise<readonly Figure[]> {
-  const rounds = quick ? { warmUpMs: 1000, rounds: 6, roundMs: 250 } : { warmUpMs: 3000, rounds: 30, roundMs: 250 };
+async function sessionFigures(rounds: Rounds): Promise<readonly Figure[]> {
   const { ours, bound, checks, seenLate, revoked } = await benchSessionChecks(rounds);
   const rate = { goal: `≥ ${round(CHECKS_PER_SECOND)}/s`, result: '' };
   const share = median(ours.perSecond.map((value, index) => value / (bound.perSecond[index] ?? Number.NaN)));
@@ -45,6 +59,7 @@ async function sessionFigures(quick: boolean): Promise<readonly Figure[]> {
       bound: `${round(median(bound.perSecond))}/s (${round(median(bound.perCpuSecond))} per CPU s)`,
       result: share.toFixed(2),
       met: median(ours.perSecond) >= CHECKS_PER_SECOND,
+      amounts: { ours: median(ours.perSecond), bound: median(bound.perSecond), goal: CHECKS_PER_SECOND },
     },
     {
       ...rate,
@@ -52,6 +67,7 @@ async function sessionFigures(quick: boolean): Promise<readonly Figure[]> {
       value: `${round(median(checks))}/s`,
       bound: '',
       met: median(checks) >= CHECKS_PER_SECOND,
+      amounts: { ours: median(checks), goal: CHECKS_PER_SECOND },
     },
     limitFigure({
       name: `sessions that still count after their end, of ${revoked} ended under load`,
@@ -62,25 +78,19 @@ async function sessionFigures(quick: boolean): Promise<readonly Figure[]> {
   ];
 }
 
-async function growthFigures(quick: boolean): Promise<readonly Figure[]> {
-  const many = quick ? 100_000 : 1_000_000;
-  const { costs, metricsMs } = await benchGrowth({
-    few: FEW,
-    many,
-    rounds: quick ? 6 : 30,
-    metricsUsers: METRICS_USERS,
-    metricsCalls: quick ? 60 : 400,
-  });
+async function growthFigures(options: typeof PARAMETERS.full.growth): Promise<readonly Figure[]> {
+  const { costs, metricsMs } = await benchGrowth({ ...options, few: FEW, metricsUsers: METRICS_USERS });
   return [
     ...costs.map(({ name, few, many: grown }) => {
       const growth = median(grown.map((value, index) => value / (few[index] ?? Number.NaN)));
       return {
-        name: `${name}, with ${round(many)} users against ${round(FEW)}`,
+        name: `${name}, with ${round(options.many)} users against ${round(FEW)}`,
         value: `${round(median(grown))} µs`,
         bound: `${round(median(few))} µs`,
         result: growth.toFixed(2),
         goal: `≤ ${MOST_GROWTH}`,
         met: growth <= MOST_GROWTH,
+        amounts: { ours: median(grown), bound: median(few), goal: MOST_GROWTH * median(few) },
       };
     }),
     limitFigure({

@@ -6,26 +6,33 @@ import type { Scope } from '../../test/e2e/running-program.ts';
 import { openBridgeClient } from './bridge-client.ts';
 import { SCRIPTED_AGENT, startScriptedBridge } from './scripted-bridge.ts';
 
-/** Runs one turn of the scripted agent and tells how many pieces of text came. */
-export type DriveTurn = (prompt: string) => Promise<number>;
+/** What was seen of a turn: how many pieces of text came, and when the first of them did (as `performance.now()`). */
+export interface SeenTurn {
+  readonly pieces: number;
+  readonly firstAt: number;
+}
+
+/** Runs one turn of the scripted agent. */
+export type DriveTurn = (prompt: string) => Promise<SeenTurn>;
 
 /** The agent driven through the protocol's SDK, with nothing between. */
 export async function driveDirectly(scope: Scope): Promise<DriveTurn> {
   const child = spawn(SCRIPTED_AGENT.command, SCRIPTED_AGENT.args, { stdio: ['pipe', 'pipe', 'ignore'] });
   scope.after(() => child.kill('SIGKILL'));
-  let pieces = 0;
+  let seen = { pieces: 0, firstAt: 0 };
   const stream = ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout) as ReadableStream<Uint8Array>);
   const { agent } = client({ name: 'bench' })
     .onNotification(methods.client.session.update, () => {
-      pieces += 1;
+      if (seen.pieces === 0) seen.firstAt = performance.now();
+      seen.pieces += 1;
     })
     .connect(stream);
   await agent.request(methods.agent.initialize, { protocolVersion: PROTOCOL_VERSION, clientCapabilities: {} });
   const { sessionId } = await agent.request(methods.agent.session.new, { cwd: tmpdir(), mcpServers: [] });
   return async (text) => {
-    pieces = 0;
+    seen = { pieces: 0, firstAt: 0 };
     await agent.request(methods.agent.session.prompt, { sessionId, prompt: [{ type: 'text', text }] });
-    return pieces;
+    return seen;
   };
 }
 
@@ -34,16 +41,18 @@ export async function driveThroughBridge(scope: Scope): Promise<DriveTurn> {
   const program = await startScriptedBridge(scope);
   const bridge = await openBridgeClient(program.url);
   scope.after(() => bridge.close());
-  let pieces = 0;
+  let seen = { pieces: 0, firstAt: 0 };
   bridge.onUpdate(({ type }) => {
-    if (type === 'delta') pieces += 1;
+    if (type !== 'delta') return;
+    if (seen.pieces === 0) seen.firstAt = performance.now();
+    seen.pieces += 1;
   });
   const session = { sessionId: 'bench' };
   await bridge.call('session.start', { ...session, taskPrompt: 'echo ready' });
   return async (taskPrompt) => {
-    pieces = 0;
+    seen = { pieces: 0, firstAt: 0 };
     const { status, error } = await bridge.call('session.message', { ...session, taskPrompt });
     if (status !== 'completed') throw new Error(`the turn ended as ${String(status)}: ${String(error)}`);
-    return pieces;
+    return seen;
   };
 }

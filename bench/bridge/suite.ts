@@ -2,20 +2,39 @@ import { type Figure, limitFigure, median, ratioFigure, round, type Table } from
 import { benchCapabilities } from './capabilities.bench.ts';
 import { benchConcurrentSessions } from './concurrent-sessions.bench.ts';
 import { benchIdleSockets } from './idle-sockets.bench.ts';
-import { benchTurns } from './turn.bench.ts';
+import { benchTurns, type TurnFigures } from './turn.bench.ts';
 
 const MOST_ADDED_MS = 2;
 
+/** How long each measurement takes: a full run, and a short one of about 35 s. */
+const PARAMETERS = {
+  full: {
+    turns: { rounds: 30, turns: 40, updates: 5000 },
+    capabilities: { warmUpMs: 3000, rounds: 30, roundMs: 250 },
+    idleSockets: 10_000,
+    sessions: { sessions: 200, updates: 500 },
+  },
+  quick: {
+    turns: { rounds: 6, turns: 20, updates: 2000 },
+    capabilities: { warmUpMs: 1000, rounds: 8, roundMs: 200 },
+    idleSockets: 2000,
+    sessions: { sessions: 50, updates: 100 },
+  },
+};
+
+type Parameters = typeof PARAMETERS.full;
+
 /** What the bridge adds to an agent, and what it carries at once. All of it with the program as a user starts it. */
 export async function bridgeSuite({ quick }: { quick: boolean }): Promise<readonly Table[]> {
+  const parameters = quick ? PARAMETERS.quick : PARAMETERS.full;
   return [
-    { title: 'Bridge: turns of an agent', figures: await turnFigures(quick) },
-    { title: 'Bridge: sockets and sessions', figures: await socketFigures(quick) },
+    { title: 'Bridge: turns of an agent', figures: await turnFigures(parameters.turns) },
+    { title: 'Bridge: sockets and sessions', figures: await socketFigures(parameters) },
   ];
 }
 
-async function turnFigures(quick: boolean): Promise<readonly Figure[]> {
-  const turns = await benchTurns({ rounds: quick ? 6 : 30, turns: quick ? 20 : 40, updates: quick ? 2000 : 5000 });
+async function turnFigures(options: Parameters['turns']): Promise<readonly Figure[]> {
+  const turns = await benchTurns(options);
   const direct = median(turns.directMs);
   const through = median(turns.bridgeMs);
   const goal = MOST_ADDED_MS + median(turns.commitMs);
@@ -27,6 +46,7 @@ async function turnFigures(quick: boolean): Promise<readonly Figure[]> {
       result: `+${round(through - direct)} ms`,
       goal: `≤ +${round(goal)} ms (${MOST_ADDED_MS} ms and one commit)`,
       met: through - direct <= goal,
+      amounts: { ours: through, bound: direct, goal: direct + goal },
     },
     ratioFigure({
       name: 'updates relayed, with the event log on, against the same',
@@ -35,15 +55,41 @@ async function turnFigures(quick: boolean): Promise<readonly Figure[]> {
       bound: turns.directUpdates,
       goal: 0.7,
     }),
+    ...peerFigures(turns),
   ];
 }
 
-async function socketFigures(quick: boolean): Promise<readonly Figure[]> {
-  const rounds = quick ? { warmUpMs: 1000, rounds: 8, roundMs: 200 } : { warmUpMs: 3000, rounds: 30, roundMs: 250 };
-  const capabilities = await benchCapabilities(rounds);
-  const count = quick ? 2000 : 10_000;
+/** Shown beside ours, without a goal. Without a network there is no peer, and no line. */
+function peerFigures({ besidePeer }: TurnFigures): readonly Figure[] {
+  if (besidePeer === undefined) return [];
+  const { bridge, peer } = besidePeer;
+  const shown = { goal: '', met: true };
+  const compare = (name: string, ours: number, other: number): Figure => ({
+    ...shown,
+    name,
+    value: `${round(ours)} ms`,
+    bound: `${round(other)} ms`,
+    result: (ours / other).toFixed(2),
+    amounts: { ours, peer: other },
+  });
+  return [
+    compare(
+      'the text of a turn is seen, beside the runtime of acpx in the same process, p50',
+      median(bridge.textMs),
+      median(peer.textMs),
+    ),
+    compare(
+      'a whole turn, beside the same, which waits for silence at its end, p50',
+      median(bridge.turnMs),
+      median(peer.turnMs),
+    ),
+  ];
+}
+
+async function socketFigures(parameters: Parameters): Promise<readonly Figure[]> {
+  const capabilities = await benchCapabilities(parameters.capabilities);
+  const { idleSockets: count, sessions } = parameters;
   const sockets = await benchIdleSockets(count);
-  const sessions = { sessions: quick ? 50 : 200, updates: quick ? 100 : 500 };
   const { lost, outOfOrder, updatesPerSecond } = await benchConcurrentSessions(sessions);
   const streaming = `of ${sessions.sessions} sessions streaming at once (${round(updatesPerSecond)} updates/s)`;
   return [
@@ -61,6 +107,7 @@ async function socketFigures(quick: boolean): Promise<readonly Figure[]> {
       result: (sockets.ours / sockets.raw).toFixed(2),
       goal: '≤ 2',
       met: sockets.ours / sockets.raw <= 2,
+      amounts: { ours: sockets.ours, bound: sockets.raw, goal: 2 * sockets.raw },
     },
     limitFigure({ name: `updates lost ${streaming}`, unit: 'updates', value: lost, goal: 0 }),
     limitFigure({ name: `updates out of order ${streaming}`, unit: 'updates', value: outOfOrder, goal: 0 }),

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { type Scope, temporaryFolder } from '../../test/e2e/running-program.ts';
+import { driveThroughAcpx } from './acpx.ts';
 import { type DriveTurn, driveDirectly, driveThroughBridge } from './agent-drivers.ts';
 import { createScope } from './scripted-bridge.ts';
 
@@ -20,18 +21,35 @@ export interface TurnFigures {
   readonly commitMs: number[];
   readonly directUpdates: number[];
   readonly bridgeUpdates: number[];
+  /** One turn of each in every round; missing where the peer cannot be had. */
+  readonly besidePeer: { readonly bridge: TurnTimes; readonly peer: TurnTimes } | undefined;
+}
+
+/** From the prompt to the first text, and to the end of the turn. */
+export interface TurnTimes {
+  readonly textMs: number[];
+  readonly turnMs: number[];
 }
 
 const WARM_UP_TURNS = 50;
 
 /** Turns of one scripted agent, driven directly and through the bridge, in rounds that lie side by side. */
 export async function benchTurns({ rounds, turns, updates }: TurnBenchOptions): Promise<TurnFigures> {
-  const figures: TurnFigures = { directMs: [], bridgeMs: [], commitMs: [], directUpdates: [], bridgeUpdates: [] };
   const scope = createScope();
   try {
+    const peer = await driveThroughAcpx(scope);
+    const figures: TurnFigures = {
+      directMs: [],
+      bridgeMs: [],
+      commitMs: [],
+      directUpdates: [],
+      bridgeUpdates: [],
+      besidePeer: peer === undefined ? undefined : { bridge: emptyTimes(), peer: emptyTimes() },
+    };
     const direct = await driveDirectly(scope);
     const bridge = await driveThroughBridge(scope);
     const commit = await openCommits(scope);
+    await peer?.('echo ready');
     for (const drive of [direct, bridge]) {
       await timeTurns(drive, WARM_UP_TURNS);
       await rateOfUpdates(drive, updates);
@@ -42,11 +60,25 @@ export async function benchTurns({ rounds, turns, updates }: TurnBenchOptions): 
       figures.commitMs.push(...Array.from({ length: turns }, commit));
       figures.directUpdates.push(await rateOfUpdates(direct, updates));
       figures.bridgeUpdates.push(await rateOfUpdates(bridge, updates));
+      if (peer === undefined || figures.besidePeer === undefined) continue;
+      await timeTurn(bridge, figures.besidePeer.bridge);
+      await timeTurn(peer, figures.besidePeer.peer);
     }
+    return figures;
   } finally {
     await scope.end();
   }
-  return figures;
+}
+
+function emptyTimes(): TurnTimes {
+  return { textMs: [], turnMs: [] };
+}
+
+async function timeTurn(drive: DriveTurn, times: TurnTimes): Promise<void> {
+  const started = performance.now();
+  const { firstAt } = await drive('echo hello');
+  times.textMs.push(firstAt - started);
+  times.turnMs.push(performance.now() - started);
 }
 
 async function timeTurns(drive: DriveTurn, count: number): Promise<number[]> {
@@ -62,7 +94,7 @@ async function timeTurns(drive: DriveTurn, count: number): Promise<number[]> {
 /** Per second. A piece that is missing is a broken measurement. */
 async function rateOfUpdates(drive: DriveTurn, count: number): Promise<number> {
   const started = performance.now();
-  const pieces = await drive(`flood ${count}`);
+  const { pieces } = await drive(`flood ${count}`);
   if (pieces !== count) throw new Error(`${pieces} of ${count} updates came`);
   return (count / (performance.now() - started)) * 1000;
 }

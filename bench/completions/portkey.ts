@@ -1,16 +1,12 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { homedir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { installPeer } from '../report/install-peer.ts';
 
-/** A peer for comparison, from npm, in a cache folder outside the project. */
 const PACKAGE = '@portkey-ai/gateway';
 const VERSION = '1.15.2';
-const FOLDER = join(homedir(), '.cache', 'trestle-bench', `portkey-${VERSION}`);
-const ENTRY = join(FOLDER, 'node_modules', PACKAGE, 'build', 'start-server.js');
 const START_MS = 30_000;
 
 export interface Portkey {
@@ -21,11 +17,13 @@ export interface Portkey {
 
 /** Undefined where it cannot be had: without a network there is no comparison. */
 export async function startPortkey(upstreamPort: number): Promise<Portkey | undefined> {
-  if (!existsSync(ENTRY) && !(await install())) return undefined;
+  const folder = await installPeer(PACKAGE, VERSION);
+  if (folder === undefined) return undefined;
+  const entry = join(folder, 'build', 'start-server.js');
   const port = await freePort();
   const host = `http://127.0.0.1:${upstreamPort}/v1`;
-  const child = spawn(process.execPath, [ENTRY, `--port=${port}`, '--headless'], {
-    cwd: FOLDER,
+  const child = spawn(process.execPath, [entry, `--port=${port}`, '--headless'], {
+    cwd: folder,
     stdio: 'ignore',
     env: { PATH: process.env.PATH, HOME: homedir(), TRUSTED_CUSTOM_HOSTS: '127.0.0.1,localhost' },
   });
@@ -47,16 +45,6 @@ export async function startPortkey(upstreamPort: number): Promise<Portkey | unde
   }
   child.kill();
   return undefined;
-}
-
-async function install(): Promise<boolean> {
-  await mkdir(FOLDER, { recursive: true });
-  const npm = join(dirname(process.execPath), 'npm');
-  const command = existsSync(npm) ? npm : 'npm';
-  const args = ['install', '--prefix', FOLDER, '--no-audit', '--no-fund', '--ignore-scripts', `${PACKAGE}@${VERSION}`];
-  const child: ChildProcess = spawn(command, args, { stdio: 'ignore', cwd: FOLDER });
-  const code = await new Promise((resolve) => child.once('exit', resolve).once('error', resolve));
-  return code === 0 && existsSync(ENTRY);
 }
 
 async function freePort(): Promise<number> {

@@ -15,6 +15,12 @@ const MESSAGES = [
   { role: 'user', content: 'Write something about bridges. '.repeat(20) },
 ];
 
+/** How long each measurement takes: a full run, and a short one of about 30 s. */
+const PARAMETERS = {
+  full: { rounds: { warmUpMs: 3000, rounds: 30, roundMs: 300 }, openStreams: 1000 },
+  quick: { rounds: { warmUpMs: 1200, rounds: 6, roundMs: 200 }, openStreams: 200 },
+};
+
 interface Load {
   readonly upstreamPort: number;
   readonly rawPort: number;
@@ -24,7 +30,7 @@ interface Load {
 
 /** Completions beside a raw proxy, the upstream itself and a peer, all on the same upstream in the same run. */
 export async function completionsSuite({ quick }: { quick: boolean }): Promise<readonly Table[]> {
-  const rounds = quick ? { warmUpMs: 1200, rounds: 6, roundMs: 200 } : { warmUpMs: 3000, rounds: 30, roundMs: 300 };
+  const { rounds, openStreams } = quick ? PARAMETERS.quick : PARAMETERS.full;
   const upstream = fork(new URL('./scripted-model-api.ts', import.meta.url));
   const [upstreamPort] = (await once(upstream, 'message')) as [number];
   const raw = await startRawProxy(upstreamPort);
@@ -36,7 +42,7 @@ export async function completionsSuite({ quick }: { quick: boolean }): Promise<r
     return [
       { title: 'Completions: whole answers', figures: await wholeFigures(load, rounds) },
       { title: 'Completions: streams of 200 chunks', figures: await streamFigures(load, loop.port, rounds) },
-      { title: 'Completions: memory', figures: [await memoryFigure(upstreamPort, quick ? 200 : 1000)] },
+      { title: 'Completions: memory', figures: [await memoryFigure(upstreamPort, openStreams)] },
     ];
   } finally {
     portkey?.close();
@@ -127,14 +133,16 @@ function shares(what: string, unit: string, ours: Measured, raw: Measured, goal:
 }
 
 function directFigure(name: string, unit: string, { perSecond }: Measured): Figure {
-  return { name, value: `${round(median(perSecond))} ${unit}`, bound: '', result: '', goal: '', met: true };
+  const bound = median(perSecond);
+  return { name, value: '', bound: `${round(bound)} ${unit}`, result: '', goal: '', met: true, amounts: { bound } };
 }
 
 /** Without a network there is no peer, and one that refuses everything is no measure: then there is no line. */
 function peerFigure(what: string, ours: Measured, peer: Measured | undefined, goal: number): readonly Figure[] {
   if (peer === undefined || median(peer.perSecond) === 0) return [];
   const name = `${what}, against Portkey's gateway`;
-  return [ratioFigure({ name, unit: 'answers/s', ours: ours.perSecond, bound: peer.perSecond, goal })];
+  const sides = { ours: ours.perSecond, bound: peer.perSecond };
+  return [ratioFigure({ name, unit: 'answers/s', ...sides, goal, isPeer: true })];
 }
 
 async function memoryFigure(upstreamPort: number, streams: number): Promise<Figure> {

@@ -6,20 +6,36 @@ import { benchJsonRpc } from './json-rpc.bench.ts';
 import { benchStart } from './start-and-memory.bench.ts';
 import { benchIdleSockets } from './websocket.bench.ts';
 
+/** How long each measurement takes: a full run, and a short one of about 40 s. */
+const PARAMETERS = {
+  full: {
+    rounds: { warmUpMs: 3000, rounds: 30, roundMs: 250 },
+    sockets: 10_000,
+    database: { rounds: 20, roundMs: 500 },
+    starts: 7,
+  },
+  quick: {
+    rounds: { warmUpMs: 1000, rounds: 8, roundMs: 200 },
+    sockets: 2000,
+    database: { rounds: 6, roundMs: 300 },
+    starts: 2,
+  },
+};
+
 /** The floor that all services stand on: HTTP, JSON-RPC, the database, the start. */
 export async function platformSuite({ quick }: { quick: boolean }): Promise<readonly Table[]> {
-  const rounds = quick ? { warmUpMs: 1000, rounds: 8, roundMs: 200 } : { warmUpMs: 3000, rounds: 30, roundMs: 250 };
+  const { rounds, sockets, database, starts } = quick ? PARAMETERS.quick : PARAMETERS.full;
   return [
-    { title: 'Platform: HTTP and JSON-RPC', figures: await networkFigures(rounds, quick) },
-    { title: 'Platform: database', figures: await databaseFigures(quick) },
-    { title: 'Platform: start and memory', figures: await startFigures(quick ? 3 : 7) },
+    { title: 'Platform: HTTP and JSON-RPC', figures: await networkFigures(rounds, sockets) },
+    { title: 'Platform: database', figures: await databaseFigures(database) },
+    { title: 'Platform: start and memory', figures: await startFigures(starts) },
   ];
 }
 
-async function networkFigures(rounds: Rounds, quick: boolean): Promise<readonly Figure[]> {
+async function networkFigures(rounds: Rounds, idleSockets: number): Promise<readonly Figure[]> {
   const http = await benchHttp(rounds);
   const rpc = await benchJsonRpc(rounds);
-  const sockets = await benchIdleSockets({ sockets: quick ? 2000 : 10_000 });
+  const sockets = await benchIdleSockets({ sockets: idleSockets });
   return [
     ratioFigure({
       name: 'empty route against a bare Fastify route',
@@ -49,12 +65,17 @@ async function networkFigures(rounds: Rounds, quick: boolean): Promise<readonly 
       result: (sockets.ours.resident / sockets.raw.resident).toFixed(2),
       goal: '≤ 2',
       met: sockets.ours.resident / sockets.raw.resident <= 2,
+      amounts: {
+        ours: sockets.ours.resident,
+        bound: sockets.raw.resident,
+        goal: 2 * sockets.raw.resident,
+      },
     },
   ];
 }
 
-async function databaseFigures(quick: boolean): Promise<readonly Figure[]> {
-  const database = await benchDatabase({ rounds: quick ? 6 : 20, roundMs: quick ? 300 : 500 });
+async function databaseFigures(rounds: Omit<Rounds, 'warmUpMs'>): Promise<readonly Figure[]> {
+  const database = await benchDatabase(rounds);
   return [
     ratioFigure({
       name: 'durable inserts, 64 in flight, against raw one-row FULL commits',

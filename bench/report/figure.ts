@@ -1,12 +1,24 @@
+/** What a chart draws of a figure, all in one unit. */
+export interface Amounts {
+  /** Missing where only the bound is shown. */
+  readonly ours?: number;
+  readonly bound?: number;
+  /** Another program that does the same work. */
+  readonly peer?: number;
+  readonly goal?: number;
+}
+
 /** One line of a table: what was measured, what it is compared with, and the goal. */
 export interface Figure {
   readonly name: string;
   readonly value: string;
-  /** Measured beside it, in the same run. */
+  /** Measured beside it, in the same run: a bound, or a peer. */
   readonly bound: string;
   readonly result: string;
+  /** Empty where a figure is only shown. */
   readonly goal: string;
   readonly met: boolean;
+  readonly amounts: Amounts;
 }
 
 export interface Table {
@@ -34,10 +46,12 @@ export interface RatioInput {
   readonly ours: readonly number[];
   readonly bound: readonly number[];
   readonly goal: number;
+  /** The other side is a peer, not a bound. */
+  readonly isPeer?: boolean;
 }
 
 /** Ours as a share of the bound, round by round: rounds that lie side by side had the same weather. */
-export function ratioFigure({ name, unit, ours, bound, goal }: RatioInput): Figure {
+export function ratioFigure({ name, unit, ours, bound, goal, isPeer = false }: RatioInput): Figure {
   const ratios = ours.map((value, index) => value / (bound[index] ?? Number.NaN));
   const ratio = median(ratios);
   return {
@@ -47,6 +61,11 @@ export function ratioFigure({ name, unit, ours, bound, goal }: RatioInput): Figu
     result: `${ratio.toFixed(2)} (±${(spread(ratios) / 2).toFixed(2)})`,
     goal: `≥ ${goal}`,
     met: ratio >= goal,
+    amounts: {
+      ours: median(ours),
+      ...(isPeer ? { peer: median(bound) } : { bound: median(bound) }),
+      goal: goal * median(bound),
+    },
   };
 }
 
@@ -66,6 +85,7 @@ export function limitFigure({ name, unit, value, goal }: LimitInput): Figure {
     result: '',
     goal: `≤ ${goal} ${unit}`,
     met: value <= goal,
+    amounts: { ours: value, goal },
   };
 }
 
