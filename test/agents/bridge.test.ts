@@ -3,10 +3,10 @@ import { existsSync, readdirSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { readProcess } from '../../src/platform/child-process/process-table.ts';
 import { type RunningProgram, startProgram } from '../e2e/running-program.ts';
 import type { ScriptedModel } from '../fakes/scripted-model.ts';
+import { until } from '../fakes/until.ts';
 import { callBridge, type StreamedCall } from './bridge-session.ts';
 import { startObedientModel } from './obedient-model.ts';
 import { newestFirst, type RealAgentId, realFolder, setUpAgent } from './real-agent.ts';
@@ -55,7 +55,7 @@ test('the agents appear by themselves, with their versions', async () => {
     const { result } = await callBridge(bridge.url, 'acp.capabilities', {}).answer;
     return (result?.providerCatalog ?? []) as { providerId: string; enabled: boolean; version: string }[];
   };
-  while (!(await probes()).every(({ enabled }) => enabled)) await pause(100);
+  await until('every agent to be found', async () => (await probes()).every(({ enabled }) => enabled), 60_000);
   for (const { providerId, version } of await probes()) assert.match(version, /^\d+\.\d+\.\d+/, providerId);
 });
 
@@ -143,12 +143,7 @@ test('after kill -9 of the bridge no agent is left, and conversations go on', as
   assert.ok(children.length >= AGENTS.length);
   await bridge.stop('SIGKILL');
   bridge = await startBridge();
-  const deadline = performance.now() + 5000;
-  while (children.some((pid) => readProcess(pid) !== undefined) && performance.now() < deadline) await pause(20);
-  assert.deepEqual(
-    children.filter((pid) => readProcess(pid) !== undefined),
-    [],
-  );
+  await until(`these to be gone: ${children}`, () => children.every((pid) => readProcess(pid) === undefined));
   for (const id of LASTING) {
     const { answer } = await ask('session.message', `${id}-killed`, 'RECALL', { workingDirectory });
     assert.equal(answer.result?.output, 'Said: alpha.', JSON.stringify(answer));

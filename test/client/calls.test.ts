@@ -4,6 +4,7 @@ import type { TransportName } from '../../src/client/trestle-client.ts';
 import { startBridge } from '../contract/bridge/start-bridge.ts';
 import { startFaultProxy } from '../fakes/fault-proxy.ts';
 import { createScriptedProvider } from '../fakes/scripted-provider.ts';
+import { until } from '../fakes/until.ts';
 import { clientOf } from './client-of.ts';
 
 const transports: readonly TransportName[] = ['sse', 'websocket', 'http'];
@@ -26,8 +27,10 @@ for (const transport of transports) {
 
     const { jobId, status } = await client.jobs.submit({ taskPrompt: 'in the background' });
     assert.equal(status, 'pending');
-    let job = await client.jobs.get(jobId);
-    while (job.status === 'pending' || job.status === 'running') job = await client.jobs.get(jobId);
+    const job = await until('the job to end', async () => {
+      const current = await client.jobs.get(jobId);
+      return current.status === 'pending' || current.status === 'running' ? undefined : current;
+    });
     assert.ok(job.status === 'completed');
     assert.equal(job.result?.output, 'in the background');
     assert.deepEqual(

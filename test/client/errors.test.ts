@@ -7,7 +7,9 @@ import { type TransportName, TrestleError } from '../../src/client/trestle-clien
 import { MAIN_TOKEN, startBridge } from '../contract/bridge/start-bridge.ts';
 import type { Scope } from '../e2e/running-program.ts';
 import { freePort } from '../fakes/free-port.ts';
+import { inTime } from '../fakes/in-time.ts';
 import { createScriptedProvider, endless } from '../fakes/scripted-provider.ts';
+import { until } from '../fakes/until.ts';
 import { clientOf } from './client-of.ts';
 
 const transports: readonly TransportName[] = ['sse', 'websocket', 'http'];
@@ -50,7 +52,7 @@ for (const transport of transports) {
     const aborter = new AbortController();
     const aborted = client.session('one').start('work', { signal: aborter.signal });
     const late = client.session('two').start('work', { timeoutMs: 300 });
-    while (alpha.running() < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+    await until('both turns to run', () => alpha.running() >= 2);
     aborter.abort(new Error('enough'));
     await assert.rejects(aborted.result, (error) => {
       assert.ok(error instanceof TrestleError);
@@ -69,7 +71,7 @@ for (const transport of transports) {
     await assert.rejects(client.capabilities(), { code: 'CLIENT_CLOSED' });
     await assert.rejects(
       async () => {
-        while (!(await follower.next()).done);
+        while (!(await inTime('the follower to end', follower.next())).done);
       },
       { code: 'CLIENT_CLOSED' },
     );

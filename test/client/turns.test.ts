@@ -6,6 +6,7 @@ import { createTrestleClient, type TransportName, type Turn } from '../../src/cl
 import { MAIN_TOKEN, startBridge } from '../contract/bridge/start-bridge.ts';
 import { startFaultProxy } from '../fakes/fault-proxy.ts';
 import { createScriptedProvider, endless, type TurnScript } from '../fakes/scripted-provider.ts';
+import { until } from '../fakes/until.ts';
 import { clientOf } from './client-of.ts';
 
 const upTo = (last: number, first = 1) => Array.from({ length: last - first + 1 }, (_, index) => first + index);
@@ -116,7 +117,7 @@ test('over http there are no updates, and a result that is not lost with a conne
   const { url } = await startBridge(t, { providers: [alpha] });
   const proxy = await startFaultProxy(t, Number(new URL(url).port));
   const turn = clientOf(t, { url: proxy.url, transport: 'http' }).session('s').start('go');
-  while (alpha.asked.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until('the agent to be asked', () => alpha.asked.length > 0);
   proxy.cutAll();
   setTimeout(() => goOn(2), 50);
   assert.equal((await turn.result).output, 'all said');
@@ -141,7 +142,7 @@ describe('following a session', () => {
     const { url } = await startBridge(t, { providers: [createScriptedProvider('alpha', script)] });
     const proxy = await startFaultProxy(t, Number(new URL(url).port));
     const { result } = clientOf(t, { url }).session('s').start('go');
-    while (!(await isKnown(url))) await new Promise((resolve) => setTimeout(resolve, 5));
+    await until('the session to be known', () => isKnown(url));
     const seen: SessionUpdate[] = [];
     for await (const update of clientOf(t, { url: proxy.url }).session('s').follow()) {
       seen.push(update);

@@ -3,7 +3,8 @@ import { mkdir, readFile, realpath, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { callBridge } from '../agents/bridge-session.ts';
-import { isAlive, until } from '../platform/child-process/processes.ts';
+import { until } from '../fakes/until.ts';
+import { isAlive } from '../platform/child-process/processes.ts';
 import { type RunningProgram, runProgram, startProgram, temporaryFolder } from './running-program.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'fakes', 'scripted-acp-agent.ts');
@@ -72,7 +73,7 @@ test('a turn that is cancelled at the bridge leaves no process of the agent on t
   assert.equal(isAlive(pid), true);
   await callBridge(bridge.url, 'session.cancel', { sessionId: 's' }, BRIDGE_TOKEN).answer;
   assert.equal((await turn.answer).result?.status, 'cancelled');
-  await until(() => !isAlive(pid));
+  await until('the agent to be gone', () => !isAlive(pid));
 });
 
 test('an adapter serves capabilities and session methods of its one agent, to who has its token', async (t) => {

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type ModelReply, startScriptedModel } from '../fakes/scripted-model.ts';
-import { isAlive, until } from '../platform/child-process/processes.ts';
+import { until } from '../fakes/until.ts';
+import { isAlive } from '../platform/child-process/processes.ts';
 import { startProgram, temporaryFolder } from './running-program.ts';
 
 const TOKEN = 'e2e-token-0123456789abcdef';
@@ -101,13 +102,13 @@ test('after kill -9 in the middle of a turn its command is gone and the session 
   const session = { sessionId: 's', workingDirectory: folder };
   const first = await startProgram(context, options);
   const cut = callStream(first.url, 'session.start', { ...session, taskPrompt: 'Wait' }).catch(() => undefined);
-  while (!(await readdir(folder)).includes('pid')) await pause(10);
+  await until('the command to run', async () => (await readdir(folder)).includes('pid'));
   await pause(50);
   const pid = Number(await readFile(join(folder, 'pid'), 'utf8'));
   await first.stop('SIGKILL');
   await cut;
   const second = await startProgram(context, options);
-  await until(() => !isAlive(pid));
+  await until('the command to be gone', () => !isAlive(pid));
   const messages = await callStream(second.url, 'session.message', { ...session, taskPrompt: 'And now?' });
   assert.equal(resultOf(messages).output, 'Here again.');
   assert.deepEqual(model.requests.at(-1)?.userTexts, ['Wait', 'And now?']);

@@ -22,11 +22,18 @@ test('--version prints the version, --help the commands with examples', async ()
   assert.match(serve.stdout, /Examples:/);
 });
 
-test('wrong usage ends with 2 and says what is wrong', async () => {
-  for (const args of [['serv'], ['serve', 'nothing'], ['--nope'], ['backup']]) {
+test('wrong usage ends with 2, says what is wrong and which help to read', async () => {
+  for (const [args, help] of [
+    [['serv'], 'trestle'],
+    [['serve', 'nothing'], 'trestle serve'],
+    [['--nope'], 'trestle'],
+    [['backup'], 'trestle backup'],
+    [['key', 'create'], 'trestle key create'],
+  ] as const) {
     const { code, stderr } = await runProgram(args);
     assert.equal(code, 2, args.join(' '));
     assert.match(stderr, /^error: /);
+    assert.ok(stderr.endsWith(`(see: ${help} --help)\n`), stderr);
   }
 });
 

@@ -4,6 +4,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { call, openClient, stream } from '../contract/bridge/session-client.ts';
+import { until } from '../fakes/until.ts';
 import { type Scope, startProgram } from './running-program.ts';
 
 const start = (sessionId: string, taskPrompt: string) => ({ sessionId, taskPrompt });
@@ -43,14 +44,6 @@ async function startSlowModel(scope: Scope) {
   };
 }
 
-const until = async (holds: () => boolean): Promise<void> => {
-  const deadline = Date.now() + 60_000;
-  while (!holds()) {
-    assert.ok(Date.now() < deadline, `not within a minute: ${holds}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-};
-
 test('a turn killed with the program by kill -9 is interrupted, resumable, and not run again', async (t) => {
   const model = await startSlowModel(t);
   const environment = { TRESTLE_AGENTS_BUILTIN_BASE_URL: model.url };
@@ -58,7 +51,7 @@ test('a turn killed with the program by kill -9 is interrupted, resumable, and n
   const { dataDirectory } = first;
 
   const finished = stream(first.url, { method: 'session.start', params: start('done', 'one') });
-  await until(() => model.asked() === 1);
+  await until('the first call of the model', () => model.asked() === 1, 60_000);
   model.say('all ');
   model.say('said');
   model.end();
@@ -67,7 +60,7 @@ test('a turn killed with the program by kill -9 is interrupted, resumable, and n
 
   const client = await openClient(t, first.url);
   void client.call('session.start', start('killed', 'two'));
-  await until(() => model.asked() === 2);
+  await until('the second call of the model', () => model.asked() === 2, 60_000);
   model.say('half');
   const half = await client.seen(({ type, text }) => type === 'delta' && text === 'half');
   assert.equal(await first.stop('SIGKILL'), 'SIGKILL');
@@ -85,7 +78,7 @@ test('a turn killed with the program by kill -9 is interrupted, resumable, and n
   assert.equal(model.asked(), 2);
 
   const continued = call(second.url, 'session.message', start('killed', 'three'));
-  await until(() => model.asked() === 3);
+  await until('the third call of the model', () => model.asked() === 3, 60_000);
   model.say('gone on');
   model.end();
   assert.equal((await continued).result?.output, 'gone on');

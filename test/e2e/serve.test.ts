@@ -5,6 +5,7 @@ import { chmod, readdir, stat, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { until } from '../fakes/until.ts';
 import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
 
 test('O-08: SIGTERM drains and ends with 0, and takes its files away', async (t) => {
@@ -24,7 +25,7 @@ test('O-08: while a request is under way the first signal waits, a second one en
   slow.write('Content-Length: 100\r\n\r\n{');
   await new Promise((resolve) => setTimeout(resolve, 200));
   program.child.kill('SIGTERM');
-  await waitUntil(async () => (await fetch(`${program.url}/readyz`)).status === 503);
+  await until('it to be no longer ready', async () => (await fetch(`${program.url}/readyz`)).status === 503);
   const refused = await fetch(`${program.url}/v1/models`);
   assert.equal(refused.status, 503);
   assert.equal(program.child.exitCode, null);
@@ -41,12 +42,12 @@ test('O-08: SIGHUP with a broken configuration changes nothing and says so', asy
   const ping = (token: string) => fetch(`${program.url}/api/ping`, { headers: { authorization: `Bearer ${token}` } });
   await writeFile(config, 'bridge: { auth_tokn: x }\n');
   program.child.kill('SIGHUP');
-  await waitUntil(async () => program.stderr().includes('not read again'));
+  await until('the complaint about the settings', () => program.stderr().includes('not read again'));
   assert.match(program.stderr(), /auth_token/);
   assert.equal((await ping('first-token-1234567890')).status, 200);
   await writeFile(config, 'bridge: { auth_token: second-token-1234567890 }\nlisten: 127.0.0.1:1\n');
   program.child.kill('SIGHUP');
-  await waitUntil(async () => (await ping('second-token-1234567890')).status === 200);
+  await until('the second token to count', async () => (await ping('second-token-1234567890')).status === 200);
   assert.equal((await ping('first-token-1234567890')).status, 401);
   await program.stop();
   assert.equal(/(first|second)-token-1234567890/.test(program.stderr()), false);
@@ -152,7 +153,7 @@ test('the first screen shows where each service is and a call that works as prin
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
     text += chunk;
   });
-  await waitUntil(async () => text.includes('Try'));
+  await until('the start page', () => text.includes('Try'));
   assert.match(text, /Bridge {8}ws:\/\/127\.0\.0\.1:\d+\/acp/);
   assert.match(text, /OPENAI_BASE_URL=http:\/\/127\.0\.0\.1:\d+\/v1/);
   assert.match(text, /Agents {8}builtin ok {3}codex /);
@@ -162,11 +163,3 @@ test('the first screen shows where each service is and a call that works as prin
   const answer = JSON.parse(execFileSync('/bin/sh', ['-c', `${curl} -s`], { encoding: 'utf8' }));
   assert.equal(answer.result.output, 'Hello');
 });
-
-async function waitUntil(condition: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 10_000;
-  while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error('waited too long');
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}

@@ -5,7 +5,8 @@ import { createInterface } from 'node:readline';
 import { Readable, Writable } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { client, ndJsonStream, PROTOCOL_VERSION, type SessionNotification } from '@agentclientprotocol/sdk';
-import { isAlive, until } from '../platform/child-process/processes.ts';
+import { until } from '../fakes/until.ts';
+import { isAlive } from '../platform/child-process/processes.ts';
 import { type PipedProgram, startPiped } from './piped-program.ts';
 import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
 
@@ -100,11 +101,11 @@ test('an editor cancels a turn, and the agent’s processes end with it', async 
   const { agent, prompt, said } = await startEditor(t, place, '--agent', 'scripted');
   const { sessionId } = await agent.request('session/new', { cwd: place.work, mcpServers: [] });
   const turn = prompt(sessionId, 'child');
-  await until(() => said() !== '');
+  await until('the agent to say its pid', () => said() !== '');
   const pid = Number(said());
   await agent.notify('session/cancel', { sessionId });
   assert.deepEqual(await turn, { stopReason: 'cancelled' });
-  await until(() => !isAlive(pid));
+  await until('the agent to be gone', () => !isAlive(pid));
 });
 
 test('a session is loaded again after the program has ended, with all that was said in it', async (t) => {

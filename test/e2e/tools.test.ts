@@ -6,12 +6,12 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { freePort } from '../fakes/free-port.ts';
 import { type ModelReply, startScriptedModel } from '../fakes/scripted-model.ts';
-import { isAlive, until } from '../platform/child-process/processes.ts';
+import { until } from '../fakes/until.ts';
+import { isAlive } from '../platform/child-process/processes.ts';
 import { MAIN, startPiped } from './piped-program.ts';
 import { startProgram, temporaryFolder } from './running-program.ts';
 
@@ -69,11 +69,10 @@ test('a job is submitted and followed to its end', async (t) => {
   const { call } = await startTools(t);
   const submitted = JSON.parse((await call('submit_job', { prompt: 'say finished', provider: 'scripted' })).text);
   assert.match(submitted.jobId, /^job-/);
-  let job: { status?: string; result?: { output?: string } } = {};
-  while (job.status !== 'completed') {
-    job = JSON.parse((await call('get_job', { job_id: submitted.jobId })).text);
-    await pause(20);
-  }
+  const job = await until('the job to be completed', async () => {
+    const answer = JSON.parse((await call('get_job', { job_id: submitted.jobId })).text);
+    return answer.status === 'completed' ? (answer as { result?: { output?: string } }) : undefined;
+  });
   assert.equal(job.result?.output, 'finished');
 });
 
@@ -130,7 +129,7 @@ test('when the agent goes away, what it asked for is called off', async (t) => {
   }
   assert.equal(isAlive(pid), true);
   assert.equal(await piped.end(), 0);
-  await until(() => !isAlive(pid));
+  await until('the program to be gone', () => !isAlive(pid));
   assert.equal((await call('chat', { prompt: 'Still here', model: 'demo/echo' })).text, 'Still here');
 });
 

@@ -1,4 +1,4 @@
-import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { generateKeyPairSync, type JsonWebKey, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -22,6 +22,9 @@ export interface RealOidcIssuer {
   person(person: IssuerPerson): void;
 }
 
+/** Making one takes long: all issuers of a process share it. */
+let signingKey: JsonWebKey | undefined;
+
 export async function startOidcIssuer(scope: Scope, redirectUri: string): Promise<RealOidcIssuer> {
   let handle = (_request: IncomingMessage, response: ServerResponse): unknown => response.end();
   const server = createServer((request, response) => void handle(request, response));
@@ -37,7 +40,7 @@ export async function startOidcIssuer(scope: Scope, redirectUri: string): Promis
   const people = new Map<string, IssuerPerson>();
   let current: IssuerPerson | undefined;
 
-  const signingKey = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' });
+  signingKey ??= generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' });
   const provider = new Provider(url, {
     clients: [{ client_id: clientId, client_secret: clientSecret, redirect_uris: [redirectUri] }],
     jwks: { keys: [{ ...signingKey, use: 'sig', kid: 'first', alg: 'RS256' }] },

@@ -100,6 +100,8 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     write({ id: 4711, result: { nobody: 'asked' } });
     update(id, { sessionUpdate: 'a_kind_of_the_future', content: text('not shown') });
     update('another', { sessionUpdate: 'agent_message_chunk', content: text('not shown') });
+    // An object that cannot even become text.
+    write({ method: 'session/update', params: { sessionId: { toString: null }, update: {} } });
     const refused = (await ask('craft/unknown', {})) as { error?: { code: number } };
     say(id, `refused ${refused.error?.code}`);
     return 'end_turn';

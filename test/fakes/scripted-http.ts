@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Scope } from '../e2e/running-program.ts';
+import { inTime } from './in-time.ts';
 
 export interface SeenRequest {
   readonly path: string;
@@ -51,7 +52,7 @@ export async function startScriptedHttp(
     requests,
     arrived(count) {
       if (requests.length >= count) return Promise.resolve();
-      return new Promise((resolve) => waiting.push({ count, resolve }));
+      return inTime(`request number ${count}`, new Promise((resolve) => waiting.push({ count, resolve })));
     },
   };
 }

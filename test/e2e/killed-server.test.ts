@@ -4,9 +4,9 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import type { SessionUpdate } from '../../src/client/trestle-client.ts';
-import { type Scope, startProgram } from '../e2e/running-program.ts';
+import { clientOf } from '../client/client-of.ts';
 import { startFaultProxy } from '../fakes/fault-proxy.ts';
-import { clientOf } from './client-of.ts';
+import { type Scope, startProgram } from './running-program.ts';
 
 /** A model that says a few words and never comes to an end. */
 async function startEndlessModel(scope: Scope) {

@@ -1,0 +1,26 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
+const PATIENCE_MS = 30_000;
+const PAUSE_MS = 5;
+
+/**
+ * Asks again and again until the answer is neither `false` nor `undefined`, and returns it. When nothing of the kind
+ * comes, the test fails and says what it waited for; an error of the question ends it at once.
+ */
+export async function until<Answer>(
+  what: string,
+  ask: () => Answer | Promise<Answer>,
+  patienceMs = PATIENCE_MS,
+): Promise<Exclude<Answer, false | undefined>> {
+  const end = performance.now() + patienceMs;
+  for (;;) {
+    const answer = await ask();
+    if (isAnswer(answer)) return answer;
+    if (performance.now() > end) throw new Error(`waited ${patienceMs} ms in vain: ${what}`);
+    await pause(PAUSE_MS);
+  }
+}
+
+function isAnswer<Answer>(answer: Answer): answer is Exclude<Answer, false | undefined> {
+  return answer !== false && answer !== undefined;
+}

@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import { chromium, type Page } from 'playwright-core';
+import type { Scope } from '../e2e/running-program.ts';
+
+/** No step on a page may take longer. */
+const STEP_MS = 20_000;
+
+export interface OpenPage {
+  readonly page: Page;
+  /** What the browser complained about: errors of scripts, breaches of the policy, requests that failed. */
+  readonly problems: readonly string[];
+}
+
+/** Opens an address in a Chromium of its own, which ends with the test. `npm run test:pages` says which one it is. */
+export async function openPage(scope: Scope, url: string): Promise<OpenPage> {
+  const executablePath = process.env.CHROMIUM;
+  assert.ok(executablePath, 'CHROMIUM names no browser: run this by npm run test:pages');
+  const browser = await chromium.launch({ executablePath, timeout: STEP_MS });
+  scope.after(() => browser.close());
+  const page = await browser.newPage();
+  page.setDefaultTimeout(STEP_MS);
+  const problems: string[] = [];
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) problems.push(`${message.type()}: ${message.text()}`);
+  });
+  page.on('pageerror', (error) => problems.push(`script: ${error.message}`));
+  page.on('requestfailed', (request) => problems.push(`request: ${request.url()} ${request.failure()?.errorText}`));
+  await page.exposeFunction('reportBreach', (text: string) => void problems.push(`policy: ${text}`));
+  await page.addInitScript(
+    `addEventListener('securitypolicyviolation', (e) => reportBreach(e.violatedDirective + ' ' + e.blockedURI))`,
+  );
+  await page.goto(url);
+  return { page, problems };
+}

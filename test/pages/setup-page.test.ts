@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { startProgram } from '../e2e/running-program.ts';
+import { openPage } from './open-page.ts';
+
+const PASSWORD = 'copper kettle 47 over the pass';
+
+async function fill(page: Page, again: string): Promise<void> {
+  await page.getByLabel('Name', { exact: true }).fill('Ada');
+  await page.getByLabel('E-mail address').fill('ada@example.com');
+  await page.getByLabel('Password at least').fill(PASSWORD);
+  await page.getByLabel('Password again').fill(again);
+  await page.getByRole('button', { name: 'Create' }).click();
+}
+
+test('the first administrator is made on the set-up page, whose link works once and shows its token to nobody', async (t) => {
+  const program = await startProgram(t);
+  const link = String(program.summary.firstAdmin);
+  const { page, problems } = await openPage(t, link);
+  assert.equal(page.url(), `${program.url}/setup`, 'the token is gone from the address bar');
+
+  const message = page.locator('#message');
+  await fill(page, 'another one');
+  await message.filter({ hasText: 'The two passwords differ.' }).waitFor();
+  await fill(page, PASSWORD);
+  await message.filter({ hasText: 'Done. Log in as ada@example.com.' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Create' }).isVisible(), false);
+  assert.deepEqual(problems, []);
+
+  const login = await fetch(`${program.url}/api/auth/login`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ email: 'ada@example.com', password: PASSWORD }),
+  });
+  assert.equal(login.status, 200);
+
+  const second = await openPage(t, link);
+  await fill(second.page, PASSWORD);
+  await second.page.locator('#message.bad').filter({ hasText: /\w/ }).waitFor();
+  assert.equal(await second.page.getByRole('button', { name: 'Create' }).isVisible(), true);
+});
+
+test('without its token the set-up page says where the link is, and offers no form', async (t) => {
+  const program = await startProgram(t, { args: ['accounts'] });
+  const { page, problems } = await openPage(t, `${program.url}/setup`);
+  await page.getByText('Open the whole link that the program printed').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Create' }).isVisible(), false);
+  assert.deepEqual(problems, []);
+});
