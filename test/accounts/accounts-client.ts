@@ -63,6 +63,9 @@ export interface Enrolled {
 
 export const GOOD_PASSWORD = 'copper kettle 47 over the pass';
 
+/** How long a newer mail than the last one is waited for. */
+const OLD_MAIL_MS = 500;
+
 export function createAccountsClient(parts: {
   readonly url: string;
   readonly clock: FakeClock;
@@ -97,9 +100,21 @@ export function createAccountsClient(parts: {
   };
   const post: AccountsClient['post'] = (path, body = {}, options = {}) => call('POST', path, { body, ...options });
 
-  const mailedCode = async (email: string): Promise<string> => found(/code is (\d{6})/, (await mails(email)).at(-1));
-  const mailedToken = async (email: string): Promise<string> =>
-    found(/token: ([\w-]{43})/, unfolded((await mails(email)).at(-1)));
+  /** By address and pattern, what was given last: some mails are sent after the answer, and an old one is not meant. */
+  const given = new Map<string, string>();
+  const mailed = async (email: string, pattern: RegExp): Promise<string> => {
+    const name = `${email} ${pattern}`;
+    const started = performance.now();
+    const value = await until(`a mail to ${email} with ${pattern}`, async () => {
+      const [, last] = pattern.exec(unfolded((await mails(email)).at(-1))) ?? [];
+      const isOld = last === given.get(name) && performance.now() - started < OLD_MAIL_MS;
+      return isOld ? undefined : last;
+    });
+    given.set(name, value);
+    return value;
+  };
+  const mailedCode = (email: string) => mailed(email, /code is (\d{6})/);
+  const mailedToken = (email: string) => mailed(email, /token: ([\w-]{43})/);
 
   const register = async (given?: string): Promise<Person> => {
     people += 1;
@@ -144,12 +159,6 @@ async function ok(answer: Promise<Answer>): Promise<Answer> {
   const given = await answer;
   if (given.status >= 300) throw new Error(`${given.status}: ${given.text}`);
   return given;
-}
-
-function found(pattern: RegExp, text = ''): string {
-  const [, value] = pattern.exec(text) ?? [];
-  if (value === undefined) throw new Error(`no ${pattern} in: ${text}`);
-  return value;
 }
 
 /** Long lines of a mail are folded with "=" (quoted printable). */
