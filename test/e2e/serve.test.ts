@@ -104,8 +104,10 @@ test('a data directory of another user is refused', { skip: process.getuid?.() !
   const folder = await temporaryFolder(t);
   await chmod(folder, 0o700);
   const program = ['-u', 'nobody', '--', process.execPath, join(import.meta.dirname, '../../src/main.ts')];
+  // Not everybody who is root has the folder of `runuser` on the path.
+  const env = { ...process.env, PATH: `${process.env.PATH}:/usr/sbin:/sbin` };
   try {
-    execFileSync('runuser', [...program, 'serve', '--data-dir', folder], { stdio: 'pipe' });
+    execFileSync('runuser', [...program, 'serve', '--data-dir', folder], { stdio: 'pipe', env });
     assert.fail('it must not start');
   } catch (error) {
     const { status, stderr } = error as { status: number; stderr: Buffer };
