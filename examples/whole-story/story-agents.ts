@@ -80,7 +80,7 @@ const SET_UPS: Readonly<Record<Exclude<StoryAgentId, 'builtin'>, AgentSetUp>> = 
         '[analytics]',
         'enabled = false',
       ].join('\n'),
-    environment: (home) => ({ CODEX_HOME: home }),
+    environment: (home) => ({ HOME: home, CODEX_HOME: home }),
   },
 };
 

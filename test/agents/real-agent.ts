@@ -43,7 +43,8 @@ const SET_UPS: Readonly<Record<RealAgentId, SetUp>> = {
         'enabled = false',
       ].join('\n'),
     }),
-    environment: (home) => ({ CODEX_HOME: home, SCRIPTED_KEY: 'dummy' }),
+    // Its shells read the files of a home, and those of the user may take any time.
+    environment: (home) => ({ HOME: home, CODEX_HOME: home, SCRIPTED_KEY: 'dummy' }),
   },
   opencode: {
     args: ['acp'],
