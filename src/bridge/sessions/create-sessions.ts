@@ -132,10 +132,13 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     resumption: createTurnResumption({ turns, hub, replay, clock }),
     clock,
     makeId,
-    discard({ key, providerId, reference }: LiveSession) {
+    async discard({ key, providerId, reference }: LiveSession) {
       const provider = providers.get(providerId);
       const closed = reference === '' ? undefined : provider?.close(reference);
-      keep(Promise.resolve(closed).finally(() => directories.removeScratch(key)));
+      const setAside = directories.setScratchAside(key);
+      // The agent may write there until it has let go.
+      keep(Promise.resolve(closed).finally(async () => (await setAside)()));
+      await setAside.catch(() => undefined);
     },
   });
 

@@ -46,8 +46,8 @@ export interface SessionOrchestratorOptions {
   readonly resumption: TurnResumption;
   readonly clock: Clock;
   readonly makeId: MakeId;
-  /** Lets go of a conversation at its agent, and of the session's scratch folder. */
-  discard(session: LiveSession): void;
+  /** Lets go of a conversation at its agent, and of the session's scratch folder; resolves when that is out of the way. */
+  discard(session: LiveSession): Promise<void>;
 }
 
 /** Turns that may wait behind the one that runs (contract/bridge 4). */
@@ -182,9 +182,10 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     stopAll(session);
     await session.running;
     if (!session.isStored || !session.isOpen) return;
-    discard(session);
+    const discarded = discard(session);
     Object.assign(session, { isOpen: false, reference: '', providerId: '', workingDirectory: '' });
     hub.end(session.key);
+    await discarded;
     await records.close(session);
   }
 

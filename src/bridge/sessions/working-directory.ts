@@ -1,6 +1,6 @@
-import { mkdir, realpath, rm, stat } from 'node:fs/promises';
+import { mkdir, mkdtemp, realpath, rename, rm, stat } from 'node:fs/promises';
 import { isAbsolute, join, sep } from 'node:path';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 
 /** Where agents work. */
 export interface WorkingDirectories {
@@ -11,7 +11,8 @@ export interface WorkingDirectories {
   check(requested: string): Promise<string>;
   /** The private folder of a session that named none; it is made when it is not there. */
   scratch(sessionKey: string): Promise<string>;
-  removeScratch(sessionKey: string): Promise<void>;
+  /** Puts the private folder out of the way: the next session of that name finds none. What is returned removes it. */
+  setScratchAside(sessionKey: string): Promise<() => Promise<void>>;
   /** Whether a path, as `scratch` gave it, is a private folder of a session. */
   isScratch(path: string): boolean;
 }
@@ -25,7 +26,8 @@ export interface WorkingDirectoryOptions {
 const LONGEST_PATH = 4096;
 
 export function createWorkingDirectories({ roots, dataDirectory }: WorkingDirectoryOptions): WorkingDirectories {
-  const scratchOf = (sessionKey: string) => join(dataDirectory, 'scratch', sessionKey);
+  const allScratch = join(dataDirectory, 'scratch');
+  const scratchOf = (sessionKey: string) => join(allScratch, sessionKey);
   return {
     async check(requested) {
       if (requested.length > LONGEST_PATH || requested.includes('\0') || !isAbsolute(requested)) {
@@ -46,8 +48,16 @@ export function createWorkingDirectories({ roots, dataDirectory }: WorkingDirect
       await mkdir(folder, { recursive: true, mode: 0o700 });
       return folder;
     },
-    removeScratch: (sessionKey) => rm(scratchOf(sessionKey), { recursive: true, force: true }),
-    isScratch: (path) => isInside(path, join(dataDirectory, 'scratch')),
+    async setScratchAside(sessionKey) {
+      await mkdir(allScratch, { recursive: true, mode: 0o700 });
+      const aside = await mkdtemp(join(allScratch, 'closed-'));
+      await rename(scratchOf(sessionKey), join(aside, sessionKey)).catch((error) => {
+        // A session that worked elsewhere has none.
+        if (errorCode(error) !== 'ENOENT') throw error;
+      });
+      return () => rm(aside, { recursive: true, force: true });
+    },
+    isScratch: (path) => isInside(path, allScratch),
   };
 }
 

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { existsSync, readdirSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { createScriptedProvider, endless } from '../../fakes/scripted-provider.ts';
 import { until } from '../../fakes/until.ts';
@@ -164,6 +167,29 @@ describe('close', () => {
       const { error } = await call(url, 'session.message', start(id, { threadId: 'th' }));
       assert.equal(error?.code, -32002);
     }
+  });
+
+  test('what a closed session left is gone, and nothing of the next one with it, however late its agent lets go', async (t) => {
+    const { promise: mayClose, resolve: letClose } = Promise.withResolvers<void>();
+    const scripted = createScriptedProvider('alpha', async ({ prompt, workingDirectory }) => {
+      await writeFile(join(workingDirectory, prompt), '');
+      return { kind: 'completed', output: workingDirectory, stopReason: 'end_turn' };
+    });
+    const alpha = { ...scripted, close: (reference: string) => mayClose.then(() => scripted.close(reference)) };
+    const { url } = await startBridge(t, { providers: [alpha] });
+    const begin = async (taskPrompt: string) => {
+      const { result } = await call(url, 'session.start', { sessionId: 's', taskPrompt });
+      return String(result?.output);
+    };
+    const folder = await begin('first');
+    assert.ok(existsSync(join(folder, 'first')));
+    await call(url, 'session.close', { sessionId: 's' });
+    assert.equal(await begin('second'), folder);
+    assert.deepEqual([existsSync(join(folder, 'first')), existsSync(join(folder, 'second'))], [false, true]);
+    letClose();
+    await until('the agent to let go', () => scripted.closed.length > 0);
+    await until('the old folder to be gone', () => readdirSync(join(folder, '..')).length === 1);
+    assert.ok(existsSync(join(folder, 'second')));
   });
 
   test('a start that comes while the session is being closed waits and makes a new one', async (t) => {
