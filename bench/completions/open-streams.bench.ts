@@ -17,7 +17,17 @@ export async function benchOpenStreams(upstreamPort: number, streams: number): P
   const folder = await mkdtemp(join(tmpdir(), 'trestle-bench-'));
   const config = join(folder, 'trestle.yaml');
   await writeFile(config, configurationFor(upstreamPort), { mode: 0o600 });
-  const args = ['scripts/run.cjs', 'src/main.ts', 'serve', '--json', '--listen', '127.0.0.1:0', '--data-dir', folder];
+  const args = [
+    '--max-semi-space-size=8',
+    'scripts/run.cjs',
+    'src/main.ts',
+    'serve',
+    '--json',
+    '--listen',
+    '127.0.0.1:0',
+    '--data-dir',
+    folder,
+  ];
   const child = spawn(process.execPath, [...args, '--config', config], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'ignore'],

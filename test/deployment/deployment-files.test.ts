@@ -24,7 +24,7 @@ function directive(name: string): string[] {
 test('the image runs the command of the package as a user without rights, and gets its signals', () => {
   const image = imageInstructions();
   const entry = image.findIndex((line) => line.startsWith('ENTRYPOINT '));
-  assert.equal(image[entry], `ENTRYPOINT ["node", "/app/${bin.trestle}"]`);
+  assert.equal(image[entry], `ENTRYPOINT ["node", "--max-semi-space-size=8", "/app/${bin.trestle}"]`);
   assert.ok(image.includes('USER node') && image.indexOf('USER node') < entry);
   assert.ok(image.includes('CMD ["serve"]') && image.includes('STOPSIGNAL SIGTERM'));
 });

@@ -8,7 +8,7 @@ import { inTime } from '../fakes/in-time.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** As npm scripts start it, with the cache of compiled code: a second of work less for each program. */
-const PROGRAM = [join(ROOT, 'scripts/run.cjs'), join(ROOT, 'src/main.ts')];
+const PROGRAM = ['--max-semi-space-size=8', join(ROOT, 'scripts/run.cjs'), join(ROOT, 'src/main.ts')];
 const START_LIMIT_MS = 60_000;
 
 export interface RunningProgram {
