@@ -4,7 +4,7 @@ import { createUserStore } from '../../src/accounts/storage/user-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import { temporaryFolder } from '../../test/e2e/running-program.ts';
-import { createScope } from '../bridge/scripted-bridge.ts';
+import { createScope } from '../../test/fakes/create-scope.ts';
 import { startAccountsServer } from './accounts-server.ts';
 import { emailOf, seedAccounts, sessionTokenOf } from './seed-accounts.ts';
 

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
 import { startProgram, temporaryFolder } from '../../test/e2e/running-program.ts';
-import { createScope } from '../bridge/scripted-bridge.ts';
+import { createScope } from '../../test/fakes/create-scope.ts';
 import type { Rounds } from '../report/take-turns.ts';
 import { emailOf, seedAccounts } from './seed-accounts.ts';
 

@@ -4,7 +4,7 @@ import { createSessionCheck } from '../../src/accounts/login/session-check.ts';
 import { createSessionStore } from '../../src/accounts/storage/session-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { temporaryFolder } from '../../test/e2e/running-program.ts';
-import { createScope } from '../bridge/scripted-bridge.ts';
+import { createScope } from '../../test/fakes/create-scope.ts';
 import { type BenchServer, type Rates, type Rounds, takeTurns } from '../report/take-turns.ts';
 import { type AccountsServer, startAccountsServer } from './accounts-server.ts';
 import { seedAccounts, sessionTokenOf } from './seed-accounts.ts';

@@ -1,9 +1,10 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { WebSocket, WebSocketServer } from 'ws';
+import { createScope } from '../../test/fakes/create-scope.ts';
 import type { EchoRound } from '../platform/echo-client.ts';
 import { type BenchServer, type Rates, type Rounds, takeTurns } from '../report/take-turns.ts';
-import { createScope, startScriptedBridge } from './scripted-bridge.ts';
+import { startScriptedBridge } from './scripted-bridge.ts';
 
 const MESSAGE = JSON.stringify({ jsonrpc: '2.0', id: 'call-000001', method: 'acp.capabilities', params: {} });
 const LOAD = { connections: 8, window: 32, message: MESSAGE };

@@ -1,5 +1,6 @@
+import { createScope } from '../../test/fakes/create-scope.ts';
 import { type BridgeClient, openBridgeClient, type SessionUpdate } from './bridge-client.ts';
-import { createScope, startScriptedBridge } from './scripted-bridge.ts';
+import { startScriptedBridge } from './scripted-bridge.ts';
 
 export interface ConcurrentOptions {
   readonly sessions: number;

@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createScope, startScriptedBridge } from './scripted-bridge.ts';
+import { createScope } from '../../test/fakes/create-scope.ts';
+import { startScriptedBridge } from './scripted-bridge.ts';
 
 const TOKEN = 'bench-token-0123456789abcdef0123456789';
 const BATCH = 200;

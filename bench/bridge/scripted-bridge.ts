@@ -32,14 +32,3 @@ export async function startScriptedBridge(
   scope.after(() => program.stop());
   return program;
 }
-
-/** Collects what is to be closed, for what lasts as long as a measurement. */
-export function createScope(): Scope & { end(): Promise<void> } {
-  const closing: (() => unknown)[] = [];
-  return {
-    after: (run) => closing.push(run),
-    async end() {
-      for (const close of closing.reverse()) await close();
-    },
-  };
-}

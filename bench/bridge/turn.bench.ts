@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { type Scope, temporaryFolder } from '../../test/e2e/running-program.ts';
+import { createScope } from '../../test/fakes/create-scope.ts';
 import { driveThroughAcpx } from './acpx.ts';
 import { type DriveTurn, driveDirectly, driveThroughBridge } from './agent-drivers.ts';
-import { createScope } from './scripted-bridge.ts';
 
 export interface TurnBenchOptions {
   readonly rounds: number;

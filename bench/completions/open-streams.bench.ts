@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { START_ARGUMENTS } from '../../test/fakes/start-command.ts';
 import { configurationFor, MASTER } from './completions-server.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -17,17 +18,7 @@ export async function benchOpenStreams(upstreamPort: number, streams: number): P
   const folder = await mkdtemp(join(tmpdir(), 'trestle-bench-'));
   const config = join(folder, 'trestle.yaml');
   await writeFile(config, configurationFor(upstreamPort), { mode: 0o600 });
-  const args = [
-    '--max-semi-space-size=8',
-    'scripts/run.cjs',
-    'src/main.ts',
-    'serve',
-    '--json',
-    '--listen',
-    '127.0.0.1:0',
-    '--data-dir',
-    folder,
-  ];
+  const args = [...START_ARGUMENTS, 'serve', '--json', '--listen', '127.0.0.1:0', '--data-dir', folder];
   const child = spawn(process.execPath, [...args, '--config', config], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'ignore'],

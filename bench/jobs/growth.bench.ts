@@ -8,7 +8,7 @@ import { systemClock } from '../../src/platform/clock/clock.ts';
 import { openDatabase } from '../../src/platform/database/open-database.ts';
 import { endedRow, waitingJob } from '../../test/bridge/jobs/job-rows.ts';
 import { type Scope, temporaryFolder } from '../../test/e2e/running-program.ts';
-import { createScope } from '../bridge/scripted-bridge.ts';
+import { createScope } from '../../test/fakes/create-scope.ts';
 
 /** Microseconds for one call, round by round, with few and with many jobs stored. */
 export interface GrowthBench {

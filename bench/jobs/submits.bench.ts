@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
-import { createScope, startScriptedBridge } from '../bridge/scripted-bridge.ts';
+import { createScope } from '../../test/fakes/create-scope.ts';
+import { startScriptedBridge } from '../bridge/scripted-bridge.ts';
 import { openRawRows } from './raw-rows.ts';
 
 export interface SubmitBench {

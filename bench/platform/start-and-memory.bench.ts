@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { NODE_FLAGS, START_ARGUMENTS } from '../../test/fakes/start-command.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const IDLE_MS = 2000;
@@ -20,7 +21,7 @@ export interface StartFigures {
 
 /** Starts the program as `npm start` does (compile cache on), again and again; `built` takes dist/ instead of src/. */
 export async function benchStart({ starts, built }: { starts: number; built: boolean }): Promise<StartFigures> {
-  const entry = ['--max-semi-space-size=8', ...(built ? ['dist/trestle.cjs'] : ['scripts/run.cjs', 'src/main.ts'])];
+  const entry = built ? [...NODE_FLAGS, 'dist/trestle.cjs'] : [...START_ARGUMENTS];
   if (built && !existsSync(join(ROOT, 'dist/trestle.cjs'))) throw new Error('run "npm run build" first');
   const figures: StartFigures = { readyMs: [], idleMebibytes: [] };
   // The first start fills the compile cache and does not count.

@@ -36,11 +36,15 @@ export async function startTrestle({ folder, listen, settings, secrets }: Trestl
   if (isOver) throw new Error('the story is over');
   const { PATH = '', HOME = folder } = process.env;
   const place = ['--config', file, '--data-dir', dataDirectoryOf(folder), '--listen', listen];
-  const child = spawn(process.execPath, ['scripts/run.cjs', 'src/main.ts', 'serve', '--json', ...place], {
-    cwd: PROJECT,
-    env: { PATH, HOME, ...secrets },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+  const child = spawn(
+    process.execPath,
+    ['--max-semi-space-size=8', 'scripts/run.cjs', 'src/main.ts', 'serve', '--json', ...place],
+    {
+      cwd: PROJECT,
+      env: { PATH, HOME, ...secrets },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
   children.add(child);
   let output = '';
   let errors = '';

@@ -46,8 +46,7 @@ import { createInstanceStore } from './storage/instance-store.ts';
 export interface Bridge {
   readonly surface: HttpSurface;
   readonly methods: readonly MethodRow<BridgeClient>[];
-  /** Serves a pair of standard streams, to who has started the program. */
-  /** Resolves when the channel is served. */
+  /** Serves a pair of standard streams, to who has started the program; resolves when it does. */
   acceptStdio(...call: Parameters<RpcOverStdio>): Promise<void>;
   /** What the operator's commands may ask. */
   readonly controls: readonly MethodRow<undefined>[];

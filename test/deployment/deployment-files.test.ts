@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { projectRoot } from '../architecture/source-file.ts';
+import { NODE_FLAGS } from '../fakes/start-command.ts';
 
 const dockerfile = read('Dockerfile').replaceAll(/\\\n\s*/g, '');
 const unit = read('deploy/trestle.service');
@@ -24,7 +25,10 @@ function directive(name: string): string[] {
 test('the image runs the command of the package as a user without rights, and gets its signals', () => {
   const image = imageInstructions();
   const entry = image.findIndex((line) => line.startsWith('ENTRYPOINT '));
-  assert.equal(image[entry], `ENTRYPOINT ["node", "--max-semi-space-size=8", "/app/${bin.trestle}"]`);
+  assert.equal(
+    image[entry],
+    `ENTRYPOINT ${JSON.stringify(['node', ...NODE_FLAGS, `/app/${bin.trestle}`]).replaceAll(',', ', ')}`,
+  );
   assert.ok(image.includes('USER node') && image.indexOf('USER node') < entry);
   assert.ok(image.includes('CMD ["serve"]') && image.includes('STOPSIGNAL SIGTERM'));
 });
@@ -59,6 +63,10 @@ test('O-08: the unit gives the program time to drain, reloads it by SIGHUP and r
   assert.ok(Number(directive('TimeoutStopSec')[0]) > 30);
   assert.deepEqual(directive('Restart'), ['on-failure']);
   assert.deepEqual(directive('RestartPreventExitStatus'), ['2 78']);
+});
+
+test('the unit gives Node the flags that `npm start` gives', () => {
+  assert.ok(directive('Environment').includes(`NODE_OPTIONS=${NODE_FLAGS.join(' ')}`));
 });
 
 test('the unit closes what the program does not need', () => {

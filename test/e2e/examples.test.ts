@@ -1,29 +1,14 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { projectRoot } from '../architecture/source-file.ts';
+import { runNode } from '../fakes/run-node.ts';
 import { startProgram } from './running-program.ts';
 
 const secret = 'a-secret-for-the-webhooks-of-this-test';
 const { url } = await startProgram({ after }, { args: ['bridge'], environment: { BRIDGE_WEBHOOK_SECRET: secret } });
 
-async function run(...args: readonly string[]): Promise<string> {
-  const { PATH = '' } = process.env;
-  const child = spawn(process.execPath, args, {
-    cwd: projectRoot,
-    env: { PATH, BRIDGE_WEBHOOK_SECRET: secret },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 100_000,
-  });
-  const output: string[] = [];
-  child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));
-  child.stderr.setEncoding('utf8').on('data', (text: string) => output.push(text));
-  const [status] = (await once(child, 'close')) as [number | null];
-  assert.equal(status, 0, output.join(''));
-  return output.join('');
-}
+const run = (...args: readonly string[]) => runNode(args, { BRIDGE_WEBHOOK_SECRET: secret });
 
 /** What each example prints; every file of examples/ has a row, or a test of its own beside this one. */
 const printed: Readonly<Record<string, readonly RegExp[]>> = {

@@ -5,10 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { inTime } from '../fakes/in-time.ts';
+import { START_ARGUMENTS } from '../fakes/start-command.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** As npm scripts start it, with the cache of compiled code: a second of work less for each program. */
-const PROGRAM = ['--max-semi-space-size=8', join(ROOT, 'scripts/run.cjs'), join(ROOT, 'src/main.ts')];
+const PROGRAM = START_ARGUMENTS.map((argument) => (argument.startsWith('--') ? argument : join(ROOT, argument)));
 const START_LIMIT_MS = 60_000;
 
 export interface RunningProgram {

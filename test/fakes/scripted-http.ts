@@ -1,8 +1,7 @@
-import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Scope } from '../e2e/running-program.ts';
 import { inTime } from './in-time.ts';
+import { listenOnLoopback } from './loopback-server.ts';
 
 export interface SeenRequest {
   readonly path: string;
@@ -40,15 +39,10 @@ export async function startScriptedHttp(
     for (const { count, resolve } of waiting) if (requests.length >= count) resolve();
     await serve(request, requests.length - 1);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  scope.after(async () => {
-    server.close();
-    server.closeAllConnections();
-    await once(server, 'close');
-  });
+  const { url, close } = await listenOnLoopback(server);
+  scope.after(close);
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     requests,
     arrived(count) {
       if (requests.length >= count) return Promise.resolve();

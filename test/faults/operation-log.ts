@@ -1,15 +1,20 @@
 import { createWriteStream } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 
 export interface OperationLog<Operation> {
   note(operation: Operation): void;
   /** Everything that was noted, as the file has it. */
   close(): Promise<readonly Operation[]>;
+  /** Removes the file when nothing was violated; otherwise says where it is. */
+  settle(violations: readonly string[], say: (line: string) => void): Promise<void>;
 }
 
-/** One line of JSON for each operation. */
-export function openOperationLog<Operation>(file: string): OperationLog<Operation> {
+/** One line of JSON for each operation, in a file that bears the name. */
+export function openOperationLog<Operation>(name: string): OperationLog<Operation> {
+  const file = join(tmpdir(), `trestle-faults-${name}-${process.pid}.log`);
   const stream = createWriteStream(file, { mode: 0o600 });
   return {
     note: (operation) => void stream.write(`${JSON.stringify(operation)}\n`),
@@ -18,6 +23,10 @@ export function openOperationLog<Operation>(file: string): OperationLog<Operatio
       await finished(stream);
       const lines = (await readFile(file, 'utf8')).trimEnd().split('\n');
       return lines.map((line) => JSON.parse(line) as Operation);
+    },
+    async settle(violations, say) {
+      if (violations.length === 0) await rm(file, { force: true });
+      else say(`the log is ${file}`);
     },
   };
 }

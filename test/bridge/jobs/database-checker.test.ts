@@ -1,17 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { checkOperations, figuresOf, type Operation } from '../../faults/database/check-operations.ts';
+import type { SubmitOperation } from '../../faults/jobs/check-operations.ts';
+import { store, submitOf } from './checked-jobs.ts';
 
-const job = { jobId: 'a', status: 'completed', completedAt: 'now', errorCode: null };
-const store = { jobs: [job], jobOfKey: new Map([['key', 'a']]) };
-const submit = (at: number, outcome: 'ok' | 'fail' | 'unknown'): Operation => ({
-  kind: 'submit',
-  key: 'key',
-  outcome,
-  startedAt: at,
-  endedAt: at + 100,
-  ...(outcome === 'ok' && { jobId: 'a' }),
-});
+const submit = (at: number, outcome: SubmitOperation['outcome']): Operation => submitOf(at, outcome, 100);
 const outage: Operation = { kind: 'outage', how: 'restart', from: 1000, to: 2000 };
 const good: readonly Operation[] = [
   submit(0, 'ok'),

@@ -1,8 +1,8 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type RunningProgram, startProgram } from '../../e2e/running-program.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import {
   countFigure,
   type FaultFigure,
@@ -29,9 +29,9 @@ const CONFIGURATION = { trusted_proxies: ['127.0.0.1/32'], accounts: { require_v
 
 /** Kills the program while people register, log in, refresh and log out; then compares what they know with what is stored. */
 export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
-  const folder = await mkdtemp(join(tmpdir(), 'trestle-faults-'));
-  const logFile = join(tmpdir(), `trestle-faults-accounts-${process.pid}.log`);
-  const log = openOperationLog<Operation>(logFile);
+  const scope = createScope();
+  const folder = await temporaryFolder(scope);
+  const log = openOperationLog<Operation>('accounts');
   const random = seededRandom(seed);
   const readyMs: number[] = [];
   let answers = 0;
@@ -42,12 +42,11 @@ export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const workers = Array.from({ length: WORKERS }, (_, index) =>
     createAccountWorker({ name: `worker${index}`, random: seededRandom(seed * 1000 + index), note }),
   );
-  const closing: (() => unknown)[] = [];
 
   async function start(): Promise<RunningProgram> {
     const began = performance.now();
     const args = ['accounts', '--config', join(folder, 'trestle.yaml'), '--log-level', 'silent'];
-    const program = await startProgram({ after: (run) => closing.push(run) }, { args, dataDirectory: folder });
+    const program = await startProgram(scope, { args, dataDirectory: folder });
     readyMs.push(performance.now() - began);
     return program;
   }
@@ -71,8 +70,7 @@ export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
     await last.stop('SIGTERM');
     const operations = await log.close();
     const violations = checkOperations(operations, readStoredAccounts(join(folder, 'accounts.db')));
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     const figures = [
       countFigure('kills under load', cycles),
       ...countsOf(operations),
@@ -81,8 +79,7 @@ export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
     ];
     return { violations, figures };
   } finally {
-    for (const close of closing) await close();
-    await rm(folder, { recursive: true, force: true });
+    await scope.end();
   }
 };
 

@@ -1,9 +1,9 @@
-import { rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
@@ -37,10 +37,8 @@ const JUMPS: readonly Jump[] = [
 /** Sets the wall clock of a running program, while jobs run and wait and while people log in. */
 export const clockFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const random = seededRandom(seed);
-  const logFile = join(tmpdir(), `trestle-faults-clock-${process.pid}.log`);
-  const log = openOperationLog<Operation>(logFile);
-  const closing: (() => unknown)[] = [];
-  const scope = { after: (close: () => unknown) => void closing.push(close) };
+  const log = openOperationLog<Operation>('clock');
+  const scope = createScope();
   try {
     const folder = await temporaryFolder(scope);
     const clockFile = join(folder, 'clock');
@@ -85,11 +83,10 @@ export const clockFaults: FaultSuite = async ({ cycles, seed, say }) => {
     if (code !== null) log.note({ kind: 'exit', code: String(code) });
     const operations = await log.close();
     const violations = checkOperations(operations);
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     return { violations, figures: figuresOf(operations) };
   } finally {
-    for (const close of closing.reverse()) await close();
+    await scope.end();
   }
 };
 

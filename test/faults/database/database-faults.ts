@@ -1,9 +1,7 @@
-import { rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import { type RealPostgres, startPostgres } from '../../fakes/real-postgres.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { storedJobs, submitJob } from '../jobs/job-operations.ts';
@@ -39,10 +37,8 @@ const OUTAGES: readonly Outage[] = [
 /** Takes PostgreSQL away from a bridge under load, again and again, then compares what clients know with what is stored. */
 export const databaseFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const random = seededRandom(seed);
-  const logFile = join(tmpdir(), `trestle-faults-database-${process.pid}.log`);
-  const log = openOperationLog<Operation>(logFile);
-  const closing: (() => unknown)[] = [];
-  const scope = { after: (close: () => unknown) => void closing.push(close) };
+  const log = openOperationLog<Operation>('database');
+  const scope = createScope();
   const keys: string[] = [];
   try {
     const server = await startPostgres();
@@ -77,11 +73,10 @@ export const databaseFaults: FaultSuite = async ({ cycles, seed, say }) => {
     const store = code === null ? await storedJobs(program.url, keys) : { jobs: [], jobOfKey: new Map() };
     const operations = await log.close();
     const violations = checkOperations(operations, store);
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     return { violations, figures: figuresOf(operations, store) };
   } finally {
-    for (const close of closing.reverse()) await close();
+    await scope.end();
   }
 };
 

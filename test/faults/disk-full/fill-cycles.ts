@@ -33,8 +33,7 @@ export const fillCycles: FaultSuite = async ({ cycles, seed, say }) => {
     const result = await fillOnce(seededRandom(seed + cycle), `${seed}-${cycle}`);
     const problems = checkOperations(result.operations, result.stores);
     violations.push(...problems.map((problem) => `cycle ${cycle}: ${problem}`));
-    if (problems.length > 0) say(`the log of cycle ${cycle} is ${result.logFile}`);
-    else await rm(result.logFile, { force: true });
+    await result.log.settle(problems, say);
     const [store] = result.stores;
     if (store !== undefined) told.push({ operations: result.operations, store });
     say(`${cycle} of ${cycles} cycles`);
@@ -43,8 +42,7 @@ export const fillCycles: FaultSuite = async ({ cycles, seed, say }) => {
 };
 
 async function fillOnce(random: () => number, name: string) {
-  const logFile = join(tmpdir(), `trestle-faults-disk-full-${process.pid}-${name}.log`);
-  const log = openOperationLog<Operation>(logFile);
+  const log = openOperationLog<Operation>(`disk-full-${name}`);
   const folder = await mkdtemp(join(tmpdir(), 'trestle-faults-'));
   const programs: RunningProgram[] = [];
   const keys: string[] = [];
@@ -98,7 +96,7 @@ async function fillOnce(random: () => number, name: string) {
     const again = await start();
     stores.push(await storedJobs(again.url, keys));
     await again.stop();
-    return { operations: await log.close(), stores, logFile };
+    return { operations: await log.close(), stores, log };
   } finally {
     for (const program of programs) await program.stop('SIGKILL');
     await run('umount', ['--lazy', folder]);

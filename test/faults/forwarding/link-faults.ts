@@ -1,8 +1,6 @@
-import { rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { type NodeProcessOptions, startNodeProcess, storedTurns } from '../../bridge/forwarding/node-process.ts';
 import type { RunningProgram } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import { type Fault, type FaultProxy, startFaultProxy } from '../../fakes/fault-proxy.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
@@ -23,10 +21,8 @@ const EDGE_RULES =
  * sessions; then compares what the clients were told with what the bridges have stored.
  */
 export const forwardingFaults: FaultSuite = async ({ cycles, seed, say }) => {
-  const cleaning: (() => unknown)[] = [];
-  const scope = { after: (run: () => unknown) => void cleaning.push(run) };
-  const logFile = join(tmpdir(), `trestle-faults-forwarding-${process.pid}.log`);
-  const log = openOperationLog<TurnOperation>(logFile);
+  const scope = createScope();
+  const log = openOperationLog<TurnOperation>('forwarding');
   let random = seededRandom(seed);
   const link = (port: number) => startFaultProxy(scope, port, () => drawFault(random));
 
@@ -99,11 +95,10 @@ export const forwardingFaults: FaultSuite = async ({ cycles, seed, say }) => {
       storedTurns(program).map(({ session, prompt }) => ({ node, session, prompt })),
     );
     const violations = checkOperations(operations, found, LIMIT_MS);
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     return { violations, figures: figuresOf(operations, found, LIMIT_MS) };
   } finally {
-    for (const clean of cleaning.reverse()) await clean();
+    await scope.end();
   }
 };
 

@@ -1,13 +1,10 @@
-import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { JobList, JobRecord } from '../../../src/bridge/contract/jobs.ts';
 import { call } from '../../contract/bridge/session-client.ts';
-import { type RunningProgram, startProgram } from '../../e2e/running-program.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
+import { listenOnLoopback } from '../../fakes/loopback-server.ts';
 import { type FaultOptions, type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
@@ -25,23 +22,19 @@ const LATE_WEBHOOKS_MS = 35_000;
 
 /** Kills the program under submit load, starts it on the same files, and again; then compares what clients know with what is stored. */
 export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions) => {
-  const folder = await mkdtemp(join(tmpdir(), 'trestle-faults-'));
-  const logFile = join(tmpdir(), `trestle-faults-jobs-${process.pid}.log`);
-  const log = openOperationLog<Operation>(logFile);
+  const scope = createScope();
+  const folder = await temporaryFolder(scope);
+  const log = openOperationLog<Operation>('jobs');
   const receiver = await startReceiver(log.note);
+  scope.after(receiver.close);
   const random = seededRandom(seed);
   const keys: string[] = [];
   let answers = 0;
-  const children = new Set<RunningProgram>();
 
   async function start(): Promise<RunningProgram> {
     const began = performance.now();
-    const program = await startProgram(
-      { after: () => undefined },
-      { args: ['bridge', '--log-level', 'silent'], dataDirectory: folder },
-    );
+    const program = await startProgram(scope, { args: ['bridge', '--log-level', 'silent'], dataDirectory: folder });
     log.note({ kind: 'ready', ms: performance.now() - began });
-    children.add(program);
     return program;
   }
 
@@ -79,13 +72,10 @@ export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions
     await last.stop('SIGTERM');
     const operations = await log.close();
     const violations = checkOperations(operations, store);
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     return { violations, figures: figuresOf(operations, store) };
   } finally {
-    for (const child of children) await child.stop('SIGKILL');
-    await receiver.close();
-    await rm(folder, { recursive: true, force: true });
+    await scope.end();
   }
 };
 
@@ -109,14 +99,5 @@ async function startReceiver(note: (operation: Operation) => void) {
     note({ kind: 'seen', job: seenOf(job) });
     response.writeHead(204).end();
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
-    async close() {
-      server.close();
-      server.closeAllConnections();
-      await once(server, 'close');
-    },
-  };
+  return listenOnLoopback(server);
 }

@@ -5,6 +5,7 @@ import { listJobs, submit } from '../../bridge/jobs/job-client.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';
 import type { Scope } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import { startPostgres } from '../../fakes/real-postgres.ts';
 import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
 import { until } from '../../fakes/until.ts';
@@ -68,16 +69,16 @@ function submitSurely(url: string, number: number): Promise<string> {
 /** 200 cycles are 10,000 jobs. */
 export const sharedJobsFaults: FaultSuite = async ({ cycles }) => {
   const server = await startPostgres();
-  const closing: (() => unknown)[] = [];
+  const scope = createScope();
+  scope.after(() => server.stop());
   try {
     const location: DatabaseLocation = { engine: 'postgres', url: server.url, schema: 'bridge' };
     const place = { location, sharedQueue: { url: server.url, schema: 'bridge_queue' } };
     const count = cycles * JOBS_PER_CYCLE;
-    const violations = await spreadJobs({ after: (run) => closing.push(run) }, place, count);
+    const violations = await spreadJobs(scope, place, count);
     const again = violations.filter((text) => text.endsWith('was run again')).length;
     return { violations, figures: [countFigure('jobs on two bridges', count), neverFigure('jobs run twice', again)] };
   } finally {
-    for (const close of closing) await close();
-    await server.stop();
+    await scope.end();
   }
 };

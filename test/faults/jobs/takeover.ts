@@ -1,9 +1,9 @@
-import { rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { type RunningProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import { startPostgres } from '../../fakes/real-postgres.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
@@ -26,10 +26,8 @@ interface Node {
 /** Kills one of three bridges on one PostgreSQL again and again; the others take over what it was doing. */
 export const takeoverFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const random = seededRandom(seed);
-  const logFile = join(tmpdir(), `trestle-faults-takeover-${process.pid}.log`);
-  const log = openOperationLog<Operation>(logFile);
-  const closing: (() => unknown)[] = [];
-  const scope = { after: (close: () => unknown) => void closing.push(close) };
+  const log = openOperationLog<Operation>('takeover');
+  const scope = createScope();
   const keys: string[] = [];
   try {
     const server = await startPostgres();
@@ -86,10 +84,9 @@ export const takeoverFaults: FaultSuite = async ({ cycles, seed, say }) => {
     const operations = await log.close();
     const found = { jobs, jobOfKey, turns };
     const violations = checkTakeover(operations, found);
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     return { violations, figures: takeoverFigures(operations, found) };
   } finally {
-    for (const close of closing.reverse()) await close();
+    await scope.end();
   }
 };

@@ -1,7 +1,7 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { chunkEvent } from '../../fakes/chat-chunk.ts';
+import { listenOnLoopback } from '../../fakes/loopback-server.ts';
 import type { CallPrice } from './check-operations.ts';
 
 /** No more than what is reserved for a call before it begins, so that a budget can be kept exactly. */
@@ -38,24 +38,11 @@ export async function startCountingUpstream(answered: (id: string) => void, rand
       return;
     }
     response.setHeader('content-type', 'text/event-stream');
-    response.write(event([{ index: 0, delta: { role: 'assistant', content: 'Yes.' }, finish_reason: null }]));
+    response.write(chunkEvent([{ index: 0, delta: { role: 'assistant', content: 'Yes.' }, finish_reason: null }]));
     await sleep(pauseMs);
-    response.write(event([{ index: 0, delta: {}, finish_reason: 'stop' }]));
-    response.end(`${event([], { usage: USAGE })}data: [DONE]\n\n`);
+    response.write(chunkEvent([{ index: 0, delta: {}, finish_reason: 'stop' }]));
+    response.end(`${chunkEvent([], { usage: USAGE })}data: [DONE]\n\n`);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
-    async close() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
-    },
-  };
-}
-
-function event(choices: readonly object[], more: object = {}): string {
-  const chunk = { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices, ...more };
-  return `data: ${JSON.stringify(chunk)}\n\n`;
+  const { url, close } = await listenOnLoopback(server);
+  return { url: `${url}/v1`, close };
 }

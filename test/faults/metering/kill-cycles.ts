@@ -1,8 +1,8 @@
-import { rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type RunningProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
@@ -27,10 +27,9 @@ const MASTER_KEY = 'master-key-1a2b3c4d5e6f7';
 
 /** Stops completions under load, mostly by kill -9; then compares what the upstream answered with what is stored. */
 export const meteringFaults: FaultSuite = async ({ cycles, seed, say }) => {
-  const closing: (() => unknown)[] = [];
-  const scope = { after: (run: () => unknown) => void closing.push(run) };
-  const logFile = join(tmpdir(), `trestle-faults-metering-${process.pid}.log`);
-  const { note, close: closeLog } = openOperationLog<Operation>(logFile);
+  const scope = createScope();
+  const log = openOperationLog<Operation>('metering');
+  const { note } = log;
   const random = seededRandom(seed);
   const keys: IssuedKey[] = [];
   let calls = 0;
@@ -102,14 +101,13 @@ export const meteringFaults: FaultSuite = async ({ cycles, seed, say }) => {
     }
     const last = await start();
     const code = await last.stop('SIGTERM');
-    const operations = await closeLog();
+    const operations = await log.close();
     const store = readStoredUsage(join(folder, 'completions.db'));
     const violations = checkOperations(operations, store, CALL_PRICE);
     if (code !== 0) violations.push(`the last clean stop ended with ${code}`);
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     return { violations, figures: figuresOf(operations, store, CALL_PRICE) };
   } finally {
-    for (const close of closing.reverse()) await close();
+    await scope.end();
   }
 };

@@ -1,7 +1,7 @@
-import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { deltaEvent } from '../../fakes/chat-chunk.ts';
+import { listenOnLoopback } from '../../fakes/loopback-server.ts';
 
 export interface CountingModel {
   /** Base URL of OpenAI's dialect. */
@@ -29,16 +29,8 @@ export async function startCountingModel(
     asked(String(messages.findLast(({ role }) => role === 'user')?.content));
     await speak(response, random);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
-    async close() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
-    },
-  };
+  const { url, close } = await listenOnLoopback(server);
+  return { url: `${url}/v1`, close };
 }
 
 async function speak(response: ServerResponse, random: () => number): Promise<void> {
@@ -47,13 +39,8 @@ async function speak(response: ServerResponse, random: () => number): Promise<vo
   const words = LEAST_WORDS + Math.floor(random() * (MOST_WORDS - LEAST_WORDS));
   const pauseMs = random() * LONGEST_PAUSE_MS;
   for (let word = 0; word < words && !response.destroyed; word += 1) {
-    response.write(event({ content: `word ${word} ` }, null));
+    response.write(deltaEvent({ content: `word ${word} ` }, null));
     await sleep(pauseMs);
   }
-  response.end(`${event({}, 'stop')}data: [DONE]\n\n`);
-}
-
-function event(delta: object, finish: string | null): string {
-  const choices = [{ index: 0, delta, finish_reason: finish }];
-  return `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices })}\n\n`;
+  response.end(`${deltaEvent({}, 'stop')}data: [DONE]\n\n`);
 }

@@ -1,8 +1,7 @@
-import { rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type RunningProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
@@ -20,10 +19,8 @@ const LAG_MS = 20;
 
 /** Kills the bridge in the middle of turns whose clients resume; then compares what they saw with what is stored. */
 export const sessionsFaults: FaultSuite = async ({ cycles, seed, say }) => {
-  const closing: (() => unknown)[] = [];
-  const scope = { after: (run: () => unknown) => void closing.push(run) };
-  const logFile = join(tmpdir(), `trestle-faults-sessions-${process.pid}.log`);
-  const log = openOperationLog<Operation>(logFile);
+  const scope = createScope();
+  const log = openOperationLog<Operation>('sessions');
   const random = seededRandom(seed);
   let updates = 0;
   const note = (operation: Operation): void => {
@@ -69,10 +66,9 @@ export const sessionsFaults: FaultSuite = async ({ cycles, seed, say }) => {
     const operations = await log.close();
     const store = readStoredSessions(join(folder, 'bridge.db'));
     const violations = checkOperations(operations, store);
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     return { violations, figures: figuresOf(operations, store) };
   } finally {
-    for (const close of closing.reverse()) await close();
+    await scope.end();
   }
 };

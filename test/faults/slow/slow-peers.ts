@@ -1,7 +1,5 @@
-import { rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { startProgram } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import type { FaultSuite } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
@@ -15,10 +13,9 @@ const SOCKETS_PER_MS = 2;
 
 /** So many sockets of which some do not read, then as many that hardly send; and others beside them that must not notice. */
 export const slowFaults: FaultSuite = async ({ cycles, say }) => {
-  const closing: (() => unknown)[] = [];
-  const scope = { after: (run: () => unknown) => void closing.push(run) };
-  const logFile = join(tmpdir(), `trestle-faults-slow-${process.pid}.log`);
-  const { note, close: closeLog } = openOperationLog<Operation>(logFile);
+  const scope = createScope();
+  const log = openOperationLog<Operation>('slow');
+  const { note } = log;
   try {
     const model = await startTalkativeModel(LEAST_PAUSE_MS + cycles / SOCKETS_PER_MS);
     scope.after(model.close);
@@ -30,12 +27,11 @@ export const slowFaults: FaultSuite = async ({ cycles, say }) => {
     say('the slow readers are gone');
     await holdSlowSenders(program.url, cycles, note);
     await program.stop('SIGTERM');
-    const operations = await closeLog();
+    const operations = await log.close();
     const violations = checkOperations(operations);
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     return { violations, figures: figuresOf(operations) };
   } finally {
-    for (const close of closing.reverse()) await close();
+    await scope.end();
   }
 };

@@ -1,7 +1,7 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { deltaEvent } from '../../fakes/chat-chunk.ts';
+import { listenOnLoopback } from '../../fakes/loopback-server.ts';
 
 /**
  * Whoever follows a turn gets nearly ten megabytes: an update carries its text several times. That is more than the buffers
@@ -29,24 +29,11 @@ export async function startTalkativeModel(pauseMs: number) {
     const { messages } = JSON.parse(text) as { messages: { content: unknown }[] };
     const pieces = messages.at(-1)?.content === TALK ? THOUGHTS + WORDS : 0;
     for (let count = 0; count < pieces && !response.destroyed; count += 1) {
-      response.write(event(count < THOUGHTS ? THOUGHT : WORD, null));
+      response.write(deltaEvent(count < THOUGHTS ? THOUGHT : WORD, null));
       await sleep(pauseMs);
     }
-    response.end(`${event({ content: 'Done.' }, null)}${event({}, 'stop')}data: [DONE]\n\n`);
+    response.end(`${deltaEvent({ content: 'Done.' }, null)}${deltaEvent({}, 'stop')}data: [DONE]\n\n`);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
-    async close() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
-    },
-  };
-}
-
-function event(delta: object, finish: string | null): string {
-  const choices = [{ index: 0, delta, finish_reason: finish }];
-  return `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices })}\n\n`;
+  const { url, close } = await listenOnLoopback(server);
+  return { url: `${url}/v1`, close };
 }

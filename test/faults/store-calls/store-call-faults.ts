@@ -1,10 +1,8 @@
-import { rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { JobStatistics } from '../../../src/bridge/contract/jobs.ts';
 import { listJobs } from '../../bridge/jobs/job-client.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import { createScriptedProvider, echo, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
 import { until } from '../../fakes/until.ts';
 import type { FaultSuite } from '../fault-suite.ts';
@@ -56,11 +54,9 @@ let logs = 0;
 
 async function runOnce(broken: BrokenCall, say: (line: string) => void): Promise<BrokenRun> {
   logs += 1;
-  const logFile = join(tmpdir(), `trestle-faults-store-calls-${process.pid}-${broken.when}-${logs}.log`);
-  const log = openOperationLog<Operation>(logFile);
-  const closing: (() => unknown)[] = [];
+  const log = openOperationLog<Operation>(`store-calls-${broken.when}-${logs}`);
+  const scope = createScope();
   try {
-    const scope = { after: (close: () => unknown) => void closing.push(close) };
     const bridge = await startBridge(scope, { providers: [createScriptedProvider('one', script)] });
     const database = breakDatabase(bridge.database, broken);
     const keys = await useBridge(bridge.url, log.note);
@@ -73,11 +69,10 @@ async function runOnce(broken: BrokenCall, say: (line: string) => void): Promise
     const store = await storeAtTheEnd(bridge, keys);
     const operations = await log.close();
     const run = { brokenSite: database.brokenSite(), sites: [...database.sites], operations, store };
-    if (checkRun(run).length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(checkRun(run), say);
     return run;
   } finally {
-    for (const close of closing.reverse()) await close();
+    await scope.end();
   }
 }
 

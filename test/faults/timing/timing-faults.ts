@@ -1,3 +1,4 @@
+import { createScope } from '../../fakes/create-scope.ts';
 import { type FaultFigure, type FaultReport, type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { timeEnumeration } from './enumeration.ts';
 import { timeHostileTexts } from './hostile-texts.ts';
@@ -56,9 +57,9 @@ function judgeHostileTexts(): FaultReport {
 }
 
 async function judgeEnumeration(count: number, random: () => number): Promise<FaultReport> {
-  const closing: (() => unknown)[] = [];
+  const scope = createScope();
   try {
-    const results = await timeEnumeration({ after: (run) => closing.push(run) }, count, random);
+    const results = await timeEnumeration(scope, count, random);
     const figures = results.flatMap(({ name, samples: { first, second }, otherAnswers }) => {
       const [known, unknown] = [quantile(first, 0.5), quantile(second, 0.5)];
       const difference = Math.abs(known - unknown);
@@ -75,6 +76,6 @@ async function judgeEnumeration(count: number, random: () => number): Promise<Fa
     });
     return asReport(figures);
   } finally {
-    for (const close of closing.reverse()) await close();
+    await scope.end();
   }
 }

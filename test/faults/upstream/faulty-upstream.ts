@@ -1,7 +1,8 @@
-import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { deltaEvent } from '../../fakes/chat-chunk.ts';
+import { listenOnLoopback } from '../../fakes/loopback-server.ts';
 import type { Fault, Operation } from './check-operations.ts';
 
 /** What a call tells the upstream to do; it travels as the text of the user. */
@@ -52,17 +53,12 @@ export async function startFaultyUpstream(note: (operation: Operation) => void):
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket)).on('error', () => undefined);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const { url, close } = await listenOnLoopback(server);
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    url: `${url}/v1`,
     openSockets: () => sockets.size,
     begun: (id) => new Promise((resolve) => waiting.set(id, resolve)),
-    async close() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
-    },
+    close,
   };
 }
 
@@ -76,7 +72,7 @@ async function play(
   const end = performance.now() + LONGEST_MS;
   const most = ending === 'endless' && words > 0 ? Number.POSITIVE_INFINITY : words;
   for (let word = 0; word < most && !response.destroyed && performance.now() < end; word += 1) {
-    await new Promise((resolve) => response.write(event({ content: `w${word} ` }), resolve));
+    await new Promise((resolve) => response.write(deltaEvent({ content: `w${word} ` }), resolve));
     if (ending === 'endless') await sleep(WORD_MS);
   }
   if (ending === 'endless') return;
@@ -86,10 +82,10 @@ async function play(
   faults[ending](response);
 }
 
-const half = (response: ServerResponse): boolean => response.write(event({ content: 'never ' }).slice(0, 40));
+const half = (response: ServerResponse): boolean => response.write(deltaEvent({ content: 'never ' }).slice(0, 40));
 
 const faults: Readonly<Record<Fault, (response: ServerResponse) => unknown>> = {
-  whole: (response) => response.end(`${event({}, 'stop')}data: [DONE]\n\n`),
+  whole: (response) => response.end(`${deltaEvent({}, 'stop')}data: [DONE]\n\n`),
   closed: (response) => response.socket?.destroy(),
   reset: (response) => response.socket?.resetAndDestroy(),
   silent: () => undefined,
@@ -101,8 +97,3 @@ const faults: Readonly<Record<Fault, (response: ServerResponse) => unknown>> = {
   'error-frame': (response) => response.end('data: {"error":{"message":"overloaded","type":"server_error"}}\n\n'),
   ended: (response) => response.end(),
 };
-
-function event(delta: object, finish: string | null = null): string {
-  const choices = [{ index: 0, delta, finish_reason: finish }];
-  return `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices })}\n\n`;
-}

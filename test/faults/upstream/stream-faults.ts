@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { readdir, readlink, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, FAULTS, figuresOf, type Operation, type StoredOutcome } from './check-operations.ts';
@@ -21,10 +21,9 @@ const QUIET_LIMIT_MS = 20_000;
 
 /** Breaks so many streams at the upstream, and leaves as many as their client. */
 export const upstreamFaults: FaultSuite = async ({ cycles, seed, say }) => {
-  const closing: (() => unknown)[] = [];
-  const scope = { after: (run: () => unknown) => void closing.push(run) };
-  const logFile = join(tmpdir(), `trestle-faults-upstream-${process.pid}.log`);
-  const { note, close: closeLog } = openOperationLog<Operation>(logFile);
+  const scope = createScope();
+  const log = openOperationLog<Operation>('upstream');
+  const { note } = log;
   const random = seededRandom(seed);
 
   try {
@@ -69,14 +68,13 @@ export const upstreamFaults: FaultSuite = async ({ cycles, seed, say }) => {
     note({ kind: 'sockets', of: 'the upstream', open: upstream.openSockets(), spare: 0 });
     note({ kind: 'sockets', of: 'the program', open: await countSockets(pid), spare: before });
     await stop('SIGTERM');
-    const operations = await closeLog();
+    const operations = await log.close();
     const stored = readOutcomes(join(folder, 'completions.db'));
     const violations = checkOperations(operations, stored, IDLE_MS);
-    if (violations.length === 0) await rm(logFile, { force: true });
-    else say(`the log is ${logFile}`);
+    await log.settle(violations, say);
     return { violations, figures: figuresOf(operations, stored, IDLE_MS) };
   } finally {
-    for (const close of closing.reverse()) await close();
+    await scope.end();
   }
 };
 
