@@ -16,9 +16,9 @@ export interface GrowthBench {
   readonly many: Readonly<Record<Call, readonly number[]>>;
 }
 
-type Call = 'get' | 'list' | 'stats';
+type Call = 'get' | 'list' | 'stats' | 'key';
 
-const CALLS: readonly Call[] = ['get', 'list', 'stats'];
+const CALLS: readonly Call[] = ['get', 'list', 'stats', 'key'];
 const WRITTEN_AT_ONCE = 2000;
 const OWNER = 'main';
 
@@ -29,7 +29,7 @@ export async function benchGrowth(options: {
   readonly callsPerRound: number;
 }): Promise<GrowthBench> {
   const scope = createScope();
-  const empty = (): Record<Call, number[]> => ({ get: [], list: [], stats: [] });
+  const empty = (): Record<Call, number[]> => ({ get: [], list: [], stats: [], key: [] });
   const result = { few: empty(), many: empty() };
   try {
     const stores = { few: await openFilled(scope, options.few), many: await openFilled(scope, options.many) };
@@ -57,7 +57,7 @@ async function openFilled(scope: Scope, count: number) {
   const jobs = createJobStore(database);
   const ids = await fill(jobs, count);
   const reports = createJobReports({ jobs, reports: createJobReportStore(database), clock: systemClock });
-  const calls = callsOf(reports, ids);
+  const calls = callsOf(jobs, reports, ids);
   return {
     async time(name: Call, times: number): Promise<number> {
       const start = performance.now();
@@ -68,6 +68,7 @@ async function openFilled(scope: Scope, count: number) {
 }
 
 function callsOf(
+  jobs: JobStore,
   reports: JobReports,
   ids: readonly string[],
 ): Readonly<Record<Call, (index: number) => Promise<unknown>>> {
@@ -76,8 +77,11 @@ function callsOf(
     get: (index) => reports.get(OWNER, ids[(index * 7919) % ids.length] ?? ''),
     list: () => reports.list(OWNER, { limit: 20 }),
     stats: () => reports.statistics(OWNER),
+    key: (index) => jobs.findByKey(OWNER, keyOf(ids[(index * 7919) % ids.length] ?? '')),
   };
 }
+
+const keyOf = (id: string) => `key of ${id}`;
 
 /** Most jobs have ended, as in any bridge that has run for a while. */
 async function fill(jobs: JobStore, count: number): Promise<string[]> {
@@ -85,7 +89,8 @@ async function fill(jobs: JobStore, count: number): Promise<string[]> {
   for (let from = 0; from < count; from += WRITTEN_AT_ONCE) {
     const rows = Array.from({ length: Math.min(WRITTEN_AT_ONCE, count - from) }, (_, index) => {
       const provider_id = index % 3 === 0 ? 'codex' : 'builtin';
-      return (from + index) % 100 === 0 ? waitingJob({ provider_id }) : endedRow({ provider_id });
+      const row = (from + index) % 100 === 0 ? waitingJob({ provider_id }) : endedRow({ provider_id });
+      return { ...row, idempotency_key: keyOf(row.id) };
     });
     await Promise.all(rows.map((row) => jobs.add(row)));
     ids.push(...rows.map(({ id }) => id));

@@ -52,13 +52,20 @@ async function submitFigures(rounds: Parameters['submits']): Promise<readonly Fi
   ];
 }
 
+const CALLS = [
+  ['get', '`app.jobs.get`'],
+  ['list', '`app.jobs.list`'],
+  ['stats', '`app.jobs.stats`'],
+  ['key', 'finding the job of an idempotency key'],
+] as const;
+
 async function growthFigures(options: Parameters['growth']): Promise<readonly Figure[]> {
   const growth = await benchGrowth(options);
-  return (['get', 'list', 'stats'] as const).map((name) => {
+  return CALLS.map(([name, title]) => {
     const ratios = growth.many[name].map((us, index) => us / (growth.few[name][index] ?? Number.NaN));
     const [few, many] = [median(growth.few[name]), median(growth.many[name])];
     return {
-      name: `\`app.jobs.${name}\` with ${round(options.many)} jobs against ${round(options.few)}`,
+      name: `${title} with ${round(options.many)} jobs against ${round(options.few)}`,
       value: `${round(many)} µs`,
       bound: `${round(few)} µs`,
       result: median(ratios).toFixed(2),

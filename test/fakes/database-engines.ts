@@ -7,6 +7,7 @@ import type { Database } from '../../src/platform/database/database.ts';
 import type { DatabaseLocation, EngineName } from '../../src/platform/database/engine.ts';
 import type { DatabaseDefinition } from '../../src/platform/database/migration.ts';
 import { type DatabaseOptions, openDatabase } from '../../src/platform/database/open-database.ts';
+import { withCheckedReads } from './keyed-reads.ts';
 import { type RealPostgres, startPostgres } from './real-postgres.ts';
 
 /** What a store must work on: the same tests run on each. */
@@ -72,7 +73,8 @@ export function databasePlaces(...needs: readonly [EngineName, ...EngineName[]])
       const given = { location: options.location ?? location(), clock: systemClock, ...definition, ...options };
       const database = await openDatabase<Schema>(given);
       opened.add(database);
-      return database;
+      const { location: place } = given;
+      return place.engine === 'sqlite' ? withCheckedReads(database, place.file) : database;
     },
   };
 }

@@ -211,4 +211,20 @@ export const bridgeMigrations: readonly Migration[] = [
       schema.createIndex('session_routes_used_at').on('session_routes').column('used_at'),
     ],
   },
+  {
+    id: '0007-lookups',
+    statements: ({ schema }) => [
+      // Without those that are open, or SQLite would look for overdue ones among all of them.
+      schema.dropIndex('jobs_completed_at'),
+      schema.createIndex('jobs_ended').on('jobs').column('completed_at').where(column('completed_at'), 'is not', null),
+      // A turn is looked for by its key or by what it asks, in sessions of any length.
+      schema.dropIndex('turns_session_key'),
+      schema.createIndex('turns_request').on('turns').columns(['session_key', 'request_fingerprint']),
+      schema
+        .createIndex('turns_idempotency_key')
+        .on('turns')
+        .columns(['session_key', 'idempotency_key'])
+        .where('idempotency_key', '!=', ''),
+    ],
+  },
 ];

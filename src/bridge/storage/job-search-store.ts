@@ -63,6 +63,8 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       .where('instance', 'is not', null)
       .where('instance', '!=', given.own)
       .where('instance', 'not in', query.selectFrom('instances').select('id'))
+      // Not by their ids alone: SQLite would walk through all jobs in that order.
+      .orderBy('instance')
       .orderBy('id')
       .limit(given.limit),
   );

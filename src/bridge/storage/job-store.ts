@@ -1,6 +1,7 @@
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Statement } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
+import { TENANT } from '../tenant.ts';
 import type { BridgeSchema, JobDeliveryRow, JobRow, JobStatus } from './bridge-schema.ts';
 import { countJob, createJobCounts } from './job-counts.ts';
 
@@ -68,8 +69,14 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
   const find = database.statement((query, given: { id: string }) =>
     query.selectFrom('jobs').selectAll().where('id', '=', given.id),
   );
+  /** All columns of the index: by the owner alone, each submit would look at all the jobs that the owner ever had. */
   const findByKey = database.statement((query, given: { owner: string; key: string }) =>
-    query.selectFrom('jobs').selectAll().where('owner', '=', given.owner).where('idempotency_key', '=', given.key),
+    query
+      .selectFrom('jobs')
+      .selectAll()
+      .where('owner', '=', given.owner)
+      .where('tenant', '=', TENANT)
+      .where('idempotency_key', '=', given.key),
   );
   /** The attempt is the fencing token: together with the state it stands for one run on one bridge. */
   const change = database.statement((query, given: JobMove) =>

@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Statement } from '../../platform/database/statement.ts';
 import type { BridgeSchema, SessionRow, TurnRow } from './bridge-schema.ts';
@@ -90,6 +91,8 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
       .selectAll()
       .where('session_key', '=', given.sessionKey)
       .where('idempotency_key', '=', given.idempotencyKey)
+      // As the index has it: it holds no others.
+      .where('idempotency_key', '!=', sql.lit(''))
       .orderBy('id'),
   );
   return {

@@ -25,6 +25,14 @@ export function createUpdateStore(database: Database<BridgeSchema>): UpdateStore
       .selectFrom('session_updates')
       .selectAll()
       .where('session_key', '=', given.sessionKey)
+      // Chunks follow upon each other: the one that holds the number begins at or before it, and all others after it.
+      .where('first_seq', '>=', (query) =>
+        query
+          .selectFrom('session_updates')
+          .select((select) => select.fn.coalesce(select.fn.max('first_seq'), select.lit(0)).as('first'))
+          .where('session_key', '=', given.sessionKey)
+          .where('first_seq', '<=', given.afterSeq),
+      )
       .where('last_seq', '>', given.afterSeq)
       .orderBy('first_seq')
       .limit(PAGE),
