@@ -7,7 +7,7 @@ export interface ProcessIdentity {
   readonly startTime: number;
 }
 
-interface ProcessEntry extends ProcessIdentity {
+export interface ProcessEntry extends ProcessIdentity {
   readonly parent: number;
   readonly group: number;
   readonly session: number;
@@ -37,17 +37,26 @@ export function readBootId(): string {
 
 /**
  * All living processes that came from a leader which had a session of its own: those of its group and session, also
- * after the leader has ended, and the descendants that moved to a session of their own while their parents live.
+ * after the leader has ended, and the descendants that moved to a session of their own while their parents live, or that
+ * were `seen` before.
  */
-export function readProcessTree(leader: ProcessIdentity): readonly ProcessIdentity[] {
+export function readProcessTree(
+  leader: ProcessIdentity,
+  seen: readonly ProcessIdentity[] = [],
+): readonly ProcessEntry[] {
   const table = readTable();
-  const first = table.get(leader.pid);
-  // The number was given away again, which the kernel does only after the last of the old group has ended.
-  if (first !== undefined && first.startTime !== leader.startTime) return [];
   const tree = new Map<number, ProcessEntry>();
-  for (const entry of table.values()) {
-    const related = entry.group === leader.pid || entry.session === leader.pid;
-    if (related && entry.startTime >= leader.startTime) tree.set(entry.pid, entry);
+  for (const { pid, startTime } of seen) {
+    const entry = table.get(pid);
+    if (entry?.startTime === startTime) tree.set(pid, entry);
+  }
+  const first = table.get(leader.pid);
+  // Otherwise the number was given away again, which the kernel does only after the last of the old group has ended.
+  if (first === undefined || first.startTime === leader.startTime) {
+    for (const entry of table.values()) {
+      const related = entry.group === leader.pid || entry.session === leader.pid;
+      if (related && entry.startTime >= leader.startTime) tree.set(entry.pid, entry);
+    }
   }
   for (let size = -1; size !== tree.size; ) {
     size = tree.size;

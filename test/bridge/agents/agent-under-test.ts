@@ -101,7 +101,7 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
   return {
     provider,
     started,
-    living: () => started.flatMap(readProcessTree).length,
+    living: () => started.flatMap((leader) => readProcessTree(leader)).length,
     run: (turn) => runTurn(provider, turn),
   };
 }

@@ -29,6 +29,15 @@ test('B-62: a process that ignores SIGTERM, and its children too, is killed when
   assert.equal((await child.exited).signal, 'SIGKILL');
 });
 
+test('one that left the group and ignores SIGTERM is killed, though its parent went at once', async (context) => {
+  const stray = "trap '' TERM; echo $$; while :; do sleep 0.05; done";
+  const child = await startShell(context, `setsid sh -c '${stray.replaceAll("'", `'"'"'`)}' & wait`);
+  const [pid] = await readNumbers(child.stdout, 1);
+  assert.ok(pid !== undefined && isAlive(pid));
+  await child.stop({ graceMs: 300 });
+  assert.equal(isAlive(pid), false);
+});
+
 test('a process that ends at SIGTERM may finish its work first', async (context) => {
   const child = await startShell(context, "trap 'echo 42; exit 7' TERM; echo 1; while :; do sleep 0.02; done");
   await readNumbers(child.stdout, 1);
