@@ -23,7 +23,7 @@ export async function measure<Contenders extends Readonly<Record<string, Contend
     contender === undefined ? [] : [{ name, contender, result: emptyResult() }],
   );
   try {
-    for (const { contender } of running) await runRound(client, { ...contender, ms: warmUpMs / running.length });
+    for (const { contender } of running) await runRound(client, { ...contender, ms: warmUpMs });
     for (let count = 0; count < rounds; count += 1) {
       for (const { contender, result } of running) {
         const before = process.cpuUsage();

@@ -18,7 +18,7 @@ const MESSAGES = [
 /** How long each measurement takes: a full run, and a short one of about 30 s. */
 const PARAMETERS = {
   full: { rounds: { warmUpMs: 3000, rounds: 30, roundMs: 300 }, openStreams: 1000 },
-  quick: { rounds: { warmUpMs: 1200, rounds: 6, roundMs: 200 }, openStreams: 200 },
+  quick: { rounds: { warmUpMs: 500, rounds: 6, roundMs: 200 }, openStreams: 200 },
 };
 
 interface Load {

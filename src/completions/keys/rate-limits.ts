@@ -17,6 +17,7 @@ export interface RateLimits {
 
 interface Limit {
   readonly unit: 'requests' | 'tokens';
+  readonly names: { readonly limit: string; readonly remaining: string; readonly reset: string };
   readonly perMinute: number;
   readonly bucket: TokenBucket;
 }
@@ -26,16 +27,18 @@ export function createRateLimits(
   clock: Pick<Clock, 'monotonic'>,
 ): RateLimits {
   const limit = (unit: Limit['unit'], perMinute: number | undefined): Limit[] =>
-    perMinute === undefined ? [] : [{ unit, perMinute, bucket: createTokenBucket(perMinute, clock) }];
+    perMinute === undefined
+      ? []
+      : [{ unit, names: headerNames(unit), perMinute, bucket: createTokenBucket(perMinute, clock) }];
   const limits = [...limit('requests', requestsPerMinute), ...limit('tokens', tokensPerMinute)];
   let underWay = 0;
 
   function headers(): Record<string, string> {
     const all: Record<string, string> = {};
-    for (const { unit, perMinute, bucket } of limits) {
-      all[`x-ratelimit-limit-${unit}`] = String(perMinute);
-      all[`x-ratelimit-remaining-${unit}`] = String(bucket.remaining());
-      all[`x-ratelimit-reset-${unit}`] = spanText(bucket.fullAfterMs());
+    for (const { names, perMinute, bucket } of limits) {
+      all[names.limit] = String(perMinute);
+      all[names.remaining] = String(bucket.remaining());
+      all[names.reset] = spanText(bucket.fullAfterMs());
     }
     return all;
   }
@@ -71,6 +74,11 @@ export function createRateLimits(
     },
     isIdle: () => underWay === 0 && limits.every(({ bucket }) => bucket.fullAfterMs() === 0),
   };
+}
+
+function headerNames(unit: Limit['unit']): Limit['names'] {
+  const name = (what: string) => `x-ratelimit-${what}-${unit}`;
+  return { limit: name('limit'), remaining: name('remaining'), reset: name('reset') };
 }
 
 /** As OpenAI writes it: `120ms`, `6s`, `1m30s`. */

@@ -1,6 +1,7 @@
 import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { afterReads } from '../../platform/queue/after-reads.ts';
 import type { Dialect } from '../dialects/dialect.ts';
 import type { CallerPresence } from './caller-presence.ts';
 import type { Exchange, ExchangeListener } from './upstream-exchange.ts';
@@ -47,7 +48,7 @@ export function openAnswer(options: OpenOptions): Promise<Buffer> {
         presence.watch(ignore);
         const body = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
         const { 'content-encoding': encoding } = headers;
-        if (encoding === undefined || encoding === 'identity') finish(body);
+        if (encoding === undefined || encoding === 'identity') afterReads(() => finish(body));
         else decompress(body, String(encoding)).then(finish, reject);
       },
       onFailed: reject,

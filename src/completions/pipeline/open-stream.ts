@@ -1,4 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
+import { afterReads } from '../../platform/queue/after-reads.ts';
 import { joinChunks } from './join-chunks.ts';
 import { createRefusalText, isSuccess, type OpenOptions, refusal } from './open-answer.ts';
 import type { MeasuredUsage, Reading, StreamReader } from './stream-reader.ts';
@@ -62,19 +63,10 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
           refusalText.add(chunk);
           return;
         }
-        if (arrived.length === 0) process.nextTick(readArrived);
+        if (arrived.length === 0) afterReads(readArrived);
         arrived.push(chunk);
       },
-      onEnd() {
-        if (outcome !== undefined) return;
-        if (refusalText !== undefined) {
-          reject(refusal(status, headers, refusalText.read(), options));
-          return;
-        }
-        readArrived();
-        if (outcome === undefined) take(() => reader.end());
-        if (outcome === undefined) conclude({ error: upstreamError(opened ? BROKEN : EMPTY) });
-      },
+      onEnd: () => afterReads(readEnd),
       onFailed(error) {
         readArrived();
         if (outcome === undefined) conclude({ error });
@@ -90,6 +82,17 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       const chunk = joinChunks(arrived);
       arrived = [];
       take(() => reader.feed(chunk));
+    }
+
+    function readEnd(): void {
+      if (outcome !== undefined) return;
+      if (refusalText !== undefined) {
+        reject(refusal(status, headers, refusalText.read(), options));
+        return;
+      }
+      readArrived();
+      if (outcome === undefined) take(() => reader.end());
+      if (outcome === undefined) conclude({ error: upstreamError(opened ? BROKEN : EMPTY) });
     }
 
     function take(read: () => Reading<Piece>): void {

@@ -1,6 +1,7 @@
 import type { Dispatcher, Pool } from 'undici';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { afterReads } from '../../platform/queue/after-reads.ts';
 import type { Alarm, Alarms } from './alarms.ts';
 import { type UpstreamHeaders, upstreamError, upstreamTimeout } from './upstream-failure.ts';
 
@@ -106,11 +107,14 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
     },
   };
 
-  try {
-    pool.dispatch({ method: 'POST', path: call.path, headers: call.headers, body: call.body }, handler);
-  } catch (error) {
-    fail(upstreamError('the request could not be sent', error));
-  }
+  afterReads(() => {
+    if (over) return;
+    try {
+      pool.dispatch({ method: 'POST', path: call.path, headers: call.headers, body: call.body }, handler);
+    } catch (error) {
+      fail(upstreamError('the request could not be sent', error));
+    }
+  });
 
   return {
     pause: () => controller?.pause(),

@@ -6,6 +6,7 @@ import type { ListenAddress } from '../config/listen-address.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { Logger } from '../log/logger.ts';
 import { createAddressMatcher } from '../network-address/address-matcher.ts';
+import { afterReads } from '../queue/after-reads.ts';
 import { createAdmission } from './admission.ts';
 import { createClientErrorAnswer } from './client-error.ts';
 import { createCommonSurface } from './common-routes.ts';
@@ -103,17 +104,21 @@ export function createListener(options: ListenerOptions): Listener {
     return state;
   }
 
+  function serve(state: RequestState, response: ServerResponse): void {
+    try {
+      const refusal = admit(state);
+      if (refusal === undefined) router.routing(state.request, response);
+      else refuse(state, refusal);
+    } catch (error) {
+      refuse(state, error);
+    }
+  }
+
   const server = createHttpServer(limits, {
     request(request, response, awaitsContinue) {
       const state = begin(request, response);
       state.awaitsContinue = awaitsContinue;
-      const refusal = admit(state);
-      try {
-        if (refusal === undefined) router.routing(request, response);
-        else refuse(state, refusal);
-      } catch (error) {
-        refuse(state, error);
-      }
+      afterReads(() => serve(state, response));
     },
     strangeExpectation(request, response) {
       refuse(begin(request, response), new AppError('INVALID_REQUEST', { reason: 'its Expect header is not known' }));

@@ -24,6 +24,14 @@ export function readBody(request: IncomingMessage, limit: number, done: BodyRead
     done(undefined, EMPTY);
     return;
   }
+  if (request.complete) {
+    readArrived(request, limit, done);
+    return;
+  }
+  if (request.destroyed) {
+    done(new AppError('CONNECTION_CLOSED'), EMPTY);
+    return;
+  }
   let chunks: Buffer[] = [];
   let length = 0;
   let over = false;
@@ -50,6 +58,14 @@ export function readBody(request: IncomingMessage, limit: number, done: BodyRead
   }
 
   request.on('data', onData).on('end', onEnd).on('error', onLost).on('close', onLost);
+}
+
+/** All of it is there: usually a body comes with its head. */
+function readArrived(request: IncomingMessage, limit: number, done: BodyRead): void {
+  const { readableLength } = request;
+  if (readableLength > limit) done(new AppError('BODY_TOO_LARGE', { limit }), EMPTY);
+  // A copy: the bytes are a view into the socket's shared buffer.
+  else done(undefined, Buffer.from((request.read() as Buffer | null) ?? EMPTY));
 }
 
 /** An empty body is `undefined`: whether that will do is for the schema to say. */
