@@ -1,9 +1,9 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createScope } from '../../test/fakes/create-scope.ts';
+import { residentBytes } from '../../test/fakes/resident-bytes.ts';
 import { startScriptedBridge } from './scripted-bridge.ts';
 
 const TOKEN = 'bench-token-0123456789abcdef0123456789';
@@ -40,18 +40,14 @@ async function costOf(pid: number, port: number, path: string, count: number): P
   try {
     // The first sockets load code and fill caches: they are not what a socket costs.
     await openMany(port, path, BATCH, held);
+    await sleep(SETTLE_MS);
     const before = await residentBytes(pid);
     await openMany(port, path, count, held);
+    await sleep(SETTLE_MS);
     return ((await residentBytes(pid)) - before) / count;
   } finally {
     for (const socket of held) socket.destroy();
   }
-}
-
-async function residentBytes(pid: number): Promise<number> {
-  await sleep(SETTLE_MS);
-  const status = await readFile(`/proc/${pid}/status`, 'utf8');
-  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024;
 }
 
 async function openMany(port: number, path: string, count: number, held: Socket[]): Promise<void> {

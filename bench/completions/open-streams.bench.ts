@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { residentBytes } from '../../test/fakes/resident-bytes.ts';
 import { START_ARGUMENTS } from '../../test/fakes/start-command.ts';
 import { configurationFor, MASTER } from './completions-server.ts';
 
@@ -32,8 +33,7 @@ export async function benchOpenStreams(upstreamPort: number, streams: number): P
       sockets.push(...(await Promise.all(opened)));
     }
     await sleep(SETTLE_MS);
-    const status = await readFile(`/proc/${child.pid}/status`, 'utf8');
-    return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
+    return (await residentBytes(child.pid ?? 0)) / 1024 / 1024;
   } finally {
     for (const socket of sockets) socket.destroy();
     child.kill('SIGKILL');

@@ -1,12 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { residentBytes } from '../../test/fakes/resident-bytes.ts';
 import { NODE_FLAGS, START_ARGUMENTS } from '../../test/fakes/start-command.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -45,7 +46,7 @@ async function startOnce(entry: readonly string[]): Promise<{ readyMs: number; i
     if (!response.ok) throw new Error(`not ready: ${response.status}`);
     const readyMs = performance.now() - started;
     await sleep(IDLE_MS);
-    return { readyMs, idleMebibytes: await residentMebibytes(child.pid ?? 0) };
+    return { readyMs, idleMebibytes: (await residentBytes(child.pid ?? 0)) / 1024 / 1024 };
   } finally {
     child.kill();
     await once(child, 'exit');
@@ -57,9 +58,4 @@ async function urlOf(child: ChildProcess): Promise<string> {
   if (child.stdout === null) throw new Error('no output');
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
   return (JSON.parse(line) as { url: string }).url;
-}
-
-async function residentMebibytes(pid: number): Promise<number> {
-  const status = await readFile(`/proc/${pid}/status`, 'utf8');
-  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
 }

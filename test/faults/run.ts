@@ -15,6 +15,7 @@ import { meteringFaults } from './metering/kill-cycles.ts';
 import { sessionsFaults } from './sessions/kill-cycles.ts';
 import { slowFaults } from './slow/slow-peers.ts';
 import { storeCallFaults } from './store-calls/store-call-faults.ts';
+import { streamsFaults } from './streams/many-streams.ts';
 import { timingFaults } from './timing/timing-faults.ts';
 import { upstreamFaults } from './upstream/stream-faults.ts';
 
@@ -39,6 +40,7 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   sessions: { run: sessionsFaults, cycles: 100 },
   metering: { run: meteringFaults, cycles: 60 },
   // Streams, and sockets.
+  streams: { run: streamsFaults, cycles: 10 },
   upstream: { run: upstreamFaults, cycles: 1000 },
   slow: { run: slowFaults, cycles: 2000 },
 };

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { WebSocket } from 'ws';
 import { call as callRpc } from '../../contract/bridge/session-client.ts';
 import type { RunningProgram } from '../../e2e/running-program.ts';
+import { residentBytes } from '../../fakes/resident-bytes.ts';
 import type { Operation, Phase } from './check-operations.ts';
 import type { FollowersWork } from './followers.ts';
 import { inBatches } from './in-batches.ts';
@@ -116,9 +116,8 @@ async function withinLimit<Result>(work: Promise<Result>, what: string): Promise
 /** Where the system tells. */
 function watchMemory(pid: number, phase: Phase, note: (operation: Operation) => void): { stop(): void } {
   const timer = setInterval(async () => {
-    const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
-    const [, kilobytes] = /^VmRSS:\s{1,20}(\d{1,15}) kB$/m.exec(status) ?? [];
-    if (kilobytes !== undefined) note({ kind: 'memory', phase, bytes: Number(kilobytes) * 1024 });
+    const bytes = await residentBytes(pid);
+    if (!Number.isNaN(bytes)) note({ kind: 'memory', phase, bytes });
   }, MEMORY_EVERY_MS);
   return { stop: () => clearInterval(timer) };
 }

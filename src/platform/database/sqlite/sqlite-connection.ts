@@ -47,7 +47,7 @@ const WRITER_SETTINGS = `PRAGMA synchronous = FULL; PRAGMA cache_size = -16384; 
   PRAGMA journal_size_limit = 16777216;`;
 
 /** So much of the file is read where it lies, without a copy: a keyed read costs about as much in a large file as in a small one. */
-const READER_SETTINGS = 'PRAGMA mmap_size = 1073741824;';
+const READER_SETTINGS = 'PRAGMA mmap_size = 2147418112;';
 
 /** `textOf` gives the text of a registered number. */
 export function openSqliteConnection(
