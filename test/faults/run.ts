@@ -14,6 +14,7 @@ import { takeoverFaults } from './jobs/takeover.ts';
 import { meteringFaults } from './metering/kill-cycles.ts';
 import { sessionsFaults } from './sessions/kill-cycles.ts';
 import { slowFaults } from './slow/slow-peers.ts';
+import { soakFaults } from './soak/steady-load.ts';
 import { storeCallFaults } from './store-calls/store-call-faults.ts';
 import { streamsFaults } from './streams/many-streams.ts';
 import { timingFaults } from './timing/timing-faults.ts';
@@ -39,10 +40,13 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   timing: { run: timingFaults, cycles: 200 },
   sessions: { run: sessionsFaults, cycles: 100 },
   metering: { run: meteringFaults, cycles: 60 },
-  // Streams, and sockets.
+  // So often a thousand streams of half a minute.
   streams: { run: streamsFaults, cycles: 10 },
+  // Streams, and sockets.
   upstream: { run: upstreamFaults, cycles: 1000 },
   slow: { run: slowFaults, cycles: 2000 },
+  // Minutes.
+  soak: { run: soakFaults, cycles: 10 },
 };
 
 const MEASUREMENTS = fileURLToPath(new URL('../../docs/measurements.md', import.meta.url));

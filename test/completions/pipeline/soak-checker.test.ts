@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { checkOperations, figuresOf, type Operation } from '../../faults/soak/check-operations.ts';
+
+const level = (megabytes: number, descriptors = 20): Operation => ({
+  kind: 'level',
+  bytes: megabytes * 1_000_000,
+  descriptors,
+});
+const call: Operation = { kind: 'call', name: 'refused', status: 400, isWhole: true };
+const left: Operation = { kind: 'call', name: 'hang', status: 0, isWhole: false };
+const steady = Array.from({ length: 10 }, (_, index) => level(index < 2 ? 50 : 150));
+
+test('calls that end as they must, and memory that stays after its beginning, are no violation', () => {
+  const operations = [call, left, ...steady];
+  assert.deepEqual(checkOperations(operations), []);
+  assert.deepEqual(
+    figuresOf(operations).filter(({ met }) => !met),
+    [],
+  );
+});
+
+test('memory that grows is told, and sockets that stay open are a violation', () => {
+  const growing = Array.from({ length: 10 }, (_, index) => level(100 + index * 5, 20 + index * 2));
+  const missed = figuresOf(growing).filter(({ met }) => !met);
+  assert.deepEqual(
+    missed.map(({ value }) => value),
+    ['30 MB', '12'],
+  );
+  assert.deepEqual(checkOperations(growing), ['12 more files and sockets were open at the end']);
+});
+
+for (const wrong of [
+  { ...call, status: 502 },
+  { ...call, isWhole: false },
+  { ...left, status: 200 },
+]) {
+  test(`a call "${wrong.name}" with ${wrong.status}, ${wrong.isWhole ? 'whole' : 'cut'}, is a violation`, () => {
+    assert.equal(checkOperations([wrong as Operation, ...steady]).length, 1);
+  });
+}

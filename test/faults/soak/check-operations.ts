@@ -1,0 +1,80 @@
+import { countFigure, type FaultFigure, neverFigure } from '../fault-suite.ts';
+import { quantile } from '../timing/samples.ts';
+
+/** The kinds of call, and the status that each must get; 0: the client leaves before the end. */
+export const CALLS = { whole: 200, stream: 200, refused: 400, unknown: 404, hang: 0 } as const;
+export type CallName = keyof typeof CALLS;
+
+/** What was done and seen, one line of the log each. */
+export type Operation =
+  | { readonly kind: 'call'; readonly name: CallName; readonly status: number; readonly isWhole: boolean }
+  /** What the program holds: memory, and open files and sockets. */
+  | { readonly kind: 'level'; readonly bytes: number; readonly descriptors: number };
+
+type Level = Extract<Operation, { kind: 'level' }>;
+
+const MEGABYTE = 1_000_000;
+/** Resident memory moves by some of it from one collection to the next. */
+const GROWTH_BYTES = 25 * MEGABYTE;
+const GROWTH_DESCRIPTORS = 10;
+
+/** Judges a whole run by its log. */
+export function checkOperations(operations: readonly Operation[]): string[] {
+  const wrong = operations.filter((one) => one.kind === 'call').filter(isWrong);
+  const { descriptors } = growthOf(operations);
+  return [
+    ...wrong.map(({ name, status }) => `a call of the kind "${name}" ended with ${status}, or was cut`),
+    ...(descriptors > GROWTH_DESCRIPTORS ? [`${descriptors} more files and sockets were open at the end`] : []),
+  ];
+}
+
+/** What the run came to, by its log. */
+export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
+  const calls = operations.filter((one) => one.kind === 'call');
+  const { bytes, descriptors } = growthOf(operations);
+  const levels = levelsOf(operations);
+  const megabytes = (value: number) => `${Math.round(value / MEGABYTE)} MB`;
+  return [
+    countFigure('calls', calls.length),
+    neverFigure('of them ended otherwise than they must', calls.filter(isWrong).length),
+    { name: 'memory (RSS), median', value: megabytes(middle(levels, 'bytes')), goal: '', met: true },
+    {
+      name: 'growth from the second fifth of the time to the last',
+      value: megabytes(bytes),
+      goal: `≤ ${megabytes(GROWTH_BYTES)}`,
+      met: bytes <= GROWTH_BYTES,
+    },
+    {
+      name: 'open files and sockets, the same',
+      value: String(descriptors),
+      goal: `≤ ${GROWTH_DESCRIPTORS}`,
+      met: descriptors <= GROWTH_DESCRIPTORS,
+    },
+  ];
+}
+
+function isWrong({ name, status, isWhole }: Extract<Operation, { kind: 'call' }>): boolean {
+  return status !== CALLS[name] || (status !== 0 && !isWhole);
+}
+
+function levelsOf(operations: readonly Operation[]): readonly Level[] {
+  return operations.filter((one) => one.kind === 'level');
+}
+
+/** The first fifth warms up. */
+function growthOf(operations: readonly Operation[]): { readonly bytes: number; readonly descriptors: number } {
+  const levels = levelsOf(operations);
+  const fifth = Math.floor(levels.length / 5);
+  const [early, late] = [levels.slice(fifth, 2 * fifth), levels.slice(-fifth)];
+  return {
+    bytes: middle(late, 'bytes') - middle(early, 'bytes'),
+    descriptors: middle(late, 'descriptors') - middle(early, 'descriptors'),
+  };
+}
+
+function middle(levels: readonly Level[], of: 'bytes' | 'descriptors'): number {
+  return quantile(
+    levels.map((level) => level[of]),
+    0.5,
+  );
+}
