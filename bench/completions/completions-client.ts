@@ -10,6 +10,8 @@ export interface CompletionRound {
   readonly body: string;
   readonly connections: number;
   readonly ms: number;
+  /** So many requests a second, whatever the answers do; without it, each connection sends when it has its answer. */
+  readonly perSecond?: number;
 }
 
 export interface CompletionCount {
@@ -19,6 +21,8 @@ export interface CompletionCount {
   readonly ms: number;
   /** From the request to the first piece of the answer, median. */
   readonly firstMs: number;
+  /** The same of every request, in order of length. */
+  readonly allFirstMs: readonly number[];
 }
 
 const CLOSING_BRACE = 0x7d;
@@ -58,7 +62,10 @@ async function connect(round: CompletionRound): Promise<Socket> {
     if (refused) refusals += 1;
     else answers += 1;
     if (running) send();
-    else under -= 1;
+    else {
+      under -= 1;
+      socket.emit('answered');
+    }
   });
   return socket;
 }
@@ -79,13 +86,39 @@ async function run(round: CompletionRound): Promise<CompletionCount> {
   under = round.connections;
   running = true;
   const started = performance.now();
-  for (const socket of sockets) socket.emit('go');
-  await sleep(round.ms);
+  if (round.perSecond === undefined) {
+    for (const socket of sockets) socket.emit('go');
+    await sleep(round.ms);
+  } else await sendPaced(sockets, round.perSecond, round.ms);
   running = false;
   while (under > 0) await sleep(1);
   const ms = performance.now() - started;
   const sorted = firsts.toSorted((a, b) => a - b);
-  return { answers, refusals, ms, firstMs: sorted[Math.floor(sorted.length / 2)] ?? Number.NaN };
+  const allFirstMs = round.perSecond === undefined ? [] : sorted;
+  return { answers, refusals, ms, firstMs: sorted[Math.floor(sorted.length / 2)] ?? Number.NaN, allFirstMs };
+}
+
+/** A request waits for no other: one that is due is sent on a connection that is free, and late when none is. */
+async function sendPaced(sockets: readonly Socket[], perSecond: number, ms: number): Promise<void> {
+  running = false;
+  const free = [...sockets];
+  under = 0;
+  const release = new Map(sockets.map((socket) => [socket, () => void free.push(socket)]));
+  for (const [socket, done] of release) socket.on('answered', done);
+  const started = performance.now();
+  let sent = 0;
+  while (performance.now() - started < ms) {
+    const due = Math.floor(((performance.now() - started) * perSecond) / 1000);
+    for (; sent < due; sent += 1) {
+      const socket = free.shift();
+      if (socket === undefined) break;
+      under += 1;
+      socket.emit('go');
+    }
+    await sleep(1);
+  }
+  while (under > 0) await sleep(1);
+  for (const [socket, done] of release) socket.off('answered', done);
 }
 
 process.on('message', (round: CompletionRound) => {

@@ -3,12 +3,19 @@ import { once } from 'node:events';
 import { type Figure, limitFigure, median, ratioFigure, round, type Table } from '../report/figure.ts';
 import type { Rounds } from '../report/take-turns.ts';
 import { type CompletionsServer, startCompletionsServer } from './completions-server.ts';
-import { type Contender, type Measured, measure } from './measure.ts';
+import { type Contender, type Measured, measure, measureLatency } from './measure.ts';
 import { benchOpenStreams } from './open-streams.bench.ts';
 import { type Portkey, startPortkey } from './portkey.ts';
 import { startRawProxy } from './raw-proxy.ts';
 
 const CONNECTIONS = 32;
+/** More than are ever under way at that rate. */
+const PACED_CONNECTIONS = 64;
+const ADDED_MS = [
+  ['p50', 0.5, 1.5],
+  ['p95', 0.95, 5],
+  ['p99', 0.99, 10],
+] as const;
 const PATH = '/v1/chat/completions';
 const MESSAGES = [
   { role: 'system', content: 'You are a helpful assistant. '.repeat(10) },
@@ -17,8 +24,16 @@ const MESSAGES = [
 
 /** How long each measurement takes: a full run, and a short one of about 30 s. */
 const PARAMETERS = {
-  full: { rounds: { warmUpMs: 3000, rounds: 30, roundMs: 300 }, openStreams: 1000 },
-  quick: { rounds: { warmUpMs: 500, rounds: 6, roundMs: 200 }, openStreams: 200 },
+  full: {
+    rounds: { warmUpMs: 3000, rounds: 30, roundMs: 300 },
+    latency: { perSecond: 1000, rounds: 10, roundMs: 1000 },
+    openStreams: 1000,
+  },
+  quick: {
+    rounds: { warmUpMs: 500, rounds: 6, roundMs: 200 },
+    latency: { perSecond: 1000, rounds: 3, roundMs: 500 },
+    openStreams: 200,
+  },
 };
 
 interface Load {
@@ -30,7 +45,7 @@ interface Load {
 
 /** Completions beside a raw proxy, the upstream itself and a peer, all on the same upstream in the same run. */
 export async function completionsSuite({ quick }: { quick: boolean }): Promise<readonly Table[]> {
-  const { rounds, openStreams } = quick ? PARAMETERS.quick : PARAMETERS.full;
+  const { rounds, latency, openStreams } = quick ? PARAMETERS.quick : PARAMETERS.full;
   const upstream = fork(new URL('./scripted-model-api.ts', import.meta.url));
   const [upstreamPort] = (await once(upstream, 'message')) as [number];
   const raw = await startRawProxy(upstreamPort);
@@ -41,6 +56,7 @@ export async function completionsSuite({ quick }: { quick: boolean }): Promise<r
     const load = { upstreamPort, rawPort: raw.port, ours, portkey };
     return [
       { title: 'Completions: whole answers', figures: await wholeFigures(load, rounds) },
+      { title: 'Completions: added time', figures: await latencyFigures(load, latency) },
       { title: 'Completions: streams of 200 chunks', figures: await streamFigures(load, loop.port, rounds) },
       { title: 'Completions: memory', figures: [await memoryFigure(upstreamPort, openStreams)] },
     ];
@@ -58,6 +74,21 @@ async function wholeFigures(load: Load, rounds: Rounds): Promise<readonly Figure
     directFigure('JSON, the upstream called directly', 'requests/s', direct),
     ...peerFigure('JSON', ours, portkey, 7),
   ];
+}
+
+/** What we add to a call at a steady rate: quantile by quantile, against the upstream called directly. */
+async function latencyFigures(load: Load, rounds: typeof PARAMETERS.full.latency): Promise<readonly Figure[]> {
+  const { direct, ours } = contenders(load, {}, PACED_CONNECTIONS);
+  const times = await measureLatency({ direct, ours }, rounds);
+  const at = (share: number) => (all: readonly number[]) => all[Math.floor(all.length * share)] ?? Number.NaN;
+  return ADDED_MS.map(([name, share, goal]) =>
+    limitFigure({
+      name: `added to a call at ${round(rounds.perSecond)} calls a second, ${name}`,
+      unit: 'ms',
+      value: at(share)(times.ours) - at(share)(times.direct),
+      goal,
+    }),
+  );
 }
 
 async function streamFigures(load: Load, loopPort: number, rounds: Rounds): Promise<readonly Figure[]> {

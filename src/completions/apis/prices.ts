@@ -16,10 +16,10 @@ const UNKNOWN: Price = { input: 0, output: 0, known: false };
 
 /** Prices as configured, else as in the table (contract/completions 6). */
 export function createPrices(configured: CompletionsSettings['prices']): PriceOf {
+  const own = new Map(Object.entries(configured).map(([name, price]) => [name, { ...price, known: true }]));
   return (api, upstreamModel) => {
-    const name = `${api}/${upstreamModel}`;
-    const own = Object.hasOwn(configured, name) ? configured[name] : undefined;
-    if (own !== undefined) return { ...own, known: true };
+    const price = own.get(`${api}/${upstreamModel}`);
+    if (price !== undefined) return price;
     if (DEMO_MODEL.startsWith(`${api}/`)) return FREE;
     const model = knownModels(api).get(upstreamModel);
     if (model?.inputPrice === undefined || model.outputPrice === undefined) return UNKNOWN;

@@ -87,8 +87,10 @@ function modelOf(target: AttemptRecord['target']): string {
 
 const MAX_NAMES = 32;
 const MAX_HEADER_LENGTH = 1000;
+const INVISIBLE = /[^\x20-\x7e]/;
 
 /** Names that the caller chose, as a header can carry them. */
 function visible(text: string): string {
+  if (text.length <= MAX_HEADER_LENGTH && !INVISIBLE.test(text)) return text;
   return text.slice(0, MAX_HEADER_LENGTH).replaceAll(/[^\x20-\x7e]/g, '?');
 }

@@ -78,6 +78,35 @@ test('B-42: a body over the limit is 413 as soon as that is known, without waiti
   assert.equal(statusOf(await exchange(t, bound.port, `${exact}[]${' '.repeat(998)}`)), 200);
 });
 
+test('B-42: a body that comes together with its head is read as a whole, or refused', async (t) => {
+  const calls: unknown[] = [];
+  const { bound } = await startListener(t, { surfaces: [labSurface(calls)] });
+  const chunks = (...texts: string[]) => texts.map((text) => `${text.length.toString(16)}\r\n${text}\r\n`).join('');
+  const head = `${POST}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n`;
+  const answer = await exchange(t, bound.port, `${head}${chunks('{"a":', '[1,', '2]}')}0\r\n\r\n`);
+  assert.equal(statusOf(answer), 200);
+  assert.deepEqual(calls, [{ a: [1, 2] }]);
+  const large = await exchange(t, bound.port, `${head}${chunks('[', ' '.repeat(999), ']')}0\r\n\r\n`);
+  assert.equal(statusOf(large), 413);
+  assert.equal(calls.length, 1);
+});
+
+test('clients that leave as soon as they have asked keep nothing open', async (t) => {
+  const { bound, url } = await startListener(t, { surfaces: [labSurface()] });
+  for (const request of [
+    `${POST}Content-Length: 900\r\n\r\n{`,
+    `${POST}Content-Length: 2\r\n\r\n{}`,
+    'GET /lab/ok HTTP/1.1\r\nHost: a\r\n\r\n',
+  ]) {
+    const connections = await Promise.all(Array.from({ length: 20 }, () => openRaw(t, bound.port)));
+    for (const { socket } of connections) socket.write(request, () => socket.resetAndDestroy());
+  }
+  await until('nothing to be under way', async () => {
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    return /^http_requests_in_flight 1$/m.test(metrics);
+  });
+});
+
 test('B-42: a client that is in the middle of sending a large body still gets to read the refusal', async (t) => {
   const { bound, url } = await startListener(t, { surfaces: [labSurface()], limits: { lingerMs: 5_000 } });
   const connection = await openRaw(t, bound.port, true);
