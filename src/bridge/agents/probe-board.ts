@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { joinSignals } from '../../platform/clock/join-signals.ts';
 
 /** What a probe found. `status` is `ok`, `not_installed`, `not_configured` or `failed: <short>` (contract/bridge 5). */
 export interface ProbeResult {
@@ -89,13 +90,15 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
 async function limited(probe: Probe, clock: Clock, timeoutMs: number, stopped: AbortSignal): Promise<ProbeResult> {
   const timeUp = new AbortController();
   const cancelTimer = clock.after(timeoutMs, () => timeUp.abort());
+  const { signal, release } = joinSignals(stopped, timeUp.signal);
   try {
-    return await probe(AbortSignal.any([stopped, timeUp.signal]));
+    return await probe(signal);
   } catch (error) {
     if (timeUp.signal.aborted) return { status: 'failed: timed out', version: '' };
     return { status: `failed: ${shortReason(error)}`, version: '' };
   } finally {
     cancelTimer();
+    release();
   }
 }
 

@@ -1,5 +1,6 @@
 import { platform } from 'node:os';
 import type { Clock } from '../../platform/clock/clock.ts';
+import { joinSignals } from '../../platform/clock/join-signals.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import { isLoopbackHost } from '../../platform/network-address/classify-host.ts';
@@ -216,8 +217,9 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
       if (refusal !== undefined && clock.monotonic() - refusal.at < limits.refusalMs) {
         return { status: `failed: ${refusal.code}`, version: '' };
       }
+      const joined = joinSignals(signal, stopped.signal);
       try {
-        const connection = await open(AbortSignal.any([signal, stopped.signal]), () => undefined);
+        const connection = await open(joined.signal, () => undefined);
         connection.close();
         if (lastFailure?.isRefusal) lastFailure = undefined;
         return { status: 'ok', version: connection.greeting.serverVersion };
@@ -225,6 +227,8 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
         const failure = describeGatewayFailure(error);
         if (failure.isRefusal) lastFailure = { ...failure, at: clock.monotonic() };
         return { status: `failed: ${failure.code === 'OFFLINE' ? failure.message : failure.code}`, version: '' };
+      } finally {
+        joined.release();
       }
     },
     setToken(next) {

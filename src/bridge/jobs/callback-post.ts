@@ -1,6 +1,7 @@
 import { isIPv6, type LookupFunction } from 'node:net';
 import type { buildConnector } from 'undici';
 import type { Clock } from '../../platform/clock/clock.ts';
+import { joinSignals } from '../../platform/clock/join-signals.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
 import type { CallbackNetwork } from './callback-network.ts';
 import { type CallbackRules, notOpen } from './callback-rules.ts';
@@ -73,11 +74,12 @@ export function createCallbackPost({ rules, network, clock }: CallbackPostOption
     async post(given) {
       const late = new AbortController();
       const cancel = clock.after(ATTEMPT_MS, () => late.abort(new Error('the callback took too long')));
-      const signal = AbortSignal.any([late.signal, given.signal]);
+      const { signal, release } = joinSignals(late.signal, given.signal);
       try {
         return await Promise.race([post({ ...given, signal }), rejectionOf(signal)]);
       } finally {
         cancel();
+        release();
       }
     },
   };

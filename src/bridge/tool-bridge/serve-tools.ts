@@ -1,6 +1,7 @@
 import type { Readable, Writable } from 'node:stream';
 import { Compile } from 'typebox/schema';
 import type { Clock } from '../../platform/clock/clock.ts';
+import { joinSignals } from '../../platform/clock/join-signals.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
 import { describeError, isExpected } from '../../platform/errors/error-table.ts';
 import { findIssues, firstIssue } from '../../platform/json/describe-issues.ts';
@@ -62,8 +63,9 @@ export async function serveTools(options: ServeToolsOptions): Promise<void> {
   server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal, sendNotification }) => {
     const token = params._meta?.progressToken;
     let steps = 0;
+    const joined = joinSignals(signal, ended.signal);
     const call: ToolCall = {
-      signal: AbortSignal.any([signal, ended.signal]),
+      signal: joined.signal,
       progress(message) {
         if (token === undefined) return;
         steps += 1;
@@ -73,7 +75,10 @@ export async function serveTools(options: ServeToolsOptions): Promise<void> {
     };
     const work = answer(params.name, params.arguments ?? {}, call);
     underWay.add(work);
-    return work.finally(() => underWay.delete(work));
+    return work.finally(() => {
+      underWay.delete(work);
+      joined.release();
+    });
   });
 
   const { promise: gone, resolve } = Promise.withResolvers<void>();

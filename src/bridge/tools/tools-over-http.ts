@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { joinSignals } from '../../platform/clock/join-signals.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import { decodeUtf8, parseJson } from '../../platform/json/parse-json.ts';
 import { asObject, textOf } from '../agents/loose-json.ts';
@@ -19,6 +20,7 @@ export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }:
     const timeUp = new AbortController();
     const stopTimer = clock.after(timeoutMs, () => timeUp.abort());
     const bearer = token();
+    const joined = joinSignals(signal, timeUp.signal);
     try {
       const response = await fetch(url, {
         method: 'POST',
@@ -29,7 +31,7 @@ export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }:
         },
         body: JSON.stringify({ tool, action, args }),
         redirect: 'manual',
-        signal: AbortSignal.any([signal, timeUp.signal]),
+        signal: joined.signal,
       });
       const text = await readText(response, mostBytes);
       const value = readValue(text);
@@ -47,6 +49,7 @@ export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }:
       );
     } finally {
       stopTimer();
+      joined.release();
     }
   };
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { joinSignals } from '../../platform/clock/join-signals.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
 import type { ListUpstreamModels } from './list-upstream-models.ts';
 import type { UsableApi } from './model-api.ts';
@@ -35,13 +36,15 @@ export function createLiveModels({ list, clock }: LiveModelsOptions): LiveModels
   async function ask(listing: Listing): Promise<void> {
     const timeout = new AbortController();
     const cancel = clock.after(ASK_MS, () => timeout.abort());
+    const { signal, release } = joinSignals(timeout.signal, stopping.signal);
     listing.askedAt = clock.monotonic();
     try {
-      listing.names = await list(listing.api, AbortSignal.any([timeout.signal, stopping.signal]));
+      listing.names = await list(listing.api, signal);
     } catch {
       // It is down, or keeps its list to itself: what it said last still stands.
     } finally {
       cancel();
+      release();
       listing.asking = undefined;
     }
   }
