@@ -12,7 +12,7 @@ const sources = join(root, 'src');
 /** What is no TypeScript: the scripts and styles that browsers get, and what starts the program. */
 const COPIES = [
   { from: 'src', pattern: '**/browser/*.{js,css}' },
-  { from: 'scripts', pattern: '{trestle,preflight,compile-cache}.cjs' },
+  { from: 'scripts', pattern: '{trestle,preflight,compile-cache,thread-pool}.cjs' },
 ];
 
 /**

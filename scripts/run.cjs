@@ -6,9 +6,11 @@ const path = require('node:path');
 const { pathToFileURL } = require('node:url');
 const { preflight } = require('./preflight.cjs');
 const { enableCompileCache } = require('./compile-cache.cjs');
+const { sizeThreadPool } = require('./thread-pool.cjs');
 
 preflight();
 enableCompileCache();
+sizeThreadPool();
 
 const entry = path.resolve(process.argv[2]);
 process.argv.splice(1, 2, entry);

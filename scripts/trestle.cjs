@@ -6,7 +6,9 @@ const path = require('node:path');
 const { pathToFileURL } = require('node:url');
 const { preflight } = require('./preflight.cjs');
 const { enableCompileCache } = require('./compile-cache.cjs');
+const { sizeThreadPool } = require('./thread-pool.cjs');
 
 preflight();
 enableCompileCache();
+sizeThreadPool();
 import(pathToFileURL(path.join(__dirname, 'program/main.js')).href);

@@ -139,8 +139,8 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     mailLimits: createMailLimits({ database, counters, clock }),
     counters,
     addressFailures: createAddressFailures(counters, clock),
-    // One more than there are cores: none of them waits while the end of one is told and the next begins.
-    passwords: options.passwords ?? createPasswordHasher({ concurrency: availableParallelism() + 1 }),
+    // Two more than there are cores: none of them waits while the end of one is told and the next begins.
+    passwords: options.passwords ?? createPasswordHasher({ concurrency: availableParallelism() + 2 }),
     userObjects,
     checkSession,
     access: createAccountsAccess({ checkSession, agents: agentRegistry, matrix: userObjects.matrix, publicUrl }),
