@@ -3,6 +3,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
+import type { FaultFigure, FaultReport } from './fault-suite.ts';
 
 export interface OperationLog<Operation> {
   note(operation: Operation): void;
@@ -10,13 +11,21 @@ export interface OperationLog<Operation> {
   close(): Promise<readonly Operation[]>;
   /** Removes the file when nothing was violated; otherwise says where it is. */
   settle(violations: readonly string[], say: (line: string) => void): Promise<void>;
+  /** Closes and settles it, and judges the run by what it holds. */
+  report(judge: Judge<Operation>): Promise<FaultReport>;
+}
+
+interface Judge<Operation> {
+  check(operations: readonly Operation[]): readonly string[];
+  figures(operations: readonly Operation[]): readonly FaultFigure[];
+  say(line: string): void;
 }
 
 /** One line of JSON for each operation, in a file that bears the name. */
 export function openOperationLog<Operation>(name: string): OperationLog<Operation> {
   const file = join(tmpdir(), `trestle-faults-${name}-${process.pid}.log`);
   const stream = createWriteStream(file, { mode: 0o600 });
-  return {
+  const log: OperationLog<Operation> = {
     note: (operation) => void stream.write(`${JSON.stringify(operation)}\n`),
     async close() {
       stream.end();
@@ -28,5 +37,12 @@ export function openOperationLog<Operation>(name: string): OperationLog<Operatio
       if (violations.length === 0) await rm(file, { force: true });
       else say(`the log is ${file}`);
     },
+    async report({ check, figures, say }) {
+      const operations = await log.close();
+      const violations = check(operations);
+      await log.settle(violations, say);
+      return { violations, figures: figures(operations) };
+    },
   };
+  return log;
 }

@@ -81,10 +81,7 @@ export const clockFaults: FaultSuite = async ({ cycles, seed, say }) => {
     }
     const code = program.child.exitCode ?? program.child.signalCode;
     if (code !== null) log.note({ kind: 'exit', code: String(code) });
-    const operations = await log.close();
-    const violations = checkOperations(operations);
-    await log.settle(violations, say);
-    return { violations, figures: figuresOf(operations) };
+    return await log.report({ check: checkOperations, figures: figuresOf, say });
   } finally {
     await scope.end();
   }

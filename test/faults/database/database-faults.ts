@@ -71,10 +71,11 @@ export const databaseFaults: FaultSuite = async ({ cycles, seed, say }) => {
     const code = program.child.exitCode ?? program.child.signalCode;
     if (code !== null) log.note({ kind: 'exit', code: String(code) });
     const store = code === null ? await storedJobs(program.url, keys) : { jobs: [], jobOfKey: new Map() };
-    const operations = await log.close();
-    const violations = checkOperations(operations, store);
-    await log.settle(violations, say);
-    return { violations, figures: figuresOf(operations, store) };
+    return await log.report({
+      check: (operations) => checkOperations(operations, store),
+      figures: (operations) => figuresOf(operations, store),
+      say,
+    });
   } finally {
     await scope.end();
   }

@@ -70,10 +70,11 @@ export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions
     await sleep(LATE_WEBHOOKS_MS);
     const store = await storedJobs(last.url, keys);
     await last.stop('SIGTERM');
-    const operations = await log.close();
-    const violations = checkOperations(operations, store);
-    await log.settle(violations, say);
-    return { violations, figures: figuresOf(operations, store) };
+    return await log.report({
+      check: (operations) => checkOperations(operations, store),
+      figures: (operations) => figuresOf(operations, store),
+      say,
+    });
   } finally {
     await scope.end();
   }

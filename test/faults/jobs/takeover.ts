@@ -81,11 +81,12 @@ export const takeoverFaults: FaultSuite = async ({ cycles, seed, say }) => {
        FROM bridge.turns t JOIN bridge.sessions s ON s.key = t.session_key JOIN bridge.jobs j ON j.session_id = s.session_id
        WHERE j.completed_at IS NOT NULL`,
     );
-    const operations = await log.close();
     const found = { jobs, jobOfKey, turns };
-    const violations = checkTakeover(operations, found);
-    await log.settle(violations, say);
-    return { violations, figures: takeoverFigures(operations, found) };
+    return await log.report({
+      check: (operations) => checkTakeover(operations, found),
+      figures: (operations) => takeoverFigures(operations, found),
+      say,
+    });
   } finally {
     await scope.end();
   }

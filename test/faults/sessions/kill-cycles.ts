@@ -63,11 +63,12 @@ export const sessionsFaults: FaultSuite = async ({ cycles, seed, say }) => {
     const last = await start();
     await Promise.all(clients.map((client) => client.finish(last.url)));
     await last.stop('SIGTERM');
-    const operations = await log.close();
     const store = readStoredSessions(join(folder, 'bridge.db'));
-    const violations = checkOperations(operations, store);
-    await log.settle(violations, say);
-    return { violations, figures: figuresOf(operations, store) };
+    return await log.report({
+      check: (operations) => checkOperations(operations, store),
+      figures: (operations) => figuresOf(operations, store),
+      say,
+    });
   } finally {
     await scope.end();
   }

@@ -27,10 +27,7 @@ export const slowFaults: FaultSuite = async ({ cycles, say }) => {
     say('the slow readers are gone');
     await holdSlowSenders(program.url, cycles, note);
     await program.stop('SIGTERM');
-    const operations = await log.close();
-    const violations = checkOperations(operations);
-    await log.settle(violations, say);
-    return { violations, figures: figuresOf(operations) };
+    return await log.report({ check: checkOperations, figures: figuresOf, say });
   } finally {
     await scope.end();
   }

@@ -1,14 +1,11 @@
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
-import { readdir, writeFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { Agent, request } from 'node:http';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startProgram, temporaryFolder } from '../../e2e/running-program.ts';
 import { createScope } from '../../fakes/create-scope.ts';
 import { residentBytes } from '../../fakes/resident-bytes.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
+import { startBeforeModel } from '../program-before-model.ts';
 import { type CallName, checkOperations, figuresOf, type Operation } from './check-operations.ts';
 
 const MINUTE_MS = 60_000;
@@ -35,15 +32,8 @@ export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const random = seededRandom(seed);
   const log = openOperationLog<Operation>('soak');
   try {
-    const model = fork(new URL('./steady-model.ts', import.meta.url));
-    scope.after(() => model.kill());
-    const [upstream] = (await once(model, 'message')) as [string];
-    const folder = await temporaryFolder(scope);
-    const config = join(folder, 'trestle.yaml');
-    const apis = { steady: { dialect: 'openai', base_url: `${upstream}/v1`, api_key: 'none' } };
-    await writeFile(config, JSON.stringify({ completions: { apis } }), { mode: 0o600 });
-    const args = ['completions', '--config', config, '--log-level', 'silent'];
-    const { url, pid, stop } = await startProgram(scope, { args, dataDirectory: folder });
+    const { program } = await startBeforeModel(scope, new URL('./steady-model.ts', import.meta.url));
+    const { url, pid, stop } = program;
     const agent = new Agent({ keepAlive: true });
     scope.after(() => agent.destroy());
     const end = performance.now() + cycles * MINUTE_MS;
@@ -60,10 +50,7 @@ export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
     }
     await Promise.all(load);
     await stop('SIGTERM');
-    const operations = await log.close();
-    const violations = checkOperations(operations);
-    await log.settle(violations, say);
-    return { violations, figures: figuresOf(operations) };
+    return await log.report({ check: checkOperations, figures: figuresOf, say });
   } finally {
     await scope.end();
   }
@@ -72,7 +59,7 @@ export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
 /** Status 0: it was left, or there was no answer. */
 function callOnce(agent: Agent, url: string, name: CallName): Promise<{ status: number; isWhole: boolean }> {
   const body = JSON.stringify({
-    model: name === 'unknown' ? 'nobody/knows' : 'steady/m',
+    model: name === 'unknown' ? 'nobody/knows' : 'fake/m',
     stream: name === 'stream' || name === 'hang',
     messages: [{ role: 'user', content: name }],
   });

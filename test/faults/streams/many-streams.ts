@@ -1,13 +1,9 @@
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startProgram, temporaryFolder } from '../../e2e/running-program.ts';
 import { createScope } from '../../fakes/create-scope.ts';
 import { residentBytes } from '../../fakes/resident-bytes.ts';
 import type { FaultSuite } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
+import { startBeforeModel } from '../program-before-model.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
 import { agent, readStream } from './read-stream.ts';
 
@@ -22,15 +18,7 @@ export const streamsFaults: FaultSuite = async ({ cycles, say }) => {
   const scope = createScope();
   const log = openOperationLog<Operation>('streams');
   try {
-    const model = fork(new URL('./paced-model.ts', import.meta.url));
-    scope.after(() => model.kill());
-    const [upstream] = (await once(model, 'message')) as [string];
-    const folder = await temporaryFolder(scope);
-    const config = join(folder, 'trestle.yaml');
-    const apis = { paced: { dialect: 'openai', base_url: `${upstream}/v1`, api_key: 'none' } };
-    await writeFile(config, JSON.stringify({ completions: { apis } }), { mode: 0o600 });
-    const args = ['completions', '--config', config, '--log-level', 'silent'];
-    const program = await startProgram(scope, { args, dataDirectory: folder });
+    const { program, upstream } = await startBeforeModel(scope, new URL('./paced-model.ts', import.meta.url));
     scope.after(() => agent.destroy());
     let running = true;
     let ended = 0;
@@ -45,7 +33,7 @@ export const streamsFaults: FaultSuite = async ({ cycles, say }) => {
     async function read(index: number): Promise<void> {
       await sleep((index * STREAM_MS) / AT_ONCE);
       for (let count = 0; count < cycles; count += 1) {
-        log.note(await readStream(`${program.url}/v1`, 'paced/m', WORDS, false));
+        log.note(await readStream(`${program.url}/v1`, 'fake/m', WORDS, false));
         ended += 1;
         if (ended % AT_ONCE === 0) say(`${ended} of ${AT_ONCE * cycles} streams`);
       }
@@ -55,10 +43,7 @@ export const streamsFaults: FaultSuite = async ({ cycles, say }) => {
     running = false;
     await looking;
     await program.stop('SIGTERM');
-    const operations = await log.close();
-    const violations = checkOperations(operations);
-    await log.settle(violations, say);
-    return { violations, figures: figuresOf(operations) };
+    return await log.report({ check: checkOperations, figures: figuresOf, say });
   } finally {
     await scope.end();
   }

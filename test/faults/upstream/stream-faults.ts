@@ -68,11 +68,12 @@ export const upstreamFaults: FaultSuite = async ({ cycles, seed, say }) => {
     note({ kind: 'sockets', of: 'the upstream', open: upstream.openSockets(), spare: 0 });
     note({ kind: 'sockets', of: 'the program', open: await countSockets(pid), spare: before });
     await stop('SIGTERM');
-    const operations = await log.close();
     const stored = readOutcomes(join(folder, 'completions.db'));
-    const violations = checkOperations(operations, stored, IDLE_MS);
-    await log.settle(violations, say);
-    return { violations, figures: figuresOf(operations, stored, IDLE_MS) };
+    return await log.report({
+      check: (operations) => checkOperations(operations, stored, IDLE_MS),
+      figures: (operations) => figuresOf(operations, stored, IDLE_MS),
+      say,
+    });
   } finally {
     await scope.end();
   }
