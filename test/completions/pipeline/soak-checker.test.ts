@@ -7,11 +7,11 @@ const level = (megabytes: number, descriptors = 20): Operation => ({
   bytes: megabytes * 1_000_000,
   descriptors,
 });
-const call: Operation = { kind: 'call', name: 'refused', status: 400, isWhole: true };
-const left: Operation = { kind: 'call', name: 'hang', status: 0, isWhole: false };
+const call: Operation = { kind: 'calls', count: 7, name: 'refused', status: 400, isWhole: true };
+const left: Operation = { kind: 'calls', count: 7, name: 'hang', status: 0, isWhole: false };
 const steady = Array.from({ length: 10 }, (_, index) => level(index < 2 ? 50 : 150));
 
-test('calls that end as they must, and memory that stays after its beginning, are no violation', () => {
+test('P-40: calls that end as they must, and memory that stays after its beginning, are no violation', () => {
   const operations = [call, left, ...steady];
   assert.deepEqual(checkOperations(operations), []);
   assert.deepEqual(
@@ -36,6 +36,8 @@ for (const wrong of [
   { ...left, status: 200 },
 ]) {
   test(`a call "${wrong.name}" with ${wrong.status}, ${wrong.isWhole ? 'whole' : 'cut'}, is a violation`, () => {
-    assert.equal(checkOperations([wrong as Operation, ...steady]).length, 1);
+    const operations = [wrong as Operation, ...steady];
+    assert.equal(checkOperations(operations).length, 1);
+    assert.equal(figuresOf(operations).find(({ name }) => name.startsWith('of them'))?.value, '7');
   });
 }

@@ -5,9 +5,17 @@ import { quantile } from '../timing/samples.ts';
 export const CALLS = { whole: 200, stream: 200, refused: 400, unknown: 404, hang: 0 } as const;
 export type CallName = keyof typeof CALLS;
 
-/** What was done and seen, one line of the log each. */
+/** How a call ended: with which status, and whether nothing of its answer was missing. */
+export interface CallEnd {
+  readonly name: CallName;
+  readonly status: number;
+  readonly isWhole: boolean;
+}
+
+/** What was done and seen, one line of the log for each second: a day has too many calls for a line each. */
 export type Operation =
-  | { readonly kind: 'call'; readonly name: CallName; readonly status: number; readonly isWhole: boolean }
+  /** Calls that ended in the same way. */
+  | (CallEnd & { readonly kind: 'calls'; readonly count: number })
   /** What the program holds: memory, and open files and sockets. */
   | { readonly kind: 'level'; readonly bytes: number; readonly descriptors: number };
 
@@ -20,26 +28,27 @@ const GROWTH_DESCRIPTORS = 10;
 
 /** Judges a whole run by its log. */
 export function checkOperations(operations: readonly Operation[]): string[] {
-  const wrong = operations.filter((one) => one.kind === 'call').filter(isWrong);
+  const wrong = operations.filter((one) => one.kind === 'calls').filter(isWrong);
   const { descriptors } = growthOf(operations);
   return [
-    ...wrong.map(({ name, status }) => `a call of the kind "${name}" ended with ${status}, or was cut`),
+    ...wrong.map(({ name, status, count }) => `${count} calls of the kind "${name}" ended with ${status}, or were cut`),
     ...(descriptors > GROWTH_DESCRIPTORS ? [`${descriptors} more files and sockets were open at the end`] : []),
   ];
 }
 
 /** What the run came to, by its log. */
 export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
-  const calls = operations.filter((one) => one.kind === 'call');
+  const calls = operations.filter((one) => one.kind === 'calls');
+  const sum = (of: readonly { readonly count: number }[]) => of.reduce((total, { count }) => total + count, 0);
   const { bytes, descriptors } = growthOf(operations);
   const levels = levelsOf(operations);
   const megabytes = (value: number) => `${Math.round(value / MEGABYTE)} MB`;
   return [
-    countFigure('calls', calls.length),
-    neverFigure('of them ended otherwise than they must', calls.filter(isWrong).length),
+    countFigure('calls', sum(calls)),
+    neverFigure('of them ended otherwise than they must', sum(calls.filter(isWrong))),
     { name: 'memory (RSS), median', value: megabytes(middle(levels, 'bytes')), goal: '', met: true },
     {
-      name: 'growth from the second fifth of the time to the last',
+      name: 'P-40: growth from the second fifth of the time to the last',
       value: megabytes(bytes),
       goal: `≤ ${megabytes(GROWTH_BYTES)}`,
       met: bytes <= GROWTH_BYTES,
@@ -53,7 +62,7 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
   ];
 }
 
-function isWrong({ name, status, isWhole }: Extract<Operation, { kind: 'call' }>): boolean {
+function isWrong({ name, status, isWhole }: CallEnd): boolean {
   return status !== CALLS[name] || (status !== 0 && !isWhole);
 }
 

@@ -6,7 +6,7 @@ import { residentBytes } from '../../fakes/resident-bytes.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { startBeforeModel } from '../program-before-model.ts';
-import { type CallName, checkOperations, figuresOf, type Operation } from './check-operations.ts';
+import { type CallEnd, type CallName, checkOperations, figuresOf, type Operation } from './check-operations.ts';
 
 const MINUTE_MS = 60_000;
 const LOOK_EVERY_MS = 1000;
@@ -26,7 +26,7 @@ const MIXTURE: readonly CallName[] = [
   'unknown',
 ];
 
-/** So many minutes of calls of all kinds, as fast as they are answered; memory, files and sockets must stay where they are. */
+/** P-40: so many minutes of calls of all kinds, as fast as they are answered; memory, files and sockets must stay where they are. */
 export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const scope = createScope();
   const random = seededRandom(seed);
@@ -37,18 +37,27 @@ export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
     const agent = new Agent({ keepAlive: true });
     scope.after(() => agent.destroy());
     const end = performance.now() + cycles * MINUTE_MS;
+    /** Since the last look, by how they ended. */
+    let ends = new Map<string, number>();
+    function noteCalls(): void {
+      for (const [end, count] of ends) log.note({ kind: 'calls', ...(JSON.parse(end) as CallEnd), count });
+      ends = new Map();
+    }
     const load = Array.from({ length: IN_FLIGHT }, async () => {
       while (performance.now() < end) {
         const name = MIXTURE[Math.floor(random() * MIXTURE.length)] ?? 'whole';
-        log.note({ kind: 'call', name, ...(await callOnce(agent, url, name)) });
+        const ended = JSON.stringify({ name, ...(await callOnce(agent, url, name)) });
+        ends.set(ended, (ends.get(ended) ?? 0) + 1);
       }
     });
     while (performance.now() < end) {
       const [bytes, open] = await Promise.all([residentBytes(pid), readdir(`/proc/${pid}/fd`)]);
       log.note({ kind: 'level', bytes, descriptors: open.length });
+      noteCalls();
       await sleep(LOOK_EVERY_MS);
     }
     await Promise.all(load);
+    noteCalls();
     await stop('SIGTERM');
     return await log.report({ check: checkOperations, figures: figuresOf, say });
   } finally {
