@@ -31,7 +31,7 @@ const PARAMETERS = {
   },
   quick: {
     rounds: { warmUpMs: 500, rounds: 6, roundMs: 200 },
-    latency: { perSecond: 1000, rounds: 3, roundMs: 500 },
+    latency: { perSecond: 1000, rounds: 2, roundMs: 400 },
     openStreams: 200,
   },
 };

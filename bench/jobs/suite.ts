@@ -14,7 +14,7 @@ const PARAMETERS = {
   },
   quick: {
     submits: { rounds: 6, roundMs: 500 },
-    growth: { few: 1000, many: 50_000, rounds: 10, callsPerRound: 50 },
+    growth: { few: 1000, many: 30_000, rounds: 10, callsPerRound: 50 },
   },
 };
 
