@@ -21,7 +21,7 @@ export interface CompletionCount {
   readonly ms: number;
   /** From the request to the first piece of the answer, median. */
   readonly firstMs: number;
-  /** The same of every request, in order of length. */
+  /** The same of every request, at a steady rate. */
   readonly allFirstMs: readonly number[];
 }
 

@@ -41,7 +41,7 @@ export async function measure<Contenders extends Readonly<Record<string, Contend
   return Object.fromEntries(running.map(({ name, result }) => [name, result])) as never;
 }
 
-/** How long the answers of each contender take to begin at a steady rate, in order of length; they take turns as above. */
+/** How long the answers of each contender take to begin at a steady rate; they take turns as above. */
 export async function measureLatency<Name extends string>(
   contenders: Readonly<Record<Name, Contender>>,
   { perSecond, rounds, roundMs }: Omit<Rounds, 'warmUpMs'> & { readonly perSecond: number },
@@ -64,7 +64,7 @@ export async function measureLatency<Name extends string>(
   } finally {
     client.kill();
   }
-  return Object.fromEntries(times.map(({ name, all }) => [name, all.toSorted((a, b) => a - b)])) as never;
+  return Object.fromEntries(times.map(({ name, all }) => [name, all])) as never;
 }
 
 function emptyResult(): Measured {

@@ -1,5 +1,6 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { quantile } from '../../test/faults/timing/samples.ts';
 import { type Figure, limitFigure, median, ratioFigure, round, type Table } from '../report/figure.ts';
 import type { Rounds } from '../report/take-turns.ts';
 import { type CompletionsServer, startCompletionsServer } from './completions-server.ts';
@@ -80,12 +81,11 @@ async function wholeFigures(load: Load, rounds: Rounds): Promise<readonly Figure
 async function latencyFigures(load: Load, rounds: typeof PARAMETERS.full.latency): Promise<readonly Figure[]> {
   const { direct, ours } = contenders(load, {}, PACED_CONNECTIONS);
   const times = await measureLatency({ direct, ours }, rounds);
-  const at = (share: number) => (all: readonly number[]) => all[Math.floor(all.length * share)] ?? Number.NaN;
   return ADDED_MS.map(([name, share, goal]) =>
     limitFigure({
       name: `added to a call at ${round(rounds.perSecond)} calls a second, ${name}`,
       unit: 'ms',
-      value: at(share)(times.ours) - at(share)(times.direct),
+      value: quantile(times.ours, share) - quantile(times.direct, share),
       goal,
     }),
   );

@@ -13,9 +13,10 @@ const hasProcessTable = existsSync('/proc/self/stat');
 export async function endProcessTree(leader: ProcessIdentity, killAt: () => number): Promise<boolean> {
   const started = performance.now();
   // One that moved to a session of its own cannot be traced any more once its parent has ended.
-  let seen = readTree(leader, []);
+  let seen: readonly ProcessEntry[] = [];
   let asked = false;
   for (let wait = FIRST_PAUSE_MS; ; wait = Math.min(wait * 2, LONGEST_PAUSE_MS)) {
+    seen = readTree(leader, seen);
     const now = performance.now();
     const due = now >= killAt();
     if (due) signalTree(leader, seen, 'SIGKILL');
@@ -25,7 +26,6 @@ export async function endProcessTree(leader: ProcessIdentity, killAt: () => numb
     if (hasProcessTable ? seen.length === 0 : !sendSignal(-leader.pid, 0)) return true;
     if (now > Math.max(started, killAt()) + LONGEST_WAIT_AFTER_KILL_MS) return false;
     await pause(Math.max(1, Math.min(wait, due ? wait : killAt() - now)));
-    seen = readTree(leader, seen);
   }
 }
 
