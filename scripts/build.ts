@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
@@ -19,7 +20,7 @@ const COPIES = [
  * Packages that come with the program's own code in a few files, because they would load hundreds of small ones at every
  * start (docs/decisions/0009). Everything else is loaded from where npm has put it.
  */
-const BUNDLED = ['typebox', 'kysely'];
+const BUNDLED = Object.keys(createRequire(import.meta.url)('./joined-packages.cjs').JOINED_PACKAGES);
 
 /** Those files lie here, so that a module can be told its own place: one folder below dist/. */
 const FOLDER = 'program';

@@ -1,4 +1,4 @@
-// node scripts/run.cjs <entry> [arguments]: checks the runtime, switches the compile cache on and runs the entry in this
+// node scripts/run.cjs <entry> [arguments]: checks the runtime, makes starting quick and runs the entry in this
 // very process, so that signals reach the program and its exit code is the process's own.
 'use strict';
 
@@ -6,10 +6,12 @@ const path = require('node:path');
 const { pathToFileURL } = require('node:url');
 const { preflight } = require('./preflight.cjs');
 const { enableCompileCache } = require('./compile-cache.cjs');
+const { useJoinedPackages } = require('./joined-packages.cjs');
 const { sizeThreadPool } = require('./thread-pool.cjs');
 
 preflight();
 enableCompileCache();
+useJoinedPackages(path.dirname(__dirname));
 sizeThreadPool();
 
 const entry = path.resolve(process.argv[2]);

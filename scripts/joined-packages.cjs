@@ -1,0 +1,86 @@
+// Two packages are made of hundreds of small files, and every file has its price at each start, of the program and of
+// every test. `npm install` joins each of them into a few files (docs/decisions/0012); where that was not done they
+// are loaded as they are. Run as a program, this joins them.
+'use strict';
+
+const { createHash } = require('node:crypto');
+const fs = require('node:fs');
+const path = require('node:path');
+const { pathToFileURL } = require('node:url');
+
+/** By name what is imported from each: something else would bring a second copy of the package (test/runtime). */
+const JOINED_PACKAGES = {
+  kysely: ['kysely'],
+  typebox: ['typebox', 'typebox/schema', 'typebox/value'],
+};
+const SPECIFIERS = Object.values(JOINED_PACKAGES).flat();
+
+/** Its name depends on the versions and on the list: after a change of either the old files are not found. */
+function folderOf(root) {
+  const versions = Object.keys(JOINED_PACKAGES).map((name) => {
+    const manifest = path.join(root, 'node_modules', name, 'package.json');
+    return `${name}@${JSON.parse(fs.readFileSync(manifest, 'utf8')).version}`;
+  });
+  const name = createHash('sha256')
+    .update([...versions, ...SPECIFIERS].join())
+    .digest('hex')
+    .slice(0, 16);
+  return path.join(root, 'node_modules', '.cache', 'trestle', `joined-${name}`);
+}
+
+function fileOf(folder, specifier) {
+  return path.join(folder, `${specifier.replace('/', '-')}.mjs`);
+}
+
+function joinPackages(root) {
+  const folder = folderOf(root);
+  if (fs.existsSync(folder)) return;
+  // Made aside and then renamed: whoever starts meanwhile sees all of it or nothing.
+  const unfinished = `${folder}.${process.pid}`;
+  require('esbuild').buildSync({
+    absWorkingDir: root,
+    entryPoints: Object.fromEntries(SPECIFIERS.map((one) => [path.basename(fileOf('', one), '.mjs'), one])),
+    outdir: unfinished,
+    outExtension: { '.js': '.mjs' },
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node24',
+    logLevel: 'silent',
+  });
+  try {
+    fs.renameSync(unfinished, folder);
+  } catch (error) {
+    fs.rmSync(unfinished, { recursive: true });
+    // Somebody else was quicker.
+    if (!fs.existsSync(folder)) throw error;
+  }
+}
+
+/** What the program's own files import from those packages comes from the joined files. */
+function useJoinedPackages(root) {
+  const folder = folderOf(root);
+  if (!fs.existsSync(folder)) return;
+  const packages = path.join(root, 'node_modules', path.sep);
+  const urls = new Map(SPECIFIERS.map((one) => [one, pathToFileURL(fileOf(folder, one)).href]));
+  const others = pathToFileURL(packages).href;
+  require('node:module').registerHooks({
+    resolve(specifier, context, nextResolve) {
+      const url = urls.get(specifier);
+      // A package may depend on another version of them.
+      if (url === undefined || context.parentURL?.startsWith(others)) return nextResolve(specifier, context);
+      return { url, format: 'module', shortCircuit: true };
+    },
+  });
+}
+
+module.exports = { JOINED_PACKAGES, joinPackages, useJoinedPackages };
+
+if (require.main === module) {
+  try {
+    joinPackages(path.dirname(__dirname));
+  } catch (error) {
+    process.stderr.write(`The start will take a little longer: ${error.message}\n`);
+  }
+}
