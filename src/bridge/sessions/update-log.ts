@@ -28,8 +28,8 @@ type LogItem =
   | { readonly kind: 'update'; readonly sessionKey: string; readonly seq: number; readonly text: string }
   | { readonly kind: 'statements'; readonly statements: readonly Statement[]; readonly done: () => void };
 
-/** Updates are stored within 20 ms (contract/bridge 1): this wait, and the commit. */
-const MAX_DELAY_MS = 10;
+/** Updates are stored within 20 ms (contract/bridge 1): this wait, a commit that is under way, and their own. */
+const MAX_DELAY_MS = 4;
 const MAX_BATCH = 2000;
 /** Beyond these there is no room for updates; what ends a turn is let in all the same. */
 const MOST_ITEMS = 20_000;
