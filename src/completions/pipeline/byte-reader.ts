@@ -2,6 +2,7 @@ import type { ChatChunk, Usage } from '../contract/chat.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
 import { failureInObject } from '../dialects/failure.ts';
 import { asObject, type JsonObject } from '../dialects/json-value.ts';
+import { isFailure } from '../dialects/openai/openai-answer.ts';
 import { parseEvent } from '../dialects/parse-event.ts';
 import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
 import { createEventSplitter, startOfEvent, wholeEvents } from './event-splitter.ts';
@@ -20,11 +21,14 @@ export interface ByteReaderOptions {
 }
 
 /** One pass for all markers, over the bytes as Latin-1: separate searches in bytes took 3.5 times as long. */
-const MARKERS = /"finish_reason"|"usage"|"error"|\[DONE\]/g;
+const MARKERS = /"finish_reason"|"usage"|"error"|\[DONE\]|\nevent: ?error/g;
 /** The last letter tells which it is. */
 const FINISH = 'n'.charCodeAt(0);
 const USAGE = 'e'.charCodeAt(0);
 const ERROR = 'r'.charCodeAt(0);
+const ERROR_EVENT = /^event: ?error/;
+/** How the value of `"error"` begins in a chunk that says there is none: `null` or `false`. */
+const NO_ERROR: ReadonlySet<number | undefined> = new Set([...'nf'].map((letter) => letter.charCodeAt(0)));
 const END = Buffer.from('data: [DONE]\n\n');
 const BLANK_LINE = Buffer.from('\n\n');
 const QUOTE = 0x22;
@@ -63,7 +67,7 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
   /** A place in the first event that must be parsed. Counts events and notes finish reasons by the way. */
   function findMarker(piece: Buffer): number {
     const text = piece.toString('latin1');
-    let found = NOWHERE;
+    let found = ERROR_EVENT.test(text) ? 0 : NOWHERE;
     MARKERS.lastIndex = 0;
     while (MARKERS.test(text)) {
       const after = MARKERS.lastIndex;
@@ -74,9 +78,11 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
         const isFinished = piece[startOfValue(piece, after)] === QUOTE;
         if (isFinished && choices === 1) finished.add(0);
         mustParse = isFinished && choices > 1;
-      } else if (letter === USAGE || letter === ERROR) {
+      } else if (letter === USAGE) {
         const first = piece[startOfValue(piece, after)];
-        mustParse = first === OPEN || first === NEXT_LINE || (letter === ERROR && first === QUOTE);
+        mustParse = first === OPEN || first === NEXT_LINE;
+      } else if (letter === ERROR) {
+        mustParse = !NO_ERROR.has(piece[startOfValue(piece, after)]);
       }
       if (mustParse && found === NOWHERE) found = after;
     }
@@ -112,10 +118,8 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
         break;
       }
       const body = message === undefined ? undefined : parseEvent(message.data);
-      if (body !== undefined && isError(body.error)) {
-        failure = failureInObject(body);
-        break;
-      }
+      failure = body === undefined ? undefined : failureIn(body, message?.event);
+      if (failure !== undefined) break;
       if (body === undefined || keep(body)) kept.push(event);
       else changed = true;
     }
@@ -174,9 +178,11 @@ function joined(kept: readonly Buffer[]): Buffer | undefined {
   return kept.length === 0 ? undefined : Buffer.concat(kept);
 }
 
-/** As `findMarker` sees it, so that an `"error": false` means the same whatever it came together with. */
-function isError(error: unknown): boolean {
-  return typeof error === 'string' || asObject(error) !== undefined;
+/** The chunk itself, or one of its choices, may say that it failed. */
+function failureIn(body: JsonObject, event: string | undefined): UpstreamFailure | undefined {
+  const choices = Array.isArray(body.choices) ? body.choices.map((choice) => asObject(choice) ?? {}) : [];
+  const failed = event === 'error' || isFailure(body) ? body : choices.find(isFailure);
+  return failed === undefined ? undefined : failureInObject(failed);
 }
 
 /** The events up to the one that ended the stream, uncopied. */

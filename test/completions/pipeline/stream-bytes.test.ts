@@ -44,6 +44,8 @@ const nastyText = fc.oneof(
     '"usage":{',
     '{"error":{}}',
     '"finish_reason":"stop"',
+    '"finish_reason":"error"',
+    '\nevent: error',
     '\r\n\r\n',
     '😀',
   ),
@@ -95,6 +97,27 @@ test('a chunk that says there is no error is none, alone or together with the en
   for (const chunks of [source, [Buffer.concat(source)]]) {
     const { out, done, failure } = readAll(chunks);
     assert.deepEqual([out.toString(), done, failure], [Buffer.concat(source).toString(), true, undefined]);
+  }
+});
+
+test('a failure is found wherever a chunk says it, and nothing of that chunk is sent on', () => {
+  const first = `data: ${JSON.stringify(chunkOf({ content: 'a' }))}\n\n`;
+  const failures = [
+    `data: ${JSON.stringify(chunkOf({}, 'error'))}\n\n`,
+    `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: null, error: { message: 'no' } }] })}\n\n`,
+    'data: {"error":"no"}\n\n',
+    'data: {"error":500}\n\n',
+    'data: {"error":true,"choices":[]}\n\n',
+    'event: error\ndata: {"message":"no"}\n\n',
+    'event:error\ndata: {"message":"no"}\n\n',
+  ];
+  for (const event of failures) {
+    const source = Buffer.from(`${first}${event}data: [DONE]\n\n`);
+    for (let at = 0; at < source.length; at += 1) {
+      const { out, done, failure } = readAll([source.subarray(0, at), source.subarray(at)]);
+      assert.notEqual(failure, undefined, `${event} cut at ${at}`);
+      assert.deepEqual({ out: out.toString(), done }, { out: first, done: false });
+    }
   }
 });
 

@@ -38,9 +38,9 @@ export function decodeOpenaiAnswer(body: unknown, context: DialectContext): Deco
   return { completion: { ...answer, ...completion } as ChatCompletion };
 }
 
-/** Some say in every answer that there was no error. */
-function isFailure({ error, finish_reason: reason }: JsonObject): boolean {
-  return (error !== undefined && error !== null && error !== false) || reason === 'error';
+/** Of an answer, a chunk or one of their choices. Some say in every one of them that there was no error. */
+export function isFailure({ error, finish_reason: reason }: JsonObject): boolean {
+  return Boolean(error) || reason === 'error';
 }
 
 function readHead(answer: JsonObject, own: AnswerHead): AnswerHead {
