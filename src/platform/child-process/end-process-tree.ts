@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type ProcessEntry, type ProcessIdentity, readProcessTree } from './process-table.ts';
+import { type ProcessEntry, type ProcessIdentity, type ProcessLeader, readProcessTree } from './process-table.ts';
 
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 50;
@@ -10,9 +10,9 @@ const LONGEST_WAIT_AFTER_KILL_MS = 10_000;
 const hasProcessTable = existsSync('/proc/self/stat');
 
 /** Ends a process and all that came from it: SIGTERM, and SIGKILL when `killAt()` (monotonic) has come. False: some is left. */
-export async function endProcessTree(leader: ProcessIdentity, killAt: () => number): Promise<boolean> {
+export async function endProcessTree(leader: ProcessLeader, killAt: () => number): Promise<boolean> {
   const started = performance.now();
-  // One that moved to a session of its own cannot be traced any more once its parent has ended.
+  // One that moved to a session of its own and changed its environment cannot be traced once its parent has ended.
   let seen: readonly ProcessEntry[] = [];
   let asked = false;
   for (let wait = FIRST_PAUSE_MS; ; wait = Math.min(wait * 2, LONGEST_PAUSE_MS)) {
@@ -30,15 +30,15 @@ export async function endProcessTree(leader: ProcessIdentity, killAt: () => numb
 }
 
 /** At once, without waiting: also for the last moment of our own process. */
-export function killTree(leader: ProcessIdentity): void {
+export function killTree(leader: ProcessLeader): void {
   signalTree(leader, readTree(leader, []), 'SIGKILL');
 }
 
-function readTree(leader: ProcessIdentity, seen: readonly ProcessIdentity[]): readonly ProcessEntry[] {
+function readTree(leader: ProcessLeader, seen: readonly ProcessIdentity[]): readonly ProcessEntry[] {
   return hasProcessTable ? readProcessTree(leader, seen) : [];
 }
 
-function signalTree(leader: ProcessIdentity, tree: readonly ProcessEntry[], signal: NodeJS.Signals): void {
+function signalTree(leader: ProcessLeader, tree: readonly ProcessEntry[], signal: NodeJS.Signals): void {
   // The group first and as one, so that nobody in it can start another child meanwhile.
   if (!hasProcessTable || tree.some(({ group }) => group === leader.pid)) sendSignal(-leader.pid, signal);
   for (const { pid } of tree) if (pid !== leader.pid) sendSignal(pid, signal);

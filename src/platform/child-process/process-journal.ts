@@ -2,10 +2,10 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { errorCode } from '../errors/app-error.ts';
 import { endProcessTree } from './end-process-tree.ts';
-import { isRunning, type ProcessIdentity, readBootId, readProcess } from './process-table.ts';
+import { isRunning, type ProcessIdentity, type ProcessLeader, readBootId, readProcess } from './process-table.ts';
 
 interface JournalEntry {
-  readonly child: ProcessIdentity;
+  readonly child: ProcessLeader;
   readonly owner: ProcessIdentity;
   readonly bootId: string;
   /** For whoever looks into the folder. */
@@ -13,7 +13,7 @@ interface JournalEntry {
 }
 
 /** Notes a running child in a folder, so that the next start finds it should we be killed. The result takes it out again. */
-export function noteProcess(folder: string, child: ProcessIdentity, command: string): () => void {
+export function noteProcess(folder: string, child: ProcessLeader, command: string): () => void {
   const owner = readProcess(process.pid);
   if (owner === undefined || child.startTime === 0) return () => undefined;
   const file = join(folder, `${child.pid}-${child.startTime}.json`);
@@ -68,7 +68,11 @@ function readEntry(file: string): JournalEntry | undefined {
 function isEntry(value: unknown): value is JournalEntry {
   if (typeof value !== 'object' || value === null) return false;
   const { child, owner, bootId } = value as Partial<Record<string, unknown>>;
-  return isIdentity(child) && isIdentity(owner) && typeof bootId === 'string';
+  return isLeader(child) && isIdentity(owner) && typeof bootId === 'string';
+}
+
+function isLeader(value: unknown): value is ProcessLeader {
+  return isIdentity(value) && ['string', 'undefined'].includes(typeof (value as ProcessLeader).mark);
 }
 
 function isIdentity(value: unknown): value is ProcessIdentity {

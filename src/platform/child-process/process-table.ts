@@ -1,10 +1,19 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
+/** Not one of our settings, whose names begin with TRESTLE_: a Trestle that an agent starts must not take it for one. */
+const MARK = '_TRESTLE_CHILD';
+
 /** A process, told from a later one with the same number by the moment it was started. */
 export interface ProcessIdentity {
   readonly pid: number;
   /** In ticks since the machine's start; 0 where the system has no /proc. */
   readonly startTime: number;
+}
+
+/** The first process of a tree, which had a session of its own. */
+export interface ProcessLeader extends ProcessIdentity {
+  /** Stands in its environment, and so in that of all that come from it; nobody else has it. */
+  readonly mark?: string;
 }
 
 export interface ProcessEntry extends ProcessIdentity {
@@ -35,15 +44,16 @@ export function readBootId(): string {
   }
 }
 
+/** The environment that marks what comes from a leader. */
+export function markEnvironment(mark: string): Record<string, string> {
+  return { [MARK]: mark };
+}
+
 /**
- * All living processes that came from a leader which had a session of its own: those of its group and session, also
- * after the leader has ended, and the descendants that moved to a session of their own while their parents live, or that
- * were `seen` before.
+ * All living processes that came from a leader: those of its group and session, also after the leader has ended, those
+ * that bear its mark, their descendants, and those that were `seen` before.
  */
-export function readProcessTree(
-  leader: ProcessIdentity,
-  seen: readonly ProcessIdentity[] = [],
-): readonly ProcessEntry[] {
+export function readProcessTree(leader: ProcessLeader, seen: readonly ProcessIdentity[] = []): readonly ProcessEntry[] {
   const table = readTable();
   const tree = new Map<number, ProcessEntry>();
   for (const { pid, startTime } of seen) {
@@ -52,17 +62,28 @@ export function readProcessTree(
   }
   const first = table.get(leader.pid);
   // Otherwise the number was given away again, which the kernel does only after the last of the old group has ended.
-  if (first === undefined || first.startTime === leader.startTime) {
-    for (const entry of table.values()) {
-      const related = entry.group === leader.pid || entry.session === leader.pid;
-      if (related && entry.startTime >= leader.startTime) tree.set(entry.pid, entry);
-    }
+  const isSameGroup = first === undefined || first.startTime === leader.startTime;
+  for (const entry of table.values()) {
+    if (entry.startTime < leader.startTime) continue;
+    const isRelated = isSameGroup && (entry.group === leader.pid || entry.session === leader.pid);
+    if (isRelated || isMarked(entry, leader)) tree.set(entry.pid, entry);
   }
   for (let size = -1; size !== tree.size; ) {
     size = tree.size;
     for (const entry of table.values()) if (tree.has(entry.parent)) tree.set(entry.pid, entry);
   }
   return [...tree.values()];
+}
+
+/** One that moved to a session of its own and lost its parent is found by this alone. */
+function isMarked({ pid }: ProcessEntry, { mark }: ProcessLeader): boolean {
+  if (mark === undefined) return false;
+  try {
+    return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0').includes(`${MARK}=${mark}`);
+  } catch {
+    // Of another user, or gone.
+    return false;
+  }
 }
 
 function readTable(): Map<number, ProcessEntry> {

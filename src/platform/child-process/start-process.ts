@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
@@ -7,7 +8,7 @@ import { AppError, errorCode } from '../errors/app-error.ts';
 import { childDescriptors } from './child-descriptors.ts';
 import { endProcessTree, killTree } from './end-process-tree.ts';
 import { noteProcess } from './process-journal.ts';
-import { type ProcessIdentity, readProcess } from './process-table.ts';
+import { markEnvironment, type ProcessLeader, readProcess } from './process-table.ts';
 import { keepTail } from './stderr-tail.ts';
 
 export interface ProcessOptions {
@@ -15,7 +16,7 @@ export interface ProcessOptions {
   /** Reach the program as they are: no shell ever sees them. */
   readonly args: readonly string[];
   readonly cwd: string;
-  /** All of the environment: see `childEnvironment`. */
+  /** All of the environment (see `childEnvironment`) but the mark by which what comes from the process is found. */
   readonly env: Readonly<Record<string, string>>;
   /** Where running processes are noted for `sweepLeftovers`. */
   readonly journalFolder?: string | undefined;
@@ -45,18 +46,19 @@ const GRACE_FOR_SURVIVORS_MS = 1000;
 /** For what is still in the pipe of standard error when the process ends. */
 const LAST_WORDS_MS = 250;
 
-const running = new Set<ProcessIdentity>();
+const running = new Set<ProcessLeader>();
 let exitIsWatched = false;
 
 /** Starts a program in a process group of its own, with pipes for its three streams and no other descriptor of ours. */
 export async function startProcess(options: ProcessOptions): Promise<RunningProcess> {
-  const child = spawnChild(options);
+  const mark = randomUUID();
+  const child = spawnChild(options, mark);
   const { pid } = child;
   if (pid === undefined) {
     const [cause] = await once(child, 'error');
     throw notStarted(options, cause);
   }
-  const identity: ProcessIdentity = { pid, startTime: readProcess(pid)?.startTime ?? 0 };
+  const identity: ProcessLeader = { pid, startTime: readProcess(pid)?.startTime ?? 0, mark };
   let unnote = (): void => undefined;
   const supervised = superviseChild(child, identity, () => unnote());
   try {
@@ -69,7 +71,7 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
   }
 }
 
-function superviseChild(child: PipedChild, identity: ProcessIdentity, onGone: () => void): RunningProcess {
+function superviseChild(child: PipedChild, identity: ProcessLeader, onGone: () => void): RunningProcess {
   watchExit();
   running.add(identity);
   const stderrTail = keepTail(child.stderr);
@@ -110,8 +112,9 @@ function superviseChild(child: PipedChild, identity: ProcessIdentity, onGone: ()
   };
 }
 
-function spawnChild(options: ProcessOptions): PipedChild {
-  const { command, args, cwd, env } = options;
+function spawnChild(options: ProcessOptions, mark: string): PipedChild {
+  const { command, args, cwd } = options;
+  const env = { ...options.env, ...markEnvironment(mark) };
   try {
     const child = spawn(command, args, { cwd, env, detached: true, shell: false, stdio: childDescriptors() });
     if (hasPipes(child)) return child;
