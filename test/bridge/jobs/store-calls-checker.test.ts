@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { type BrokenRun, checkRun, figuresOf } from '../../faults/store-calls/check-operations.ts';
 
 const run: BrokenRun = {
-  brokenSite: 'a.ts:1',
+  brokenSites: ['a.ts:1'],
   sites: ['a.ts:1', 'b.ts:2'],
   operations: [
     { kind: 'submit', key: 'key', outcome: 'ok', jobId: 'a', startedAt: 0, endedAt: 1 },
@@ -31,7 +31,7 @@ test('a call of the store that failed is found to have left a turn open, a wrong
 });
 
 test('places in the sources whose call never failed are a figure that was missed', () => {
-  const other = { ...run, brokenSite: 'b.ts:2' };
+  const other = { ...run, brokenSites: ['b.ts:2'] };
   const places = (runs: readonly BrokenRun[]) => figuresOf(runs).find(({ goal }) => goal === 'all');
   assert.deepEqual([places([run])?.value, places([run])?.met], ['1 of 2', false]);
   assert.deepEqual([places([run, other])?.value, places([run, other])?.met], ['2 of 2', true]);

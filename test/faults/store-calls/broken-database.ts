@@ -5,6 +5,8 @@ import { AppError } from '../../../src/platform/errors/app-error.ts';
 export interface BrokenCall {
   /** Which call fails: counted from 1, or the first one from a place in the sources; undefined: none. */
   readonly which: number | string | undefined;
+  /** A place whose first call after that one fails too: some are only reached when something has failed. */
+  readonly next?: string;
   /** Before anything was done, or after it was done, as when the answer is lost. */
   readonly when: 'before' | 'after';
 }
@@ -12,8 +14,8 @@ export interface BrokenCall {
 export interface BrokenDatabase {
   /** Where in the sources the store was called. */
   readonly sites: ReadonlySet<string>;
-  /** Where the call was made that failed. */
-  brokenSite(): string | undefined;
+  /** Where the calls were made that failed. */
+  readonly brokenSites: readonly string[];
   /** From now on nothing fails. */
   mend(): void;
 }
@@ -22,11 +24,11 @@ type Calls = Pick<Database<BridgeSchema>, 'write' | 'readKeyed' | 'read' | 'tran
 const NAMES = ['write', 'readKeyed', 'read', 'transaction'] as const satisfies readonly (keyof Calls)[];
 
 /** Lets one call of the store fail as a disk or a connection would, on a database that is in use. */
-export function breakDatabase(database: Database<BridgeSchema>, { which, when }: BrokenCall): BrokenDatabase {
+export function breakDatabase(database: Database<BridgeSchema>, { which, next, when }: BrokenCall): BrokenDatabase {
   const sites = new Set<string>();
   const target = database as unknown as Record<string, (...given: unknown[]) => Promise<unknown>>;
   let calls = 0;
-  let brokenSite: string | undefined;
+  const brokenSites: string[] = [];
   let isMended = false;
   for (const name of NAMES) {
     const inner = target[name];
@@ -36,15 +38,16 @@ export function breakDatabase(database: Database<BridgeSchema>, { which, when }:
       const site = `${siteOf(new Error().stack ?? '')} (${name})`;
       sites.add(site);
       calls += 1;
-      if (brokenSite !== undefined || (which !== calls && which !== site)) return inner(...given);
-      brokenSite = site;
+      const isNext = brokenSites.length === 0 ? which === calls || which === site : next === site;
+      if (!isNext || brokenSites.length === (next === undefined ? 1 : 2)) return inner(...given);
+      brokenSites.push(site);
       if (when === 'after') await inner(...given);
       throw new AppError('STORAGE_UNAVAILABLE');
     };
   }
   return {
     sites,
-    brokenSite: () => brokenSite,
+    brokenSites,
     mend() {
       isMended = true;
     },

@@ -24,8 +24,8 @@ export interface WholeStore extends CheckedStore {
 }
 
 export interface BrokenRun {
-  /** Undefined when nothing failed, for comparison. */
-  readonly brokenSite: string | undefined;
+  /** None when nothing failed, for comparison. */
+  readonly brokenSites: readonly string[];
   readonly sites: readonly string[];
   readonly operations: readonly Operation[];
   readonly store: WholeStore;
@@ -52,12 +52,12 @@ export function checkRun({ operations, store }: BrokenRun): string[] {
 }
 
 export function figuresOf(runs: readonly BrokenRun[]): FaultFigure[] {
-  const broken = runs.flatMap(({ brokenSite }) => brokenSite ?? []);
+  const broken = runs.flatMap(({ brokenSites }) => brokenSites);
   const all = new Set(runs.flatMap(({ sites }) => sites));
   const hit = new Set(broken);
   const operations = runs.flatMap((run) => run.operations.filter(isJobOperation));
   return [
-    countFigure('calls of the store that failed, one in each run', broken.length),
+    countFigure('calls of the store that failed, one or two in each run', broken.length),
     {
       name: 'places in the sources whose call failed',
       value: `${hit.size} of ${all.size}`,
