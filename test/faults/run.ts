@@ -8,6 +8,7 @@ import { diskFullFaults } from './disk-full/disk-full-faults.ts';
 import { figuresTable, withSuiteRun } from './fault-report.ts';
 import type { FaultSuite } from './fault-suite.ts';
 import { forwardingFaults } from './forwarding/link-faults.ts';
+import { fuzzFaults } from './fuzz/fuzz-faults.ts';
 import { jobsFaults } from './jobs/kill-cycles.ts';
 import { sharedJobsFaults } from './jobs/shared-jobs.ts';
 import { takeoverFaults } from './jobs/takeover.ts';
@@ -45,6 +46,8 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   // Streams, and sockets.
   upstream: { run: upstreamFaults, cycles: 1000 },
   slow: { run: slowFaults, cycles: 2000 },
+  // So many times as long as in `npm test`.
+  fuzz: { run: fuzzFaults, cycles: 50 },
   // Minutes.
   soak: { run: soakFaults, cycles: 10 },
 };

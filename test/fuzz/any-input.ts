@@ -1,13 +1,16 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { AppError } from '../../src/platform/errors/app-error.ts';
+import { countTries } from './count-tries.ts';
 
-/** `FUZZ_RUNS=50 npm test` looks fifty times as long. */
-const TIMES = Number(process.env.FUZZ_RUNS ?? 1);
+/** What `npm run faults -- fuzz` sets: how many times as long as usual, with which seed, and where that is noted. */
+const { FUZZ_RUNS: times = '1', FUZZ_SEED: seed, FUZZ_LOG: log } = process.env;
+if (seed !== undefined) fc.configureGlobal({ seed: Number(seed) });
+if (log !== undefined) countTries(log);
 
 /** How often a property is tried. What fails says the seed and the path with which it fails again. */
 export function runs(usual: number): { numRuns: number } {
-  return { numRuns: Math.ceil(usual * TIMES) };
+  return { numRuns: Math.ceil(usual * Number(times)) };
 }
 
 /** Names that mean something to JavaScript itself, and texts that do to those who read paths, lines and markup. */

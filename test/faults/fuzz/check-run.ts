@@ -1,0 +1,43 @@
+import type { CountedTries } from '../../fuzz/count-tries.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+
+/** How the properties of one file ended. */
+export interface FuzzRun {
+  readonly file: string;
+  readonly status: number | null;
+  /** What failed, with the seed and the path by which it fails again. */
+  readonly output: string;
+}
+
+const LONGEST_TRY_MS = 1000;
+/** Of what a failed file printed, its end: there the failures stand. */
+const SHOWN_LENGTH = 4000;
+
+export function checkRun(runs: readonly FuzzRun[], counted: readonly CountedTries[]): string[] {
+  return [
+    ...runs.filter(hasFailed).map(({ file, output }) => `${file} did not hold: ${output.slice(-SHOWN_LENGTH)}`),
+    ...runs
+      .filter(({ file }) => !counted.some((one) => one.file.endsWith(file) && one.tries > 0))
+      .map(({ file }) => `${file} tried nothing`),
+  ];
+}
+
+export function figuresOf(runs: readonly FuzzRun[], counted: readonly CountedTries[]): FaultFigure[] {
+  return [
+    countFigure('files of properties', runs.length),
+    countFigure(
+      'tries',
+      counted.reduce((sum, { tries }) => sum + tries, 0),
+    ),
+    neverFigure('files in which something did not hold', runs.filter(hasFailed).length),
+    longestFigure(
+      'a single try, at most',
+      counted.map(({ longestMs }) => longestMs),
+      LONGEST_TRY_MS,
+    ),
+  ];
+}
+
+function hasFailed({ status }: FuzzRun): boolean {
+  return status !== 0;
+}

@@ -1,0 +1,45 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { globSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { projectRoot } from '../../architecture/source-file.ts';
+import { temporaryFolder } from '../../e2e/running-program.ts';
+import { createScope } from '../../fakes/create-scope.ts';
+import type { CountedTries } from '../../fuzz/count-tries.ts';
+import type { FaultSuite } from '../fault-suite.ts';
+import { checkRun, type FuzzRun, figuresOf } from './check-run.ts';
+
+/** The properties of `test/fuzz`, so many times as long as in `npm test`; the seed is that of every property. */
+export const fuzzFaults: FaultSuite = async ({ cycles, seed, say }) => {
+  const scope = createScope();
+  try {
+    const log = join(await temporaryFolder(scope), 'tries.log');
+    const runs: FuzzRun[] = [];
+    for (const file of globSync('test/fuzz/*.test.ts', { cwd: projectRoot }).sort()) {
+      const run = await runFile(file, { FUZZ_RUNS: String(cycles), FUZZ_SEED: String(seed), FUZZ_LOG: log });
+      say(`${file}: ${run.status === 0 ? 'held' : 'did not hold'}`);
+      runs.push(run);
+    }
+    const lines = (await readFile(log, 'utf8')).trimEnd().split('\n');
+    const counted = lines.map((line) => JSON.parse(line) as CountedTries);
+    return { violations: checkRun(runs, counted), figures: figuresOf(runs, counted) };
+  } finally {
+    await scope.end();
+  }
+};
+
+async function runFile(file: string, environment: Readonly<Record<string, string>>): Promise<FuzzRun> {
+  const args = ['--require', './scripts/quick-start.cjs', file];
+  const child = spawn(process.execPath, args, {
+    cwd: projectRoot,
+    env: { ...process.env, ...environment },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  const [status] = (await once(child, 'close')) as [number | null];
+  return { file, status, output };
+}
