@@ -1,7 +1,8 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { openBareWebSocket } from '../../test/fakes/bare-web-socket.ts';
 import { createScope } from '../../test/fakes/create-scope.ts';
 import { residentBytes } from '../../test/fakes/resident-bytes.ts';
 import { startScriptedBridge } from './scripted-bridge.ts';
@@ -52,26 +53,9 @@ async function costOf(pid: number, port: number, path: string, count: number): P
 
 async function openMany(port: number, path: string, count: number, held: Socket[]): Promise<void> {
   for (let opened = 0; opened < count; opened += BATCH) {
-    const batch = Array.from({ length: Math.min(BATCH, count - opened) }, () => openOne(port, path));
-    held.push(...(await Promise.all(batch)));
+    const batch = Array.from({ length: Math.min(BATCH, count - opened) }, () =>
+      openBareWebSocket({ port, path, token: TOKEN }),
+    );
+    held.push(...(await Promise.all(batch)).map((socket) => socket.resume()));
   }
-}
-
-async function openOne(port: number, path: string): Promise<Socket> {
-  const socket = connect(port, '127.0.0.1');
-  socket.write(
-    [
-      `GET ${path} HTTP/1.1`,
-      `Host: 127.0.0.1:${port}`,
-      'Connection: Upgrade',
-      'Upgrade: websocket',
-      'Sec-WebSocket-Version: 13',
-      'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
-      `Authorization: Bearer ${TOKEN}`,
-      '\r\n',
-    ].join('\r\n'),
-  );
-  const [head] = (await once(socket, 'data')) as [Buffer];
-  if (!head.toString('latin1').startsWith('HTTP/1.1 101 ')) throw new Error('the server did not open a socket');
-  return socket;
 }

@@ -10,15 +10,21 @@ export interface ProgramBeforeModel {
   readonly upstream: string;
 }
 
-/** Completions in front of a model API that runs in a process of its own; its models are `fake/...`. */
-export async function startBeforeModel(scope: Scope, modelApi: URL): Promise<ProgramBeforeModel> {
+/** A model API in a process of its own, and the settings of completions that stand in front of it. */
+export async function startModel(scope: Scope, modelApi: URL) {
   const model = fork(modelApi);
   scope.after(() => model.kill());
   const [upstream] = (await once(model, 'message')) as [string];
+  const apis = { fake: { dialect: 'openai', base_url: `${upstream}/v1`, api_key: 'none' } };
+  return { upstream, completions: { apis } };
+}
+
+/** Completions in front of a model API that runs in a process of its own; its models are `fake/...`. */
+export async function startBeforeModel(scope: Scope, modelApi: URL): Promise<ProgramBeforeModel> {
+  const { upstream, completions } = await startModel(scope, modelApi);
   const folder = await temporaryFolder(scope);
   const config = join(folder, 'trestle.yaml');
-  const apis = { fake: { dialect: 'openai', base_url: `${upstream}/v1`, api_key: 'none' } };
-  await writeFile(config, JSON.stringify({ completions: { apis } }), { mode: 0o600 });
+  await writeFile(config, JSON.stringify({ completions }), { mode: 0o600 });
   const args = ['completions', '--config', config, '--log-level', 'silent'];
   return { program: await startProgram(scope, { args, dataDirectory: folder }), upstream };
 }

@@ -13,9 +13,11 @@ import { jobsFaults } from './jobs/kill-cycles.ts';
 import { sharedJobsFaults } from './jobs/shared-jobs.ts';
 import { takeoverFaults } from './jobs/takeover.ts';
 import { meteringFaults } from './metering/kill-cycles.ts';
+import { restartsFaults } from './restarts/rolling-restarts.ts';
 import { sessionsFaults } from './sessions/kill-cycles.ts';
 import { slowFaults } from './slow/slow-peers.ts';
 import { soakFaults } from './soak/steady-load.ts';
+import { socketsFaults } from './sockets/many-sockets.ts';
 import { storeCallFaults } from './store-calls/store-call-faults.ts';
 import { streamsFaults } from './streams/many-streams.ts';
 import { timingFaults } from './timing/timing-faults.ts';
@@ -31,6 +33,7 @@ interface SuiteRow {
 const SUITES: Readonly<Record<string, SuiteRow>> = {
   jobs: { run: jobsFaults, cycles: 200 },
   takeover: { run: takeoverFaults, cycles: 50 },
+  restarts: { run: restartsFaults, cycles: 100 },
   'shared-jobs': { run: sharedJobsFaults, cycles: 200 },
   forwarding: { run: forwardingFaults, cycles: 200 },
   database: { run: databaseFaults, cycles: 50 },
@@ -50,6 +53,7 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   fuzz: { run: fuzzFaults, cycles: 50 },
   // Minutes.
   soak: { run: soakFaults, cycles: 10 },
+  sockets: { run: socketsFaults, cycles: 10 },
 };
 
 const MEASUREMENTS = fileURLToPath(new URL('../../docs/measurements.md', import.meta.url));

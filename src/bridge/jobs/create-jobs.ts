@@ -136,6 +136,9 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     logger,
     runTurn: createJobTurn(options.sessionCalls),
     cancelTurn: (job) => orchestrator.cancel(job.owner, { sessionId: job.session_id }),
+    async putBack(job) {
+      if (await store.requeue(job)) queue.announce(job);
+    },
     async release(jobId) {
       const job = await store.find(jobId);
       if (job?.instance === instance) await settleAbandoned(abandonment, [job]);

@@ -1,4 +1,3 @@
-import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError } from '../../platform/errors/error-table.ts';
 import type { SessionResult } from '../contract/session.ts';
 import { bridgeErrors } from '../errors.ts';
@@ -31,7 +30,6 @@ export function endingOf(result: SessionResult, wasCancelled: boolean): JobEndin
 /** A turn that could not be run at all. What is no error of ours to show stays out of it. */
 export function endingOfError(error: unknown, wasCancelled: boolean): JobEnding {
   if (wasCancelled) return STOPPED.cancelled;
-  if (error instanceof AppError && error.code === 'SHUTTING_DOWN') return STOPPED.interrupted;
   const { code, message } = describeError(bridgeErrors, error);
   return { status: 'failed', providerId: '', result: null, error: message, errorCode: code };
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobSearchStore } from '../storage/job-search-store.ts';
@@ -31,6 +32,8 @@ export interface JobRunnerOptions {
   readonly logger: Logger;
   readonly runTurn: RunJobTurn;
   cancelTurn(job: JobRow): Promise<void>;
+  /** Lets a job wait again of which nothing was done: another bridge runs it, or the next run of this one. */
+  putBack(job: JobRow): Promise<void>;
   /** A job that the store thinks is run here, though it is not. */
   release(jobId: string): Promise<void>;
 }
@@ -84,15 +87,21 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
     const stopTimer = clock.after(leftMs, () => stopJob(one, 'timeout'));
     const ending = await runTurn(job).then(
       (result) => endingOf(result, one.stopReason === 'cancelled'),
-      (error: unknown) => endingOfError(error, one.stopReason === 'cancelled'),
+      (error: unknown) => (wasNotBegun(one, error) ? undefined : endingOfError(error, one.stopReason === 'cancelled')),
     );
     stopTimer();
     try {
-      await conclude(one, ending);
+      if (ending === undefined) await options.putBack(job);
+      else await conclude(one, ending);
     } catch (error) {
       logger.error({ err: error, jobId: job.id }, 'the end of a job could not be stored');
     }
     active.delete(job.id);
+  }
+
+  /** It was taken while the bridge began to shut down, and its turn was refused. */
+  function wasNotBegun({ stopReason }: ActiveJob, error: unknown): boolean {
+    return stopReason === undefined && errorCode(error) === 'SHUTTING_DOWN';
   }
 
   function stopJob(one: ActiveJob, reason: NonNullable<ActiveJob['stopReason']>): void {

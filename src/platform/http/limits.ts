@@ -22,6 +22,8 @@ export interface ListenerLimits {
   readonly closeTimeoutMs: number;
   /** How long the rest of a refused body is thrown away, so that the refusal reaches a client that is still sending. */
   readonly lingerMs: number;
+  /** How long a listener that shuts down leaves kept connections open, so that a request on its way is still answered. */
+  readonly lastRequestsMs: number;
   readonly readinessTimeoutMs: number;
 }
 
@@ -41,5 +43,6 @@ export const defaultLimits: ListenerLimits = {
   pingIntervalMs: 30_000,
   closeTimeoutMs: 5_000,
   lingerMs: 1_000,
+  lastRequestsMs: 500,
   readinessTimeoutMs: 2_000,
 };

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../clock/clock.ts';
+import { pause } from '../clock/pause.ts';
 import type { Randomness } from '../clock/randomness.ts';
 import { withinTime } from '../clock/within-time.ts';
 import type { ListenAddress } from '../config/listen-address.ts';
@@ -24,6 +25,7 @@ import { createRequestRecord, type RequestLines } from './request-record.ts';
 import { RequestState } from './request-state.ts';
 import { createRouteRow } from './route-row.ts';
 import { createRouter } from './serve-routes.ts';
+import { stopListening } from './stop-listening.ts';
 import type { HttpSurface, Route } from './surface.ts';
 import { createSurfaceMap } from './surface-map.ts';
 import { createWebSockets } from './web-sockets.ts';
@@ -60,6 +62,8 @@ export interface Listener {
   /** Closes everything at once. */
   close(): Promise<void>;
 }
+
+const PARTING_MS = 100;
 
 export function createListener(options: ListenerOptions): Listener {
   const { address, insecure = false, allowedHosts = [], trustedProxies = [], metrics, logger, clock } = options;
@@ -100,7 +104,7 @@ export function createListener(options: ListenerOptions): Listener {
   function begin(request: IncomingMessage, response: ServerResponse | undefined): RequestState {
     const requestId = makeRequestId(request.headers['x-request-id']);
     const state = new RequestState(origin, requestId, clock.monotonic(), request, response);
-    if (response !== undefined) record.begin(state);
+    if (response !== undefined) record.begin(state, response);
     return state;
   }
 
@@ -145,9 +149,13 @@ export function createListener(options: ListenerOptions): Listener {
   metrics.watch({ requestsInFlight: inFlight.count, webSockets: webSockets.count });
 
   async function finish(graceMs: number): Promise<void> {
+    inFlight.closeAfterAnswers();
     const settled = Promise.allSettled([inFlight.whenIdle(), ...surfaces.map((surface) => surface.settle?.())]);
     await withinTime(clock, graceMs, settled, () => undefined);
     await withinTime(clock, limits.closeTimeoutMs, webSockets.closeAll(1001, 'shutting down'), () => undefined);
+    // Clients come back as soon as they have their answers: a moment later there are fewer to turn away.
+    await pause(clock, PARTING_MS);
+    await withinTime(clock, limits.lastRequestsMs, stopListening(server), () => undefined);
     closing ??= shut();
     await closing;
   }

@@ -8,7 +8,7 @@ import { type RequestState, stateOf } from './request-state.ts';
 
 export interface RequestRecord {
   /** From here to the end of the answer the request is in flight; then it is counted and logged, once. */
-  begin(state: RequestState): void;
+  begin(state: RequestState, response: ServerResponse): void;
   /** The latest request on a connection, while it is in flight. */
   requestOn(socket: Duplex): RequestState | undefined;
   /** For requests, or answers without a request, that found no row. */
@@ -62,7 +62,7 @@ export function createRequestRecord(options: RequestRecordOptions): RequestRecor
     } else if (logger.isLevelEnabled('info')) {
       logger.info(fieldsOf(state, status, ms, cut), 'request');
     }
-    inFlight.end();
+    inFlight.end(this);
   }
 
   let moment = 0;
@@ -80,11 +80,11 @@ export function createRequestRecord(options: RequestRecordOptions): RequestRecor
 
   return {
     unmatched,
-    begin(state) {
-      inFlight.begin();
+    begin(state, response) {
+      inFlight.begin(response);
       const socket: MarkedSocket = state.request.socket;
       socket[LATEST] = state;
-      state.response?.on('close', onClose);
+      response.on('close', onClose);
     },
     requestOn: (socket) => (socket as MarkedSocket)[LATEST],
   };

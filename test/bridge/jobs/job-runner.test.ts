@@ -4,6 +4,7 @@ import type { SessionResult } from '../../../src/bridge/contract/session.ts';
 import type { JobEnding } from '../../../src/bridge/jobs/job-outcome.ts';
 import { createJobRunner } from '../../../src/bridge/jobs/job-runner.ts';
 import type { JobRow } from '../../../src/bridge/storage/bridge-schema.ts';
+import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
 import { waitingJob } from './job-rows.ts';
@@ -25,6 +26,7 @@ function startRunner(changes: Partial<JobRow> = {}) {
   const turn = Promise.withResolvers<SessionResult>();
   const ended: JobEnding[] = [];
   const cancelled: string[] = [];
+  const putBack: string[] = [];
   const released: string[] = [];
   const stored: { rows: () => Promise<Pick<JobRow, 'id' | 'attempt' | 'stop_requested'>[]> } = {
     rows: async () => [job],
@@ -47,11 +49,14 @@ function startRunner(changes: Partial<JobRow> = {}) {
     async cancelTurn({ id }) {
       cancelled.push(id);
     },
+    async putBack({ id }) {
+      putBack.push(id);
+    },
     async release(id) {
       released.push(id);
     },
   });
-  return { runner, clock, job, turn, ended, cancelled, released, stored };
+  return { runner, clock, job, turn, ended, cancelled, putBack, released, stored };
 }
 
 const result = (changes: Partial<SessionResult>) =>
@@ -129,6 +134,27 @@ test('a job that the store takes for running here, though it is not, is released
   stored.rows = async () => [{ id: 'job-stray', attempt: 1, stop_requested: 0 }];
   await runner.compare();
   assert.deepEqual(released, ['job-stray']);
+});
+
+test('O-08: a job that was taken when its turn was already refused waits again, and has not failed', async () => {
+  const { runner, turn, ended, putBack, job } = startRunner();
+  const looking = runner.look();
+  runner.settle();
+  await looking;
+  turn.reject(new AppError('SHUTTING_DOWN'));
+  await runner.stop();
+  assert.deepEqual(putBack, [job.id]);
+  assert.deepEqual(ended, []);
+});
+
+test('a job that was cancelled before its turn was refused has ended', async () => {
+  const { runner, turn, ended, putBack, job } = startRunner();
+  await runner.look();
+  runner.cancel(job.id);
+  turn.reject(new AppError('SHUTTING_DOWN'));
+  await runner.stop();
+  assert.deepEqual(codes(ended), [['failed', 'JOB_CANCELLED']]);
+  assert.deepEqual(putBack, []);
 });
 
 test('an interrupted job that is to be run again stays as it is', async () => {

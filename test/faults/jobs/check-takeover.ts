@@ -57,7 +57,7 @@ export function takeoverFigures(operations: readonly Operation[], store: SharedS
 }
 
 /** Sessions with a turn that began before the one before it had ended. */
-function overlaps(turns: readonly StoredTurn[]): string[] {
+export function overlaps(turns: readonly StoredTurn[]): string[] {
   return [...Map.groupBy(turns, ({ session }) => session)].flatMap(([session, all]) => {
     const sorted = all.toSorted((one, other) => one.createdAt - other.createdAt);
     const isTwice = sorted.some(({ endedAt }, index) => {

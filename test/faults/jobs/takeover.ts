@@ -9,6 +9,7 @@ import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkTakeover, type Operation, type StoredTurn, takeoverFigures } from './check-takeover.ts';
 import { storedJobs, submitJob } from './job-operations.ts';
+import { TURNS_OF_JOBS } from './turns-of-jobs.ts';
 
 const BRIDGES = 3;
 const CLIENTS = 3;
@@ -76,11 +77,7 @@ export const takeoverFaults: FaultSuite = async ({ cycles, seed, say }) => {
     isOver = true;
     await Promise.all(load);
     const { jobs, jobOfKey } = await storedJobs(nodes[0]?.program.url ?? '', keys);
-    const turns = await rows<StoredTurn>(
-      `SELECT s.session_id AS session, t.instance, t.created_at::float8 AS "createdAt", t.ended_at::float8 AS "endedAt"
-       FROM bridge.turns t JOIN bridge.sessions s ON s.key = t.session_key JOIN bridge.jobs j ON j.session_id = s.session_id
-       WHERE j.completed_at IS NOT NULL`,
-    );
+    const turns = await rows<StoredTurn>(TURNS_OF_JOBS);
     const found = { jobs, jobOfKey, turns };
     return await log.report({
       check: (operations) => checkTakeover(operations, found),

@@ -5,9 +5,9 @@ import { WebSocket } from 'ws';
 import { call as callRpc } from '../../contract/bridge/session-client.ts';
 import type { RunningProgram } from '../../e2e/running-program.ts';
 import { residentBytes } from '../../fakes/resident-bytes.ts';
+import { inBatches } from '../in-batches.ts';
 import type { Operation, Phase } from './check-operations.ts';
 import type { FollowersWork } from './followers.ts';
-import { inBatches } from './in-batches.ts';
 import { measureCalls } from './measured-calls.ts';
 import { TALK } from './talkative-model.ts';
 

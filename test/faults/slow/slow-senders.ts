@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { inBatches } from '../in-batches.ts';
 import type { Dripping, Operation } from './check-operations.ts';
-import { inBatches } from './in-batches.ts';
 import { measureCalls } from './measured-calls.ts';
 
 const DRIP_MS = 1000;

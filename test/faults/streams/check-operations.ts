@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { countFigure, type FaultFigure, neverFigure } from '../fault-suite.ts';
+import { wordOf } from '../numbered-words.ts';
 import { quantile } from '../timing/samples.ts';
 
 /** What was done and seen, one line of the log each. */
@@ -22,11 +23,6 @@ type StreamOperation = Extract<Operation, { kind: 'stream' }>;
 
 const FIRST_WORD_P95_MS = 10;
 const digests = new Map<number, string>();
-
-/** The words of every stream, by their number. */
-export function wordOf(index: number): string {
-  return `w${index} `;
-}
 
 /** What a stream of so many words comes to, when none is lost, changed or out of order. */
 export function digestOf(words: number): string {

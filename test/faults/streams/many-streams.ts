@@ -18,7 +18,7 @@ export const streamsFaults: FaultSuite = async ({ cycles, say }) => {
   const scope = createScope();
   const log = openOperationLog<Operation>('streams');
   try {
-    const { program, upstream } = await startBeforeModel(scope, new URL('./paced-model.ts', import.meta.url));
+    const { program, upstream } = await startBeforeModel(scope, new URL('../paced-model.ts', import.meta.url));
     scope.after(() => agent.destroy());
     let running = true;
     let ended = 0;

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { Agent, request } from 'node:http';
+import { wordsIn } from '../numbered-words.ts';
 import type { Operation } from './check-operations.ts';
 
-const WORD = /"content":"(w\d+ )"/g;
 const LIMIT_MS = 120_000;
 export const agent = new Agent({ keepAlive: true });
 
@@ -11,34 +11,31 @@ export function readStream(url: string, model: string, asked: number, isDirect: 
   const body = JSON.stringify({ model, stream: true, messages: [{ role: 'user', content: String(asked) }] });
   const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
   const began = performance.now();
-  const hash = createHash('sha256');
+  /** Read at the end: while a thousand streams run, the machine has better to do. */
+  const pieces: Buffer[] = [];
   let firstMs = Number.NaN;
-  let rest = '';
-  let isDone = false;
 
-  function take(text: string): void {
-    rest += text;
-    const end = rest.lastIndexOf('\n\n');
-    if (end === -1) return;
-    const events = rest.slice(0, end);
-    rest = rest.slice(end + 2);
-    for (const [, word = ''] of events.matchAll(WORD)) {
-      if (Number.isNaN(firstMs)) firstMs = performance.now() - began;
-      hash.update(word);
-    }
-    if (events.endsWith('data: [DONE]')) isDone = true;
+  function take(piece: Buffer): void {
+    pieces.push(piece);
+    if (Number.isNaN(firstMs) && piece.includes('"content"')) firstMs = performance.now() - began;
+  }
+
+  function told(outcome: 'ok' | 'fail' | 'unknown'): Operation {
+    const text = Buffer.concat(pieces).toString('utf8');
+    const hash = createHash('sha256');
+    for (const word of wordsIn(text)) hash.update(word);
+    const isDone = text.endsWith('data: [DONE]\n\n');
+    return { kind: 'stream', isDirect, outcome, asked, digest: hash.digest('hex'), isDone, firstMs };
   }
 
   return new Promise((resolve) => {
-    const told = (outcome: 'ok' | 'fail' | 'unknown') =>
-      resolve({ kind: 'stream', isDirect, outcome, asked, digest: hash.digest('hex'), isDone, firstMs });
     const sent = request(`${url}/chat/completions`, { agent, method: 'POST', headers }, (answer) => {
-      answer.setEncoding('utf8').on('data', take);
-      answer.once('end', () => told(answer.statusCode === 200 ? 'ok' : 'fail'));
-      answer.once('error', () => told('unknown'));
+      answer.on('data', take);
+      answer.once('end', () => resolve(told(answer.statusCode === 200 ? 'ok' : 'fail')));
+      answer.once('error', () => resolve(told('unknown')));
     });
     sent.setTimeout(LIMIT_MS, () => sent.destroy(new Error('silent for too long')));
-    sent.once('error', () => told('unknown'));
+    sent.once('error', () => resolve(told('unknown')));
     sent.end(body);
   });
 }

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { type EventStream, openEventStream } from '../../../src/platform/sse/sse-writer.ts';
-import { openRaw, statusOf } from './raw-connection.ts';
+import { until } from '../../fakes/until.ts';
+import { exchange, openRaw, statusOf } from './raw-connection.ts';
 import { echoOf, type RunningListener, routeOf, startListener, surfaceOf } from './start-listener.ts';
 
 const statusAt = async ({ url }: RunningListener, path: string) => (await fetch(url + path)).status;
@@ -13,6 +14,15 @@ async function openSocket(url: string): Promise<WebSocket> {
   const socket = new WebSocket(`${url.replace('http', 'ws')}/lab/socket`);
   await new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject));
   return socket;
+}
+
+async function isRefused(t: TestContext, port: number): Promise<boolean> {
+  try {
+    (await openRaw(t, port)).socket.destroy();
+    return false;
+  } catch {
+    return true;
+  }
 }
 
 test('P-36: with 200 open streams readiness is 503 at once, new work is refused, the streams finish, then all is closed', async (t) => {
@@ -68,8 +78,53 @@ test('O-08: a request in flight gets its answer, and the connection is closed af
   await listener.drain(30_000);
   const answer = await busy.closed();
   assert.equal(statusOf(answer), 200);
+  assert.match(answer, /^connection: close\r$/im);
   assert.ok(answer.endsWith('{"done":true}'));
   await idle.closed();
+});
+
+test('O-08: a connection that was kept after a stream is told to leave by its next answer, and not cut', async (t) => {
+  const opened = Promise.withResolvers<EventStream>();
+  const routes = [
+    routeOf({
+      path: '/lab/stream',
+      handle({ reply }) {
+        opened.resolve(openEventStream(reply, { clock: systemClock }));
+        return reply;
+      },
+    }),
+  ];
+  const { listener, bound } = await startListener(t, {
+    surfaces: [surfaceOf({ routes })],
+    limits: { lastRequestsMs: 30_000 },
+  });
+  const kept = await openRaw(t, bound.port);
+  kept.socket.write('GET /lab/stream HTTP/1.1\r\nHost: a\r\n\r\n');
+  const stream = await opened.promise;
+  const draining = listener.drain(30_000);
+  stream.end();
+  await kept.until('0\r\n\r\n');
+  await until('new connections to be refused', () => isRefused(t, bound.port));
+  kept.socket.write('GET /lab/stream HTTP/1.1\r\nHost: a\r\n\r\n');
+  const answers = await kept.closed();
+  assert.match(answers, /HTTP\/1\.1 503 .*^connection: close\r$/ims);
+  // With the last connection it is over, however long it would have waited.
+  await draining;
+});
+
+test('O-08: connections that only the system knows of when the end begins are answered, and not cut', async (t) => {
+  const { listener, bound } = await startListener(t, { limits: { lastRequestsMs: 30_000 } });
+  const answers = Array.from({ length: 20 }, () => exchange(t, bound.port, 'GET /lab HTTP/1.1\r\nHost: a\r\n\r\n'));
+  const draining = listener.drain(30_000);
+  for (const answer of await Promise.all(answers)) assert.equal(statusOf(answer), 503);
+  await draining;
+});
+
+test('O-08: a connection on which nothing is asked any more is closed in the end', async (t) => {
+  const { listener, bound } = await startListener(t, { limits: { lastRequestsMs: 50 } });
+  const idle = await openRaw(t, bound.port);
+  await listener.drain(30_000);
+  assert.equal(await idle.closed(), '');
 });
 
 test('O-08: what has not finished within the grace is cut off', async (t) => {

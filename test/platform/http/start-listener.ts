@@ -65,7 +65,7 @@ export async function startListener(t: TestContext, options: Partial<ListenerOpt
     clock: systemClock,
     randomness: systemRandomness,
     ...options,
-    limits: { lingerMs: 200, closeTimeoutMs: 500, ...options.limits },
+    limits: { lingerMs: 200, closeTimeoutMs: 500, lastRequestsMs: 200, ...options.limits },
   });
   t.after(() => listener.close());
   const bound = await listener.start();

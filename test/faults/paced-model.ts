@@ -1,12 +1,12 @@
 import { createServer, type ServerResponse } from 'node:http';
-import { chunkEvent, deltaEvent } from '../../fakes/chat-chunk.ts';
-import { listenOnLoopback } from '../../fakes/loopback-server.ts';
-import { wordOf } from './check-operations.ts';
+import { chunkEvent, deltaEvent } from '../fakes/chat-chunk.ts';
+import { listenOnLoopback } from '../fakes/loopback-server.ts';
+import { wordOf } from './numbered-words.ts';
 
 /** A model API in a process of its own: says as many words as it is asked for, each stream twenty of them a second. */
 const WORD_MS = 50;
 /** Not all at the same moment: in so many parts of that time. */
-const PARTS = 5;
+const PARTS = 25;
 
 interface Speaking {
   readonly response: ServerResponse;
@@ -18,11 +18,19 @@ const parts: Set<Speaking>[] = Array.from({ length: PARTS }, () => new Set());
 let turn = 0;
 let begun = 0;
 
+const events: Buffer[] = [];
+
+/** The same words for all streams: made once, for the machine has better to do. */
+function eventOf(index: number): Buffer {
+  events[index] ??= Buffer.from(deltaEvent({ content: wordOf(index) }));
+  return events[index];
+}
+
 function speak(part: Set<Speaking>, stream: Speaking): void {
   const { response, words } = stream;
   if (response.destroyed) part.delete(stream);
   else if (stream.said < words) {
-    response.write(deltaEvent({ content: wordOf(stream.said) }));
+    response.write(eventOf(stream.said));
     stream.said += 1;
   } else {
     part.delete(stream);
