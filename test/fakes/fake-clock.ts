@@ -14,7 +14,8 @@ interface Timer {
   readonly action: () => void;
 }
 
-export function createFakeClock(wallStart = Date.UTC(2030, 0, 1)): FakeClock {
+/** `settle` gives the work that a timer started its turn; one turn of the event loop is enough for most. */
+export function createFakeClock(wallStart = Date.UTC(2030, 0, 1), settle = oneTurn): FakeClock {
   let wall = wallStart;
   let passed = 0;
   const timers = new Set<Timer>();
@@ -59,6 +60,6 @@ function earliest(timers: ReadonlySet<Timer>, end: number): Timer | undefined {
   return first;
 }
 
-function settle(): Promise<void> {
+function oneTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

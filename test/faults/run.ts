@@ -15,6 +15,7 @@ import { takeoverFaults } from './jobs/takeover.ts';
 import { meteringFaults } from './metering/kill-cycles.ts';
 import { restartsFaults } from './restarts/rolling-restarts.ts';
 import { sessionsFaults } from './sessions/kill-cycles.ts';
+import { simulationFaults } from './simulation/simulation.ts';
 import { slowFaults } from './slow/slow-peers.ts';
 import { soakFaults } from './soak/steady-load.ts';
 import { socketsFaults } from './sockets/many-sockets.ts';
@@ -40,6 +41,8 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   'disk-full': { run: diskFullFaults, cycles: 5 },
   'store-calls': { run: storeCallFaults, cycles: 300 },
   clock: { run: clockFaults, cycles: 8 },
+  // Seeds, one after the other from the one that is given.
+  simulation: { run: simulationFaults(), cycles: 1000 },
   accounts: { run: accountsFaults, cycles: 10 },
   timing: { run: timingFaults, cycles: 200 },
   sessions: { run: sessionsFaults, cycles: 100 },

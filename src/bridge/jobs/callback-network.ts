@@ -1,11 +1,14 @@
 import { lookup } from 'node:dns/promises';
 import { networkInterfaces } from 'node:os';
+import { type CallbackRequest, type CallbackWay, sendCallback } from './send-callback.ts';
 
-/** What callbacks need to know of the network. */
+/** What callbacks need of the network. */
 export interface CallbackNetwork {
   /** All addresses of a name. Rejects when it has none. */
   lookUp(name: string): Promise<readonly string[]>;
   ownAddresses(): readonly string[];
+  /** Posts once and gives the status of the answer. Rejects when there is none. */
+  send(request: CallbackRequest, way: CallbackWay): Promise<number>;
 }
 
 export const systemCallbackNetwork: CallbackNetwork = {
@@ -14,6 +17,7 @@ export const systemCallbackNetwork: CallbackNetwork = {
   },
   ownAddresses: () =>
     Object.values(networkInterfaces()).flatMap((found = []) => found.map(({ address }) => withoutZone(address))),
+  send: sendCallback,
 };
 
 function withoutZone(address: string): string {

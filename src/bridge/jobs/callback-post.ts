@@ -1,17 +1,9 @@
-import { isIPv6, type LookupFunction } from 'node:net';
-import type { buildConnector } from 'undici';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { joinSignals } from '../../platform/clock/join-signals.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
 import type { CallbackNetwork } from './callback-network.ts';
 import { type CallbackRules, notOpen } from './callback-rules.ts';
-
-export interface CallbackRequest {
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
-  readonly signal: AbortSignal;
-}
+import type { CallbackRequest } from './send-callback.ts';
 
 export interface CallbackPost {
   /** Refuses a URL that no callback may go to. A name that cannot be looked up now is looked up again when it is called. */
@@ -30,9 +22,6 @@ export interface CallbackPostOptions {
 export const ATTEMPT_MS = 10_000;
 const LOOKUP_MS = 5000;
 const CHECK_LOOKUP_MS = 2000;
-const MOST_READ = 64 * 1024;
-
-type Connector = buildConnector.connector;
 
 export function createCallbackPost({ rules, network, clock }: CallbackPostOptions): CallbackPost {
   /** A name is looked up once; every address that it has must be open. */
@@ -45,21 +34,10 @@ export function createCallbackPost({ rules, network, clock }: CallbackPostOption
     return addresses;
   }
 
-  async function post({ url: text, headers, body, signal }: CallbackRequest): Promise<number> {
-    const { url, name } = rules.read(text);
+  async function post(request: CallbackRequest): Promise<number> {
+    const { url, name } = rules.read(request.url);
     const addresses = name === undefined ? [] : await addressesOf(name, LOOKUP_MS);
-    const { Agent, buildConnector, request } = await import('undici');
-    const dispatcher = new Agent({
-      connect: checkedConnector(buildConnector({ lookup: pinnedLookup(addresses) }), rules.allows),
-    });
-    try {
-      // It follows no redirect: that would lead to an address that was not checked.
-      const answer = await request(url, { method: 'POST', headers, body, signal, dispatcher });
-      await readSome(answer.body).catch(() => undefined);
-      return answer.statusCode;
-    } finally {
-      await dispatcher.destroy();
-    }
+    return network.send({ ...request, url: url.href }, { addresses, allows: rules.allows });
   }
 
   return {
@@ -83,35 +61,6 @@ export function createCallbackPost({ rules, network, clock }: CallbackPostOption
       }
     },
   };
-}
-
-/** Connects to the addresses that were checked, whatever the name means by now. */
-function pinnedLookup(addresses: readonly string[]): LookupFunction {
-  const found = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }));
-  return (_name, { all }, give) => {
-    if (all) give(null, found);
-    else give(null, found[0]?.address ?? '', found[0]?.family);
-  };
-}
-
-/** The address at the other end has the last word. */
-function checkedConnector(connect: Connector, allows: (address: string) => boolean): Connector {
-  return (options, done) =>
-    connect(options, (...[error, socket]) => {
-      if (error !== null) return done(error, null);
-      if (allows(socket.remoteAddress ?? '')) return done(null, socket);
-      socket.destroy();
-      return done(notOpen(), null);
-    });
-}
-
-/** The answer counts by its status; the rest is read only so that the other side can finish in good order. */
-async function readSome(body: AsyncIterable<Buffer>): Promise<void> {
-  let read = 0;
-  for await (const chunk of body) {
-    read += chunk.length;
-    if (read >= MOST_READ) return;
-  }
 }
 
 function rejectionOf(signal: AbortSignal): Promise<never> {

@@ -34,6 +34,8 @@ const PAUSES_MS: Readonly<Record<JobDeliveryRow['kind'], readonly number[]>> = {
 const AT_ONCE = 32;
 /** An attempt that has told nothing of itself for this long died with its bridge. */
 const ATTEMPT_LIMIT_MS = ATTEMPT_MS + 20_000;
+/** Nothing waits so long: what seems to was put off before the clock was set back. */
+const LONGEST_WAIT_MS = 2 * ATTEMPT_LIMIT_MS;
 const STOP_MS = 2000;
 
 export function createDeliveries({ store, jobs, senders, clock, logger }: DeliveriesOptions): Deliveries {
@@ -57,7 +59,8 @@ export function createDeliveries({ store, jobs, senders, clock, logger }: Delive
     try {
       const room = AT_ONCE - underWay.size;
       if (isStopping || room <= 0) return;
-      for (const delivery of await store.due(clock.now(), room)) {
+      const now = clock.now();
+      for (const delivery of await store.due(now, now + LONGEST_WAIT_MS, room)) {
         if (underWay.has(delivery.id)) continue;
         const work = attempt(delivery)
           .catch((error: unknown) => logger.warn({ err: error, jobId: delivery.job_id }, 'a delivery has to wait'))

@@ -1,10 +1,11 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { pause } from '../../platform/clock/pause.ts';
+import { errorCode } from '../../platform/errors/app-error.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
 
 export interface SweepJobsOptions {
-  readonly store: Pick<JobReportStore, 'deleteEnded'>;
+  readonly store: Pick<JobReportStore, 'ended' | 'remove'>;
   /** 0 is for ever. */
   readonly keptMs: number;
   readonly clock: Pick<Clock, 'now' | 'after'>;
@@ -21,11 +22,19 @@ export async function sweepOldJobs({ store, keptMs, clock, signal, closeSession 
   if (keptMs === 0) return;
   const before = clock.now() - keptMs;
   while (!signal.aborted) {
-    const deleted = await store.deleteEnded(before, STEP);
-    for (const { id, owner, session_id: sessionId } of deleted) {
-      if (sessionId === id) await closeSession(owner, { sessionId });
+    const jobs = await store.ended(before, STEP);
+    if (jobs.length === 0) return;
+    // Before the jobs: nobody could tell afterwards which sessions were theirs.
+    for (const { id, owner, session_id: sessionId } of jobs) {
+      if (sessionId === id) await closeSession(owner, { sessionId }).catch(unlessBusy);
     }
-    if (deleted.length < STEP) return;
+    await store.remove(jobs);
+    if (jobs.length < STEP) return;
     await pause(clock, PAUSE_MS, signal);
   }
+}
+
+/** Somebody goes on with it on another bridge. */
+function unlessBusy(error: unknown): void {
+  if (errorCode(error) !== 'SESSION_BUSY') throw error;
 }

@@ -68,6 +68,8 @@ export interface LiveSession {
   isStored: boolean;
   /** Another bridge runs a turn of it. */
   isElsewhere: boolean;
+  /** It is not known whether the beginning of its last turn was stored; what ends that turn is on its way. */
+  isInDoubt: boolean;
   readonly stream: UpdateStream;
   /** The first one runs, the others wait. */
   turns: LiveTurn[];

@@ -111,11 +111,14 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     const live = createLiveTurn(makeId('turn-'), request, clock.now());
     const { receiver, stays } = client;
     if (receiver !== undefined) hub.subscribe(session.key, receiver);
-    const begins = !session.isOpen && session.turns.length === 0;
-    if (begins) for (const follower of early.admit(session)) hub.subscribe(session.key, follower);
+    if (!session.isOpen && session.turns.length === 0) admitEarly(session);
     enqueue(session, live);
     if (receiver === undefined || stays) return live.outcome;
     return live.outcome.finally(() => hub.unsubscribe(session.key, receiver));
+  }
+
+  function admitEarly(session: LiveSession): void {
+    for (const follower of early.admit(session)) hub.subscribe(session.key, follower);
   }
 
   function enqueue(session: LiveSession, live: LiveTurn): void {
@@ -144,7 +147,8 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       session.turns.shift();
     }
     session.running = undefined;
-    if (session.isStored) return;
+    // While it is in doubt, the next call about it must find it.
+    if (session.isStored || session.isInDoubt) return;
     table.remove(session);
     hub.end(session.key);
   }
@@ -202,7 +206,12 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       // It may start while it is looked for, and the connection may go.
       early.add(principal, sessionId, receiver);
       const session = await table.load(principal, sessionId);
-      if (session === undefined || !(session.isOpen || session.turns.length > 0) || !early.isWaiting(receiver)) return;
+      if (session === undefined || !early.isWaiting(receiver)) return;
+      if (!session.isOpen) {
+        // Of one that is about to begin nothing was told yet; and nobody knows whether it will.
+        if (session.turns.length > 0) admitEarly(session);
+        return;
+      }
       early.remove(receiver);
       const { key } = session;
       if (afterSeq === undefined) hub.subscribe(key, receiver);

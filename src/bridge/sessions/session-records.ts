@@ -79,6 +79,15 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     return promise;
   }
 
+  /** Takes back what may have been stored of a turn's beginning. */
+  function endNotBegun({ key, stream }: LiveSession, turn: LiveTurn, base: ResultBase): readonly Statement[] {
+    const outcome = JSON.stringify(interruptedResult(base, '', NOT_BEGUN));
+    return [
+      sessions.unclaim(key, turn.id, stream.reservedSeq()),
+      turns.end({ id: turn.id, status: 'failed', outcome, lastSeq: turn.firstSeq - 1, now: clock.now() }),
+    ];
+  }
+
   return {
     isShared: sessions.isShared,
     queued(session, turn, base) {
@@ -107,20 +116,24 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
             updated_at: now,
             closed_at: null,
           });
-      session.isOpen = true;
+      // What undoes a beginning that may be stored comes first: until then the store has other numbers.
+      if (session.isInDoubt) await log.flush();
       try {
         await write([taken, turns.begin(turnRow(session, turn, 'running', base))]);
       } catch (error) {
         // It may have been stored all the same; then the turn would stay open, and the session busy, until a restart.
-        if (errorCode(error) === 'STORAGE_UNAVAILABLE') {
-          const outcome = JSON.stringify(interruptedResult(base, '', NOT_BEGUN));
-          void log.store([
-            sessions.unclaim(session.key, turn.id, expectedSeq),
-            turns.end({ id: turn.id, status: 'failed', outcome, lastSeq: turn.firstSeq - 1, now }),
-          ]);
+        if (errorCode(error) === 'STORAGE_UNAVAILABLE' && !turn.isStored) {
+          session.isInDoubt = true;
+          void log
+            .store(session.isStored ? endNotBegun(session, turn, base) : sessions.discard(session.key))
+            .then(() => {
+              session.isInDoubt = false;
+            });
         }
         throw error;
       }
+      // Not before: what waits is told its numbers once there is a session for good that they belong to.
+      session.isOpen = true;
       session.isStored = true;
       turn.isStored = true;
       stream.grant(upTo);
@@ -154,19 +167,18 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const { seq, text } = await stream.conclude(stageUpdate(origin, stageOf(outcome), lastWords(outcome)));
       // With nothing waiting, the numbers that were reserved and not used are given back.
       const isLast = session.turns.length === 1;
-      const reserved = isLast ? seq : Math.max(seq, stream.reservedSeq());
       const now = clock.now();
       const status = 'failure' in outcome ? 'failed' : outcome.status;
       log.update(key, seq, text);
       const stored = log.store([
         turns.end({ id: turn.id, status, outcome: outcomeText, lastSeq: seq, now }),
-        sessions.release(key, isLast ? '' : instance, reserved, now),
+        isLast ? sessions.release(key, instance, seq, now) : sessions.keep(key, instance, seq, now),
       ]);
       log.flush().catch(turn.fail);
       await stored;
       hub.publish(key, seq, text);
       stream.resume(isLast);
-      if (!isLast) stream.grant(reserved);
+      if (!isLast) stream.grant(seq);
       turn.settle(outcomeText);
     },
     close: ({ key, stream }) => storeSoon(sessions.close(key, stream.lastSeq(), clock.now())),

@@ -57,6 +57,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
       isOpen: false,
       isStored: false,
       isElsewhere: false,
+      isInDoubt: false,
       stream: createStream(key, lastSeq),
       turns: [],
       running: undefined,

@@ -107,7 +107,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       turn.fail(error);
       // It has not begun as far as the store knows: the numbers that were given to it are free.
       session.stream.restart(session.stream.reservedSeq());
-      session.isOpen = session.isStored && session.isOpen;
+      // That it waits is stored and was told, so it must end as well; not where another bridge has taken the session.
+      if (turn.isStored && errorCode(error) !== 'SESSION_BUSY') await records.conclude(session, turn, toOutcome(error));
     }
   }
 

@@ -5,7 +5,8 @@ import type { BridgeSchema, JobDeliveryRow } from './bridge-schema.ts';
 
 /** What is to be told about ended jobs. A row stays until it was told, or will not be. */
 export interface JobDeliveryStore {
-  due(now: number, limit: number): Promise<readonly JobDeliveryRow[]>;
+  /** Those that have waited until `now`, then those that would wait past `latest`. */
+  due(now: number, latest: number, limit: number): Promise<readonly JobDeliveryRow[]>;
   /**
    * Counts one more attempt before it is made, and puts the next one off until then: if this bridge dies meanwhile, that
    * is when another goes on. False when another bridge was faster.
@@ -23,6 +24,9 @@ export function createJobDeliveryStore(database: Database<BridgeSchema>): JobDel
       .where('due_at', '<=', given.now)
       .orderBy('due_at')
       .limit(given.limit),
+  );
+  const tooLate = database.statement((query, given: { latest: number; limit: number }) =>
+    query.selectFrom('job_deliveries').selectAll().where('due_at', '>', given.latest).limit(given.limit),
   );
   const begin = database.statement((query, given: { id: string; attempts: number; begun: number; dueAt: number }) =>
     query
@@ -47,7 +51,11 @@ export function createJobDeliveryStore(database: Database<BridgeSchema>): JobDel
     query.updateTable('jobs').set({ card_sent: given.wasSent }).where('id', '=', given.jobId),
   );
   return {
-    due: (now, limit) => database.readKeyed(due({ now, limit })),
+    async due(now, latest, limit) {
+      const found = await database.readKeyed(due({ now, limit }));
+      if (found.length === limit) return found;
+      return [...found, ...(await database.readKeyed(tooLate({ latest, limit: limit - found.length })))];
+    },
     async beginAttempt({ id, job_id: jobId, kind, attempts }, dueAt) {
       const begun = attempts + 1;
       const tries = kind === 'webhook' ? [setTries({ jobId, tries: begun })] : [];

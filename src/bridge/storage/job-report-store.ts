@@ -22,9 +22,16 @@ export interface JobReportStore {
   /** Costs the same however many jobs there are. */
   counts(owner: string | undefined): Promise<readonly ProviderCounts[]>;
   oldestPending(owner: string | undefined): Promise<JobRow | undefined>;
-  /** Deletes some jobs that ended before that moment; answers with them. */
-  deleteEnded(before: number, limit: number): Promise<readonly Pick<JobRow, 'id' | 'owner' | 'session_id'>[]>;
+  /** Jobs that ended before that moment, the longest ago first. */
+  ended(before: number, limit: number): Promise<readonly EndedJob[]>;
+  /** Takes them away; fails with STORAGE_CONFLICT when another bridge has. */
+  remove(jobs: readonly EndedJob[]): Promise<void>;
 }
+
+export type EndedJob = Pick<
+  JobRow,
+  'id' | 'owner' | 'tenant' | 'provider_id' | 'session_id' | 'status' | 'started_at' | 'completed_at'
+>;
 
 /** After every id of a job. */
 const NEWEST = 'job-~';
@@ -89,16 +96,14 @@ export function createJobReportStore(database: Database<BridgeSchema>): JobRepor
       const choose = owner === undefined ? oldestOfAll : oldestOfOwner;
       return (await database.readKeyed(choose({ owner: owner ?? '', status: 'pending' })))[0];
     },
-    async deleteEnded(before, limit) {
-      const old = await database.read(ended({ before, limit }));
-      if (old.length === 0) return [];
-      const ids = old.map(({ id }) => id);
+    ended: (before, limit) => database.read(ended({ before, limit })),
+    async remove(jobs) {
+      const ids = jobs.map(({ id }) => id);
       const removal: Statement = expectChanges(
         database.query.deleteFrom('jobs').where('id', 'in', ids).compile(),
         ids.length,
       );
-      await database.write([removal, ...changeCounts(old.map((job) => countJob(job, -1)))]);
-      return old;
+      await database.write([removal, ...changeCounts(jobs.map((job) => countJob(job, -1)))]);
     },
   };
 }

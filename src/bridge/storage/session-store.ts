@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Statement } from '../../platform/database/statement.ts';
 import type { BridgeSchema, SessionRow } from './bridge-schema.ts';
@@ -18,13 +19,18 @@ export interface SessionStore {
   /** Open sessions of a thread; of all owners when none is given. */
   findByThread(threadId: string, owner: string | undefined): Promise<readonly SessionRow[]>;
   insert(row: SessionRow): Statement;
-  /** Takes the session for an instance; fails with STORAGE_CONFLICT when another one was faster. */
+  /** Takes the session for an instance, or keeps it; fails with STORAGE_CONFLICT when another one was faster. */
   claim(claim: SessionClaim): Statement;
   /** Takes a claim back, if it was stored together with the beginning of that turn. */
   unclaim(key: string, turnId: string, lastSeq: number): Statement;
   reserve(key: string, upTo: number): Statement;
   setReference(key: string, providerId: string, reference: string): Statement;
+  /** Of this instance no turn runs or waits: numbers beyond the last one are free again. */
   release(key: string, instance: string, lastSeq: number, now: number): Statement;
+  /** A turn has ended and the next one of this instance follows: what was reserved stays so. */
+  keep(key: string, instance: string, lastSeq: number, now: number): Statement;
+  /** Leaves nothing at all, for a session that never began. */
+  discard(key: string): readonly Statement[];
   /** Leaves nothing but the names and the last number. */
   close(key: string, lastSeq: number, now: number): readonly Statement[];
 }
@@ -68,13 +74,18 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         provider_id: given.provider_id,
         reference: given.reference,
         working_directory: given.working_directory,
-        reserved_seq: given.reserved_seq,
+        reserved_seq: atLeast(given.reserved_seq),
         updated_at: given.updated_at,
         closed_at: null,
       })
       .where('key', '=', given.key)
-      .where('instance', 'in', ['', given.instance])
-      .where('reserved_seq', '=', given.expectedSeq),
+      // Who has it already may have reserved more meanwhile; nobody else can have.
+      .where((where) =>
+        where.or([
+          where('instance', '=', given.instance),
+          where.and([where('instance', '=', ''), where('reserved_seq', '=', given.expectedSeq)]),
+        ]),
+      ),
   );
   const unclaim = database.statement((query, given: { key: string; turnId: string; lastSeq: number }) =>
     query
@@ -93,7 +104,10 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       ),
   );
   const reserve = database.statement((query, given: { key: string; upTo: number }) =>
-    query.updateTable('sessions').set({ reserved_seq: given.upTo }).where('key', '=', given.key),
+    query
+      .updateTable('sessions')
+      .set({ reserved_seq: atLeast(given.upTo) })
+      .where('key', '=', given.key),
   );
   const setReference = database.statement((query, given: { key: string; providerId: string; reference: string }) =>
     query
@@ -101,11 +115,19 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .set({ provider_id: given.providerId, reference: given.reference })
       .where('key', '=', given.key),
   );
-  const release = database.statement((query, given: { key: string; instance: string; lastSeq: number; now: number }) =>
+  const release = database.statement((query, given: SessionPause) =>
     query
       .updateTable('sessions')
-      .set({ instance: given.instance, reserved_seq: given.lastSeq, updated_at: given.now })
-      .where('key', '=', given.key),
+      .set({ instance: '', reserved_seq: given.lastSeq, updated_at: given.now })
+      .where('key', '=', given.key)
+      .where('instance', 'in', ['', given.instance]),
+  );
+  const keep = database.statement((query, given: SessionPause) =>
+    query
+      .updateTable('sessions')
+      .set({ instance: given.instance, reserved_seq: atLeast(given.lastSeq), updated_at: given.now })
+      .where('key', '=', given.key)
+      .where('instance', 'in', ['', given.instance]),
   );
   const close = database.statement((query, given: { key: string; lastSeq: number; now: number }) =>
     query
@@ -121,6 +143,9 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         closed_at: given.now,
       })
       .where('key', '=', given.key),
+  );
+  const remove = database.statement((query, given: { key: string }) =>
+    query.deleteFrom('sessions').where('key', '=', given.key),
   );
   const forgetTurns = database.statement((query, given: { key: string }) =>
     query.deleteFrom('turns').where('session_key', '=', given.key),
@@ -146,6 +171,20 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     reserve: (key, upTo) => reserve({ key, upTo }),
     setReference: (key, providerId, reference) => setReference({ key, providerId, reference }),
     release: (key, instance, lastSeq, now) => release({ key, instance, lastSeq, now }),
+    keep: (key, instance, lastSeq, now) => keep({ key, instance, lastSeq, now }),
+    discard: (key) => [remove({ key }), forgetTurns({ key }), forgetUpdates({ key })],
     close: (key, lastSeq, now) => [close({ key, lastSeq, now }), forgetTurns({ key }), forgetUpdates({ key })],
   };
+}
+
+interface SessionPause {
+  readonly key: string;
+  readonly instance: string;
+  readonly lastSeq: number;
+  readonly now: number;
+}
+
+/** Reservations that are under way are never undercut. */
+function atLeast(seq: number) {
+  return sql<number>`case when reserved_seq < ${seq} then ${seq} else reserved_seq end`;
 }

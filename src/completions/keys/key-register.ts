@@ -32,7 +32,7 @@ export interface KeyRegisterOptions {
   readonly clock: Pick<Clock, 'now'>;
   readonly randomness: Pick<Randomness, 'bytes'>;
   readonly makeId: MakeId;
-  /** Told of every key that is gone. */
+  /** Told of every key that is gone, or may be. */
   onRemoved(id: string): void;
 }
 
@@ -72,9 +72,13 @@ export function createKeyRegister({ store, clock, randomness, makeId, onRemoved 
       return { object: 'list', data: rows.slice(0, limit).map(describeKey), has_more: rows.length > limit };
     },
     async remove(id, owner) {
-      const removed = await store.remove(id, owner);
-      if (!removed) throw new AppError('KEY_NOT_FOUND', { id: id.slice(0, 100) });
-      onRemoved(id);
+      try {
+        const removed = await store.remove(id, owner);
+        if (!removed) throw new AppError('KEY_NOT_FOUND', { id: id.slice(0, 100) });
+      } finally {
+        // Whatever the store has said: a removal whose answer was lost, and one that is repeated after it, count too.
+        onRemoved(id);
+      }
     },
   };
 }

@@ -106,6 +106,10 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     };
     return retry(attempt, {
       ...BACKOFF,
+      // Nobody is served by a pause beyond the time of all tries.
+      get maxMs() {
+        return Math.max(0, Math.min(BACKOFF.maxMs, deadline - clock.monotonic()));
+      },
       attempts: plan.retries + 1,
       clock,
       randomness,

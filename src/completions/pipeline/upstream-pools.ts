@@ -1,4 +1,4 @@
-import { type LookupAddress, lookup } from 'node:dns';
+import { lookup } from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import type { Pool } from 'undici';
 import { classifyAddress } from '../../platform/network-address/classify-address.ts';
@@ -20,7 +20,7 @@ const KEEP_ALIVE_MS = 30_000;
 const NO_TIMEOUT = 0;
 
 /** Origins come from the settings and the table of APIs alone, so there are never more pools than those have rows. */
-export function createUpstreamPools(): UpstreamPools {
+export function createUpstreamPools(lookUp: LookupFunction = lookup): UpstreamPools {
   const pools = new Map<string, Pool>();
   let PoolClass: typeof Pool | undefined;
   let closed = false;
@@ -40,7 +40,7 @@ export function createUpstreamPools(): UpstreamPools {
       headersTimeout: NO_TIMEOUT,
       bodyTimeout: NO_TIMEOUT,
       keepAliveTimeout: KEEP_ALIVE_MS,
-      connect: { timeout: connectMs, lookup: lookupAllowed },
+      connect: { timeout: connectMs, lookup: checkedLookup(lookUp) },
     });
     pools.set(key, pool);
     return pool;
@@ -82,11 +82,12 @@ function refuseMetadata(hostname: string): void {
 const METADATA = 'its address is one where a cloud hands out credentials';
 
 /** The same for what a name turns out to point to, when it is looked up for the connection itself. */
-const lookupAllowed: LookupFunction = (hostname, options, callback) => {
-  lookup(hostname, options, (error: NodeJS.ErrnoException | null, found: string | LookupAddress[], family?: number) => {
-    const addresses = typeof found === 'string' ? [found] : (found ?? []).map(({ address }) => address);
-    const refused = error === null && addresses.some((address) => classifyAddress(address) === 'metadata');
-    if (refused) callback(upstreamError(METADATA), '', 0);
-    else callback(error, found as string, family);
-  });
-};
+function checkedLookup(lookUp: LookupFunction): LookupFunction {
+  return (hostname, options, callback) =>
+    lookUp(hostname, options, (error, found, family) => {
+      const addresses = typeof found === 'string' ? [found] : (found ?? []).map(({ address }) => address);
+      const refused = error === null && addresses.some((address) => classifyAddress(address) === 'metadata');
+      if (refused) callback(upstreamError(METADATA), '', 0);
+      else callback(error, found, family);
+    });
+}

@@ -1,5 +1,6 @@
 import type { LookupFunction } from 'node:net';
 import type { ForwardingLimits } from '../../../src/bridge/forwarding/create-forwarding.ts';
+import type { Clock } from '../../../src/platform/clock/clock.ts';
 import { type BridgeUnderTest, MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
 import type { Scope } from '../../e2e/running-program.ts';
 import { createScriptedProvider, type ScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
@@ -33,6 +34,7 @@ export interface NodeOptions {
   readonly forwardToken?: string;
   readonly limits?: Partial<ForwardingLimits>;
   readonly lookup?: LookupFunction;
+  readonly clock?: Clock;
 }
 
 /** A bridge of a group, in this process, behind a real listener. */
@@ -56,6 +58,7 @@ export async function startNode(scope: Scope, options: NodeOptions): Promise<Nod
     settings,
     isGuarded: !isOpen,
     ...(after !== undefined && { after }),
+    ...(options.clock !== undefined && { clock: options.clock }),
     forwarding: { limits: { ...SHORT_LIMITS, ...options.limits }, lookup: options.lookup },
   });
   return { ...bridge, agent };

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { CallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
+import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
 import { createCallbackPost } from '../../../src/bridge/jobs/callback-post.ts';
 import { type CallbackRulesOptions, createCallbackRules } from '../../../src/bridge/jobs/callback-rules.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
@@ -126,6 +126,7 @@ describe('names in callback addresses', () => {
   /** A network in which a name means something else each time it is asked for. */
   const networkOf = (...answers: readonly (readonly string[])[]): CallbackNetwork & { asked: number } => {
     const network = {
+      ...systemCallbackNetwork,
       asked: 0,
       ownAddresses: () => [],
       async lookUp() {
@@ -147,7 +148,7 @@ describe('names in callback addresses', () => {
   });
 
   test('a name that cannot be looked up at the submit is not refused for that', async () => {
-    const network: CallbackNetwork = { ownAddresses: () => [], lookUp: () => Promise.reject(new Error('no answer')) };
+    const network = { ...networkOf(), lookUp: () => Promise.reject(new Error('no answer')) };
     assert.equal(await postOf(network).check('https://slow.example/'), 'https://slow.example/');
     await assert.rejects(postOf(network).post({ ...request, url: 'https://slow.example/' }), /no answer/);
   });
@@ -190,7 +191,11 @@ describe('names in callback addresses', () => {
 });
 
 describe('callback addresses of a running bridge', () => {
-  const network: CallbackNetwork = { ownAddresses: () => [OWN_ADDRESS], lookUp: async () => [PUBLIC] };
+  const network: CallbackNetwork = {
+    ...systemCallbackNetwork,
+    ownAddresses: () => [OWN_ADDRESS],
+    lookUp: async () => [PUBLIC],
+  };
   const providers = [createScriptedProvider('one')];
 
   test('B-77: they are refused at the submit of a guarded bridge', async (context) => {

@@ -13,7 +13,8 @@ function memoryStore(rows: readonly JobDeliveryRow[]) {
   const stored = new Map(rows.map((row) => [row.id, row]));
   const finished: [string, boolean][] = [];
   const store: JobDeliveryStore = {
-    due: async (now, limit) => [...stored.values()].filter((row) => row.due_at <= now).slice(0, limit),
+    due: async (now, latest, limit) =>
+      [...stored.values()].filter((row) => row.due_at <= now || row.due_at > latest).slice(0, limit),
     async beginAttempt({ id, attempts }, dueAt) {
       const row = stored.get(id);
       if (row?.attempts !== attempts) return false;
@@ -80,6 +81,21 @@ test('B-75: an attempt that died with its bridge counts, and the last one is not
     ['a', false],
     ['b', false],
   ]);
+});
+
+test('B-75: a clock that is set back puts no attempt off for as long', async () => {
+  const clock = createFakeClock();
+  const began = clock.monotonic();
+  const times: number[] = [];
+  const { look } = start(clock, [delivery(clock)], async () => {
+    times.push(clock.monotonic() - began);
+    return times.length === 1 ? 'try again' : 'sent';
+  });
+  await look();
+  await clock.advance(1000);
+  clock.stepWall(-3_600_000);
+  await clock.advance(1000);
+  assert.deepEqual(times, [0, 2000]);
 });
 
 test('a card is attempted once', async () => {

@@ -215,17 +215,18 @@ for (const engine of engines) {
       await jobs.add(job);
       const delivery = { id: makeId('dlv_'), job_id: job.id, kind: 'webhook', attempts: 0, due_at: 3000 } as const;
       await jobs.end(job, { ...DONE, status: 'failed', now: 3000 }, [delivery]);
-      assert.deepEqual(await deliveries.due(2999, 10), []);
-      assert.deepEqual(await deliveries.due(3000, 10), [delivery]);
+      assert.deepEqual(await deliveries.due(2999, 60_000, 10), []);
+      assert.deepEqual(await deliveries.due(3000, 60_000, 10), [delivery]);
+      assert.deepEqual(await deliveries.due(1000, 2999, 10), [delivery], 'nothing waits so long');
       assert.equal(await deliveries.beginAttempt(delivery, 20_000), true);
       assert.equal(await deliveries.beginAttempt(delivery, 20_000), false);
       assert.equal((await jobs.find(job.id))?.webhook_tries, 1);
-      assert.deepEqual(await deliveries.due(19_999, 10), []);
+      assert.deepEqual(await deliveries.due(19_999, 60_000, 10), []);
       await deliveries.postpone(delivery.id, 5000);
-      const [again] = await deliveries.due(5000, 10);
+      const [again] = await deliveries.due(5000, 60_000, 10);
       assert.equal(again?.attempts, 1);
       await deliveries.finish(delivery, true);
-      assert.deepEqual(await deliveries.due(Number.MAX_SAFE_INTEGER, 10), []);
+      assert.deepEqual(await deliveries.due(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, 10), []);
       assert.equal((await jobs.find(job.id))?.webhook_sent, 1);
     });
 
@@ -233,9 +234,12 @@ for (const engine of engines) {
       const { jobs, reports } = await open();
       for (let index = 0; index < 5; index += 1) await jobs.add(endedRow({ completed_at: 3000 + index }));
       await jobs.add(waitingJob());
-      assert.equal((await reports.deleteEnded(3004, 3)).length, 3);
-      assert.equal((await reports.deleteEnded(3004, 3)).length, 1);
-      assert.equal((await reports.deleteEnded(3004, 3)).length, 0);
+      for (const count of [3, 1, 0]) {
+        const old = await reports.ended(3004, 3);
+        assert.equal(old.length, count);
+        if (count > 0) await reports.remove(old);
+        if (count === 1) await assert.rejects(reports.remove(old), { code: 'STORAGE_CONFLICT' });
+      }
       const [counts] = await reports.counts(undefined);
       assert.deepEqual([counts?.completed, counts?.pending, counts?.ended_runs, counts?.run_ms], [1, 1, 1, 1004]);
       assert.equal((await listAll(reports)).length, 2);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { call } from '../../contract/bridge/session-client.ts';
+import { call, openClient } from '../../contract/bridge/session-client.ts';
 import { startBridge } from '../../contract/bridge/start-bridge.ts';
 import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
 import { until } from '../../fakes/until.ts';
@@ -42,3 +42,46 @@ for (const isStored of [true, false]) {
     assert.deepEqual(sessions, [{ instance: '' }, { instance: '' }]);
   });
 }
+
+test('what waits behind the first turn of a session gets no number until the session is stored', async (context) => {
+  const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
+  const { write } = database;
+  const target = database as { write: typeof write };
+  const { promise: isRefused, resolve: refuse } = Promise.withResolvers<void>();
+  const { promise: isBegun, resolve: begin } = Promise.withResolvers<void>();
+  target.write = async () => {
+    target.write = write;
+    begin();
+    await isRefused;
+    throw new AppError('STORAGE_FULL');
+  };
+  const client = await openClient(context, url, { query: 'sessionId=new' });
+  const turn = async (method: string) =>
+    (await client.call(method, { sessionId: 'new', taskPrompt: 'hello' })).error?.data.code ?? 'ok';
+  const first = turn('session.start');
+  await isBegun;
+  const second = turn('session.message');
+  // Calls about one session are let in as they came: when this one is answered, the one before it waits.
+  assert.equal(await turn('session.start'), 'SESSION_BUSY');
+  refuse();
+  assert.deepEqual(await Promise.all([first, second]), ['STORAGE_FULL', 'SESSION_CONTINUATION_UNAVAILABLE']);
+  assert.equal(await turn('session.start'), 'ok');
+  await client.seen(({ event }) => event === 'completed');
+  assert.deepEqual(
+    client.updates.map(({ seq }) => seq),
+    client.updates.map((_, index) => index + 1),
+  );
+});
+
+test('who follows a session before its first turn, of whose beginning nobody learns, sees the next one from its first update', async (context) => {
+  const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
+  const client = await openClient(context, url, { query: 'sessionId=new&afterSeq=0' });
+  const turn = async (method: string) =>
+    (await call(url, method, { sessionId: 'new', taskPrompt: 'hello' })).error?.data.code ?? 'ok';
+  loseNextBeginning(database, true);
+  assert.equal(await turn('session.start'), 'STORAGE_UNAVAILABLE');
+  assert.equal(await turn('session.message'), 'SESSION_CONTINUATION_UNAVAILABLE');
+  assert.equal(await turn('session.start'), 'ok');
+  await client.seen(({ event }) => event === 'completed');
+  assert.equal(client.updates[0]?.seq, 1);
+});

@@ -135,14 +135,14 @@ test('an answer that is too large, too late or never comes is a failure', async 
   context.after(() => silent.closeAllConnections());
   context.after(() => silent.close());
   const silentUrl = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`;
-  const failureAt = async (url: string) => {
-    const callTool = createToolsOverHttp({ url, token: () => '', clock: systemClock, timeoutMs: 100, mostBytes: 1000 });
+  const failureAt = async (url: string, timeoutMs = 10_000) => {
+    const callTool = createToolsOverHttp({ url, token: () => '', clock: systemClock, timeoutMs, mostBytes: 1000 });
     const invoke = createInvokeTool({ allowed: ['*'], callTool, secrets: () => [] });
     const failure = await invoke('a', 'b', {}, new AbortController().signal).catch((error: unknown) => error);
     return (failure as { details: unknown }).details;
   };
   assert.deepEqual(await failureAt(tools.url), { status: 200, detail: 'its answer is larger than 1000 bytes' });
-  assert.deepEqual(await failureAt(silentUrl), { status: 0, detail: 'no answer within 100 ms' });
+  assert.deepEqual(await failureAt(silentUrl, 100), { status: 0, detail: 'no answer within 100 ms' });
   assert.deepEqual(await failureAt(`http://127.0.0.1:${await freePort()}/`), {
     status: 0,
     detail: 'the endpoint cannot be reached (ECONNREFUSED)',

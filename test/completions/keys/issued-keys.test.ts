@@ -4,6 +4,7 @@ import { describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createOwnKeys } from '../../../src/completions/keys/key-register.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
+import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
 import { callOnce, completionsDatabase, headWith, MASTER_KEY, startKeys } from '../start-keys.ts';
 
@@ -55,6 +56,25 @@ for (const engine of engines) {
         await Promise.all([looking, keys.register.remove(issued.id)]);
         await assert.rejects(async () => keys.access.withKey(headWith(issued.key)), { code: 'INVALID_API_KEY' });
       }
+    });
+
+    test('a key whose removal was stored and not confirmed works no more, and neither when it is removed again', async (t) => {
+      const database = await open();
+      let isConfirmed = true;
+      const write: typeof database.write = async (statements) => {
+        const results = await database.write(statements);
+        if (!isConfirmed) throw new AppError('STORAGE_UNAVAILABLE');
+        return results;
+      };
+      const keys = startKeys({ ...database, write });
+      t.after(() => keys.stop());
+      const issued = await keys.register.create({ name: 'lost' });
+      await keys.access.withKey(headWith(issued.key));
+      isConfirmed = false;
+      await assert.rejects(keys.register.remove(issued.id), { code: 'STORAGE_UNAVAILABLE' });
+      isConfirmed = true;
+      await assert.rejects(async () => keys.access.withKey(headWith(issued.key)), { code: 'INVALID_API_KEY' });
+      await assert.rejects(keys.register.remove(issued.id), { code: 'KEY_NOT_FOUND' });
     });
 
     test('P-28: a user sees and removes own keys only', async (t) => {

@@ -9,6 +9,7 @@ import { completionsMigrations } from '../../../src/completions/storage/completi
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import type { Database } from '../../../src/platform/database/database.ts';
 import { openDatabase } from '../../../src/platform/database/open-database.ts';
 import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener, type Listener } from '../../../src/platform/http/listener.ts';
@@ -21,6 +22,7 @@ export interface RunningCompletions {
   readonly url: string;
   readonly completions: Completions;
   readonly listener: Listener;
+  readonly database: Database<CompletionsSchema>;
   post(path: string, body: unknown, options?: PostOptions): Promise<Response>;
   /** Everything that was logged, as text. */
   log(): string;
@@ -38,6 +40,8 @@ export interface StartOptions {
   readonly settings?: object;
   readonly environment?: Readonly<Record<string, string>>;
   readonly clock?: Clock;
+  /** For ever, unless it is said. */
+  readonly usageRetentionMs?: number;
 }
 
 /** Retries at once: how long they wait is for the tests of the retry itself. */
@@ -76,7 +80,7 @@ export async function startCompletions(scope: Scope, options: StartOptions = {})
   });
   const completions = createCompletions({
     settings: settingsOf(options.settings ?? {}),
-    usageRetentionMs: 0,
+    usageRetentionMs: options.usageRetentionMs ?? 0,
     otlpEndpoint: '',
     programVersion: '0.0.0',
     database,
@@ -107,6 +111,7 @@ export async function startCompletions(scope: Scope, options: StartOptions = {})
     url,
     completions,
     listener,
+    database,
     log: () => lines.join(''),
     post: (path, body, { headers = {}, signal } = {}) =>
       fetch(`${url}${path}`, {

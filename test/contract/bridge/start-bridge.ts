@@ -2,13 +2,13 @@ import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
-import { type BridgeOptions, createBridge } from '../../../src/bridge/create-bridge.ts';
+import { type Bridge, type BridgeOptions, createBridge } from '../../../src/bridge/create-bridge.ts';
 import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
 import type { SharedQueueLocation } from '../../../src/bridge/jobs/shared-queue.ts';
 import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
-import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
 import type { DatabaseLocation } from '../../../src/platform/database/engine.ts';
@@ -31,6 +31,7 @@ export interface BridgeUnderTest {
   readonly folder: string;
   readonly root: string;
   readonly database: Database<BridgeSchema>;
+  readonly bridge: Bridge;
   /** Drains and stops; the database stays open for who comes after. */
   stop(): Promise<void>;
   /** Bridges that came after on the same database. */
@@ -46,6 +47,12 @@ export interface BridgeUnderTestOptions {
   /** To start where another bridge has stopped, or died. */
   readonly after?: BridgeUnderTest;
   readonly location?: DatabaseLocation;
+  /** Instead of a new one; it is closed in the end. */
+  readonly database?: Database<BridgeSchema>;
+  /** Of all that the bridge itself does; connections have the real time. */
+  readonly clock?: Clock;
+  /** For ever, unless it is said. */
+  readonly retention?: BridgeOptions['retention'];
   readonly network?: CallbackNetwork;
   readonly sharedQueue?: SharedQueueLocation;
   readonly logger?: Logger;
@@ -65,8 +72,10 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
   const folder = after?.folder ?? (await realpath(await mkdtemp(join(tmpdir(), 'trestle-bridge-'))));
   const root = after?.root ?? (await realpath(await mkdtemp(join(tmpdir(), 'trestle-root-'))));
   const location = options.location ?? { engine: 'sqlite' as const, file: join(folder, 'bridge.db') };
+  const { clock = systemClock } = options;
   const database =
     after?.database ??
+    options.database ??
     (await openDatabase<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations, clock: systemClock, location }));
   const bridge = await createBridge({
     settings,
@@ -76,13 +85,13 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     dataDirectory: folder,
     linkKeys: [new Uint8Array(32).fill(7)],
     randomness: systemRandomness,
-    clock: systemClock,
-    makeId: ids,
+    clock,
+    makeId: clock === systemClock ? ids : createSortableIds(clock, systemRandomness),
     logger: options.logger ?? silentLogger,
     agents: providers.map(({ id }) => ({ id, label: id, category: 'native', place: { kind: 'in-process' } })),
     providers: new Map(providers.map((provider) => [provider.id, provider])),
     directories: createWorkingDirectories({ roots: [root], dataDirectory: folder }),
-    retention: { events: 0, audit: 0, jobs: 0 },
+    retention: options.retention ?? { events: 0, audit: 0, jobs: 0 },
     network: options.network ?? systemCallbackNetwork,
     ...(options.sharedQueue && { sharedQueue: options.sharedQueue }),
     ...(options.forwarding !== undefined && { forwarding: options.forwarding }),
@@ -106,13 +115,13 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     })();
     return stopped;
   };
-  const running: BridgeUnderTest = { url, folder, root, database, stop, successors: [] };
+  const running: BridgeUnderTest = { url, folder, root, database, bridge, stop, successors: [] };
   if (after !== undefined) {
     after.successors.push(running);
     return running;
   }
   scope.after(async () => {
-    await Promise.all([running, ...running.successors].map((bridge) => bridge.stop()));
+    await Promise.all([running, ...running.successors].map((one) => one.stop()));
     if (location.engine === 'sqlite') handOnDatabaseThread();
     await database.close();
     await rm(folder, { recursive: true, force: true });

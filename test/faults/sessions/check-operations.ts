@@ -117,7 +117,7 @@ export function figuresOf(operations: readonly Operation[], store: StoredSession
 }
 
 /** Across all connections of a client the numbers rise; those of a repeated call rise from what the client named. */
-function checkOrder(operations: readonly Operation[]): string[] {
+export function checkOrder(operations: readonly Operation[]): string[] {
   const last = new Map<string, number>();
   const keys = new Map<string, string>();
   return operations.flatMap((one) => {
@@ -135,7 +135,7 @@ function checkOrder(operations: readonly Operation[]): string[] {
 }
 
 /** A number stands for one update, whoever sees it and whenever. */
-function checkContents(operations: readonly Operation[], store: StoredSessions): string[] {
+export function checkContents(operations: readonly Operation[], store: StoredSessions): string[] {
   const texts = new Map<string, string>();
   const stored = new Set<string>();
   const violations: string[] = [];
@@ -152,7 +152,7 @@ function checkContents(operations: readonly Operation[], store: StoredSessions):
   return violations;
 }
 
-function checkComplete(operations: readonly Operation[], { updates }: StoredSessions): string[] {
+export function checkComplete(operations: readonly Operation[], { updates }: StoredSessions): string[] {
   const chains = new Set(operations.flatMap((one) => (one.kind === 'connected' && one.chain ? [one.connection] : [])));
   const seen = new Set(
     updatesOf(operations)
@@ -181,7 +181,7 @@ function lostUpdates(
     .reverse();
 }
 
-function checkEnds({ turns, updates }: StoredSessions): string[] {
+export function checkEnds({ turns, updates }: StoredSessions): string[] {
   const ends = Map.groupBy(
     updates.filter(({ event }) => ENDS.includes(event)),
     ({ turnId }) => turnId,
@@ -194,7 +194,7 @@ function checkEnds({ turns, updates }: StoredSessions): string[] {
 }
 
 /** Every prompt is sent as one call: the model is asked at most once, and not at all for what was refused. */
-function checkRuns(operations: readonly Operation[], { turns }: StoredSessions): string[] {
+export function checkRuns(operations: readonly Operation[], { turns }: StoredSessions): string[] {
   const asked = Map.groupBy(
     operations.flatMap((one) => (one.kind === 'asked' ? [one.prompt] : [])),
     (prompt) => prompt,
@@ -212,7 +212,7 @@ function checkRuns(operations: readonly Operation[], { turns }: StoredSessions):
 }
 
 /** What a caller was told is what is stored; and a call whose turn is stored can be repeated. */
-function checkAnswers(operations: readonly Operation[], { turns }: StoredSessions): string[] {
+export function checkAnswers(operations: readonly Operation[], { turns }: StoredSessions): string[] {
   const stored = new Map(turns.map((turn) => [turn.prompt, turn]));
   return operations.flatMap((one) => {
     if (one.kind !== 'turn' && one.kind !== 'repeat') return [];

@@ -4,16 +4,19 @@ import type { StoredSessions, Update } from './check-operations.ts';
 /** What the file has, read without the program. */
 export function readStoredSessions(file: string): StoredSessions {
   using database = new DatabaseSync(file, { readOnly: true });
-  const chunks = database
-    .prepare(
-      'SELECT sessions.session_id AS session, first_seq, updates FROM session_updates JOIN sessions ON sessions.key = session_key ORDER BY session_key, first_seq',
-    )
-    .all();
-  const turns = database
-    .prepare(
-      'SELECT turns.id, sessions.session_id AS session, prompt, status FROM turns JOIN sessions ON sessions.key = session_key',
-    )
-    .all();
+  return storedSessionsOf((sql) => database.prepare(sql).all());
+}
+
+type Row = Readonly<Record<string, unknown>>;
+
+/** The same for whatever can be asked in SQL. */
+export function storedSessionsOf(look: (sql: string) => readonly Row[]): StoredSessions {
+  const chunks = look(
+    'SELECT sessions.session_id AS session, first_seq, updates FROM session_updates JOIN sessions ON sessions.key = session_key ORDER BY session_key, first_seq',
+  );
+  const turns = look(
+    'SELECT turns.id, sessions.session_id AS session, prompt, status FROM turns JOIN sessions ON sessions.key = session_key',
+  );
   return {
     updates: chunks.flatMap(({ session, first_seq: first, updates }) =>
       String(updates)

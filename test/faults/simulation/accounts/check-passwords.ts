@@ -1,0 +1,92 @@
+import type { AccountEvent, AccountsEvent, LoginEvent } from './account-events.ts';
+
+/** When a password of somebody counts. */
+interface Validity {
+  /** It cannot count before. */
+  readonly from: number;
+  /** It counts for sure from then on; never when it is not known whether it was set. */
+  readonly surelyFrom: number;
+  /** It may count no more. */
+  mayEndAt: number;
+  /** It counts no more. */
+  endsAt: number;
+}
+
+const NEVER = Number.POSITIVE_INFINITY;
+const TRIES = 5;
+const LOCK_MS = 30_000;
+
+/** A password counts from the moment it is set until the next one is, and five wrong ones lock. */
+export function checkPasswords(calls: readonly AccountEvent[], events: readonly AccountsEvent[]): string[] {
+  const validities = findValidities(calls);
+  const isWallRight = !events.some(({ kind }) => kind === 'wall-step');
+  const logins = calls.filter((call): call is LoginEvent => call.kind === 'login');
+  return logins.flatMap((login) => {
+    const { email, password, startedAt, endedAt, outcome, code } = login;
+    const validity = validities.get(`${email} ${password}`);
+    const mayCount = validity !== undefined && validity.from <= endedAt && validity.endsAt > startedAt;
+    if (outcome === 'ok' && !mayCount)
+      return [`${email} logged in at ${endedAt} with "${password}", which did not count`];
+    const failures = failuresBefore(login, calls).filter((failed) => !validities.has(`${email} ${failed.password}`));
+    const fifth = failures[TRIES - 1];
+    if (isWallRight && outcome === 'ok' && fifth !== undefined && startedAt < fifth.startedAt + LOCK_MS) {
+      return [`${email} logged in at ${endedAt} from ${login.address}, after ${failures.length} failures`];
+    }
+    const counts = validity !== undefined && validity.surelyFrom < startedAt && validity.mayEndAt > endedAt;
+    const isRefused = outcome === 'fail' && code === 'INVALID_CREDENTIALS';
+    return counts && isRefused && !mayBeLocked(login, calls)
+      ? [`${email} was refused at ${endedAt} with the password that counts`]
+      : [];
+  });
+}
+
+function findValidities(calls: readonly AccountEvent[]): Map<string, Validity> {
+  const validities = new Map<string, Validity>();
+  for (const call of calls) {
+    const isSure = call.outcome === 'ok';
+    if (call.outcome === 'fail' || (call.kind !== 'register' && call.kind !== 'password')) continue;
+    const password = call.kind === 'register' ? call.password : call.to;
+    const surelyFrom = isSure ? call.endedAt : NEVER;
+    if (call.kind === 'password') {
+      for (const [key, other] of validities) {
+        if (!key.startsWith(`${call.email} `)) continue;
+        other.mayEndAt = Math.min(other.mayEndAt, call.startedAt);
+        if (isSure && other.from < call.startedAt) other.endsAt = Math.min(other.endsAt, call.endedAt);
+      }
+    }
+    validities.set(`${call.email} ${password}`, { from: call.startedAt, surelyFrom, mayEndAt: NEVER, endsAt: NEVER });
+  }
+  return validities;
+}
+
+/**
+ * Refusals for the same account, since there is one, from the same address, since something went well there. None when
+ * it is not known of one whether it was counted.
+ */
+function failuresBefore(login: LoginEvent, calls: readonly AccountEvent[]): LoginEvent[] {
+  const { endedAt: madeAt = NEVER } =
+    calls.find(({ kind, email }) => kind === 'register' && email === login.email) ?? {};
+  let failures: LoginEvent[] = [];
+  for (const call of calls) {
+    if (call.email !== login.email || !('address' in call) || call.address !== login.address) continue;
+    if (call.endedAt > login.startedAt || call.startedAt >= login.startedAt || call.startedAt < madeAt) continue;
+    if (call.outcome === 'unknown') return [];
+    if (call.outcome === 'ok') failures = [];
+    else if (call.kind === 'login' && call.code === 'INVALID_CREDENTIALS') failures.push(call);
+  }
+  return failures;
+}
+
+/** Four that may have been counted are enough with one that is under way. */
+function mayBeLocked(login: LoginEvent, calls: readonly AccountEvent[]): boolean {
+  const wrong = calls.filter(
+    (call) =>
+      call.email === login.email &&
+      (call.kind === 'login' || call.kind === 'password') &&
+      call.address === login.address &&
+      call !== login &&
+      call.startedAt <= login.endedAt &&
+      call.outcome !== 'ok',
+  );
+  return wrong.length >= TRIES - 1;
+}

@@ -1,0 +1,148 @@
+import {
+  checkAnswers,
+  checkComplete,
+  checkContents,
+  checkEnds,
+  checkOrder,
+  checkRuns,
+  type Operation,
+  type StoredSessions,
+} from '../../sessions/check-operations.ts';
+import { checkProgram, programCounts } from '../check-program.ts';
+import type { SessionsAtTheEnd, SessionsEvent } from './session-events.ts';
+
+const ENDS = ['completed', 'failed', 'cancelled'];
+
+/** Judges a run by its log and by what there is at its end. */
+export function checkSessions(events: readonly SessionsEvent[], atTheEnd: SessionsAtTheEnd): string[] {
+  const setUp = events.find((event) => event.kind === 'set-up') ?? { fails: 0, isSlow: 0 };
+  const { notBegun, unanswered } = atTheEnd;
+  const turns = atTheEnd.turns.filter(({ id }) => !notBegun.has(id));
+  const all: StoredSessions = { updates: atTheEnd.updates, turns };
+  // Of a closed session only the last number is left.
+  const closed = new Set(events.flatMap((event) => (event.kind === 'close' ? [event.session] : [])));
+  const open: StoredSessions = {
+    updates: all.updates.filter(({ session }) => !closed.has(session)),
+    turns: all.turns.filter(({ session }) => !closed.has(session)),
+  };
+  const operations = operationsOf(events, all);
+  const ofOpen = operations.filter((one) => !('session' in one) || !closed.has(one.session));
+  return [
+    ...checkProgram(events, setUp),
+    ...checkOrder(operations),
+    ...checkContents(operations, all),
+    ...checkComplete(ofOpen, open),
+    ...checkEnds(all),
+    ...checkRuns(ofOpen, open),
+    ...checkAnswers(...answered(ofOpen, atTheEnd)),
+    ...checkSeenEnds(ofOpen, open),
+    ...checkReasons(events, open, setUp.fails),
+    ...checkContinuations(ofOpen),
+    ...(setUp.fails === 0 && !wasEnded(events) ? checkGaps(open) : []),
+    ...(unanswered === 0 ? [] : [`${unanswered} calls were never answered`]),
+  ];
+}
+
+export function countsOf(events: readonly SessionsEvent[]): Record<string, number> {
+  const turns = events.filter((event) => event.kind === 'turn');
+  return {
+    ...programCounts(events),
+    'turns answered': turns.filter(({ outcome }) => outcome === 'ok').length,
+    'turns refused, or without an answer': turns.filter(({ outcome }) => outcome !== 'ok').length,
+    'calls made again': events.filter(({ kind }) => kind === 'repeat').length,
+    'updates seen': events.filter(({ kind }) => kind === 'update').length,
+    'resumes in the middle': events.filter((event) => event.kind === 'connected' && event.afterSeq > 0).length,
+  };
+}
+
+/**
+ * An agent that began before its turn was stored, and died with it, leaves no turn: the call may be made again. So may
+ * one that was refused, when it bears a key.
+ */
+function operationsOf(events: readonly SessionsEvent[], { turns }: StoredSessions): Operation[] {
+  const ids = new Set(turns.map(({ id }) => id));
+  const prompts = new Set(turns.map(({ prompt }) => prompt));
+  const repeated = new Set(events.flatMap((event) => (event.kind === 'repeat' ? [event.prompt] : [])));
+  return events.flatMap((event): Operation[] => {
+    switch (event.kind) {
+      case 'connected':
+      case 'update':
+      case 'repeat':
+        return [event];
+      case 'turn':
+        return [event.outcome === 'fail' && repeated.has(event.prompt) ? { ...event, outcome: 'unknown' } : event];
+      case 'run': {
+        const { prompt, turnId, end } = event;
+        const isUnstored = !prompts.has(prompt) && !repeated.has(prompt);
+        const counts = end === undefined && (ids.has(turnId) || isUnstored);
+        return counts ? [{ kind: 'asked', prompt }] : [];
+      }
+      default:
+        return [];
+    }
+  });
+}
+
+/** Without calls that were made again after a beginning that could not be stored: they have two turns. */
+function answered(operations: readonly Operation[], { turns, updates }: StoredSessions): [Operation[], StoredSessions] {
+  const rows = Map.groupBy(turns, ({ prompt }) => prompt);
+  const isOnce = (one: Operation) => !('prompt' in one) || (rows.get(one.prompt)?.length ?? 0) < 2;
+  return [operations.filter(isOnce), { turns, updates }];
+}
+
+function wasEnded(events: readonly SessionsEvent[]): boolean {
+  return events.some(({ kind }) => kind === 'kill' || kind === 'stop');
+}
+
+/** The end of a turn is stored before anybody sees it. */
+function checkSeenEnds(operations: readonly Operation[], { updates }: StoredSessions): string[] {
+  const stored = new Set(updates.map(({ session, seq }) => `${session} ${seq}`));
+  return operations.flatMap((one) =>
+    one.kind === 'update' && ENDS.includes(one.event) && !stored.has(`${one.session} ${one.seq}`)
+      ? [`the end ${one.seq} of ${one.session} was seen and is not stored`]
+      : [],
+  );
+}
+
+/** No turn is cancelled or interrupted by itself. */
+function checkReasons(events: readonly SessionsEvent[], { turns }: StoredSessions, fails: number): string[] {
+  const cancelled = new Set(events.flatMap((event) => (event.kind === 'cancel' ? [event.session] : [])));
+  const ended = new Map(
+    events.flatMap((event) => (event.kind === 'run' && event.end !== undefined ? [[event.turnId, event.end]] : [])),
+  );
+  const refused = new Set(
+    events.flatMap((event) => (event.kind === 'turn' && event.outcome === 'fail' ? [event.prompt] : [])),
+  );
+  return turns.flatMap(({ id, session, status, prompt }) => {
+    if (status === 'cancelled' && !cancelled.has(session)) return [`turn ${id} was cancelled by nobody`];
+    if (status === 'completed' && ended.get(id) !== 'completed')
+      return [`turn ${id} is completed, and no agent did it`];
+    const isInterrupted = status === 'failed' && ended.get(id) === undefined && !refused.has(prompt);
+    if (isInterrupted && fails === 0 && !wasEnded(events)) return [`turn ${id} failed, and no agent has failed`];
+    return [];
+  });
+}
+
+/** Who has seen an agent at work in a session can go on with it, until it is started afresh. */
+function checkContinuations(operations: readonly Operation[]): string[] {
+  const started = new Set<string>();
+  const worked = new Set<string>();
+  return operations.flatMap((one) => {
+    if (one.kind === 'update' && ['running', 'delta', 'completed'].includes(one.event)) worked.add(one.session);
+    if (one.kind !== 'turn') return [];
+    const { method, session, status, code, prompt } = one;
+    if (method === 'session.start') {
+      if (started.has(session) && status !== 'completed') worked.delete(session);
+      started.add(session);
+    }
+    const isLost = code === 'SESSION_CONTINUATION_UNAVAILABLE' && worked.has(session);
+    return isLost ? [`session ${session} could not be continued with ${prompt}`] : [];
+  });
+}
+
+/** Numbers follow each other where nothing was lost. */
+function checkGaps({ updates }: StoredSessions): string[] {
+  return [...Map.groupBy(updates, ({ session }) => session)].flatMap(([session, own]) =>
+    own.flatMap(({ seq }, index) => (seq === index + 1 ? [] : [`update ${seq} of ${session} is number ${index + 1}`])),
+  );
+}

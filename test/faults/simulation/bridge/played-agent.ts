@@ -1,0 +1,147 @@
+import type { AgentProvider, AgentTurn, TurnEnd } from '../../../../src/bridge/agents/agent-provider.ts';
+import type { Clock } from '../../../../src/platform/clock/clock.ts';
+import { pause } from '../../../../src/platform/clock/pause.ts';
+import type { Chance } from '../chance.ts';
+
+/** An agent at work. A run that was begun and has no end died with its process. */
+export interface RunEvent {
+  readonly kind: 'run';
+  readonly at: number;
+  readonly agent: string;
+  readonly turnId: string;
+  readonly prompt: string;
+  /** Undefined: it begins. */
+  readonly end?: TurnEnd['kind'];
+  readonly output?: string;
+}
+
+export interface PlayedAgentOptions {
+  readonly id: string;
+  /** Of the process that the agent belongs to, and dies with. */
+  readonly clock: Clock;
+  readonly chance: Chance;
+  /** What all agents have on their disk: it outlives every process. */
+  readonly conversations: Set<string>;
+  now(): number;
+  note(event: RunEvent): void;
+}
+
+type Ending = 'completes' | 'says nothing' | 'fails' | 'hangs' | 'breaks';
+
+interface RunningTurn {
+  readonly stopped: AbortController;
+  readonly ended: Promise<unknown>;
+}
+
+const LONGEST_TO_BE_QUIET_MS = 4500;
+const MOST_TEXTS = 6;
+/** More than the numbers that are reserved at once. */
+const LONGEST_BURST = 400;
+
+/** Tells something now and then, and ends in any way that an agent may. */
+export function createPlayedAgent({ id, clock, chance, conversations, now, note }: PlayedAgentOptions): AgentProvider {
+  const running = new Map<string, RunningTurn>();
+
+  const between = (): number =>
+    chance.weigh([
+      [5, 0],
+      [4, chance.between(1, 40)],
+      [2, chance.between(50, 1500)],
+      [1, chance.between(2000, 12_000)],
+    ]);
+  const ending = (): Ending =>
+    chance.weigh<Ending>([
+      [70, 'completes'],
+      [10, 'fails'],
+      [12, 'hangs'],
+      [4, 'says nothing'],
+      [2, 'breaks'],
+    ]);
+
+  async function work({ prompt, report }: AgentTurn, signal: AbortSignal): Promise<TurnEnd> {
+    const how = ending();
+    let output = '';
+    if (chance.happens(0.05)) {
+      for (let left = chance.between(1, LONGEST_BURST); left > 0; left -= 1) report({ kind: 'text', text: '.' });
+    }
+    for (let left = chance.between(0, MOST_TEXTS); left >= 0; left -= 1) {
+      await pause(clock, between(), signal);
+      if (signal.aborted) return stop(output);
+      if (left === 0 || how === 'says nothing') break;
+      const text = `${prompt} ${left} `;
+      output += text;
+      report({ kind: 'text', text });
+    }
+    switch (how) {
+      case 'completes':
+        return { kind: 'completed', output: `${output}done`, stopReason: 'end_turn' };
+      case 'says nothing':
+        return { kind: 'completed', output: '', stopReason: 'end_turn' };
+      case 'fails':
+        return { kind: 'failed', code: 'AGENT_FAILED', error: 'it did not work out', output };
+      case 'breaks':
+        throw new Error('an agent has broken');
+      case 'hangs':
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        return stop(output);
+    }
+  }
+
+  /** Being quiet takes a while; now and then the work is done by then. */
+  async function stop(output: string): Promise<TurnEnd> {
+    if (chance.happens(0.5)) await pause(clock, chance.between(1, LONGEST_TO_BE_QUIET_MS));
+    if (chance.happens(0.1)) return { kind: 'completed', output: `${output}done`, stopReason: 'end_turn' };
+    return { kind: 'cancelled', output };
+  }
+
+  /** Opening a conversation takes a while, too. */
+  async function open(turn: AgentTurn, signal: AbortSignal): Promise<TurnEnd> {
+    await pause(clock, between(), signal);
+    if (signal.aborted) return { kind: 'cancelled', output: '' };
+    const reference = `${id} ${conversations.size + 1}`;
+    conversations.add(reference);
+    turn.opened(reference);
+    return work(turn, signal);
+  }
+
+  function run(turn: AgentTurn, task: typeof work): Promise<TurnEnd> {
+    const { turnId, prompt } = turn;
+    const stopped = new AbortController();
+    const begun = { kind: 'run', agent: id, turnId, prompt } as const;
+    note({ ...begun, at: now() });
+    const ended = task(turn, stopped.signal).then(
+      (end) => {
+        running.delete(turnId);
+        note({ ...begun, at: now(), end: end.kind, ...('output' in end && { output: end.output }) });
+        return end;
+      },
+      (error: unknown) => {
+        running.delete(turnId);
+        note({ ...begun, at: now(), end: 'failed' });
+        throw error;
+      },
+    );
+    running.set(turnId, { stopped, ended: ended.catch(() => undefined) });
+    return ended;
+  }
+
+  return {
+    id,
+    probe: async () => ({ status: 'ok', version: '1' }),
+    startTurn: (turn) => run(turn, open),
+    async continueTurn(reference, turn) {
+      if (!conversations.has(reference)) return { kind: 'lost', detail: 'no such conversation' };
+      return run(turn, work);
+    },
+    async cancel(turnId) {
+      const turn = running.get(turnId);
+      turn?.stopped.abort();
+      await turn?.ended;
+    },
+    async close() {},
+    async stop() {
+      for (const { stopped } of running.values()) stopped.abort();
+      await Promise.all([...running.values()].map(({ ended }) => ended));
+    },
+  };
+}

@@ -1,0 +1,161 @@
+import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider.ts';
+import { startProbeBoard } from '../../../../src/bridge/agents/probe-board.ts';
+import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
+import { registerInstance } from '../../../../src/bridge/instances/instance-registry.ts';
+import type { CallbackNetwork } from '../../../../src/bridge/jobs/callback-network.ts';
+import { createJobs, type Jobs } from '../../../../src/bridge/jobs/create-jobs.ts';
+import { createLiveRouting } from '../../../../src/bridge/routing/live-routing.ts';
+import { createSessions } from '../../../../src/bridge/sessions/create-sessions.ts';
+import { createSessionCalls, type SessionCalls } from '../../../../src/bridge/sessions/session-calls.ts';
+import type { SessionOrchestrator } from '../../../../src/bridge/sessions/session-orchestrator.ts';
+import type { WorkingDirectories } from '../../../../src/bridge/sessions/working-directory.ts';
+import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
+import { createInstanceStore } from '../../../../src/bridge/storage/instance-store.ts';
+import type { Clock } from '../../../../src/platform/clock/clock.ts';
+import type { Database } from '../../../../src/platform/database/database.ts';
+import { AppError } from '../../../../src/platform/errors/app-error.ts';
+import type { MakeId } from '../../../../src/platform/ids/sortable-id.ts';
+import type { MethodCall } from '../../../../src/platform/json-rpc/method-call.ts';
+import type { Logger } from '../../../../src/platform/log/logger.ts';
+
+/** Sessions as the bridge has them, with everything around them played. */
+export interface PlayedSessions {
+  readonly orchestrator: SessionOrchestrator;
+  readonly sessionCalls: SessionCalls;
+  stop(): Promise<void>;
+}
+
+/** The same with jobs. */
+export interface PlayedBridge extends PlayedSessions {
+  readonly jobs: Jobs;
+}
+
+export interface PlayedSessionsOptions {
+  readonly database: Database<BridgeSchema>;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+  readonly agents: readonly AgentProvider[];
+}
+
+export interface PlayedBridgeOptions extends PlayedSessionsOptions {
+  readonly network: CallbackNetwork;
+  readonly maxRunning: number;
+}
+
+const GATEWAY_ID = 'no-gateway';
+const PROBES = { intervalMs: 30_000, timeoutMs: 15_000 };
+
+/** Folders that nobody needs to have. */
+const directories: WorkingDirectories = {
+  async check() {
+    throw new AppError('WORKING_DIRECTORY_REFUSED', { reason: 'there is no folder' });
+  },
+  scratch: async (sessionKey) => `/scratch/${sessionKey}`,
+  setScratchAside: async () => async () => undefined,
+  isScratch: () => true,
+};
+
+/** What `createBridge` makes before it comes to jobs, in the same order. */
+async function openParts({ database, clock, makeId, logger, agents }: PlayedSessionsOptions) {
+  const instance = await registerInstance({
+    store: createInstanceStore(database),
+    clock,
+    id: makeId('ins_'),
+    version: '0',
+    address: 'played',
+    heartbeatMs: undefined,
+    onMissedBeat: () => undefined,
+  });
+  const probes = startProbeBoard({
+    probes: new Map(agents.map(({ id, probe }) => [id, probe])),
+    clock,
+    ...PROBES,
+  });
+  const agentIds = agents.map(({ id }) => id);
+  const route = createLiveRouting({ agentIds, gatewayId: GATEWAY_ID, defaultAgent: agentIds[0] ?? '', probes });
+  const sessions = await createSessions({
+    database,
+    providers: new Map(agents.map((agent) => [agent.id, agent])),
+    directories,
+    instance: instance.id,
+    retention: { events: 0, audit: 0 },
+    clock,
+    makeId,
+    logger,
+    route,
+    agentFailed: probes.lookNow,
+    keepArtifacts: async () => [],
+  });
+  const sessionCalls = createSessionCalls({ orchestrator: sessions.orchestrator, agentIds });
+  return { instance, probes, agentIds, route, sessions, sessionCalls };
+}
+
+export async function openPlayedSessions(options: PlayedSessionsOptions): Promise<PlayedSessions> {
+  const { instance, probes, sessions, sessionCalls } = await openParts(options);
+  return {
+    orchestrator: sessions.orchestrator,
+    sessionCalls,
+    async stop() {
+      await sessions.settle();
+      await probes.stop();
+      await sessions.stop();
+      await instance.remove();
+    },
+  };
+}
+
+export async function openPlayedBridge(options: PlayedBridgeOptions): Promise<PlayedBridge> {
+  const { database, clock, makeId, logger, network, maxRunning } = options;
+  const { instance, probes, agentIds, route, sessions, sessionCalls } = await openParts(options);
+  const { orchestrator } = sessions;
+  const jobs = await createJobs({
+    database,
+    instance: instance.id,
+    agentIds,
+    gatewayId: GATEWAY_ID,
+    maxRunning,
+    callbackAllow: [],
+    keptMs: 0,
+    sharedQueue: undefined,
+    network,
+    orchestrator,
+    sessionCalls,
+    clock,
+    makeId,
+    logger,
+    invokeTool: () => Promise.reject(new Error('there is no gateway')),
+    isOpen: () => false,
+    webhookSecret: () => '',
+    route,
+    checkDirectory: directories.check,
+  });
+  return {
+    jobs,
+    orchestrator,
+    sessionCalls: jobs.sessionCalls,
+    async stop() {
+      jobs.settle();
+      await sessions.settle();
+      await probes.stop();
+      await sessions.stop();
+      await jobs.stop();
+      await instance.remove();
+    },
+  };
+}
+
+/** A call as it comes from a client. */
+export function callOf(caller: BridgeClient, more: Partial<MethodCall<BridgeClient>> = {}): MethodCall<BridgeClient> {
+  return {
+    method: '',
+    params: {},
+    id: 1,
+    caller,
+    signal: new AbortController().signal,
+    requestId: '',
+    notify() {},
+    accept() {},
+    ...more,
+  };
+}

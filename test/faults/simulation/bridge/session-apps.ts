@@ -1,0 +1,221 @@
+import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
+import type { SessionResult } from '../../../../src/bridge/contract/session.ts';
+import type { UpdateReceiver } from '../../../../src/bridge/sessions/update-hub.ts';
+import { toJsonText } from '../../../../src/platform/json-rpc/raw-json.ts';
+import { readUpdate } from '../../sessions/stored-sessions.ts';
+import type { Chance } from '../chance.ts';
+import type { Ended, PlayedProgram } from '../played-program.ts';
+import { callOf, type PlayedSessions } from './played-bridge.ts';
+import type { SessionsEvent } from './session-events.ts';
+
+export interface SessionApps {
+  /** One of them does something; nobody waits for it. */
+  act(): void;
+  /** All connections are gone. */
+  lose(): void;
+  /** Everything that may go on for ever is cancelled. */
+  cancelAll(): void;
+  /** Those who are not connected come back, for what they have missed. */
+  connectAll(): void;
+}
+
+export interface SessionAppsOptions {
+  readonly chance: Chance;
+  readonly bridge: () => PlayedProgram<PlayedSessions>;
+  now(): number;
+  note(event: SessionsEvent): void;
+}
+
+interface Connection {
+  readonly name: string;
+  readonly receiver: UpdateReceiver;
+  /** The bridge has said that it knows of it. */
+  isFollowing: boolean;
+  isOpen: boolean;
+}
+
+interface MadeCall {
+  readonly method: 'session.start' | 'session.message';
+  readonly prompt: string;
+  /** The last number that its client knew then. */
+  readonly seqBefore: number;
+  readonly idempotencyKey: string;
+}
+
+/** One session with its one app, which comes back with the last number that it has seen. */
+interface SessionApp {
+  readonly session: string;
+  /** It ends its session now and then. */
+  readonly closes: boolean;
+  lastSeq: number;
+  /** It was told that there is nothing to be continued. */
+  mustStart: boolean;
+  connection: Connection | undefined;
+  readonly calls: MadeCall[];
+}
+
+const SESSIONS = ['talk', 'chat', 'passing'];
+const CLOSING = 'passing';
+const NO_RESUME = { afterSeq: undefined, idempotencyKey: '' };
+const caller = { principal: 'main' } as const;
+
+export function createSessionApps({ chance, bridge, now, note }: SessionAppsOptions): SessionApps {
+  const apps = SESSIONS.map(
+    (session): SessionApp => ({
+      session,
+      closes: session === CLOSING,
+      lastSeq: 0,
+      mustStart: true,
+      connection: undefined,
+      calls: [],
+    }),
+  );
+  let connections = 0;
+
+  /** `app`: whose own connection it is; the others only hear one call. */
+  function open(session: string, afterSeq: number, app?: SessionApp): Connection {
+    connections += 1;
+    const name = `${session}/${connections}`;
+    const connection: Connection = {
+      name,
+      receiver: {
+        update(params, seq) {
+          if (!connection.isOpen) return;
+          note({ kind: 'update', connection: name, at: now(), ...readUpdate(session, seq, JSON.parse(params.text)) });
+          if (app !== undefined) app.lastSeq = Math.max(app.lastSeq, seq);
+        },
+        drained: async () => connection.isOpen,
+      },
+      isFollowing: false,
+      isOpen: true,
+    };
+    note({ kind: 'connected', session, connection: name, chain: app !== undefined, afterSeq });
+    return connection;
+  }
+
+  function connect(app: SessionApp): void {
+    if (app.connection !== undefined || !bridge().isRunning()) return;
+    const { session, lastSeq } = app;
+    const connection = open(session, lastSeq, app);
+    app.connection = connection;
+    bridge().ask(
+      ({ orchestrator }) => orchestrator.follow('main', session, lastSeq, connection.receiver),
+      ({ outcome }) => {
+        connection.isFollowing = outcome === 'ok';
+        if (outcome !== 'ok' && app.connection === connection) disconnect(app);
+      },
+    );
+  }
+
+  function disconnect(app: SessionApp): void {
+    const { connection } = app;
+    if (connection === undefined) return;
+    app.connection = undefined;
+    connection.isOpen = false;
+    bridge().ask(
+      async ({ orchestrator }) => orchestrator.forget(connection.receiver),
+      () => undefined,
+    );
+  }
+
+  function callTurn(app: SessionApp): void {
+    const starts = app.mustStart || (app.closes && chance.happens(0.3));
+    const prompt = `${app.session} ${app.calls.length + 1}`;
+    const call: MadeCall = {
+      method: starts ? 'session.start' : 'session.message',
+      prompt,
+      seqBefore: app.lastSeq,
+      idempotencyKey: chance.happens(0.3) ? prompt : '',
+    };
+    const { connection } = app;
+    const isSocket = connection?.isFollowing === true && call.idempotencyKey === '' && chance.happens(0.6);
+    const client: BridgeClient = isSocket
+      ? { kind: 'socket', caller, receiver: connection.receiver }
+      : { kind: 'request', caller, resume: { ...NO_RESUME, idempotencyKey: call.idempotencyKey }, drained };
+    if (!bridge().isRunning()) return;
+    app.calls.push(call);
+    app.mustStart = false;
+    send(app, call, client, 'turn', 0);
+  }
+
+  /** The same call once more, from any number that its client had then. */
+  function repeat(app: SessionApp): void {
+    if (app.calls.length === 0) return;
+    const call = chance.pick(app.calls);
+    const { idempotencyKey, seqBefore } = call;
+    // With a key alone, a call that came to nothing is a new one.
+    const afterSeq = idempotencyKey === '' ? chance.between(0, seqBefore) : undefined;
+    const resume = { idempotencyKey, afterSeq };
+    send(app, call, { kind: 'request', caller, resume, drained }, 'repeat', afterSeq ?? 0);
+  }
+
+  const drained = async () => true;
+
+  function send(app: SessionApp, call: MadeCall, client: BridgeClient, kind: 'turn' | 'repeat', after: number): void {
+    if (!bridge().isRunning()) return;
+    const { session } = app;
+    const { method, prompt } = call;
+    const params = { sessionId: session, taskPrompt: prompt };
+    const heard = client.kind === 'request' ? open(session, after) : undefined;
+    const made = callOf(client, {
+      params,
+      id: prompt,
+      notify: (_method, update, seq) => heard?.receiver.update(update as never, Number(seq)),
+    });
+    bridge().ask(
+      ({ sessionCalls }) => sessionCalls.turn(method, params, made),
+      ({ outcome, code, told }) => {
+        if (heard !== undefined) heard.isOpen = false;
+        if (code === 'SESSION_CONTINUATION_UNAVAILABLE') app.mustStart = true;
+        const common = { session, prompt, outcome: isUnknown(code) ? ('unknown' as const) : outcome };
+        const result = told === undefined ? undefined : (JSON.parse(toJsonText(told)) as SessionResult);
+        const rest = {
+          ...(code !== undefined && { code }),
+          ...(result !== undefined && { turnId: result.turnId, status: result.status }),
+        };
+        note(kind === 'turn' ? { kind, method, ...common, ...rest } : { kind, ...common, ...rest });
+      },
+    );
+  }
+
+  function stop(app: SessionApp, kind: 'cancel' | 'close'): void {
+    const { session } = app;
+    const client = callOf({ kind: 'request', caller, resume: NO_RESUME, drained: undefined });
+    bridge().ask<unknown>(
+      ({ sessionCalls }) => sessionCalls[kind]({ sessionId: session }, client),
+      ({ startedAt, endedAt, outcome }: Ended<unknown>) => note({ kind, session, startedAt, endedAt, outcome }),
+    );
+  }
+
+  return {
+    act() {
+      const app = chance.pick(apps);
+      const act = chance.weigh([
+        [45, callTurn],
+        [20, connect],
+        [8, disconnect],
+        [12, repeat],
+        [10, () => stop(app, 'cancel')],
+        [5, () => (app.closes ? stop(app, 'close') : connect(app))],
+      ]);
+      act(app);
+    },
+    lose() {
+      for (const app of apps) {
+        if (app.connection !== undefined) app.connection.isOpen = false;
+        app.connection = undefined;
+      }
+    },
+    cancelAll() {
+      for (const app of apps) stop(app, 'cancel');
+    },
+    connectAll() {
+      for (const app of apps) connect(app);
+    },
+  };
+}
+
+/** Then the turn may have begun: an agent is asked while the beginning of its turn is being stored. */
+function isUnknown(code: string | undefined): boolean {
+  return code !== undefined && (code.startsWith('STORAGE_') || code === 'OVERLOADED');
+}

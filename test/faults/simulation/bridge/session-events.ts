@@ -1,0 +1,31 @@
+import type { Operation, StoredSessions } from '../../sessions/check-operations.ts';
+import type { CallTimes, Ended, ProgramEvent } from '../played-program.ts';
+import type { StoreManners } from '../played-store.ts';
+import type { LoggedEvent } from '../played-world.ts';
+import type { RunEvent } from './played-agent.ts';
+
+/** What clients of sessions did and saw, in the words of the suite that kills the real program. */
+type ClientEvent = Extract<Operation, { readonly kind: 'connected' | 'update' | 'turn' | 'repeat' }>;
+
+/** `session.cancel` and `session.close`. */
+export interface StopEvent extends CallTimes {
+  readonly kind: 'cancel' | 'close';
+  readonly session: string;
+  readonly outcome: Ended<unknown>['outcome'];
+}
+
+export type SessionsEvent =
+  | ProgramEvent
+  | LoggedEvent
+  | RunEvent
+  | ClientEvent
+  | StopEvent
+  | ({ readonly kind: 'set-up' } & StoreManners);
+
+/** What there is at the end. */
+export interface SessionsAtTheEnd extends StoredSessions {
+  /** Turns that were given up because their beginning could not be stored: nobody was told of them. */
+  readonly notBegun: ReadonlySet<string>;
+  /** Calls that were never answered, though the bridge lived. */
+  readonly unanswered: number;
+}

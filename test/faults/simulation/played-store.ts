@@ -1,0 +1,112 @@
+import { pause } from '../../../src/platform/clock/pause.ts';
+import type { Database } from '../../../src/platform/database/database.ts';
+import { createQueryBuilder, isSelect } from '../../../src/platform/database/kysely-dialect.ts';
+import type { DatabaseDefinition } from '../../../src/platform/database/migration.ts';
+import { compileStatement, type Runnable, type StatementResult } from '../../../src/platform/database/statement.ts';
+import { AppError } from '../../../src/platform/errors/app-error.ts';
+import type { Chance } from './chance.ts';
+import { emptyMemoryFile } from './memory-file.ts';
+import type { PlayedProcess } from './played-process.ts';
+
+/** How the store behaves: the chances of one call. */
+export interface StoreManners {
+  readonly fails: number;
+  readonly isSlow: number;
+}
+
+/** A database that outlives the processes which use it. */
+export interface PlayedStore<Schema> {
+  openFor(process: PlayedProcess): Database<Schema>;
+  behave(manners: StoreManners): void;
+  /** What is stored, at once and without a failure. */
+  look<Row>(sql: string): Row[];
+}
+
+/** What becomes of one call. */
+interface Fate {
+  readonly beforeMs: number;
+  readonly afterMs: number;
+  /** Nothing was done; or all was, and the answer is lost. */
+  readonly failure: 'before' | 'after' | undefined;
+  readonly code: string;
+}
+
+const GOOD: StoreManners = { fails: 0, isSlow: 0 };
+const SLOWEST_MS = 3000;
+const USUAL_MS = 12;
+/** Of a write that was not done. After one that was, only its answer can be lost. */
+const REFUSALS = ['STORAGE_UNAVAILABLE', 'STORAGE_FULL', 'OVERLOADED'];
+/** A new one each time: one for all would keep everything that ever waited for it. */
+const never = () => new Promise<never>(() => undefined);
+
+export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance: Chance): PlayedStore<Schema> {
+  const file = emptyMemoryFile(definition);
+  let manners = GOOD;
+
+  function chooseFate(isWrite: boolean): Fate {
+    const takes = (): number => {
+      if (chance.happens(manners.isSlow)) return chance.between(0, SLOWEST_MS);
+      return chance.happens(0.5) ? 0 : chance.between(1, USUAL_MS);
+    };
+    const beforeMs = takes();
+    const afterMs = isWrite && chance.happens(0.3) ? takes() : 0;
+    if (!chance.happens(manners.fails)) return { beforeMs, afterMs, failure: undefined, code: '' };
+    const isDone = isWrite && chance.happens(0.5);
+    const code = isDone || !isWrite ? 'STORAGE_UNAVAILABLE' : chance.pick(REFUSALS);
+    return { beforeMs, afterMs, failure: isDone ? 'after' : 'before', code };
+  }
+
+  /** Does the work when its time has come, unless its process has died by then. */
+  async function play<Result>({ clock, isAlive }: PlayedProcess, fate: Fate, work: () => Result): Promise<Result> {
+    if (fate.beforeMs > 0) await pause(clock, fate.beforeMs);
+    if (!isAlive()) return never();
+    if (fate.failure === 'before') throw new AppError(fate.code);
+    const result = work();
+    if (fate.afterMs > 0) await pause(clock, fate.afterMs);
+    if (fate.failure === 'after') throw new AppError(fate.code);
+    return result;
+  }
+
+  function openFor(process: PlayedProcess): Database<Schema> {
+    /** Writes of a process are stored in the order in which they came. */
+    let line: Promise<unknown> = Promise.resolve();
+    const write = (statements: readonly Runnable[]): Promise<StatementResult[]> => {
+      const fate = chooseFate(true);
+      const written = line.then(() => play(process, fate, () => file.executeAll(statements)));
+      line = written.catch(() => undefined);
+      return written;
+    };
+    const read = <Row>(statement: Runnable<Row>, fate: Fate): Promise<Row[]> =>
+      play(process, fate, () => file.execute(statement).rows as Row[]);
+    const query = createQueryBuilder<Schema>('sqlite', async (compiled) => {
+      if (!isSelect(compiled)) return (await write([compiled]))[0] ?? { rows: [], changes: 0 };
+      const rows = await read(compiled, chooseFate(false));
+      return { rows, changes: rows.length };
+    });
+    const notPlayed = () => Promise.reject(new Error('this is not played'));
+    return {
+      name: definition.name,
+      engine: 'sqlite',
+      query,
+      statement: (build) => compileStatement(query, build),
+      // In the program it is a read in its own thread, which takes no time.
+      readKeyed: (statement) => read(statement, { ...chooseFate(false), beforeMs: 0 }),
+      read: (statement) => read(statement, chooseFate(false)),
+      write: write as Database<Schema>['write'],
+      transaction: notPlayed,
+      snapshot: notPlayed,
+      backupTo: notPlayed,
+      check: async () => undefined,
+      statistics: () => ({ batches: 0, commits: 0, reads: 0, queued: 0 }),
+      close: async () => undefined,
+    };
+  }
+
+  return {
+    openFor,
+    behave(next) {
+      manners = next;
+    },
+    look: file.look,
+  };
+}

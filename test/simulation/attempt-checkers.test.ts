@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type {
+  AskedEvent,
+  AttemptsEvent,
+  CallEvent,
+  StoredUsage,
+  TryEvent,
+} from '../faults/simulation/completions/attempt-events.ts';
+import { checkAttempts } from '../faults/simulation/completions/check-attempts.ts';
+
+const targets = [
+  { model: 'x/m', weight: 1, priority: 1 },
+  { model: 'y/m', weight: 1, priority: 2 },
+];
+const alias = { name: 'fast', targets, fallbacks: [], retries: 1, totalMs: 4000 };
+const setUp: AttemptsEvent = { kind: 'set-up', fails: 0, isSlow: 0, aliases: [alias], budgetUsd: 1 };
+const asked: AskedEvent = {
+  kind: 'asked',
+  at: 10,
+  ask: 1,
+  call: 'call 1',
+  target: 'x/m',
+  part: 'answers',
+  idempotencyKey: 'i',
+};
+const told: AttemptsEvent = { kind: 'told', at: 20, ask: 1, text: '1.0 ', promptTokens: 1, completionTokens: 2 };
+const call: CallEvent = {
+  kind: 'call',
+  call: 'call 1',
+  model: 'fast',
+  keyName: 'bound',
+  startedAt: 10,
+  endedAt: 20,
+  outcome: 'ok',
+  text: '1.0 ',
+  target: 'x/m',
+  attempts: 1,
+  estimatedUsd: 0.5,
+};
+const record = {
+  id: 'usg_1',
+  at: 1,
+  key_id: 'key_1',
+  owner: '',
+  model: 'fast',
+  api: 'x',
+  upstream_model: 'm',
+  operation: 'chat',
+  prompt_tokens: 1,
+  completion_tokens: 2,
+  cost_usd: 0.5,
+  price_known: 1,
+  estimated: 0,
+  outcome: 'ok',
+  status: 200,
+  attempts: 1,
+  duration_ms: 10,
+  first_token_ms: 10,
+  request_id: 'call 1',
+};
+const total = { scope: '', dimension: 'key', day: '2030-01-01', value: 'key_1', requests: 1, errors: 0 };
+const stored: StoredUsage = {
+  records: [record],
+  totals: [{ ...total, prompt_tokens: 1, completion_tokens: 2, cost_usd: 0.5 }],
+  spending: [{ key_id: 'key_1', period: 'total', cost_usd: 0.5 }],
+  keys: [{ id: 'key_1', name: 'bound' }],
+};
+const none: StoredUsage = { ...stored, records: [], totals: [], spending: [] };
+const good: readonly AttemptsEvent[] = [setUp, asked, told, call];
+const refused: CallEvent = { ...call, outcome: 'fail', code: 'UPSTREAM_ERROR' };
+const { text: _text, target: _target, attempts: _attempts, ...refusal } = refused;
+
+const tried = (at: number, lease: number, mark: TryEvent['mark']): AttemptsEvent => ({
+  kind: 'try',
+  at,
+  target: 'x/m',
+  lease,
+  mark,
+});
+const failing = (from: number): AttemptsEvent[] =>
+  [0, 1, 2, 3, 4].flatMap((index) => [tried(from + index, index, 'begins'), tried(from + index, index, 'failed')]);
+
+test('a run of calls in which everything held has no violations', () => {
+  assert.deepEqual(checkAttempts(good, stored, 0), []);
+  const out = [
+    ...failing(0),
+    tried(100, 5, 'out'),
+    tried(30_100, 6, 'begins'),
+    tried(30_101, 7, 'out'),
+    tried(30_200, 6, 'ok'),
+  ];
+  assert.deepEqual(checkAttempts([setUp, ...out, tried(30_201, 8, 'begins')], none, 0), []);
+  assert.deepEqual(
+    checkAttempts([setUp, ...failing(0), { kind: 'start', at: 50 }, tried(60, 1, 'begins')], none, 0),
+    [],
+  );
+});
+
+test('each thing that must not happen to a call is found', () => {
+  const again = { ...asked, ask: 2 };
+  const wrong: readonly [what: RegExp, events: readonly AttemptsEvent[], stored: StoredUsage][] = [
+    [/says 1 attempts, and 2 arrived/, [setUp, asked, again, told, call], stored],
+    [/changed its idempotency key/, [setUp, asked, { ...again, idempotencyKey: 'j' }, told, call], stored],
+    [/tried after its end/, [setUp, { ...asked, at: 30 }, told, call], stored],
+    [/too often or too late: x\/m/, [setUp, asked, again, { ...again, ask: 3 }, refusal], none],
+    [/too often or too late: x\/m at 4010/, [setUp, { ...asked, at: 4010 }, { ...refusal, endedAt: 4011 }], none],
+    [/too often or too late: x\/m/, [setUp, { ...asked, target: 'y/m' }, again, refusal], none],
+    [/was refused 5000 ms after/, [setUp, asked, { ...refusal, endedAt: 5010 }], none],
+    [/and x\/m said "undefined"/, [setUp, asked, call], stored],
+    [/answered by y\/m/, [setUp, asked, told, { ...call, target: 'y/m' }], stored],
+    [/which x\/m never said/, [setUp, asked, { ...call, outcome: 'part', text: 'made up' }], stored],
+    [/while it was out/, [setUp, ...failing(0), tried(100, 6, 'begins')], none],
+    [/though it was not out/, [setUp, tried(100, 6, 'out')], none],
+    [/while it was out/, [setUp, ...failing(0), tried(40_000, 6, 'begins'), tried(40_001, 7, 'begins')], none],
+    [/recorded twice/, good, { ...stored, records: [record, record] }],
+    [/nobody made it/, [setUp], stored],
+    [/recorded as error/, good, { ...stored, records: [{ ...record, outcome: 'error' }] }],
+    [/recorded for y\/m/, good, { ...stored, records: [{ ...record, api: 'y' }] }],
+    [/recorded with 2 attempts/, good, { ...stored, records: [{ ...record, attempts: 2 }] }],
+    [/is not recorded/, good, none],
+    [/and 0 counted/, good, { ...stored, totals: [] }],
+    [/counts against its budget/, good, { ...stored, spending: [] }],
+    [/was spent of a budget of 0.1/, [{ ...setUp, budgetUsd: 0.1 } as AttemptsEvent, asked, told, call], stored],
+  ];
+  for (const [what, events, usage] of wrong) {
+    const violations = checkAttempts(events, usage, 0);
+    assert.ok(
+      violations.some((violation) => what.test(violation)),
+      `${what} is not among ${JSON.stringify(violations)}`,
+    );
+  }
+  assert.deepEqual(checkAttempts(good, stored, 2), ['2 calls were never answered']);
+});

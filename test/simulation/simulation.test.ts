@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { readFile, rm } from 'node:fs/promises';
+import { test } from 'node:test';
+import type { Scenario } from '../faults/simulation/scenario.ts';
+import { playOnce, SCENARIOS, simulationFaults } from '../faults/simulation/simulation.ts';
+
+const FIRST_SEED = 20_000;
+const SEEDS = 6;
+
+for (const scenario of SCENARIOS) {
+  test(`nothing is violated in some runs of ${scenario.name}, and the same seed gives the same run to the letter`, async () => {
+    const logs = new Set<string>();
+    for (let seed = FIRST_SEED; seed < FIRST_SEED + SEEDS; seed += 1) {
+      const { log, violations } = await playOnce(scenario, seed);
+      assert.deepEqual(violations, [], `seed ${seed}`);
+      const text = JSON.stringify(log);
+      logs.add(text);
+      // In between another seed was played: nothing is left of it.
+      await playOnce(scenario, seed + SEEDS);
+      assert.equal(JSON.stringify((await playOnce(scenario, seed)).log), text, `seed ${seed} was another run`);
+    }
+    assert.equal(logs.size, SEEDS, 'each seed is a run of its own');
+  });
+}
+
+test('a run that fails is told with its seed, its scenario, and the command that plays it again', async () => {
+  const wrong: Scenario = {
+    name: 'wrong',
+    play: async (seed) => ({ log: [{ seed }], violations: seed === 7 ? ['it broke'] : [], counts: { steps: 2 } }),
+  };
+  const said: string[] = [];
+  const suite = simulationFaults([wrong]);
+  const { violations, figures } = await suite({ cycles: 3, seed: 6, say: (line) => void said.push(line) });
+  assert.deepEqual(violations, ['seed 7, wrong: it broke (again: npm run faults -- simulation --cycles 1 --seed 7)']);
+  assert.deepEqual(
+    figures.map(({ name, value, met }) => [name, value, met]),
+    [
+      ['seeds', '3', true],
+      ['wrong: steps', '6', true],
+      ['runs in which something did not hold', '1', false],
+    ],
+  );
+  const [, file = ''] = /^the log is (.*simulation-wrong-7.*)$/m.exec(said.join('\n')) ?? [];
+  assert.equal(await readFile(file, 'utf8'), '{"seed":7}\n');
+  await rm(file);
+});
