@@ -17,19 +17,20 @@ const INTRODUCTION = `# Measurements
 
 Every figure stands beside its bound, or beside a peer, measured in the same run on the same machine; rounds of both take turns,
 ratios are taken round by round and their median is shown with half the spread of the middle half. \`npm run bench -- --write\`
-writes all sections before the last, \`npm run bench -- bridge --write\` one of them. What lies close to its goal, and why:
-[notes](measurements-notes.md).
+writes the sections of all suites, \`npm run bench -- bridge --write\` one of them, \`npm run faults -- --write\` those of the
+last part. What lies close to its goal, and why: [notes](measurements-notes.md).
 `;
 
 /** Faults are written by another program. They stand last, and stay as they are. */
 const FAULTS = '## Faults';
 
-/** The page with new sections for the suites that were run, and with all others as they were. */
+/** The page with new sections for the suites that were run, and with all others as they were; what people wrote comes first. */
 export function updatePage(page: string, reports: readonly SuiteReport[], order: readonly string[]): string {
   const { sections, faults } = readPage(page);
   for (const report of reports) sections.set(headingOf(report.suite), sectionText(report));
   const headings = order.map(headingOf);
-  const kept = headings.flatMap((heading) => sections.get(heading) ?? []);
+  const others = [...sections.keys()].filter((heading) => !headings.includes(heading));
+  const kept = [...others, ...headings].flatMap((heading) => sections.get(heading) ?? []);
   return [INTRODUCTION, ...kept, ...(faults === '' ? [] : [faults])].join('\n');
 }
 

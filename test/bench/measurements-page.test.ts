@@ -45,6 +45,16 @@ test('what is written about faults stays to the letter', () => {
   assert.equal(after.split('## Faults').length, 2);
 });
 
+test('a section that no suite writes stays as it is, before all others', () => {
+  const page = updatePage('', [report('platform', 1)], ORDER).replace(
+    '## Platform',
+    '## Missed\n\nBy hand.\n\n## Platform',
+  );
+  const after = updatePage(page, [report('bridge', 1)], ORDER);
+  assert.deepEqual(after.match(/^## .*$/gm), ['## Missed', '## Platform', '## Bridge']);
+  assert.ok(after.includes('## Missed\n\nBy hand.\n\n## Platform'));
+});
+
 test('writing the same again changes nothing', () => {
   const page = `${updatePage('', [report('platform', 1)], ORDER)}\n${FAULTS}`;
   assert.equal(updatePage(page, [report('platform', 1)], ORDER), page);
@@ -62,4 +72,14 @@ test('the page of the project shows a picture for each of its tables, and there 
   assert.ok(shown.length > 0 && shown.every((name) => existsSync(`${projectRoot}docs/measurements/${name}`)));
   const files = globSync('docs/measurements/*', { cwd: projectRoot }).map((path) => basename(path));
   assert.deepEqual(files.toSorted(), shown.toSorted());
+});
+
+test('every goal that the page of the project shows as missed is explained at its beginning, and no other', () => {
+  const page = readFileSync(`${projectRoot}docs/measurements.md`, 'utf8');
+  const [before = '', missed = '', ...rest] = page.split(/^(?=## )/m);
+  assert.ok(!before.includes('missed**') && missed.startsWith('## Missed goals\n'), 'it comes first');
+  const firstCells = (text: string, pattern: RegExp) => [...text.matchAll(pattern)].map(([, cell]) => cell);
+  const shown = firstCells(rest.join(''), /^\| (.+?) \|.*\| \*\*missed\*\* \|$/gm);
+  const explained = firstCells(missed, /^\| (.+?) \|.*\|$/gm).slice(2);
+  assert.deepEqual(explained.toSorted(), shown.toSorted());
 });

@@ -85,6 +85,11 @@ export function createUserAdministration(parts: Parts): UserAdministration {
     return changed;
   }
 
+  async function removeKeys(owner: string): Promise<void> {
+    const keys = parts.completionKeys();
+    for (const { id } of (await keys?.list(owner)) ?? []) await keys?.remove(owner, id);
+  }
+
   const ending = (user: UserRow): Runnable[] => [sessions.endAllOf(user.id), flowStore.removeOfUser(user.id)];
   const nextEpoch = (user: UserRow): UserChange => ({ access_epoch: user.access_epoch + 1 });
 
@@ -149,15 +154,22 @@ export function createUserAdministration(parts: Parts): UserAdministration {
         (user) => ({ statements: ending(user) }),
       ),
     async remove(id, actor) {
-      const removed = await store.remove(id, (standing) => {
-        const { user } = standing;
-        if (!mayActOn(actor.role, user.role)) throw new AppError('FORBIDDEN');
+      const check = (standing: UserStanding): void => {
+        if (!mayActOn(actor.role, standing.user.role)) throw new AppError('FORBIDDEN');
         refuseForLastAdmin(standing);
-        return [audit.statement(entryOf('user.deleted', user.id, actor, { email: user.email, role: user.role }))];
+      };
+      // Their keys are in another store, and go first: who is gone is looked for by nobody, and the keys would go on working.
+      const standing = await store.standing(id);
+      if (standing !== undefined) check(standing);
+      await removeKeys(id);
+      const removed = await store.remove(id, (current) => {
+        check(current);
+        const { email, role } = current.user;
+        return [audit.statement(entryOf('user.deleted', id, actor, { email, role }))];
       });
       if (removed === undefined) throw new AppError('USER_NOT_FOUND');
-      const keys = parts.completionKeys();
-      for (const { id: keyId } of (await keys?.list(id)) ?? []) await keys?.remove(id, keyId);
+      // One may have been made meanwhile.
+      await removeKeys(id);
     },
     async block(given, actor) {
       const email = normalizeEmail(given);

@@ -17,10 +17,35 @@ const WAITING = 1000;
 /** Ends come in all the time on a busy server: a look that is a moment old must do in the end. */
 const LOOKS = 5;
 
+/** Those who wait for the same keys: what one of them finds, the next one would find as well. */
+interface Line {
+  readonly keys: readonly string[];
+  readonly wakes: (() => void)[];
+}
+
 export function createAttemptGate(): AttemptGate {
   const underWay = new Map<string, number>();
-  let waiting: (() => void)[] = [];
+  const lines = new Map<string, Line>();
+  let waiting = 0;
   let ended = 0;
+
+  const wakeFirst = (name: string): void => {
+    const line = lines.get(name);
+    const wake = line?.wakes.shift();
+    if (line?.wakes.length === 0) lines.delete(name);
+    if (wake === undefined) return;
+    waiting -= 1;
+    wake();
+  };
+
+  const wait = (name: string, keys: readonly string[], waitedBefore: boolean): Promise<void> =>
+    new Promise((resolve) => {
+      const line = lines.get(name) ?? { keys, wakes: [] };
+      lines.set(name, line);
+      waiting += 1;
+      if (waitedBefore) line.wakes.unshift(resolve);
+      else line.wakes.push(resolve);
+    });
 
   const end = (keys: readonly string[]): void => {
     for (const key of keys) {
@@ -29,25 +54,31 @@ export function createAttemptGate(): AttemptGate {
       else underWay.delete(key);
     }
     ended += 1;
-    const woken = waiting;
-    waiting = [];
-    for (const wake of woken) wake();
+    for (const [name, line] of lines) if (line.keys.some((key) => keys.includes(key))) wakeFirst(name);
   };
 
   return {
     async enter(keys, left) {
-      for (let look = 1; ; look += 1) {
-        const before = ended;
-        const budgets = await left();
-        if (budgets.some((budget) => budget <= 0)) return undefined;
-        if (ended !== before && look < LOOKS) continue;
-        if (keys.every((key, index) => (underWay.get(key) ?? 0) < (budgets[index] ?? 0))) {
-          for (const key of keys) underWay.set(key, (underWay.get(key) ?? 0) + 1);
-          return () => end(keys);
+      const name = keys.join(' ');
+      let waitedBefore = false;
+      try {
+        for (let look = 1; ; look += 1) {
+          const before = ended;
+          const budgets = await left();
+          if (budgets.some((budget) => budget <= 0)) return undefined;
+          if (ended !== before && look < LOOKS) continue;
+          if (keys.every((key, index) => (underWay.get(key) ?? 0) < (budgets[index] ?? 0))) {
+            for (const key of keys) underWay.set(key, (underWay.get(key) ?? 0) + 1);
+            return () => end(keys);
+          }
+          if (waiting >= WAITING) throw new AppError('OVERLOADED');
+          await wait(name, keys, waitedBefore);
+          waitedBefore = true;
+          look = 0;
         }
-        if (waiting.length >= WAITING) throw new AppError('OVERLOADED');
-        await new Promise<void>((resolve) => waiting.push(resolve));
-        look = 0;
+      } finally {
+        // Whoever went in, or was refused, leaves the next one to look: all at once, at each end, would be far too many.
+        wakeFirst(name);
       }
     },
   };

@@ -56,8 +56,9 @@ export function createSecondFactor({ database, users, secretBox, audit, clock }:
 
   async function refuse(reserved: UserRow, head: RequestHead): Promise<never> {
     const { id, totp_locked_until: until } = reserved;
+    const failed = audit.statement({ event: 'mfa.failed', actor: id, subject: id, head });
     const locks = until > clock.now() ? [audit.statement(lockEntry(id, until, head))] : [];
-    await database.write([audit.statement({ event: 'mfa.failed', actor: id, subject: id, head }), ...locks]);
+    await database.write([failed, ...locks]);
     throw new AppError('INVALID_MFA_CODE');
   }
 

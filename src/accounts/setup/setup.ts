@@ -57,8 +57,9 @@ export function createSetup(parts: Parts): Setup {
         await database.write([flows.take('setup', first.token), ...users.add(user), done]);
       } catch (error) {
         if (errorCode(error) === 'STORAGE_CONFLICT') throw new AppError('INVALID_TOKEN');
-        // Another link was quicker, perhaps with the same name or address.
-        if (await userAdministration.hasAdmin()) throw new AppError('SETUP_DONE');
+        // Another link was quicker, perhaps with the same name or address. Any other failure may be that of this very one.
+        const isTaken = errorCode(error) === 'STORAGE_DUPLICATE';
+        if (isTaken && (await userAdministration.hasAdmin())) throw new AppError('SETUP_DONE');
         explainTaken(error);
       }
       return user;

@@ -34,6 +34,8 @@ export interface UserFilter {
 
 /** What administrators do to users. Each change is as if nothing else ran meanwhile, on both engines and several instances. */
 export interface UserAdministrationStore {
+  /** Undefined when there is no such user. */
+  standing(id: string): Promise<UserStanding | undefined>;
   /** Undefined when there is no such user. `decide` throws to refuse; on PostgreSQL it may be asked more than once. */
   change(id: string, decide: (standing: UserStanding) => UserDecision): Promise<UserRow | undefined>;
   /** Removes the user and all that is theirs. */
@@ -85,6 +87,7 @@ export function createUserAdministrationStore(database: Database<AccountsSchema>
   };
 
   return {
+    standing: (id) => database.transaction((transaction) => standingOf(transaction, id)),
     change: (id, decide) =>
       database.transaction(async (transaction) => {
         const standing = await standingOf(transaction, id);

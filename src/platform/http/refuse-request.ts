@@ -21,8 +21,8 @@ export type RefuseRequest = (state: RequestState, error: unknown, earlier?: Outg
 
 /** Up to here an unread body is read and forgotten, and the connection lives on. */
 const SMALL_BODY = 64 * 1024;
-/** What the refusal replaces, or what described a body that is not sent. */
-const NOT_KEPT = /^(?:content-|transfer-encoding$|etag$|last-modified$|connection$)/;
+/** What the refusal replaces, what described a body that is not sent, and what only a success may hand out. */
+const NOT_KEPT = /^(?:content-|transfer-encoding$|etag$|last-modified$|connection$|set-cookie$)/;
 
 export function createRefuser({ surfaceFor, clock, logger, lingerMs, isDraining }: RefuserOptions): RefuseRequest {
   return (state, error, earlier = {}) => {

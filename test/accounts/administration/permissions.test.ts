@@ -81,6 +81,16 @@ test('A-57: unknown roles and permissions are refused, and so is what the rules 
   assert.equal((await write(accounts, admin, 0, { 'admin.audit.read': fixed })).status, 200);
 });
 
+test('a matrix of more than 500 modules is refused', async (t) => {
+  const accounts = await startAccounts(t);
+  const admin = await loggedInAs(accounts, 'admin');
+  const modules = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`module-${index}`, {}]));
+  const refused = await write(accounts, admin, 0, modules(501));
+  assert.deepEqual([refused.status, refused.body.error], [400, 'invalid_request']);
+  assert.equal((await write(accounts, admin, 0, modules(500))).status, 200);
+});
+
 test('A-56: users are kept out of admin with 403, strangers with 401, and operators get exactly their matrix', async (t) => {
   const accounts = await startAccounts(t);
   const admin = await loggedInAs(accounts, 'admin');

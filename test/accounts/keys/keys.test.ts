@@ -50,6 +50,31 @@ test('someone issues, lists and removes keys of their own, and nobody else’s',
   assert.deepEqual(await completionKeys.list(ann.id), [], 'who is gone has no keys');
 });
 
+test('someone whose keys cannot be removed is not removed either, and no key outlives them', async (t) => {
+  const completionKeys = keysInMemory();
+  let isReachable = false;
+  const remove: CompletionKeys['remove'] = async (owner, id) => {
+    if (!isReachable) throw new AppError('STORAGE_UNAVAILABLE');
+    await completionKeys.remove(owner, id);
+  };
+  const accounts = await startAccounts(t, { completionKeys: { ...completionKeys, remove } });
+  const admin = await loggedInAs(accounts, 'admin');
+  const operator = await loggedInAs(accounts, 'operator');
+  const ann = await loggedInAs(accounts, 'user', 'Ann');
+  await accounts.post('keys', { name: 'laptop' }, { token: ann.token });
+  await accounts.post('keys', { name: 'server' }, { token: admin.token });
+  const end = ({ id }: { id: string }, { token } = admin) => accounts.call('DELETE', `admin/users/${id}`, { token });
+  const failed = await end(ann);
+  assert.deepEqual([failed.status, failed.body.error], [503, 'storage_unavailable']);
+  assert.equal((await accounts.login(ann)).status, 200, 'nothing was removed');
+  isReachable = true;
+  assert.deepEqual([(await end(ann)).status, await completionKeys.list(ann.id)], [204, []]);
+  // Who may not be removed keeps them.
+  assert.equal((await end(admin, operator)).body.error, 'forbidden');
+  assert.equal((await end(admin)).body.error, 'last_admin');
+  assert.equal((await completionKeys.list(admin.id)).length, 1);
+});
+
 test('where the completions service does not run there are no keys', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await loggedInAs(accounts, 'user', 'Ann');

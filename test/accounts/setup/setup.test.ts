@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { describe, test } from 'node:test';
+import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { GOOD_PASSWORD } from '../accounts-client.ts';
@@ -69,6 +70,21 @@ test('A-17: a link that was printed before someone became administrator another 
   assert.equal(admin.answer.body.user.role, 'root');
   const late = await accounts.post('setup', { ...FIRST, token });
   assert.deepEqual([late.status, late.body.error], [409, 'setup_done']);
+});
+
+test('a set-up that was stored and not confirmed is not said to be that of someone else', async (t) => {
+  const accounts = await startAccounts(t);
+  const token = await accounts.offerSetup();
+  const { write } = accounts.database;
+  const unconfirmed: typeof write = async (statements) => {
+    await write(statements);
+    throw new AppError('STORAGE_UNAVAILABLE');
+  };
+  Object.assign(accounts.database, { write: unconfirmed });
+  const lost = await accounts.post('setup', { ...FIRST, token });
+  assert.deepEqual([lost.status, lost.body.error], [503, 'storage_unavailable']);
+  Object.assign(accounts.database, { write });
+  assert.equal((await accounts.post('login', { identifier: FIRST.email, password: GOOD_PASSWORD })).status, 200);
 });
 
 test('the set-up page needs no other host, no inline script, and keeps the token out of sight', async (t) => {

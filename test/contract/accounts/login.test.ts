@@ -153,6 +153,8 @@ test('A-14: 50 failures from anywhere leave only known devices in, and that ends
   const first = await accounts.login(ann, {}, { from: '10.0.0.1' });
   const device = cookieOf(first, 'xc_device');
   assert.notEqual(device, '');
+  const kept = first.headers.getSetCookie().find((cookie) => cookie.startsWith('xc_device=')) ?? '';
+  assert.match(kept, /; Max-Age=15552000; Path=\/; HttpOnly; SameSite=Lax$/, 'for 180 days');
   const wrong = { ...ann, password: 'not the password' };
   const crowd = Array.from({ length: 50 }, (_, index) => `10.7.${index}.1`);
   await Promise.all(crowd.map((from) => accounts.login(wrong, {}, { from })));

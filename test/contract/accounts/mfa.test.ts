@@ -292,6 +292,23 @@ test('A-47: ten recovery codes, each for one login, stored as digests; new ones 
   assert.equal((await use(renewed.body.recoveryCodes[5])).status, 200);
 });
 
+test('A-47: one code renews the recovery codes once, also for three at the same moment', async (t) => {
+  const accounts = await startAccounts(t);
+  const ann = await accounts.loggedIn('Ann');
+  const { token, code } = await accounts.enrol(ann);
+  await accounts.clock.advance(2 * STEP_MS);
+  const given = { password: ann.password, code: code() };
+  const race = await Promise.all([1, 2, 3].map(() => accounts.post('mfa/recovery-codes', given, { token })));
+  assert.deepEqual(race.map(({ status, body }) => `${status} ${body.error ?? ''}`).sort(), [
+    '200 ',
+    '401 reauthentication_required',
+    '401 reauthentication_required',
+  ]);
+  const [kept] = race.find(({ status }) => status === 200)?.body.recoveryCodes ?? [];
+  const { mfa_ticket } = (await accounts.login(ann)).body;
+  assert.equal((await accounts.post('mfa/verify', { mfa_ticket, recoveryCode: kept })).status, 200);
+});
+
 test('A-51: the QR code is drawn here, holds the address, and is never stored by a browser', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.loggedIn('Ann');

@@ -179,4 +179,7 @@ test('A-31: with the second factor on, an exchange code leads to the ticket, and
   await accounts.clock.advance(31_000);
   const full = await accounts.post('mfa/verify', { mfa_ticket: half.body.mfa_ticket, code: enrolled.code() });
   assert.equal(full.status, 200);
+  const race = await accounts.issueExchangeCode(ann.id);
+  const answers = await Promise.all([1, 2, 3].map(() => accounts.post('token/exchange', { exchange_code: race })));
+  assert.deepEqual(answers.map(({ status }) => status).sort(), [200, 401, 401], 'one ticket, whoever comes first');
 });

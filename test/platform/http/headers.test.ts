@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
+import type { Route } from '../../../src/platform/http/surface.ts';
 import { exchange, statusOf } from './raw-connection.ts';
 import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
 
@@ -52,6 +53,16 @@ test('a route may state its own policy and caching', async (t) => {
   assert.equal(headers.get('content-security-policy'), "default-src 'self'");
   assert.equal(headers.get('cache-control'), 'public, max-age=60');
   assert.equal(headers.get('x-content-type-options'), 'nosniff');
+});
+
+test('a refusal hands out no cookie that was set before the handler failed', async (t) => {
+  const handle: Route['handle'] = async ({ reply }) => {
+    reply.header('set-cookie', ['session=worth-something', 'device=too']).header('x-kept', 'yes');
+    throw new AppError('TEAPOT', { what: 'late' });
+  };
+  const { url } = await startListener(t, { surfaces: [surfaceOf({ routes: [routeOf({ path: '/lab/late', handle })] })] });
+  const { status, headers } = await fetch(`${url}/lab/late`);
+  assert.deepEqual([status, headers.getSetCookie(), headers.get('x-kept')], [418, [], 'yes']);
 });
 
 test('P-38: a harmless x-request-id is taken over, any other replaced; it is returned and logged', async (t) => {

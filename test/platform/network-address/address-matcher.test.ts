@@ -18,11 +18,13 @@ test('an IPv4 address that came through an IPv6 socket matches as IPv4', () => {
   assert.equal(createAddressMatcher(['10.0.0.0/8'])('[::ffff:0a01:0203]'), true);
   assert.equal(createAddressMatcher(['::ffff:10.0.0.0/104'])('10.1.2.3'), true);
   assert.equal(createAddressMatcher(['::ffff:10.0.0.0/104'])('11.1.2.3'), false);
+  assert.equal(createAddressMatcher(['::ffff:0.0.0.0/96'])('203.0.113.9'), true);
 });
 
 test('all of one family can be listed, and nothing matches an empty list or a text that is no address', () => {
   assert.equal(createAddressMatcher(['0.0.0.0/0'])('203.0.113.9'), true);
   assert.equal(createAddressMatcher(['0.0.0.0/0'])('2001:db8::1'), false);
+  assert.equal(createAddressMatcher([' 10.0.0.0/8 '])('10.0.0.1'), true);
   assert.equal(createAddressMatcher([])('10.0.0.1'), false);
   for (const text of ['', 'localhost', '10.0.0', '0x0a.1', '10.0.0.1/8']) {
     assert.equal(createAddressMatcher(['0.0.0.0/0', '::/0'])(text), false, text);
@@ -39,6 +41,8 @@ test('a range that cannot be read is refused by name', () => {
     'fe80::1%eth0/64',
     'example.com',
     '10.0.0.0/8/8',
+    'example.com/10.0.0.0/8',
+    '[10.0.0.0/8',
   ];
   for (const range of [...broken, '::ffff:10.0.0.0/95', '[::1]/128', '10.0.0.0/8x']) {
     assert.throws(

@@ -26,6 +26,12 @@ test('B-77: an odd spelling becomes the address that a connection would go to', 
   }
 });
 
+test('an address comes back without brackets, as a socket takes it', () => {
+  assert.deepEqual(classifyHost('[::1]'), { kind: 'address', address: '::1', class: 'loopback' });
+  assert.deepEqual(classifyHost('[0:0::1.2.3.4]'), { kind: 'address', address: '0:0::1.2.3.4', class: 'reserved' });
+  assert.deepEqual(classifyHost('0x7f.1'), { kind: 'address', address: '127.0.0.1', class: 'loopback' });
+});
+
 test('B-77: no address that a callback may not reach is public, and every public one is reachable', () => {
   for (const vector of ADDRESS_VECTORS) {
     const found = classifyHost(vector.host);
@@ -49,6 +55,7 @@ test('B-77: names of this machine and of metadata services are known without a l
     assert.ok(found.kind === 'name', host);
     assert.ok(isLoopbackHost(found.name) || isMetadataName(found.name), host);
   }
+  assert.equal(isMetadataName('Metadata.Google.Internal.'), true);
   assert.equal(isMetadataName('metadata.google.internal.example.com'), false);
   assert.equal(isMetadataName('example.com'), false);
 });

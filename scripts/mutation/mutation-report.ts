@@ -1,0 +1,74 @@
+import { relative } from 'node:path';
+import type { Mutant } from './run-stryker.ts';
+
+/** Of the mutants that could run, in percent. */
+const GOAL = 80;
+const DETECTED = new Set(['Killed', 'Timeout']);
+const UNDETECTED = new Set(['Survived', 'NoCoverage']);
+const WIDEST_REPLACEMENT = 60;
+
+export interface AreaResult {
+  readonly area: string;
+  readonly mutants: readonly Mutant[];
+}
+
+/** One row per area, with the goal: one that was missed says so. */
+export function mutationTable(results: readonly AreaResult[]): string {
+  const rows = results.map(({ area, mutants }) => {
+    const score = scoreOf(mutants);
+    const verdict = score >= GOAL ? 'met' : '**missed**';
+    return `| ${[area, ...counts(mutants), percent(score), `≥ ${GOAL} %`, verdict].join(' | ')} |`;
+  });
+  return [
+    '| area | mutants | killed | timed out | survived | reached by no test | could not run | score | goal | |',
+    '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
+    ...rows,
+  ].join('\n');
+}
+
+/** One row per file of an area, the lowest first. */
+export function filesTable(mutants: readonly Mutant[], project: string): string {
+  const files = [...Map.groupBy(mutants, ({ fileName }) => relative(project, fileName))];
+  const rows = files
+    .toSorted(([, a], [, b]) => scoreOf(a) - scoreOf(b))
+    .map(([file, inside]) => `| ${[file, ...counts(inside), percent(scoreOf(inside))].join(' | ')} |`);
+  return [
+    '| file | mutants | killed | timed out | survived | reached by no test | could not run | score |',
+    '| --- | --- | --- | --- | --- | --- | --- | --- |',
+    ...rows,
+  ].join('\n');
+}
+
+/** What no test noticed: where it is, what was done to it, and what stood there instead. */
+export function survivors(mutants: readonly Mutant[], project: string): string {
+  return mutants
+    .filter(({ status }) => UNDETECTED.has(status))
+    .toSorted((a, b) => a.fileName.localeCompare(b.fileName) || a.location.start.line - b.location.start.line)
+    .map(({ fileName, location, mutatorName, replacement, status }) => {
+      const place = `${relative(project, fileName)}:${location.start.line}`;
+      return `${place}: ${mutatorName}: ${oneLine(replacement)}${status === 'NoCoverage' ? ' (reached by no test)' : ''}`;
+    })
+    .join('\n');
+}
+
+function scoreOf(mutants: readonly Mutant[]): number {
+  const detected = mutants.filter(({ status }) => DETECTED.has(status)).length;
+  const undetected = mutants.filter(({ status }) => UNDETECTED.has(status)).length;
+  return detected + undetected === 0 ? 100 : (100 * detected) / (detected + undetected);
+}
+
+function counts(mutants: readonly Mutant[]): readonly number[] {
+  const of = (status: string): number => mutants.filter((mutant) => mutant.status === status).length;
+  const known = [of('Killed'), of('Timeout'), of('Survived'), of('NoCoverage')];
+  return [mutants.length, ...known, mutants.length - known.reduce((sum, count) => sum + count, 0)];
+}
+
+/** Rounded down, so that a goal just missed does not look met. */
+function percent(value: number): string {
+  return `${(Math.floor(value * 10) / 10).toFixed(1)} %`;
+}
+
+function oneLine(text: string): string {
+  const line = text.replaceAll(/\s+/g, ' ');
+  return line.length > WIDEST_REPLACEMENT ? `${line.slice(0, WIDEST_REPLACEMENT)}…` : line;
+}
