@@ -39,7 +39,8 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   forwarding: { run: forwardingFaults, cycles: 200 },
   database: { run: databaseFaults, cycles: 50 },
   'disk-full': { run: diskFullFaults, cycles: 5 },
-  'store-calls': { run: storeCallFaults, cycles: 300 },
+  // The most calls of each service that fail: all of them.
+  'store-calls': { run: storeCallFaults, cycles: 2000 },
   clock: { run: clockFaults, cycles: 8 },
   // Seeds, one after the other from the one that is given.
   simulation: { run: simulationFaults(), cycles: 1000 },

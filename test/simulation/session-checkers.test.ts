@@ -22,7 +22,7 @@ const answered: SessionsEvent = { ...turn, outcome: 'ok', turnId: 't', status: '
 const good: readonly SessionsEvent[] = [setUp, connected, begins, ends, ...seen, answered];
 const updates = [update(1, 'started'), update(2, 'running'), update(3, 'completed')];
 const stored = { id: 't', session, prompt: 'p', status: 'completed' };
-const whole: SessionsAtTheEnd = { updates, turns: [stored], notBegun: new Set(), unanswered: 0 };
+const whole: SessionsAtTheEnd = { updates, turns: [stored], unanswered: 0 };
 
 test('a run of sessions in which everything held has no violations', () => {
   assert.deepEqual(checkSessions(good, whole), []);

@@ -24,7 +24,7 @@ export async function checkEndpointNames(
       const addresses = await withinTime(clock, LOOKUP_MS, addressesOf(host, lookUp), () => []);
       const refused = addresses.find((address) => !isTunnelAddress(address));
       if (refused === undefined) return [];
-      const wrong = `the name of node "${id}" leads to ${refusalOfAddress(refused)}`;
+      const wrong = `the name of node "${id}" leads outside: ${refusalOfAddress(refused)}`;
       const right = 'name the end of a tunnel';
       return [{ where: 'configuration', path: `distributed.nodes[${index}].bridge_endpoint`, wrong, right }];
     }),

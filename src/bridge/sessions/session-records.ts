@@ -8,7 +8,7 @@ import type { SessionStore } from '../storage/session-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import { TENANT } from '../tenant.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
-import { interruptedResult, lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
+import { lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
 import { FIRST_BLOCK } from './update-stream.ts';
@@ -42,8 +42,6 @@ export interface SessionRecordsOptions {
   readonly makeId: MakeId;
   write(statements: readonly Statement[]): Promise<unknown>;
 }
-
-const NOT_BEGUN = 'The beginning of the turn could not be stored.';
 
 export function createSessionRecords(options: SessionRecordsOptions): SessionRecords {
   const { sessions, turns, audits, log, hub, instance, clock, makeId, write } = options;
@@ -80,12 +78,9 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   }
 
   /** Takes back what may have been stored of a turn's beginning. */
-  function endNotBegun({ key, stream }: LiveSession, turn: LiveTurn, base: ResultBase): readonly Statement[] {
-    const outcome = JSON.stringify(interruptedResult(base, '', NOT_BEGUN));
-    return [
-      sessions.unclaim(key, turn.id, stream.reservedSeq()),
-      turns.end({ id: turn.id, status: 'failed', outcome, lastSeq: turn.firstSeq - 1, now: clock.now() }),
-    ];
+  function takeBack({ key, stream }: LiveSession, turn: LiveTurn): readonly Statement[] {
+    // The turn too: who repeats the call with its idempotency key wants it done, and it was not.
+    return [sessions.unclaim(key, turn.id, stream.reservedSeq()), turns.discard(turn.id)];
   }
 
   return {
@@ -124,11 +119,9 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
         // It may have been stored all the same; then the turn would stay open, and the session busy, until a restart.
         if (errorCode(error) === 'STORAGE_UNAVAILABLE' && !turn.isStored) {
           session.isInDoubt = true;
-          void log
-            .store(session.isStored ? endNotBegun(session, turn, base) : sessions.discard(session.key))
-            .then(() => {
-              session.isInDoubt = false;
-            });
+          void log.store(session.isStored ? takeBack(session, turn) : sessions.discard(session.key)).then(() => {
+            session.isInDoubt = false;
+          });
         }
         throw error;
       }

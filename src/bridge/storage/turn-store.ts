@@ -24,6 +24,8 @@ export interface TurnStore {
   begin(row: TurnRow): Statement;
   /** Changes nothing when the turn has ended already. */
   end(ended: EndedTurn): Statement;
+  /** Takes a turn away that has not ended. */
+  discard(id: string): Statement;
   /** Turns of a session that were asked for with the same method and parameters, oldest first. */
   findSame(sessionKey: string, requestFingerprint: string): Promise<readonly TurnRow[]>;
   /** Turns of a session that were asked for with that key. */
@@ -77,6 +79,9 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
       .where('id', '=', given.id)
       .where('ended_at', 'is', null),
   );
+  const discard = database.statement((query, given: { id: string }) =>
+    query.deleteFrom('turns').where('id', '=', given.id).where('ended_at', 'is', null),
+  );
   const findSame = database.statement((query, given: { sessionKey: string; requestFingerprint: string }) =>
     query
       .selectFrom('turns')
@@ -99,6 +104,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
     queue,
     begin,
     end,
+    discard: (id) => discard({ id }),
     findSame: (sessionKey, requestFingerprint) => database.readKeyed(findSame({ sessionKey, requestFingerprint })),
     findByKey: (sessionKey, idempotencyKey) => database.readKeyed(findByKey({ sessionKey, idempotencyKey })),
     async prompts(sessionKey, limit) {

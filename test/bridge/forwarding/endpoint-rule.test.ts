@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { LookupFunction } from 'node:net';
 import { test } from 'node:test';
 import { checkEndpointNames } from '../../../src/bridge/forwarding/check-endpoint-names.ts';
-import { refusalOfEndpoint } from '../../../src/bridge/forwarding/endpoint-rule.ts';
+import { isTunnelAddress, refusalOfEndpoint } from '../../../src/bridge/forwarding/endpoint-rule.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { ConfigurationError } from '../../../src/platform/config/problem.ts';
 import { resolveTrestle } from '../../system/resolve-trestle.ts';
@@ -47,6 +47,17 @@ for (const endpoint of REFUSED) {
   });
 }
 
+test('B-85: a refusal says what is wrong with the endpoint', () => {
+  const words = (endpoint: string) => refusalOfEndpoint(endpoint);
+  assert.equal(words('http://8.8.8.8'), '8.8.8.8 is not a loopback, private or link-local address');
+  assert.equal(words('http://metadata.google.internal'), 'it is where a cloud keeps credentials');
+  for (const endpoint of ['', 'no address', 'http://']) assert.equal(words(endpoint), 'it names no host', endpoint);
+});
+
+test('B-85: what is no address is the end of no tunnel', () => {
+  for (const text of ['', 'localhost', 'b.tunnel', '127.1']) assert.equal(isTunnelAddress(text), false, text);
+});
+
 const pointingTo =
   (...addresses: readonly string[]): LookupFunction =>
   (_host, _options, callback) =>
@@ -60,7 +71,14 @@ test('B-85: a name that leads outside is refused when the bridge starts, even wh
   const nodes = [node('http://10.0.0.1'), node('http://b.example')];
   await assert.rejects(checkEndpointNames(nodes, systemClock, pointingTo('10.0.0.1', '93.184.216.34')), (error) => {
     assert.ok(error instanceof ConfigurationError);
-    assert.equal(error.problems[0]?.path, 'distributed.nodes[1].bridge_endpoint');
+    assert.deepEqual(error.problems, [
+      {
+        where: 'configuration',
+        path: 'distributed.nodes[1].bridge_endpoint',
+        wrong: 'the name of node "b" leads outside: 93.184.216.34 is not a loopback, private or link-local address',
+        right: 'name the end of a tunnel',
+      },
+    ]);
     return true;
   });
 });

@@ -26,24 +26,39 @@ const lost: PeerFailure = { ...unreachable, code: 'TASK_FORWARD_FAILED', outcome
 const done: PeerAnswer = { kind: 'result', result: { status: 'completed' } };
 
 interface Script {
+  readonly method?: string;
+  readonly params?: object;
+  /** What the node tells on the way to its answer. */
+  readonly updates?: readonly object[];
+  /** Whether the caller can take more, each time it is asked. */
+  readonly drained?: () => Promise<boolean>;
   readonly answers: Readonly<Record<string, PeerAnswer>>;
   /** The node that a session was bound to by somebody else, or that has it since the last attempt. */
   readonly boundTo?: string;
   readonly known?: readonly string[];
 }
 
-/** A start of session `s` that nodes `b` and `c` may take, and what happens on the way. */
-function scriptedCall({ answers, boundTo, known = ['b', 'c', 'd'] }: Script) {
+/** A call that nodes `b` and `c` may take, a start of session `s` unless it is said, and what happens on the way. */
+function scriptedCall(script: Script) {
+  const { answers, boundTo, known = ['b', 'c', 'd'], updates = [], drained } = script;
+  const { method = 'session.start', params = { sessionId: 's' } } = script;
   const clock = createFakeClock();
   const events: string[] = [];
+  const waits: number[] = [];
+  const remembered: string[] = [];
+  const told: unknown[] = [];
+  let taken = 0;
   const forward = createForwardCall({
-    async callPeer({ endpoint, beforeSend, connectMs }) {
+    async callPeer({ endpoint, beforeSend, connectMs, headersMs, accepted, notified }) {
       const id = new URL(endpoint).hostname.split('.')[0] ?? '';
       events.push(`connect ${id} within ${connectMs}`);
       const answer = answers[id] ?? unreachable;
       if (answer.kind === 'failed' && answer.outcome === 'not_started') return answer;
       await beforeSend();
       events.push(`sent to ${id}`);
+      waits.push(headersMs);
+      accepted();
+      for (const update of updates) await notified('session.update', update, undefined);
       return answer;
     },
     routes: {
@@ -51,25 +66,27 @@ function scriptedCall({ answers, boundTo, known = ['b', 'c', 'd'] }: Script) {
         events.push(`bind ${nodeId} instead of ${insteadOf}`);
         return boundTo ?? nodeId;
       },
-      async remember() {},
+      async remember({ nodeId, names }) {
+        remembered.push(`${nodeId}: ${names.map(({ kind, name }) => `${kind} ${name}`).join(', ')}`);
+      },
     },
     health: { markUp: (id) => events.push(`up ${id}`), markDown: (id) => events.push(`down ${id}`) },
     relay: createUpdateRelay(clock),
     clock,
-    limits: { connectMs: 4000, turnHeadersMs: 1000, headersMs: 1000 },
+    limits: { connectMs: 4000, turnHeadersMs: 1000, headersMs: 2000 },
     candidate: (id) => (known.includes(id) ? candidate(id) : undefined),
     onFailure: ({ nodeId, outcome }) => events.push(`failed ${nodeId} ${outcome}`),
   });
-  const method = 'session.start';
-  const params = { sessionId: 's' };
-  const client = { kind: 'request', drained: undefined } as unknown as BridgeClient;
+  const client = { kind: 'request', drained } as unknown as BridgeClient;
   const call = {
     method,
     params,
     id: 1,
     caller: client,
-    notify() {},
-    accept() {},
+    notify: (_name: string, update: { readonly text: string }) => told.push(JSON.parse(update.text)),
+    accept() {
+      taken += 1;
+    },
   } as unknown as MethodCall<BridgeClient>;
   const outcome = forward(
     {
@@ -80,11 +97,13 @@ function scriptedCall({ answers, boundTo, known = ['b', 'c', 'd'] }: Script) {
       about: readCallNames(method, params),
       path: '/acp/rpc',
       headersFor: () => ({}),
-      accepted() {},
+      accepted() {
+        taken += 1;
+      },
     },
     new AbortController().signal,
   );
-  return { outcome, events };
+  return { outcome, events, waits, remembered, told, taken: () => taken };
 }
 
 test('B-90: the next node is asked when the one before has certainly done nothing, in the time that is left', async () => {
@@ -132,4 +151,56 @@ test('when all nodes are down, the last one says so', async () => {
     events.filter((event) => event.startsWith('down')),
     ['down b', 'down c'],
   );
+});
+
+test('a session is bound before it is started, and remembered after it was spoken to; other calls bind nothing', async () => {
+  const start = scriptedCall({ answers: { b: done } });
+  await start.outcome;
+  assert.deepEqual([start.remembered, start.waits], [[], [1000]]);
+  const message = scriptedCall({ method: 'session.message', answers: { b: done } });
+  await message.outcome;
+  assert.deepEqual(message.remembered, ['b: session s']);
+  assert.ok(!message.events.some((event) => event.startsWith('bind')));
+  const cancel = scriptedCall({ method: 'session.cancel', answers: { b: done } });
+  await cancel.outcome;
+  assert.deepEqual([cancel.remembered, cancel.waits], [[], [2000]]);
+});
+
+test('a job is remembered under the names that the node gave it', async () => {
+  const result = { jobId: 'job_1', sessionId: 'job_1' };
+  const submit = scriptedCall({
+    method: 'app.jobs.submit',
+    params: { idempotencyKey: 'once' },
+    answers: { b: { kind: 'result', result } },
+  });
+  await submit.outcome;
+  assert.deepEqual(submit.remembered, ['b: job job_1, session job_1']);
+});
+
+test('B-96: an error of the node is the answer, and a method that it lacks says whose word that is', async () => {
+  const error = { status: 200, code: -32601, message: 'no such method', data: { code: 'METHOD_NOT_FOUND' } };
+  const lacking = scriptedCall({ answers: { b: { kind: 'error', error } } });
+  await assert.rejects(lacking.outcome, { details: { sourceNodeId: 'b', code: 'METHOD_NOT_FOUND' } });
+  assert.ok(lacking.events.includes('up b'), 'a node that answers is up');
+  const other = { ...error, code: -32602, data: { code: 'INVALID_PARAMS' } };
+  const refusing = scriptedCall({ answers: { b: { kind: 'error', error: other } } });
+  const { status: _, ...told } = other;
+  await assert.rejects(refusing.outcome, { text: JSON.stringify(told) });
+});
+
+test('a node that takes no new work has said it better than we could', async () => {
+  const error = { status: 503, code: -32020, message: 'it is shutting down', data: { code: 'SHUTTING_DOWN' } };
+  const { outcome } = scriptedCall({ answers: { c: { ...unreachable, error } } });
+  await assert.rejects(outcome, { code: 'SHUTTING_DOWN' });
+});
+
+test('what the node tells on the way reaches the caller once it was taken, until the caller is gone', async () => {
+  const updates = [{ seq: 1 }, { seq: 2 }, { seq: 3 }];
+  const all = scriptedCall({ answers: { b: done }, updates });
+  await all.outcome;
+  assert.deepEqual([all.told, all.taken()], [updates, 2]);
+  let left = 2;
+  const gone = scriptedCall({ answers: { b: done }, updates, drained: async () => --left > 0 });
+  await gone.outcome;
+  assert.deepEqual(gone.told, [{ seq: 1 }, { seq: 2 }]);
 });

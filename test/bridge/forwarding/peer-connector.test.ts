@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
-import type { Socket } from 'node:net';
+import type { LookupFunction, Socket } from 'node:net';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import type { buildConnector } from 'undici';
@@ -40,6 +40,7 @@ function createScriptedConnector(beforeSend = async (): Promise<void> => {}) {
     connect: () => connect(TARGET, (...[error]) => void outcomes.push(error ?? 'connected')),
     stand: () => told(null, socket as unknown as Socket),
     fail: (code: string) => told(Object.assign(new Error('refused'), { code }), null),
+    failWith: (error: Error) => told(error, null),
   };
 }
 
@@ -121,4 +122,74 @@ test('a connection that does not stand in time, or fails, says why, once', async
     ['nothing listens at its address'],
     ['the connection failed with EPIPE'],
   ]);
+});
+
+/** What a connection is told of a name, when the lookup finds this. */
+async function lookedUp(lookup: LookupFunction): Promise<unknown> {
+  let checked: LookupFunction | undefined;
+  const build = (options: { lookup: LookupFunction }) => {
+    checked = options.lookup;
+    return () => new EventEmitter();
+  };
+  createPeerConnector(build as unknown as typeof buildConnector, {
+    clock: createFakeClock(),
+    connectMs: CONNECT_MS,
+    lookup,
+    beforeSend: async () => {},
+  });
+  return new Promise((resolve) => checked?.('b.tunnel', {}, (error, found) => resolve(error ?? found)));
+}
+
+const found =
+  (addresses: string | readonly string[]): LookupFunction =>
+  (_host, _options, callback) =>
+    typeof addresses === 'string'
+      ? callback(null, addresses, 4)
+      : callback(
+          null,
+          addresses.map((address) => ({ address, family: 4 })),
+        );
+
+test('B-85: a name is refused before anything connects when any of its addresses lies outside', async () => {
+  for (const addresses of ['8.8.8.8', ['8.8.8.8'], ['10.0.0.2', '8.8.8.8'], ['169.254.169.254']]) {
+    const outcome = await lookedUp(found(addresses));
+    assert.ok(outcome instanceof NotConnected && outcome.isRefused, String(addresses));
+    assert.match(outcome.message, /^(8\.8\.8\.8|169\.254\.169\.254) is not a loopback/);
+  }
+});
+
+test('a name that leads inside is told as it was found, and one that leads nowhere fails as it did', async () => {
+  assert.equal(await lookedUp(found('10.0.0.2')), '10.0.0.2');
+  assert.deepEqual(await lookedUp(found(['10.0.0.2', '::1'])), [
+    { address: '10.0.0.2', family: 4 },
+    { address: '::1', family: 4 },
+  ]);
+  const missing = Object.assign(new Error('no such name'), { code: 'ENOTFOUND' });
+  const failing: LookupFunction = (_host, _options, callback) => callback(missing, '', 0);
+  assert.equal(await lookedUp(failing), missing);
+});
+
+test('why there is no connection is told in words, also where several addresses were tried', async () => {
+  const reasons = {
+    ENOTFOUND: /name is not known/,
+    EAI_AGAIN: /looked up/,
+    EHOSTUNREACH: /no way/,
+    ENETUNREACH: /no way/,
+  };
+  for (const [code, words] of Object.entries(reasons)) {
+    const peer = createScriptedConnector();
+    peer.connect();
+    peer.fail(code);
+    const [outcome] = peer.outcomes;
+    assert.ok(outcome instanceof NotConnected && !outcome.isRefused && words.test(outcome.message), code);
+    assert.equal(peer.clock.pending(), 0, 'the time for connecting is not waited for');
+  }
+  const peer = createScriptedConnector();
+  peer.connect();
+  peer.failWith(new AggregateError([Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })]));
+  const without = createScriptedConnector();
+  without.connect();
+  without.failWith(new Error('who knows'));
+  const words = [peer, without].map(({ outcomes: [one] }) => (one instanceof Error ? one.message : one));
+  assert.deepEqual(words, ['nothing listens at its address', 'the connection failed']);
 });

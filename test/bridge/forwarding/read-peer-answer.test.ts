@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type PeerAnswer, readPeerDocument } from '../../../src/bridge/forwarding/read-peer-answer.ts';
+import { type PeerAnswer, readPeerDocument, readPeerMessage } from '../../../src/bridge/forwarding/read-peer-answer.ts';
 
 const error = (code: number, data: object) => JSON.stringify({ id: 1, error: { code, message: 'm', data } });
 
@@ -35,3 +35,45 @@ for (const [expected, status, text] of [
     assert.equal(summary(readPeerDocument(status, text)), expected);
   });
 }
+
+test('forwarding: what a node says when it takes no new work, or got no further, goes with the failure', () => {
+  const busy = readPeerDocument(503, error(-32020, { code: 'SHUTTING_DOWN' }));
+  const said = { status: 503, code: -32020, message: 'm', data: { code: 'SHUTTING_DOWN' } };
+  assert.deepEqual(busy.kind === 'failed' && busy.error, said);
+  assert.equal('error' in readPeerDocument(503, 'not json'), false);
+  const data = { outcome: 'not_started' };
+  const onTheWay = readPeerDocument(502, error(-32060, data));
+  assert.deepEqual(onTheWay, {
+    kind: 'failed',
+    code: 'TASK_FORWARD_FAILED',
+    reason: 'm',
+    outcome: 'not_started',
+    isDown: true,
+    error: { status: 502, code: -32060, message: 'm', data },
+  });
+});
+
+test('forwarding: every refusal says in its own words what the node did not like', () => {
+  const statuses = [400, 401, 403, 404, 405, 413, 415, 421, 426, 429, 431];
+  const reasons = statuses.map((status) => {
+    const answer = readPeerDocument(status, '');
+    assert.ok(answer.kind === 'failed' && answer.outcome === 'not_started', String(status));
+    return answer.reason;
+  });
+  // A wrong path and a missing upgrade are one thing to whoever has to mend them.
+  assert.equal(new Set(reasons).size, statuses.length - 1);
+  for (const reason of reasons) assert.notEqual(reason, '');
+  const odd = readPeerDocument(418, '');
+  assert.equal(odd.kind === 'failed' && odd.reason, 'it answered with status 418');
+});
+
+test('forwarding: an error without a proper code is an internal one, and null is none', () => {
+  const odd = readPeerDocument(200, '{"error":{"code":"x"}}');
+  assert.deepEqual(odd.kind === 'error' && [odd.error.code, odd.error.message], [-32603, '']);
+  assert.deepEqual(readPeerDocument(200, '{"error":null,"result":[1]}'), { kind: 'result', result: [1] });
+});
+
+test('forwarding: only an object is a message', () => {
+  for (const text of ['null', '1', '"text"', 'true', '', '{']) assert.equal(readPeerMessage(text), undefined, text);
+  assert.deepEqual(readPeerMessage('{"a":1}'), { a: 1 });
+});

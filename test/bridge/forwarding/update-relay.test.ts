@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { createUpdateRelay } from '../../../src/bridge/forwarding/update-relay.ts';
+import { createUpdateRelay, seqOf } from '../../../src/bridge/forwarding/update-relay.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 
 test('forwarding: updates that come over several answers are passed on once and in order', () => {
@@ -64,4 +64,38 @@ test('forwarding: connections and sessions do not disturb each other', () => {
   const streams = [relay.open(one, 's'), relay.open(two, 's'), relay.open(one, 't')];
   for (const [index, stream] of streams.entries()) stream.take(1, () => seen.push(String(index)));
   assert.deepEqual(seen, ['0', '1', '2']);
+});
+
+test('forwarding: only a whole number is the number of an update', () => {
+  assert.equal(seqOf({ seq: 7 }), 7);
+  for (const params of [{ seq: '7' }, { seq: 1.5 }, { seq: 2 ** 60 }, {}, undefined, null, 'text']) {
+    assert.equal(seqOf(params), undefined, JSON.stringify(params));
+  }
+});
+
+test('forwarding: an answer that brings what was passed on already ends at once, behind one that goes on', async () => {
+  const clock = createFakeClock();
+  const relay = createUpdateRelay(clock);
+  const receiver = {};
+  const seen: number[] = [];
+  const first = relay.open(receiver, 's');
+  const second = relay.open(receiver, 's');
+  first.take(1, () => seen.push(1));
+  second.take(1, () => seen.push(-1));
+  await second.end();
+  assert.equal(clock.pending(), 0);
+  first.take(2, () => seen.push(2));
+  assert.deepEqual(seen, [1, 2]);
+});
+
+test('forwarding: when all answers about a session have ended, its numbers begin anew', async () => {
+  const relay = createUpdateRelay(createFakeClock());
+  const receiver = {};
+  const seen: string[] = [];
+  const before = relay.open(receiver, 's');
+  before.take(5, () => seen.push('before'));
+  await before.end();
+  const after = relay.open(receiver, 's');
+  after.take(1, () => seen.push('after'));
+  assert.deepEqual(seen, ['before', 'after']);
 });

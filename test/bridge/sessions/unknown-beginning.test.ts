@@ -43,6 +43,20 @@ for (const isStored of [true, false]) {
   });
 }
 
+test('a turn whose beginning was stored without an answer is done when its call is repeated with the same idempotency key', async (context) => {
+  const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
+  const turn = (method: string, headers = {}) => call(url, method, { sessionId: 's', taskPrompt: 'hello' }, headers);
+  await turn('session.start');
+  loseNextBeginning(database, true);
+  const key = { 'idempotency-key': 'once' };
+  assert.equal((await turn('session.message', key)).error?.data.code, 'STORAGE_UNAVAILABLE');
+  const turns = () => database.query.selectFrom('turns').select('id').execute();
+  await until('it to be taken back', async () => (await turns()).length === 1);
+  const [second, third] = [await turn('session.message', key), await turn('session.message', key)];
+  assert.deepEqual([second.result?.status, second.result?.output], ['completed', 'hello']);
+  assert.equal(third.result?.turnId, second.result?.turnId);
+});
+
 test('what waits behind the first turn of a session gets no number until the session is stored', async (context) => {
   const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
   const { write } = database;

@@ -1,13 +1,16 @@
-import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
+import { STORE_CALLS, type StoreCall } from './store-call-sites.ts';
 
 export interface BrokenCall {
   /** Which call fails: counted from 1, or the first one from a place in the sources; undefined: none. */
   readonly which: number | string | undefined;
   /** A place whose first call after that one fails too: some are only reached when something has failed. */
   readonly next?: string;
-  /** Before anything was done, or after it was done, as when the answer is lost. */
+  /**
+   * Before anything was done, or after it was done, as when the answer is lost. A read that was done has changed
+   * nothing: after they were done, only writes and transactions are counted and fail.
+   */
   readonly when: 'before' | 'after';
 }
 
@@ -16,47 +19,81 @@ export interface BrokenDatabase {
   readonly sites: ReadonlySet<string>;
   /** Where the calls were made that failed. */
   readonly brokenSites: readonly string[];
+  /** How many calls there were, and how many of them may have changed something. */
+  counted(): { readonly calls: number; readonly changes: number };
+  /** Does something whose calls neither count nor fail: it looks at what came of the others. */
+  aside<Result>(work: () => Promise<Result>): Promise<Result>;
   /** From now on nothing fails. */
   mend(): void;
 }
 
-type Calls = Pick<Database<BridgeSchema>, 'write' | 'readKeyed' | 'read' | 'transaction'>;
-const NAMES = ['write', 'readKeyed', 'read', 'transaction'] as const satisfies readonly (keyof Calls)[];
+/** The database of any service. */
+// biome-ignore lint/suspicious/noExplicitAny: of whatever schema; nothing of it is looked at.
+export type BreakableDatabase = Pick<Database<any>, StoreCall>;
 
-/** Lets one call of the store fail as a disk or a connection would, on a database that is in use. */
-export function breakDatabase(database: Database<BridgeSchema>, { which, next, when }: BrokenCall): BrokenDatabase {
+type Calls = Record<StoreCall, (...given: unknown[]) => Promise<unknown>>;
+
+/** Lets one call of the store fail as a disk or a connection would, on databases that are in use. */
+export function breakDatabases(
+  databases: readonly BreakableDatabase[],
+  { which, next, when }: BrokenCall,
+): BrokenDatabase {
   const sites = new Set<string>();
-  const target = database as unknown as Record<string, (...given: unknown[]) => Promise<unknown>>;
-  let calls = 0;
   const brokenSites: string[] = [];
+  let calls = 0;
+  let changes = 0;
+  let lookers = 0;
   let isMended = false;
-  for (const name of NAMES) {
+
+  function fails(site: string, name: StoreCall): boolean {
+    const isChange = name === 'write' || name === 'transaction';
+    calls += 1;
+    if (isChange) changes += 1;
+    if (when === 'after' && !isChange) return false;
+    const number = when === 'after' ? changes : calls;
+    if (brokenSites.length === 0) return which === number || which === site;
+    return brokenSites.length === 1 && next === site;
+  }
+
+  function breakCall(target: Calls, name: StoreCall): void {
     const inner = target[name];
-    if (inner === undefined) continue;
     target[name] = async (...given) => {
-      if (isMended) return inner(...given);
-      const site = `${siteOf(new Error().stack ?? '')} (${name})`;
-      sites.add(site);
-      calls += 1;
-      const isNext = brokenSites.length === 0 ? which === calls || which === site : next === site;
-      if (!isNext || brokenSites.length === (next === undefined ? 1 : 2)) return inner(...given);
-      brokenSites.push(site);
+      const site = isMended || lookers > 0 ? undefined : siteOf(new Error().stack ?? '');
+      if (site === undefined) return inner(...given);
+      const place = `${site} (${name})`;
+      sites.add(place);
+      if (!fails(place, name)) return inner(...given);
+      brokenSites.push(place);
       if (when === 'after') await inner(...given);
       throw new AppError('STORAGE_UNAVAILABLE');
     };
   }
+
+  for (const database of databases) {
+    for (const name of STORE_CALLS) breakCall(database as unknown as Calls, name);
+  }
   return {
     sites,
     brokenSites,
+    counted: () => ({ calls, changes }),
+    async aside(work) {
+      lookers += 1;
+      try {
+        return await work();
+      } finally {
+        lookers -= 1;
+      }
+    },
     mend() {
       isMended = true;
     },
   };
 }
 
-/** The first place of our own that is not the database layer itself. */
-function siteOf(stack: string): string {
-  const line = stack.split('\n').find((frame) => frame.includes('/src/') && !frame.includes('/src/platform/'));
-  const from = line?.indexOf('/src/') ?? -1;
-  return line === undefined ? 'elsewhere' : line.slice(from + 1).replace(/:\d+\)?$/, '');
+/** The place that has called, below the database layer; undefined for a test that looks into the store. */
+function siteOf(stack: string): string | undefined {
+  const [, , ...callers] = stack.split('\n');
+  const caller = callers.find((frame) => !frame.includes('/src/platform/') && frame.includes('file://')) ?? '';
+  const from = caller.indexOf('/src/');
+  return from < 0 ? undefined : caller.slice(from + 1).replace(/:\d+\)?$/, '');
 }

@@ -60,7 +60,9 @@ test('a refusal hands out no cookie that was set before the handler failed', asy
     reply.header('set-cookie', ['session=worth-something', 'device=too']).header('x-kept', 'yes');
     throw new AppError('TEAPOT', { what: 'late' });
   };
-  const { url } = await startListener(t, { surfaces: [surfaceOf({ routes: [routeOf({ path: '/lab/late', handle })] })] });
+  const { url } = await startListener(t, {
+    surfaces: [surfaceOf({ routes: [routeOf({ path: '/lab/late', handle })] })],
+  });
   const { status, headers } = await fetch(`${url}/lab/late`);
   assert.deepEqual([status, headers.getSetCookie(), headers.get('x-kept')], [418, [], 'yes']);
 });

@@ -1,5 +1,6 @@
 import { childEnvironment, type Environment } from '../../../platform/child-process/child-environment.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
+import { pause } from '../../../platform/clock/pause.ts';
 import { withinTime } from '../../../platform/clock/within-time.ts';
 import { describeError, isExpected } from '../../../platform/errors/error-table.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
@@ -40,12 +41,15 @@ interface RunningTurn {
 }
 
 const QUIET_WITHIN_MS = 5_000;
+/** Within the time that clearing up has when the bridge stops. */
+const FORGET_TRIES = 5;
+const FORGET_PAUSE_MS = 1_000;
 
 /** Our own agent, in this process: a model, a few tools, and a conversation that is kept in the database. */
 export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider {
   const { store, clock, makeId, version } = options;
   const running = new Map<string, RunningTurn>();
-  let isStopped = false;
+  const stopped = new AbortController();
   const commands = {
     environment: childEnvironment(options.environment),
     journalFolder: options.processJournal,
@@ -55,7 +59,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
 
   async function run(reference: string, turn: AgentTurn, work: (signal: AbortSignal) => Promise<TurnEnd>) {
     const aborter = new AbortController();
-    if (isStopped) aborter.abort();
+    if (stopped.signal.aborted) aborter.abort();
     const outcome = work(aborter.signal);
     running.set(turn.turnId, { reference, aborter, ended: outcome.catch(() => undefined) });
     try {
@@ -85,7 +89,13 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
       );
     };
     const prompt: ConversationMessage = { role: 'user', content: turn.prompt };
-    await append([prompt]);
+    try {
+      await append([prompt]);
+    } catch (error) {
+      // It may be stored all the same, in a conversation that nobody will ever close.
+      if (position === 0) await store.remove(reference).catch(() => undefined);
+      throw error;
+    }
     // Only now: a reference that is kept must be one that can be continued.
     if (position === 0) turn.opened(reference);
     const further = await orAborted(options.mcp?.find(), signal);
@@ -101,6 +111,19 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
       model: turn.model === '' ? options.model : turn.model,
       messages: [...before, prompt],
     });
+  }
+
+  /** What was said goes with the session: the store gets another chance when it is away for a moment. */
+  async function forget(reference: string): Promise<void> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await store.remove(reference);
+        return;
+      } catch (error) {
+        if (tries === FORGET_TRIES) throw error;
+      }
+      await pause(clock, FORGET_PAUSE_MS, stopped.signal);
+    }
   }
 
   async function cancelAll(turns: readonly RunningTurn[]): Promise<void> {
@@ -128,10 +151,10 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     },
     async close(reference) {
       await cancelAll([...running.values()].filter((turn) => turn.reference === reference));
-      await store.remove(reference);
+      await forget(reference);
     },
     async stop() {
-      isStopped = true;
+      stopped.abort();
       await cancelAll([...running.values()]);
       await options.mcp?.stop();
     },

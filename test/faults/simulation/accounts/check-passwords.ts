@@ -64,15 +64,19 @@ function findValidities(calls: readonly AccountEvent[]): Map<string, Validity> {
  * it is not known of one whether it was counted.
  */
 function failuresBefore(login: LoginEvent, calls: readonly AccountEvent[]): LoginEvent[] {
-  const { endedAt: madeAt = NEVER } =
-    calls.find(({ kind, email }) => kind === 'register' && email === login.email) ?? {};
+  const made = calls.find(({ kind, email }) => kind === 'register' && email === login.email);
+  let since = made?.endedAt ?? NEVER;
   let failures: LoginEvent[] = [];
   for (const call of calls) {
     if (call.email !== login.email || !('address' in call) || call.address !== login.address) continue;
-    if (call.endedAt > login.startedAt || call.startedAt >= login.startedAt || call.startedAt < madeAt) continue;
+    if (call.endedAt > login.startedAt || call.startedAt >= login.startedAt) continue;
     if (call.outcome === 'unknown') return [];
-    if (call.outcome === 'ok') failures = [];
-    else if (call.kind === 'login' && call.code === 'INVALID_CREDENTIALS') failures.push(call);
+    if (call.outcome === 'ok') {
+      // What was under way then may have been counted before, and forgotten with the rest.
+      since = Math.max(since, call.endedAt);
+      failures = [];
+    } else if (call.kind === 'login' && call.code === 'INVALID_CREDENTIALS' && call.startedAt >= since)
+      failures.push(call);
   }
   return failures;
 }

@@ -1,7 +1,6 @@
 import type { JobOutcome } from '../../../../src/bridge/jobs/job-record.ts';
 import type { JobRow } from '../../../../src/bridge/storage/bridge-schema.ts';
 import type { StoreManners } from '../played-store.ts';
-import { promptOf } from './check-jobs.ts';
 import type { JobsEvent } from './job-events.ts';
 
 /** Ends that the turn of a job may have by itself. */
@@ -59,4 +58,9 @@ export function checkEndings(events: readonly JobsEvent[], jobs: readonly JobRow
     if (!isKnown) say(`failed with ${errorCode}`);
     return problems;
   });
+}
+
+/** What its agent is asked: no other job has the same. */
+export function promptOf({ request }: Pick<JobRow, 'request'>): string {
+  return (JSON.parse(request) as { readonly taskPrompt: string }).taskPrompt;
 }

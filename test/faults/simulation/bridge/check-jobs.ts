@@ -1,7 +1,7 @@
 import type { JobRow } from '../../../../src/bridge/storage/bridge-schema.ts';
 import { type CheckedStore, checkOperations, type Operation } from '../../jobs/check-operations.ts';
 import { checkProgram, programCounts } from '../check-program.ts';
-import { checkEndings } from './check-job-endings.ts';
+import { checkEndings, promptOf } from './check-job-endings.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import type { JobsEvent, StoredJobs } from './job-events.ts';
 import type { RunEvent } from './played-agent.ts';
@@ -29,10 +29,6 @@ export function countsOf(events: readonly JobsEvent[]): Record<string, number> {
     'runs of agents': events.filter((event) => event.kind === 'run' && event.end === undefined).length,
     'webhooks that arrived': events.filter(({ kind }) => kind === 'callback').length,
   };
-}
-
-export function promptOf({ request }: Pick<JobRow, 'request'>): string {
-  return (JSON.parse(request) as { readonly taskPrompt: string }).taskPrompt;
 }
 
 function isOperation(event: JobsEvent): event is Extract<JobsEvent, Operation> {

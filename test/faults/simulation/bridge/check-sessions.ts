@@ -16,9 +16,7 @@ const ENDS = ['completed', 'failed', 'cancelled'];
 /** Judges a run by its log and by what there is at its end. */
 export function checkSessions(events: readonly SessionsEvent[], atTheEnd: SessionsAtTheEnd): string[] {
   const setUp = events.find((event) => event.kind === 'set-up') ?? { fails: 0, isSlow: 0 };
-  const { notBegun, unanswered } = atTheEnd;
-  const turns = atTheEnd.turns.filter(({ id }) => !notBegun.has(id));
-  const all: StoredSessions = { updates: atTheEnd.updates, turns };
+  const { unanswered, ...all } = atTheEnd;
   // Of a closed session only the last number is left.
   const closed = new Set(events.flatMap((event) => (event.kind === 'close' ? [event.session] : [])));
   const open: StoredSessions = {
@@ -34,7 +32,7 @@ export function checkSessions(events: readonly SessionsEvent[], atTheEnd: Sessio
     ...checkComplete(ofOpen, open),
     ...checkEnds(all),
     ...checkRuns(ofOpen, open),
-    ...checkAnswers(...answered(ofOpen, atTheEnd)),
+    ...checkAnswers(ofOpen, open),
     ...checkSeenEnds(ofOpen, open),
     ...checkReasons(events, open, setUp.fails),
     ...checkContinuations(ofOpen),
@@ -83,13 +81,6 @@ function operationsOf(events: readonly SessionsEvent[], { turns }: StoredSession
   });
 }
 
-/** Without calls that were made again after a beginning that could not be stored: they have two turns. */
-function answered(operations: readonly Operation[], { turns, updates }: StoredSessions): [Operation[], StoredSessions] {
-  const rows = Map.groupBy(turns, ({ prompt }) => prompt);
-  const isOnce = (one: Operation) => !('prompt' in one) || (rows.get(one.prompt)?.length ?? 0) < 2;
-  return [operations.filter(isOnce), { turns, updates }];
-}
-
 function wasEnded(events: readonly SessionsEvent[]): boolean {
   return events.some(({ kind }) => kind === 'kill' || kind === 'stop');
 }
@@ -126,16 +117,24 @@ function checkReasons(events: readonly SessionsEvent[], { turns }: StoredSession
 /** Who has seen an agent at work in a session can go on with it, until it is started afresh. */
 function checkContinuations(operations: readonly Operation[]): string[] {
   const started = new Set<string>();
+  const starts = new Set<string>();
   const worked = new Set<string>();
+  const lastSeq = new Map<string, number>();
   return operations.flatMap((one) => {
-    if (one.kind === 'update' && ['running', 'delta', 'completed'].includes(one.event)) worked.add(one.session);
-    if (one.kind !== 'turn') return [];
-    const { method, session, status, code, prompt } = one;
-    if (method === 'session.start') {
+    if (one.kind === 'update' && one.seq > (lastSeq.get(one.session) ?? 0)) {
+      // What is seen once more says nothing new.
+      lastSeq.set(one.session, one.seq);
+      if (['running', 'delta', 'completed'].includes(one.event)) worked.add(one.session);
+    }
+    if (one.kind !== 'turn' && one.kind !== 'repeat') return [];
+    const { session, status, code, prompt } = one;
+    if (one.kind === 'turn' && one.method === 'session.start') starts.add(prompt);
+    if (starts.has(prompt)) {
       if (started.has(session) && status !== 'completed') worked.delete(session);
       started.add(session);
     }
-    const isLost = code === 'SESSION_CONTINUATION_UNAVAILABLE' && worked.has(session);
+    // A call that is made again hears what it was told then.
+    const isLost = one.kind === 'turn' && code === 'SESSION_CONTINUATION_UNAVAILABLE' && worked.has(session);
     return isLost ? [`session ${session} could not be continued with ${prompt}`] : [];
   });
 }

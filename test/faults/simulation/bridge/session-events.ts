@@ -24,8 +24,6 @@ export type SessionsEvent =
 
 /** What there is at the end. */
 export interface SessionsAtTheEnd extends StoredSessions {
-  /** Turns that were given up because their beginning could not be stored: nobody was told of them. */
-  readonly notBegun: ReadonlySet<string>;
   /** Calls that were never answered, though the bridge lived. */
   readonly unanswered: number;
 }

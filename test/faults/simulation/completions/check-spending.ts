@@ -17,7 +17,7 @@ export function checkSpending(events: readonly AttemptsEvent[], stored: StoredUs
   return [
     ...checkRecords(calls, stored),
     ...(setUp.fails + setUp.isSlow === 0 ? checkKept(events, stored) : []),
-    ...checkSums(stored, wasDropped(events)),
+    ...checkSums(stored, wasDropped(events, setUp)),
     ...checkBudget(events, calls, stored, setUp),
   ];
 }
@@ -53,9 +53,15 @@ function checkKept(events: readonly AttemptsEvent[], { records }: StoredUsage): 
   });
 }
 
-/** A stop while the store is away gives up after some tries, and says so. */
-function wasDropped(events: readonly AttemptsEvent[]): boolean {
-  return events.some((event) => event.kind === 'logged' && event.line === 'usage was not stored');
+/**
+ * A stop while the store is away gives up after some tries, and says so. After a write that failed, the sums are stored
+ * first, and a kill may come before the records.
+ */
+function wasDropped(events: readonly AttemptsEvent[], { fails }: AttemptsSetUp): boolean {
+  return events.some(
+    (event) =>
+      (event.kind === 'logged' && event.line === 'usage was not stored') || (event.kind === 'kill' && fails > 0),
+  );
 }
 
 /** Records, sums and what counts against budgets say the same; but for records that were dropped. */

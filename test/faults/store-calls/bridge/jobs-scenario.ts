@@ -1,0 +1,117 @@
+import type { JobStatistics } from '../../../../src/bridge/contract/jobs.ts';
+import { listJobs } from '../../../bridge/jobs/job-client.ts';
+import { call } from '../../../contract/bridge/session-client.ts';
+import { type BridgeUnderTest, startBridge } from '../../../contract/bridge/start-bridge.ts';
+import type { FakeClock } from '../../../fakes/fake-clock.ts';
+import { startScriptedHttp } from '../../../fakes/scripted-http.ts';
+import { createScriptedProvider, echo, endless, type TurnScript } from '../../../fakes/scripted-provider.ts';
+import { until } from '../../../fakes/until.ts';
+import { storedJobs, submitJob } from '../../jobs/job-operations.ts';
+import { createJumpingClock } from '../jumping-clock.ts';
+import { passUntil } from '../pass-until.ts';
+import type { Scenario } from '../scenario.ts';
+import { createAskBridge, passing } from './ask-bridge.ts';
+import type { StoredTurn, StoredWork } from './check-jobs.ts';
+
+const ENDLESS = 'work on';
+const TICK_MS = 1000;
+/** An attempt that has told nothing of itself for so long is made again. */
+const ATTEMPT_MS = 20_000;
+const KEYS = ['first', 'second', 'long'];
+const script: TurnScript = (turn) => (turn.prompt === ENDLESS ? endless : echo)(turn);
+
+/** Jobs from their submit to their webhook, and turns beside them. */
+export const jobsScenario: Scenario = {
+  name: 'jobs',
+  service: 'bridge',
+  async play(stage) {
+    const clock = createJumpingClock();
+    const receiver = await startScriptedHttp(stage.scope, ({ response }, index) => {
+      response.writeHead(index === 0 ? 500 : 200).end();
+    });
+    const bridge = await startBridge(stage.scope, { providers: [createScriptedProvider('one', script)], clock });
+    const { url, database } = bridge;
+    const ask = createAskBridge(url, clock);
+    stage.watch(database);
+
+    const submit = async (key: string, params: object = {}) => {
+      const operation = await passing(clock, submitJob(url, key, params));
+      stage.note(operation);
+      return operation.jobId ?? 'unknown';
+    };
+    const turn = async (method: string, prompt: string): Promise<void> => {
+      const { code } = await ask(method, { sessionId: 'talk', taskPrompt: prompt });
+      const outcome = code === '' ? 'ok' : code === 'storage_unavailable' ? 'unknown' : 'fail';
+      stage.note({ kind: 'turn', prompt, outcome });
+    };
+    const { query } = database;
+    const jobs = () => query.selectFrom('jobs').selectAll().execute();
+    const deliveries = () => query.selectFrom('job_deliveries').selectAll().execute();
+    const pass = (what: string, isDone: () => Promise<boolean>, ms = TICK_MS) => passUntil(clock, ms, what, isDone);
+
+    const first = await submit('first', { callbackUrl: `${receiver.url}/first` });
+    await submit('second', { retryOnRestart: true });
+    await pass('the first two to end', async () => (await jobs()).every(({ completed_at: at }) => at !== null));
+    await submit('first');
+    await turn('session.start', 'one two');
+    await turn('session.message', 'three four');
+    const long = await submit('long', { taskPrompt: ENDLESS });
+    // Or to fail, when that it runs could not be stored.
+    await pass('the long one to run', async () =>
+      (await jobs()).every(({ id, status }) => id !== long || status !== 'pending'),
+    );
+    for (const [method, params] of [
+      ['app.jobs.list', {}],
+      ['app.jobs.stats', {}],
+      ['app.jobs.get', { jobId: first }],
+    ] as const) {
+      // One that was not submitted, since the store had failed, is not there either.
+      if (first !== 'unknown') await stage.step({ name: method, ask: () => ask(method, params) });
+    }
+    await ask('session.cancel', { sessionId: long });
+    // Closing takes the turns of a session away, so that it is another one.
+    await ask('session.start', { sessionId: 'closed', taskPrompt: 'five' });
+    await ask('session.close', { sessionId: 'closed' });
+    await pass('the webhook to arrive', async () => (await deliveries()).length === 0, ATTEMPT_MS);
+    stage.mend();
+
+    stage.note(await workAtTheEnd(bridge, clock));
+    const [withWebhook] = (await jobs()).filter(({ id }) => id === first);
+    const told = new Set(receiver.requests.map(({ headers }) => headers['x-app-delivery']));
+    const found = [withWebhook?.webhook_sent ?? 1, told.size <= 1];
+    stage.note({ kind: 'fact', name: 'the webhook arrived, under one id', wanted: [1, true], found });
+  },
+};
+
+async function workAtTheEnd({ url, database }: BridgeUnderTest, clock: FakeClock): Promise<StoredWork> {
+  const isQuiet = async (): Promise<boolean> => {
+    // Whoever was to be cancelled when the call failed is cancelled now.
+    const running = await listJobs(url, { status: 'running' });
+    for (const { sessionId } of running) await call(url, 'session.cancel', { sessionId });
+    return running.length === 0 && (await listJobs(url, { status: 'pending' })).length === 0;
+  };
+  const settle = (what: string) => passUntil(clock, TICK_MS, what, isQuiet).catch(() => undefined);
+  await settle('all jobs to end');
+  const { jobOfKey } = await passing(clock, storedJobs(url, KEYS));
+  await settle('the repeated jobs to end');
+  const { jobs } = await passing(clock, storedJobs(url, []));
+  const { result } = await call(url, 'app.jobs.stats', {});
+  const { pending, running, completed, failed } = (result as unknown as JobStatistics).summary;
+  const turns = async (): Promise<StoredTurn[]> => {
+    const rows = await database.query.selectFrom('turns').select(['prompt', 'status', 'ended_at']).execute();
+    return rows.map(({ prompt, status, ended_at: endedAt }) => ({
+      prompt: JSON.parse(prompt) as string,
+      status,
+      isOpen: endedAt === null,
+    }));
+  };
+  const areEnded = async () => (await turns()).every(({ isOpen }) => !isOpen);
+  await until('all turns to end', areEnded, TICK_MS).catch(() => undefined);
+  return {
+    kind: 'stored',
+    jobs,
+    jobOfKey: [...jobOfKey],
+    turns: await turns(),
+    counts: { pending, running, completed, failed },
+  };
+}

@@ -1,0 +1,88 @@
+import { join } from 'node:path';
+import { bridgeErrors } from '../../../../src/bridge/errors.ts';
+import { bridgeMigrations } from '../../../../src/bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
+import { createJobStore } from '../../../../src/bridge/storage/job-store.ts';
+import { systemClock } from '../../../../src/platform/clock/clock.ts';
+import { openDatabase } from '../../../../src/platform/database/open-database.ts';
+import { waitingJob } from '../../../bridge/jobs/job-rows.ts';
+import { call } from '../../../contract/bridge/session-client.ts';
+import { startBridge } from '../../../contract/bridge/start-bridge.ts';
+import { temporaryFolder } from '../../../e2e/running-program.ts';
+import { createScriptedProvider } from '../../../fakes/scripted-provider.ts';
+import { askInside } from '../ask-inside.ts';
+import { createJumpingClock } from '../jumping-clock.ts';
+import { passUntil } from '../pass-until.ts';
+import type { Scenario } from '../scenario.ts';
+import { storedOf } from '../stored-of.ts';
+import { passing } from './ask-bridge.ts';
+
+const DEAD = 'ins_dead';
+/** Longer than a bridge may be silent before others take it for dead. */
+const DEAD_MS = 10_000;
+const BEAT_MS = 2500;
+
+/** A bridge starts where another one has died, beside others that share the store, and stops. */
+export const startScenario: Scenario = {
+  name: 'start and stop',
+  service: 'bridge',
+  async play(stage) {
+    const file = join(await temporaryFolder(stage.scope), 'bridge.db');
+    const location = { engine: 'sqlite', file } as const;
+    const definition = { name: 'bridge', migrations: bridgeMigrations };
+    const opened = await openDatabase<BridgeSchema>({ ...definition, location, clock: systemClock });
+    // As far as the bridge can tell, others may use the same store.
+    const database = { ...opened, engine: 'postgres' as const };
+    const { query } = database;
+    const providers = [createScriptedProvider('one')];
+    let clock = createJumpingClock();
+    const first = await startBridge(stage.scope, { providers, database, clock });
+    await call(first.url, 'session.start', { sessionId: 'talk', taskPrompt: 'hello' });
+    await first.stop();
+    await query.updateTable('turns').set({ status: 'running', outcome: '', ended_at: null, instance: DEAD }).execute();
+    await query.updateTable('sessions').set({ instance: DEAD }).execute();
+    const now = clock.now();
+    const running = { status: 'running', instance: DEAD, attempt: 1, created_at: now, started_at: now } as const;
+    const lost = waitingJob({ ...running, deadline_at: now + 600_000 });
+    const retried = waitingJob({ ...running, deadline_at: now + 600_000, retry_on_restart: 1 });
+    const jobs = createJobStore(database);
+    for (const job of [lost, retried]) await jobs.add(job);
+    stage.watch(database);
+
+    const bridge = await stage.step({
+      name: 'a start',
+      // What is left of a start that has failed has no time any more: its process is gone.
+      async ask() {
+        clock = createJumpingClock(clock.now() + DEAD_MS);
+        const starting = () => startBridge(stage.scope, { providers, clock, after: first });
+        return askInside(bridgeErrors, () => passing(clock, starting()));
+      },
+      stored: async () => storedOf((await query.selectFrom('instances').select('id').execute()).length > 0),
+    });
+    const statuses = async () =>
+      Promise.all([lost, retried].map(async ({ id }) => (await jobs.find(id))?.status ?? ''));
+    const isSettled = async () => (await statuses()).every((status) => status === 'completed' || status === 'failed');
+    await passUntil(clock, BEAT_MS, 'the jobs to be settled', () => stage.aside(isSettled));
+    const beats = () => query.selectFrom('instances').select(['id', 'started_at', 'heartbeat_at']).execute();
+    const isBeating = async () => (await beats()).some(({ started_at, heartbeat_at }) => heartbeat_at > started_at);
+    await passUntil(clock, BEAT_MS, 'a heartbeat', isBeating);
+    const isAlone = async () => (await beats()).length === 1;
+    await passUntil(clock, DEAD_MS, 'the dead to be taken off the list', isAlone);
+    await stage.step({
+      name: 'a stop',
+      ask: () => askInside(bridgeErrors, () => passing(clock, bridge?.bridge.stop() ?? Promise.resolve())),
+      stored: async () => storedOf((await beats()).length === 0),
+    });
+    stage.mend();
+    const [turn] = await query.selectFrom('turns').selectAll().where('prompt', '=', '"hello"').execute();
+    const [session] = await query.selectFrom('sessions').selectAll().where('session_id', '=', 'talk').execute();
+    const found = [turn?.status, turn?.ended_at === null, session?.instance, ...(await statuses())];
+    const wanted = ['failed', false, '', 'failed', 'completed'];
+    stage.note({ kind: 'fact', name: 'turn, session and jobs of the dead', wanted, found });
+    const counts = await query.selectFrom('job_counts').selectAll().execute();
+    const sum = (name: 'pending' | 'running' | 'completed' | 'failed') =>
+      counts.reduce((all, row) => all + row[name], 0);
+    const counted = [sum('pending'), sum('running'), sum('completed'), sum('failed')];
+    stage.note({ kind: 'fact', name: 'jobs that are counted', wanted: [0, 0, 1, 1], found: counted });
+  },
+};

@@ -1,0 +1,97 @@
+import { createScope } from '../../fakes/create-scope.ts';
+import { openOperationLog } from '../operation-log.ts';
+import { type BrokenCall, type BrokenDatabase, breakDatabases } from './broken-database.ts';
+import { type BrokenRun, checkRun, type Operation } from './check-operations.ts';
+import type { StepOperation } from './check-steps.ts';
+import type { Asked, Scenario, Stage, Step } from './scenario.ts';
+
+export interface PlayedRun extends BrokenRun {
+  /** How many calls there were that could fail, and how many of them may have changed something. */
+  readonly counted: ReturnType<BrokenDatabase['counted']>;
+}
+
+/** At most two calls fail in a run. */
+const ATTEMPTS = 3;
+const UNKNOWN = ['storage_unavailable', 'no_answer'];
+let logs = 0;
+
+/** One run of a scenario in which that call fails. */
+export async function playScenario(
+  scenario: Scenario,
+  broken: BrokenCall,
+  say: (line: string) => void,
+): Promise<PlayedRun> {
+  logs += 1;
+  const log = openOperationLog<Operation>(`store-calls-${scenario.service}-${logs}`);
+  const scope = createScope();
+  let database = breakDatabases([], broken);
+  const uncaught = (error: unknown) => log.note({ kind: 'uncaught', error: String(error) });
+  process.on('unhandledRejection', uncaught);
+  process.on('uncaughtException', uncaught);
+  const stage: Stage = {
+    scope,
+    when: broken.when,
+    watch(...databases) {
+      database = breakDatabases(databases, broken);
+    },
+    aside: (work) => database.aside(work),
+    mend: () => database.mend(),
+    step: (step) => takeStep(step, database, log.note),
+    note: log.note,
+  };
+  try {
+    await scenario.play(stage);
+  } catch (error) {
+    log.note({ kind: 'ended', error: String(error) });
+  } finally {
+    stage.mend();
+    await scope.end().catch((error: unknown) => log.note({ kind: 'ended', error: `at the end: ${error}` }));
+    // What was left unhandled is told by then.
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off('unhandledRejection', uncaught);
+    process.off('uncaughtException', uncaught);
+  }
+  const operations = await log.close();
+  await log.settle(checkRun({ operations }), say);
+  return {
+    service: scenario.service,
+    scenario: scenario.name,
+    broken,
+    brokenSites: [...database.brokenSites],
+    sites: [...database.sites],
+    operations,
+    counted: database.counted(),
+  };
+}
+
+async function takeStep<Told>(
+  step: Step<Told>,
+  database: BrokenDatabase,
+  note: (operation: StepOperation) => void,
+): Promise<Told | undefined> {
+  const { name, refusal, whenDone } = step;
+  for (let attempt = 1; ; attempt += 1) {
+    const before = database.brokenSites.length;
+    const asked = await step.ask().catch((error): Asked<Told> => {
+      return { code: 'no_answer', problems: [`there was no answer: ${error}`] };
+    });
+    const failedCalls = database.brokenSites.length - before;
+    const { code, problems, told } = asked;
+    const outcome = code === '' ? 'ok' : UNKNOWN.includes(code) ? 'unknown' : 'fail';
+    const stored = step.stored === undefined ? undefined : await database.aside(step.stored);
+    note({
+      kind: 'step',
+      name,
+      attempt,
+      outcome,
+      code,
+      failedCalls,
+      problems,
+      ...(stored !== undefined && { stored }),
+      ...(refusal !== undefined && { refusal }),
+      ...(whenDone !== undefined && { whenDone }),
+    });
+    if (outcome !== 'unknown' || attempt === ATTEMPTS) return told;
+    await step.pause?.();
+  }
+}

@@ -1,0 +1,46 @@
+import { commandsScenario } from './accounts/commands-scenario.ts';
+import { keysOfUsersScenario } from './accounts/keys-scenario.ts';
+import { loginScenario } from './accounts/login-scenario.ts';
+import { oauthScenario } from './accounts/oauth-scenario.ts';
+import { passwordsScenario } from './accounts/passwords-scenario.ts';
+import { proxyNodesScenario } from './accounts/proxy-nodes-scenario.ts';
+import { registrationScenario } from './accounts/registration-scenario.ts';
+import { secondFactorScenario } from './accounts/second-factor-scenario.ts';
+import { sessionsScenario } from './accounts/sessions-scenario.ts';
+import { subscriptionsScenario } from './accounts/subscriptions-scenario.ts';
+import { usersScenario } from './accounts/users-scenario.ts';
+import { artifactsScenario } from './bridge/artifacts-scenario.ts';
+import { conversationsScenario } from './bridge/conversations-scenario.ts';
+import { deadlinesScenario } from './bridge/deadlines-scenario.ts';
+import { forwardingScenario } from './bridge/forwarding-scenario.ts';
+import { jobsScenario } from './bridge/jobs-scenario.ts';
+import { retentionScenario } from './bridge/retention-scenario.ts';
+import { sessionsScenario as bridgeSessionsScenario } from './bridge/sessions-scenario.ts';
+import { startScenario } from './bridge/start-scenario.ts';
+import { keysScenario, usageRetentionScenario } from './completions/keys-scenario.ts';
+import type { Scenario } from './scenario.ts';
+
+/** All ways in which services are used while their stores fail. */
+export const SCENARIOS: readonly Scenario[] = [
+  jobsScenario,
+  deadlinesScenario,
+  bridgeSessionsScenario,
+  artifactsScenario,
+  retentionScenario,
+  conversationsScenario,
+  forwardingScenario,
+  startScenario,
+  registrationScenario,
+  loginScenario,
+  sessionsScenario,
+  secondFactorScenario,
+  passwordsScenario,
+  usersScenario,
+  subscriptionsScenario,
+  keysOfUsersScenario,
+  proxyNodesScenario,
+  commandsScenario,
+  oauthScenario,
+  keysScenario,
+  usageRetentionScenario,
+];
