@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
 /** Not one of our settings, whose names begin with TRESTLE_: a Trestle that an agent starts must not take it for one. */
-const MARK = '_TRESTLE_CHILD';
+const MARK = '_CHILD_OF_TRESTLE';
 
 /** A process, told from a later one with the same number by the moment it was started. */
 export interface ProcessIdentity {

@@ -7,6 +7,8 @@ import { SCENARIOS } from './scenarios.ts';
 import { SERVICES, type Service, storeCallSites } from './store-call-sites.ts';
 
 const SAID_EVERY = 50;
+/** A run mostly waits: for commits, and for what happens by itself. */
+const AT_ONCE = 4;
 
 /**
  * One run of a scenario for each call of the store in it, in which that call fails: once before the call has done
@@ -43,12 +45,17 @@ async function breakService(
   const runs: PlayedRun[] = untouched.map(({ run }) => run);
   const counted = untouched.map(({ scenario, run }) => ({ scenario, ...run.counted }));
   const planned = planFaults(counted, cycles, seed);
-  for (const [index, { scenario, broken }] of planned.entries()) {
-    runs.push(await playScenario(scenario, broken, say));
-    if ((index + 1) % SAID_EVERY === 0) say(`${scenario.service}: ${index + 1} of ${planned.length} calls have failed`);
-  }
-  const isComplete = planned.length < cycles;
-  if (isComplete) await breakMissed(scenarios, runs, say);
+  const left = planned.values();
+  const playNext = async (): Promise<void> => {
+    for (const { scenario, broken } of left) {
+      runs.push(await playScenario(scenario, broken, say));
+      const done = runs.length - untouched.length;
+      if (done % SAID_EVERY === 0) say(`${scenario.service}: ${done} of ${planned.length} calls have failed`);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, playNext));
+  const all = counted.reduce((sum, { calls, changes }) => sum + calls + changes, 0);
+  if (planned.length === all) await breakMissed(scenarios, runs, say);
   return runs;
 }
 

@@ -55,7 +55,7 @@ test('B-57: a child sees the allowed part of the environment and what it is give
   };
   const extra = { FAKE_KEY: 'dummy', HOME: '/tmp/other' };
   const { stdout } = await runToEnd({ command: 'env', args: [], cwd, env: childEnvironment(parent, extra), ...limits });
-  const marked = stdout.replace(/^_TRESTLE_CHILD=[0-9a-f-]{36}$/m, 'the mark of what comes from it');
+  const marked = stdout.replace(/^_CHILD_OF_TRESTLE=[0-9a-f-]{36}$/m, 'the mark of what comes from it');
   assert.deepEqual(marked.trim().split('\n').sort(), [
     'FAKE_KEY=dummy',
     'HOME=/tmp/other',

@@ -125,7 +125,7 @@ test('B-57: an agent gets the allowed variables and its own, and none of the bri
   });
   const end = await agent.run({ prompt: 'environment', folder: agent.work }).end;
   const { variables, argv, folder } = JSON.parse(end.kind === 'completed' ? end.output : '{}');
-  assert.deepEqual(Object.keys(variables).sort(), ['AGENT_KEY', 'HOME', 'LANG', 'PATH', '_TRESTLE_CHILD']);
+  assert.deepEqual(Object.keys(variables).sort(), ['AGENT_KEY', 'HOME', 'LANG', 'PATH', '_CHILD_OF_TRESTLE']);
   assert.equal(variables.AGENT_KEY, 'its own');
   assert.deepEqual([argv, folder], [[], agent.folder]);
 });

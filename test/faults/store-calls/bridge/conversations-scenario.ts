@@ -28,7 +28,7 @@ export const conversationsScenario: Scenario = {
     const database = await openDatabase<BridgeSchema>({ ...definition, location, clock: systemClock });
     const { query } = database;
     const store = createBuiltinConversationStore(database);
-    const { agent, requests } = scriptedAgent((index) => ({ text: [`answer ${index}`] }), { store });
+    const { agent, requests } = scriptedAgent((index) => ({ text: [`answer ${index}`] }), { store, clock });
     const { url } = await startBridge(stage.scope, { providers: [agent], clock, database });
     const ask = createAskBridge(url, clock);
     stage.watch(database);
