@@ -13,6 +13,7 @@ import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
+import type { Confine } from './agents/builtin/tools/confined-folder.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
 import { createArtifacts } from './artifacts/create-artifacts.ts';
 import type { BridgeClient } from './bridge-client.ts';
@@ -76,6 +77,7 @@ export interface BridgeOptions {
   readonly agents: readonly CatalogAgent[];
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly directories: WorkingDirectories;
+  readonly confine: Confine;
   readonly retention: Retention & { readonly jobs: number };
   /** Names of the methods that are served. Undefined: the whole family. */
   readonly onlyMethods?: readonly string[] | undefined;
@@ -122,6 +124,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   });
   const artifacts = createArtifacts({
     folder: join(options.dataDirectory, 'artifacts'),
+    confine: options.confine,
     store: createArtifactStore(database),
     keys: options.linkKeys,
     clock,

@@ -46,7 +46,7 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
   ),
   workspace_roots: setting.list(setting.path({}), {
     description:
-      'Folders in which agents may work. Empty: the home directory and the system’s folder for temporary files.',
+      'Folders in which agents may work. Empty: the home directory and the system’s folder for temporary files. A folder that contains the data directory is refused as a working directory unless exactly that folder is listed here.',
   }),
   permissions: setting.choice(['allow', 'deny'], {
     default: 'allow',

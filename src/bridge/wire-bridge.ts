@@ -11,15 +11,20 @@ import type { CompleteChat } from './agents/builtin/complete-chat.ts';
 import { createCompleteOverHttp } from './agents/builtin/complete-over-http.ts';
 import { createBuiltinAgent } from './agents/builtin/create-builtin-agent.ts';
 import { createMcpTools } from './agents/builtin/mcp/mcp-tools.ts';
+import { createConfinement } from './agents/builtin/tools/confined-folder.ts';
 import { createAgentProviders } from './agents/create-agent-providers.ts';
 import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
 import { systemCallbackNetwork } from './jobs/callback-network.ts';
+import { createPrivatePlaces, type PrivatePaths } from './sessions/private-places.ts';
 import { createWorkingDirectories } from './sessions/working-directory.ts';
 import { createBuiltinConversationStore } from './storage/builtin-conversation-store.ts';
 
-export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers' | 'directories' | 'network'> {
+export interface WiringOptions
+  extends Omit<BridgeOptions, 'agents' | 'providers' | 'directories' | 'confine' | 'network'> {
   readonly dataDirectory: string;
+  /** What callers must not reach besides the data directory. */
+  readonly privatePaths: PrivatePaths;
   readonly homeDirectory: string;
   /** Our own, of which agents get the allowed part. */
   readonly environment: Environment;
@@ -38,10 +43,18 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
   const { settings, homeDirectory, environment, processJournal, clock, makeId, randomness, logger } = options;
   const { workspace_roots: roots, permissions } = settings.bridge;
   const dataDirectory = await realpath(options.dataDirectory);
-  const directories = createWorkingDirectories({
-    roots: roots.length === 0 ? [homeDirectory, tmpdir()] : roots,
-    dataDirectory,
+  const { folders, files } = options.privatePaths;
+  const places = createPrivatePlaces({
+    folders: [dataDirectory, ...(await Promise.all(folders.map(realOrAsGiven)))],
+    files: await Promise.all(files.map(realOrAsGiven)),
   });
+  const directories = createWorkingDirectories({
+    roots,
+    defaultRoots: [homeDirectory, tmpdir()],
+    dataDirectory,
+    places,
+  });
+  const confine = createConfinement({ places, isScratch: directories.isScratch });
 
   const launch = createAgentLauncher({
     environment,
@@ -59,6 +72,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       clock,
       makeId,
       permissions,
+      confine,
       environment,
       processJournal,
       maxRequests: builtin.max_requests,
@@ -90,5 +104,9 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     clock,
     logger,
   });
-  return createBridge({ ...options, agents, providers, directories, network: systemCallbackNetwork });
+  return createBridge({ ...options, agents, providers, directories, confine, network: systemCallbackNetwork });
+}
+
+function realOrAsGiven(path: string): Promise<string> {
+  return realpath(path).catch(() => path);
 }

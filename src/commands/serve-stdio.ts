@@ -10,12 +10,13 @@ export async function serveStdio(
   options: Readonly<Record<string, unknown>>,
   context: CommandContext,
 ): Promise<void> {
-  const { settings, warnings } = await loadSettings(options, context);
+  const { settings, file: configurationFile, warnings } = await loadSettings(options, context);
   const logger = createStreamsLogger(settings, context);
   for (const warning of warnings) logger.warn({}, warning);
   const { environment, homeDirectory } = context;
   const { stdin: input, stdout: output } = process;
-  const system = await startStdio({ settings, agent, input, output, environment, homeDirectory, logger });
+  const place = { environment, homeDirectory, configurationFile };
+  const system = await startStdio({ settings, agent, input, output, logger, ...place });
   await Promise.race([system.ended, once(process, 'SIGTERM'), once(process, 'SIGINT')]);
   await system.stop();
 }

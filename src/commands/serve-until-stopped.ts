@@ -3,7 +3,7 @@ import { systemClock } from '../platform/clock/clock.ts';
 import { secretValues } from '../platform/config/secret-values.ts';
 import { createBufferedOutput } from '../platform/log/log-output.ts';
 import { createLogger, type Logger } from '../platform/log/logger.ts';
-import { type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
+import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
 import { type System, startSystem } from '../system/start-system.ts';
 import { bannerText } from './banner.ts';
 import type { CommandContext } from './command-context.ts';
@@ -11,7 +11,13 @@ import { describeFailure, EXIT_FAILED } from './command-failure.ts';
 import { loadSettings } from './load-settings.ts';
 
 type Options = Readonly<Record<string, unknown>>;
-type LoadSettings = () => Promise<{ readonly settings: Settings; readonly warnings: readonly string[] }>;
+type LoadSettings = () => Promise<{
+  readonly settings: Settings;
+  /** As configured, before anything was narrowed. */
+  readonly whole: Settings;
+  readonly file: string | undefined;
+  readonly warnings: readonly string[];
+}>;
 
 /** For a server that does less than its settings say. */
 export interface Restriction {
@@ -28,10 +34,10 @@ export async function serve(
   restriction?: Restriction,
 ): Promise<void> {
   const load: LoadSettings = async () => {
-    const { settings, warnings } = await loadSettings(options, context);
-    return { settings: restriction?.narrow(settings) ?? settings, warnings };
+    const { settings: whole, file, warnings } = await loadSettings(options, context);
+    return { settings: restriction?.narrow(whole) ?? whole, whole, file, warnings };
   };
-  const { settings, warnings } = await load();
+  const { settings, whole, file, warnings } = await load();
   const secrets = { values: secretValues(settingsDeclaration.schema, settings) };
   const { level } = settings.log;
   const format = logFormat(settings);
@@ -52,6 +58,10 @@ export async function serve(
     services,
     environment,
     homeDirectory,
+    privatePaths: {
+      folders: [dataDirectory(whole, homeDirectory, environment.XDG_DATA_HOME)],
+      files: file === undefined ? [] : [file],
+    },
     logger,
     requestLines,
     bridgeMethods: restriction?.bridgeMethods,

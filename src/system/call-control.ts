@@ -33,7 +33,9 @@ export async function callControl(
   }
   await using opened = new AsyncDisposableStack();
   const stores = opened.use(await openStores({ ...options, names: [name], files }));
-  const parts = await prepareServiceParts({ ...options, services: [name], files });
+  // No turn runs for a command, so there is nobody to keep things from.
+  const privatePaths = { folders: [], files: [] };
+  const parts = await prepareServiceParts({ ...options, services: [name], files, privatePaths });
   const service = await serviceTable[name].create({ ...parts, database: stores.database(name) });
   opened.defer(async () => service.stop?.());
   return await callHere(service, method, params);

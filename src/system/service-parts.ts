@@ -17,6 +17,7 @@ export interface ServicePartsOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly homeDirectory: string;
   readonly files: DataFiles;
+  readonly privatePaths: ServiceParts['privatePaths'];
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -34,6 +35,7 @@ export async function prepareServiceParts(options: ServicePartsOptions): Promise
     environment,
     homeDirectory,
     dataDirectory: files.folder,
+    privatePaths: options.privatePaths,
     processJournal: files.processes,
     address: `${address.host}:${address.port}`,
     build: readBuildFacts(environment),

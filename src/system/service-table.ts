@@ -1,6 +1,7 @@
 import { createAccounts } from '../accounts/create-accounts.ts';
 import { accountsMigrations } from '../accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../accounts/storage/accounts-schema.ts';
+import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
 import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';
@@ -36,6 +37,8 @@ export interface ServiceParts {
   readonly homeDirectory: string;
   /** For files of a service's own, such as scratch folders; for its owner only. */
   readonly dataDirectory: string;
+  /** What callers must not reach besides that folder. */
+  readonly privatePaths: PrivatePaths;
   readonly processJournal: string;
   readonly address: string;
   readonly build: BuildFacts;

@@ -20,6 +20,8 @@ export interface StdioOptions {
   readonly output: Writable;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly homeDirectory: string;
+  /** The configuration file, if there is one: callers must not reach it. */
+  readonly configurationFile: string | undefined;
   readonly logger: Logger;
 }
 
@@ -42,7 +44,12 @@ export async function startStdio(options: StdioOptions): Promise<StdioSystem> {
   const { files, stores } = await openOwnFolder(options);
   opened.use(stores);
   await sweepLeftovers(files.processes);
-  const shared = { settings, environment, homeDirectory, files, clock, logger };
+  const privatePaths = {
+    // The folder of the servers, with their keys, is around ours.
+    folders: [dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME)],
+    files: options.configurationFile === undefined ? [] : [options.configurationFile],
+  };
+  const shared = { settings, environment, homeDirectory, files, privatePaths, clock, logger };
   const parts = await prepareServiceParts({ ...shared, services: ['bridge'] });
   const bridge = await serviceTable.bridge.create({ ...parts, database: stores.database('bridge') });
   opened.defer(async () => bridge.stop?.());

@@ -13,7 +13,7 @@ import { openStores } from './open-stores.ts';
 import { PROGRAM_VERSION } from './release.ts';
 import { serveControls } from './serve-controls.ts';
 import { prepareServiceParts } from './service-parts.ts';
-import { type RunningService, serviceTable } from './service-table.ts';
+import { type RunningService, type ServiceParts, serviceTable } from './service-table.ts';
 import { dataDirectory, listenAddress, type ServiceName, type Settings, settingsDeclaration } from './settings.ts';
 import type { SystemSummary } from './system-summary.ts';
 
@@ -23,6 +23,8 @@ export interface SystemOptions {
   readonly services: readonly ServiceName[];
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly homeDirectory: string;
+  /** What callers must not reach besides the data directory: the configuration file, the folder around the data directory. */
+  readonly privatePaths: ServiceParts['privatePaths'];
   readonly logger: Logger;
   /** Takes the log lines of requests ready made, when there is to be one for each. */
   readonly requestLines: LogOutput | undefined;
@@ -63,6 +65,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     environment,
     homeDirectory,
     files,
+    privatePaths: options.privatePaths,
     clock,
     logger,
   });

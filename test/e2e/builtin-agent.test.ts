@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, readFile, realpath, rm } from 'node:fs/promises';
+import { link, mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -16,13 +16,14 @@ interface Message {
   readonly id?: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly result?: Readonly<Record<string, unknown>>;
+  readonly error?: { readonly data: Readonly<Record<string, unknown>> };
 }
 
 /** One call as the README's curl makes it: every message of the stream, the answer last. */
-async function callStream(url: string, method: string, params: object): Promise<readonly Message[]> {
+async function callStream(url: string, method: string, params: object, token = TOKEN): Promise<readonly Message[]> {
   const response = await fetch(`${url}/acp/rpc`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json', accept: 'text/event-stream' },
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', accept: 'text/event-stream' },
     body: JSON.stringify({ jsonrpc: '2.0', id: '1', method, params }),
   });
   assert.equal(response.status, 200);
@@ -112,4 +113,52 @@ test('after kill -9 in the middle of a turn its command is gone and the session 
   const messages = await callStream(second.url, 'session.message', { ...session, taskPrompt: 'And now?' });
   assert.equal(resultOf(messages).output, 'Here again.');
   assert.deepEqual(model.requests.at(-1)?.userTexts, ['Wait', 'And now?']);
+});
+
+test('DB-1: with the default folders and the review token, no turn reads the secret key', async (context) => {
+  const home = await project(context);
+  const work = join(home, 'work');
+  await mkdir(work);
+  const dataDirectory = join(home, '.local', 'share', 'trestle');
+  const script = ['../.local/share/trestle/secret.key', 'link', 'second-name'].map(
+    (path): ModelReply => ({ toolCall: { name: 'read_file', arguments: { path } } }),
+  );
+  const { model, environment } = await scriptedModel(
+    context,
+    ({ toolResults }) => script[toolResults.length] ?? { text: ['Done.'] },
+  );
+  const review = 'e2e-review-token-0123456789';
+  const { url } = await startProgram(context, {
+    args: ['bridge'],
+    dataDirectory,
+    environment: {
+      ...environment,
+      HOME: home,
+      BRIDGE_REVIEW_AUTH_TOKEN: review,
+      TRESTLE_BRIDGE_PERMISSIONS: 'deny',
+    },
+  });
+  const key = await readFile(join(dataDirectory, 'secret.key'), 'utf8');
+  await symlink(join(dataDirectory, 'secret.key'), join(work, 'link'));
+  await link(join(dataDirectory, 'secret.key'), join(work, 'second-name'));
+  for (const workingDirectory of [home, join(home, '.local'), dataDirectory, '/']) {
+    const messages = await callStream(
+      url,
+      'session.start',
+      { sessionId: 's', taskPrompt: 'Read', workingDirectory },
+      review,
+    );
+    assert.equal(messages.at(-1)?.error?.data.code, 'WORKING_DIRECTORY_REFUSED', workingDirectory);
+  }
+  const messages = await callStream(
+    url,
+    'session.start',
+    { sessionId: 's', taskPrompt: 'Read', workingDirectory: work },
+    review,
+  );
+  assert.equal(resultOf(messages).output, 'Done.');
+  const results = model.requests.at(-1)?.toolResults ?? [];
+  assert.equal(results.length, 3);
+  for (const result of results) assert.match(result, /^Error: .*(?:outside the working directory|the bridge itself)/);
+  assert.ok(!JSON.stringify(messages).includes(key.trim()));
 });

@@ -146,3 +146,13 @@ test('a terminal gets colours, but not with NO_COLOR', { skip: !existsSync('/usr
   assert.equal(onTerminal({ NO_COLOR: '1' }).includes('\u001b'), false);
   assert.equal(onTerminal({ TERM: 'dumb' }).includes('\u001b'), false);
 });
+
+test('DB-1: doctor warns of a workspace root that contains the data directory', async (t) => {
+  const folder = await temporaryFolder(t);
+  const args = ['doctor', '--data-dir', join(folder, 'a', 'data'), '--listen', '127.0.0.1:0'];
+  const environment = (root: string) => ({ environment: { TRESTLE_BRIDGE_WORKSPACE_ROOTS: root } });
+  const warned = await runProgram(args, environment(folder));
+  assert.match(warned.stdout, /bridge\.workspace_roots .* contains the data directory/);
+  const fine = await runProgram(args, environment(join(folder, 'b')));
+  assert.doesNotMatch(fine.stdout, /contains the data directory/);
+});

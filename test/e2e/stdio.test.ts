@@ -214,3 +214,18 @@ test('an agent that does not exist ends the program with words on standard error
   assert.deepEqual([code, stdout], [1, '']);
   assert.match(stderr, /There is no agent "nobody"; there is builtin, scripted/);
 });
+
+test('DB-1: an editor opens no folder of the data directory around its own, and none above it', async (t) => {
+  const place = await preparePlace(t);
+  await mkdir(join(place.dataDirectory, 'outbox'), { recursive: true });
+  const { agent, program } = await startEditor(t, place);
+  for (const cwd of [place.dataDirectory, join(place.dataDirectory, 'outbox'), join(place.dataDirectory, '..')]) {
+    await assert.rejects(
+      agent.request('session/new', { cwd, mcpServers: [] }),
+      /workingDirectory cannot be used: it (?:belongs to the bridge|contains the data directory)/,
+      cwd,
+    );
+  }
+  await agent.request('session/new', { cwd: place.work, mcpServers: [] });
+  assert.equal(await program.end(), 0);
+});

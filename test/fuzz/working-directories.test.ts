@@ -3,6 +3,7 @@ import { mkdir, realpath, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
 import { temporaryFolder } from '../e2e/running-program.ts';
@@ -18,7 +19,11 @@ test('G18: whatever path is asked for, an agent works inside the roots or not at
   await symlink(folder, join(root, 'out'));
   await symlink(data, join(root, 'inner', 'secrets'));
   await symlink('/', join(root, 'slash'));
-  const directories = createWorkingDirectories({ roots: [root], dataDirectory: data });
+  const directories = createWorkingDirectories({
+    roots: [root],
+    dataDirectory: data,
+    places: createPrivatePlaces({ folders: [data], files: [] }),
+  });
 
   const part = fc.oneof(
     fc.constantFrom('inner', 'deep', 'out', 'slash', 'secrets', 'file', 'root', 'root-beside', 'data', 'scratch'),

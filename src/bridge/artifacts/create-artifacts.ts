@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { type FileHandle, mkdir, open, readdir, rm, stat } from 'node:fs/promises';
+import { type FileHandle, lstat, mkdir, open, readdir, rm, stat } from 'node:fs/promises';
 import { basename, join, relative } from 'node:path';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
@@ -8,6 +8,7 @@ import type { Logger } from '../../platform/log/logger.ts';
 import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
 import type { ProducedFile } from '../agents/agent-provider.ts';
 import { withFile } from '../agents/builtin/tools/confined-file.ts';
+import type { Confine } from '../agents/builtin/tools/confined-folder.ts';
 import type { Artifact } from '../contract/artifact.ts';
 import type { ArtifactStore } from '../storage/artifact-store.ts';
 import type { ArtifactRow } from '../storage/bridge-schema.ts';
@@ -35,6 +36,8 @@ export interface ArtifactOrigin {
 
 export interface ArtifactsOptions {
   readonly folder: string;
+  /** Opens working directories. */
+  readonly confine: Confine;
   readonly store: ArtifactStore;
   readonly keys: SecretKeys;
   readonly clock: Pick<Clock, 'now'>;
@@ -87,7 +90,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
   }
 
   async function keepPath(origin: ArtifactOrigin, path: string, room: number): Promise<Artifact | undefined> {
-    return withFile(origin.workingDirectory, path, async ({ path: real, handle, size }) => {
+    return withFile(options.confine(origin.workingDirectory), path, async ({ path: real, handle, size }) => {
       if (size > room) return undefined;
       const relativePath = relative(origin.workingDirectory, real);
       const copy = (file: string) => writeCopy(file, readChunks(handle, room));
@@ -129,7 +132,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
       const row = await store.find(link.artifactId);
       if (row === undefined) throw new AppError('NOT_FOUND');
       const file = join(folder, row.id);
-      const found = await stat(file).catch(() => undefined);
+      const found = await lstat(file).catch(() => undefined);
       if (found?.isFile() !== true || found.size !== row.size_bytes) throw new AppError('NOT_FOUND');
       return { row, file };
     },

@@ -1,12 +1,14 @@
 import { mkdir, mkdtemp, realpath, rename, rm, stat } from 'node:fs/promises';
 import { isAbsolute, join, sep } from 'node:path';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { type HeldFolder, holdFolder, type Identity, isSame, lineageOf, type PrivatePlaces } from './private-places.ts';
 
 /** Where agents work. */
 export interface WorkingDirectories {
   /**
-   * The real path of a folder that was asked for. Throws WORKING_DIRECTORY_REFUSED unless it exists inside the allowed
-   * roots at this very moment: call it right before the folder is used, since links can change.
+   * Returns the real path of a requested folder. Throws WORKING_DIRECTORY_REFUSED unless the folder exists inside the
+   * allowed roots now and neither is nor contains a private place: call it right before the folder is used, because links
+   * can change. Folders are compared by what they are, not by how a path spells them.
    */
   check(requested: string): Promise<string>;
   /** The private folder of a session that named none; it is made when it is not there. */
@@ -18,16 +20,44 @@ export interface WorkingDirectories {
 }
 
 export interface WorkingDirectoryOptions {
+  /** Folders that the operator has listed. One of them may contain a private place, because the operator wants it so. */
   readonly roots: readonly string[];
-  /** A real path. It holds our own secrets: no agent is sent there, scratch folders apart. */
+  /** Used when the operator has listed none. */
+  readonly defaultRoots?: readonly string[];
+  /** A real path. Scratch folders are made in it. */
   readonly dataDirectory: string;
+  /** The data directory, and whatever else is ours. */
+  readonly places: PrivatePlaces;
 }
 
 const LONGEST_PATH = 4096;
 
-export function createWorkingDirectories({ roots, dataDirectory }: WorkingDirectoryOptions): WorkingDirectories {
+export function createWorkingDirectories(options: WorkingDirectoryOptions): WorkingDirectories {
+  const { roots: listed, defaultRoots = [], dataDirectory, places } = options;
+  const roots = listed.length === 0 ? defaultRoots : listed;
   const allScratch = join(dataDirectory, 'scratch');
   const scratchOf = (sessionKey: string) => join(allScratch, sessionKey);
+
+  async function checkHeld(folder: HeldFolder): Promise<void> {
+    if (folder.holdsProcesses) throw refused('it holds processes, not files; use a folder of files');
+    const rootIdentities = await identitiesOf(roots);
+    const isPrivate = await places.look();
+    let isInsideRoot = false;
+    for await (const level of lineageOf(folder)) {
+      if (isPrivate.has(level)) throw refused('it belongs to the bridge itself; use another folder');
+      isInsideRoot ||= rootIdentities.some((root) => isSame(root, level));
+    }
+    if (!isInsideRoot) {
+      throw refused('it is outside the folders of bridge.workspace_roots; use a folder inside them, or list it there');
+    }
+    const isListed = (await identitiesOf(listed)).some((root) => isSame(root, folder));
+    if (!isListed && (await places.isAbove(folder))) {
+      throw refused(
+        'it contains the data directory of the bridge; use a folder below it, or list exactly this folder in bridge.workspace_roots',
+      );
+    }
+  }
+
   return {
     async check(requested) {
       if (requested.length > LONGEST_PATH || requested.includes('\0') || !isAbsolute(requested)) {
@@ -35,13 +65,15 @@ export function createWorkingDirectories({ roots, dataDirectory }: WorkingDirect
       }
       const real = await realpath(requested).catch(() => undefined);
       if (real === undefined) throw refused('there is no such folder');
-      if (!(await stat(real)).isDirectory()) throw refused('it is not a folder');
-      const realRoots = await Promise.all(roots.map((root) => realpath(root).catch(() => undefined)));
-      if (!realRoots.some((root) => root !== undefined && isInside(real, root))) {
-        throw refused('it is outside the folders of bridge.workspace_roots');
+      const folder = await holdFolder(real, real).catch(notOpened);
+      try {
+        await checkHeld(folder);
+        const where = await folder.whereabouts();
+        if (where !== undefined && where !== real) throw refused('it was moved or replaced; try again');
+        return real;
+      } finally {
+        await folder.close();
       }
-      if (isInside(real, dataDirectory)) throw refused('it belongs to the bridge itself');
-      return real;
     },
     async scratch(sessionKey) {
       const folder = scratchOf(sessionKey);
@@ -63,6 +95,18 @@ export function createWorkingDirectories({ roots, dataDirectory }: WorkingDirect
 
 function isInside(path: string, root: string): boolean {
   return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
+}
+
+async function identitiesOf(paths: readonly string[]): Promise<readonly Identity[]> {
+  const found = await Promise.all(paths.map((path) => stat(path, { bigint: true }).catch(() => undefined)));
+  return found.filter((identity) => identity !== undefined);
+}
+
+function notOpened(error: unknown): never {
+  const code = errorCode(error);
+  if (code === 'ENOTDIR') throw refused('it is not a folder');
+  if (code === 'EACCES' || code === 'EPERM') throw refused('the bridge may not read it; change its permissions');
+  throw refused('it was moved or replaced; try again');
 }
 
 function refused(reason: string): AppError {

@@ -11,6 +11,7 @@ import {
   diskFinding,
   runtimeFinding,
   secretKeyFinding,
+  workspaceFindings,
 } from './machine-findings.ts';
 import { nodeFindings } from './node-findings.ts';
 import { databaseFindings, portFinding, runningServer } from './store-findings.ts';
@@ -34,6 +35,7 @@ export async function diagnose(options: DiagnoseOptions): Promise<readonly Findi
         ...(serverPid === undefined ? [] : [fine('server', `runs (pid ${serverPid})`)]),
         ...(await databaseFindings(settings, files)),
         await secretKeyFinding(files.secretKey, settings.secret_key),
+        ...(await workspaceFindings(settings.bridge.workspace_roots, files.folder)),
         await diskFinding(files.folder),
         await clockFinding(files.folder, clock.now),
       ]

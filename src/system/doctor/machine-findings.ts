@@ -1,5 +1,6 @@
-import { mkdtemp, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { mkdtemp, realpath, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { createPrivatePlaces } from '../../bridge/sessions/private-places.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { prepareDataDirectory } from '../data-directory.ts';
 import { broken, type Finding, fine, note } from './finding.ts';
@@ -29,6 +30,23 @@ export async function dataDirectoryFinding(folder: string): Promise<Finding> {
     const reason = error instanceof AppError ? error.details.reason : error;
     return broken(name, `${folder} cannot be used (${reason}); choose another with --data-dir`);
   }
+}
+
+/** Warns of listed folders in which an agent's own program finds the data directory. */
+export async function workspaceFindings(roots: readonly string[], folder: string): Promise<readonly Finding[]> {
+  const places = createPrivatePlaces({ folders: [await realpath(folder)], files: [] });
+  const findings: Finding[] = [];
+  for (const root of roots) {
+    const identity = await stat(root, { bigint: true }).catch(() => undefined);
+    if (identity === undefined || !(await places.isAbove(identity))) continue;
+    findings.push(
+      note(
+        'bridge.workspace_roots',
+        `${root} contains the data directory ${folder}: our file tools do not enter it, but commands and other agents can; list folders below, or choose another --data-dir`,
+      ),
+    );
+  }
+  return findings;
 }
 
 /** The key that encrypts stored secrets: who can read it can read those. */

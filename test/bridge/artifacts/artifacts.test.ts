@@ -19,6 +19,7 @@ import { startBridge } from '../../contract/bridge/start-bridge.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
 import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
+import { confine } from '../agents/builtin/builtin-agent.ts';
 
 interface Listed {
   readonly relativePath: string;
@@ -177,6 +178,7 @@ for (const engine of engines) {
       const store = createArtifactStore(database);
       const artifacts = createArtifacts({
         folder: join(folder, 'kept'),
+        confine,
         store,
         keys: KEYS,
         clock: { now: () => now },

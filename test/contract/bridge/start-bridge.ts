@@ -2,9 +2,11 @@ import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
+import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confined-folder.ts';
 import { type Bridge, type BridgeOptions, createBridge } from '../../../src/bridge/create-bridge.ts';
 import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
 import type { SharedQueueLocation } from '../../../src/bridge/jobs/shared-queue.ts';
+import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
@@ -73,6 +75,8 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
   const root = after?.root ?? (await realpath(await mkdtemp(join(tmpdir(), 'trestle-root-'))));
   const location = options.location ?? { engine: 'sqlite' as const, file: join(folder, 'bridge.db') };
   const { clock = systemClock } = options;
+  const places = createPrivatePlaces({ folders: [folder], files: [] });
+  const directories = createWorkingDirectories({ roots: [root], dataDirectory: folder, places });
   const database =
     after?.database ??
     options.database ??
@@ -90,7 +94,8 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     logger: options.logger ?? silentLogger,
     agents: providers.map(({ id }) => ({ id, label: id, category: 'native', place: { kind: 'in-process' } })),
     providers: new Map(providers.map((provider) => [provider.id, provider])),
-    directories: createWorkingDirectories({ roots: [root], dataDirectory: folder }),
+    directories,
+    confine: createConfinement({ places, isScratch: directories.isScratch }),
     retention: options.retention ?? { events: 0, audit: 0, jobs: 0 },
     network: options.network ?? systemCallbackNetwork,
     ...(options.sharedQueue && { sharedQueue: options.sharedQueue }),

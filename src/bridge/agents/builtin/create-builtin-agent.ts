@@ -11,6 +11,7 @@ import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
 import type { McpTools } from './mcp/mcp-tools.ts';
 import { runTurn } from './run-turn.ts';
+import type { Confine } from './tools/confined-folder.ts';
 import { toolTable } from './tools/tool-table.ts';
 
 export interface BuiltinAgentOptions {
@@ -23,6 +24,8 @@ export interface BuiltinAgentOptions {
   readonly clock: Pick<Clock, 'after' | 'now'>;
   readonly makeId: MakeId;
   readonly permissions: 'allow' | 'deny';
+  /** Opens working directories for the file tools. */
+  readonly confine: Confine;
   /** Of this program; the commands that the agent runs get the allowed part of it. */
   readonly environment: Environment;
   /** Where running commands are noted, to be swept after a crash. */

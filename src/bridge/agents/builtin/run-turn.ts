@@ -5,6 +5,7 @@ import { fitConversation, resultOf } from './conversation.ts';
 import { emptyAnswer, readAnswer, toMessage } from './read-answer.ts';
 import { runToolCall } from './run-tool-call.ts';
 import { systemPrompt } from './system-prompt.ts';
+import type { Confine } from './tools/confined-folder.ts';
 import type { CommandLimits, Tool, ToolContext } from './tools/tool.ts';
 import { untilAborted } from './until-aborted.ts';
 import { createUsageSum } from './usage-sum.ts';
@@ -19,6 +20,7 @@ export interface TurnOptions {
   readonly maxRequests: number;
   /** Of the conversation, as far as it is sent to the model. */
   readonly contextCharacters: number;
+  readonly confine: Confine;
   readonly commands: CommandLimits;
   /** All that the model may ask for. */
   readonly tools: readonly Tool[];
@@ -121,9 +123,9 @@ function startAnswer(
   );
 }
 
-function toolContext({ turn, signal, makeId, commands }: TurnOptions): ToolContext {
+function toolContext({ turn, signal, makeId, commands, confine }: TurnOptions): ToolContext {
   return {
-    root: turn.workingDirectory,
+    root: confine(turn.workingDirectory),
     signal,
     commands,
     makeTemporaryName: () => makeId('.trestle-'),

@@ -5,13 +5,21 @@ import {
   type BuiltinAgentOptions,
   createBuiltinAgent,
 } from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
+import { createConfinement } from '../../../../src/bridge/agents/builtin/tools/confined-folder.ts';
 import type { ToolContext } from '../../../../src/bridge/agents/builtin/tools/tool.ts';
+import { createPrivatePlaces } from '../../../../src/bridge/sessions/private-places.ts';
 import type { BuiltinConversationStore } from '../../../../src/bridge/storage/builtin-conversation-store.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../../../src/platform/ids/sortable-id.ts';
 import type { Scope } from '../../../e2e/running-program.ts';
 import { createScriptedAnswers, type ScriptedAnswer } from '../../../fakes/scripted-answers.ts';
+
+/** Roots with nothing private in them. */
+export const confine = createConfinement({
+  places: createPrivatePlaces({ folders: [], files: [] }),
+  isScratch: () => false,
+});
 
 export const makeId = createSortableIds(systemClock, systemRandomness);
 export const environment = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: '/tmp', BRIDGE_AUTH_TOKEN: 'never-show-this' };
@@ -58,6 +66,7 @@ export function scriptedAgent(
     clock: systemClock,
     makeId,
     permissions: 'allow',
+    confine,
     environment,
     processJournal: undefined,
     maxRequests: 8,
@@ -75,7 +84,7 @@ export function toolContext(
   signal?: AbortSignal,
 ): ToolContext {
   return {
-    root,
+    root: confine(root),
     signal: signal ?? new AbortController().signal,
     makeTemporaryName: () => makeId('.trestle-'),
     commands: {

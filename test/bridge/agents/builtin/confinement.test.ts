@@ -6,7 +6,7 @@ import { type TestContext, test } from 'node:test';
 import { replaceFile, withFile } from '../../../../src/bridge/agents/builtin/tools/confined-file.ts';
 import { locate, openFolder } from '../../../../src/bridge/agents/builtin/tools/confined-folder.ts';
 import { toolTable } from '../../../../src/bridge/agents/builtin/tools/tool-table.ts';
-import { toolContext, workingDirectory } from './builtin-agent.ts';
+import { confine, toolContext, workingDirectory } from './builtin-agent.ts';
 
 const REFUSED = { code: 'TOOL_CALL_REFUSED' };
 
@@ -89,10 +89,10 @@ test('a link that stays inside is followed, and a path with dots that stays insi
 test('B-55: a folder that becomes a link between the check and the use is not followed', async (context) => {
   const { root, outside } = await places(context);
   await mkdir(join(root, 'folder'));
-  const names = await locate(root, 'folder/secret.txt');
+  const names = await locate(confine(root), 'folder/secret.txt');
   await rename(join(root, 'folder'), join(root, 'moved'));
   await symlink(outside, join(root, 'folder'));
-  await assert.rejects(openFolder(root, names.slice(0, -1)), (error: { code: string }) =>
+  await assert.rejects(openFolder(confine(root), names.slice(0, -1)), (error: { code: string }) =>
     ['ELOOP', 'ENOTDIR'].includes(error.code),
   );
 });
@@ -100,7 +100,7 @@ test('B-55: a folder that becomes a link between the check and the use is not fo
 test('B-55: a folder that becomes a link after it was opened is still the folder that was opened', async (context) => {
   const { root, outside } = await places(context);
   await mkdir(join(root, 'folder'));
-  const folder = await openFolder(root, ['folder']);
+  const folder = await openFolder(confine(root), ['folder']);
   await rename(join(root, 'folder'), join(root, 'moved'));
   await symlink(outside, join(root, 'folder'));
   await writeFile(folder.entry('written.txt'), 'x');
@@ -126,11 +126,11 @@ test('B-55: while somebody swaps a folder for a link all the time, nothing outsi
   })();
   const seen = new Set<string>();
   for (let count = 0; count < 300; count += 1) {
-    const text = await withFile(root, 'swapped/secret.txt', async ({ handle }) =>
+    const text = await withFile(confine(root), 'swapped/secret.txt', async ({ handle }) =>
       String(await handle.readFile()),
     ).catch(() => 'refused');
     seen.add(text);
-    await replaceFile(root, 'swapped/new.txt', 'x', `.temporary-${count}`).catch(() => undefined);
+    await replaceFile(confine(root), 'swapped/new.txt', 'x', `.temporary-${count}`).catch(() => undefined);
   }
   isOver = true;
   await swapper;

@@ -5,8 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider.ts';
+import { createConfinement } from '../../../../src/bridge/agents/builtin/tools/confined-folder.ts';
 import { createBridge } from '../../../../src/bridge/create-bridge.ts';
 import { systemCallbackNetwork } from '../../../../src/bridge/jobs/callback-network.ts';
+import { createPrivatePlaces } from '../../../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../../../src/bridge/sessions/working-directory.ts';
 import {
   agentsSettings,
@@ -37,6 +39,8 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     clock: systemClock,
     location: { engine: 'sqlite', file: join(folder, 'bridge.db') },
   });
+  const places = createPrivatePlaces({ folders: [folder], files: [] });
+  const directories = createWorkingDirectories({ roots: [tmpdir()], dataDirectory: folder, places });
   const bridge = await createBridge({
     settings: settings(folder),
     database,
@@ -50,7 +54,8 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     logger: silentLogger,
     agents: [{ id: provider.id, label: provider.id, category: 'native', place: { kind: 'in-process' } }],
     providers: new Map([[provider.id, provider]]),
-    directories: createWorkingDirectories({ roots: [tmpdir()], dataDirectory: folder }),
+    directories,
+    confine: createConfinement({ places, isScratch: directories.isScratch }),
     retention: { events: 0, audit: 0, jobs: 0 },
     network: systemCallbackNetwork,
   });

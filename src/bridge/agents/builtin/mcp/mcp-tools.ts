@@ -2,7 +2,8 @@ import { type TSchema, Type } from 'typebox';
 import type { Clock } from '../../../../platform/clock/clock.ts';
 import type { Logger } from '../../../../platform/log/logger.ts';
 import type { LaunchAgent } from '../../agent-launcher.ts';
-import { refuse, type Tool } from '../tools/tool.ts';
+import { refuse } from '../tools/confined-folder.ts';
+import type { Tool } from '../tools/tool.ts';
 import { connectMcpServer, type McpConnection, type McpToolInfo } from './mcp-connection.ts';
 
 /** An MCP server whose tools the built-in agent may use. */

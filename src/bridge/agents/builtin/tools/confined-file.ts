@@ -1,9 +1,16 @@
-import { constants, type Stats } from 'node:fs';
+import { type BigIntStats, constants } from 'node:fs';
 import { type FileHandle, lstat, open, rename, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorCode } from '../../../../platform/errors/app-error.ts';
-import { type ConfinedFolder, locate, openFolder, shown } from './confined-folder.ts';
-import { refuse } from './tool.ts';
+import {
+  belongsToBridge,
+  type ConfinedFolder,
+  type ConfinedRoot,
+  locate,
+  openFolder,
+  refuse,
+  shown,
+} from './confined-folder.ts';
 
 export interface OpenFile {
   /** Its real path, for people. */
@@ -14,7 +21,7 @@ export interface OpenFile {
 
 /** Opens a file of the working directory for reading, and gives it to `use`. Only regular files: a pipe would never end. */
 export async function withFile<Result>(
-  root: string,
+  root: ConfinedRoot,
   path: string,
   use: (file: OpenFile) => Promise<Result>,
 ): Promise<Result> {
@@ -29,14 +36,15 @@ export async function withFile<Result>(
   }
 }
 
-/** A link, or anything else that is no regular file, is refused. */
+/** Opens a regular file. Anything else is refused: a link, and a file that is private to the bridge under any name. */
 export async function openEntry(folder: ConfinedFolder, name: string): Promise<OpenFile> {
   // Not blocking, because a named pipe would wait for its writer.
   const handle = await open(folder.entry(name), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
-    const stats = await handle.stat();
+    const stats = await handle.stat({ bigint: true });
     if (!stats.isFile()) refuse(notAFile(name, stats));
-    return { path: join(folder.path, name), handle, size: stats.size };
+    if (folder.isPrivate(stats)) refuse(belongsToBridge(name));
+    return { path: join(folder.path, name), handle, size: Number(stats.size) };
   } catch (error) {
     await handle.close();
     throw error;
@@ -53,7 +61,7 @@ export interface WrittenFile {
  * renamed, so that no crash leaves half of it, and a link or a second name of the old file is not written through.
  */
 export async function replaceFile(
-  root: string,
+  root: ConfinedRoot,
   path: string,
   content: string,
   temporaryName: string,
@@ -64,6 +72,7 @@ export async function replaceFile(
   try {
     const before = await statsOf(folder.entry(name));
     if (before !== undefined && !before.isFile()) refuse(notAFile(name, before));
+    if (before !== undefined && folder.isPrivate(before)) refuse(belongsToBridge(name));
     await writeBeside(folder, temporaryName, content, before);
     await rename(folder.entry(temporaryName), folder.entry(name));
     return { path: join(folder.path, name), isNew: before === undefined };
@@ -75,27 +84,27 @@ export async function replaceFile(
   }
 }
 
-async function writeBeside(folder: ConfinedFolder, name: string, content: string, before: Stats | undefined) {
+async function writeBeside(folder: ConfinedFolder, name: string, content: string, before: BigIntStats | undefined) {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   const handle = await open(folder.entry(name), flags, 0o666);
   try {
-    if (before !== undefined) await handle.chmod(before.mode & 0o777);
+    if (before !== undefined) await handle.chmod(Number(before.mode) & 0o777);
     await handle.writeFile(content);
   } finally {
     await handle.close();
   }
 }
 
-async function statsOf(place: string): Promise<Stats | undefined> {
+async function statsOf(place: string): Promise<BigIntStats | undefined> {
   try {
-    return await lstat(place);
+    return await lstat(place, { bigint: true });
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return undefined;
     throw error;
   }
 }
 
-function notAFile(name: string, stats: Stats): string {
+function notAFile(name: string, stats: BigIntStats): string {
   if (stats.isDirectory()) return `"${shown(name)}" is a folder; use list_files to see what is in it.`;
   return `"${shown(name)}" is not a regular file.`;
 }

@@ -1,34 +1,102 @@
-import { constants, existsSync } from 'node:fs';
-import { type FileHandle, mkdir, open, realpath } from 'node:fs/promises';
+import { lstat, mkdir, realpath } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
-import { errorCode } from '../../../../platform/errors/app-error.ts';
-import { refuse } from './tool.ts';
+import { AppError, errorCode } from '../../../../platform/errors/app-error.ts';
+import {
+  type HeldFolder,
+  holdFolder,
+  type Identity,
+  lineageOf,
+  type PrivateIdentities,
+  type PrivatePlaces,
+} from '../../../sessions/private-places.ts';
 
 const LONGEST_PATH_BYTES = 4096;
 const LONGEST_NAME_BYTES = 255;
 
 /**
- * On Linux a folder that is open can be entered through its descriptor: whoever swaps a folder of the path for a link
- * meanwhile changes nothing about where we are. Elsewhere the path is used, as it was when it was checked.
+ * A working directory, and the only way for a tool to open anything in it: whoever has no such root opens nothing for a
+ * caller.
  */
-const HAS_DESCRIPTOR_PATHS = existsSync('/proc/self/fd');
+export interface ConfinedRoot {
+  /** A real path. */
+  readonly path: string;
+  /** Opens the folder and checks that it is the one that was meant, and not a private one. Close what you get. */
+  open(): Promise<ConfinedFolder>;
+}
 
-/** A folder inside the working directory that was reached without following a link. */
+/** A folder inside the working directory that was reached without following a link and without entering a private place. */
 export interface ConfinedFolder {
   /** Its real path, for people. */
   readonly path: string;
   /** The path by which an entry of it is opened. */
   entry(name: string): string;
-  /** One level down; a link there is refused. */
+  /** One level down; a link or a private folder there is refused. */
   enter(name: string): Promise<ConfinedFolder>;
+  /** Whether something is private to the bridge, by what it is. */
+  isPrivate(identity: Identity): boolean;
+  /** The same for an entry that was not opened. */
+  hides(name: string): Promise<boolean>;
   close(): Promise<void>;
+}
+
+export interface ConfinementOptions {
+  readonly places: PrivatePlaces;
+  /** Whether a path is the private folder of a session: those lie inside the data directory. */
+  isScratch(path: string): boolean;
+}
+
+/** Makes roots out of the real paths of working directories. */
+export type Confine = (path: string) => ConfinedRoot;
+
+export function createConfinement({ places, isScratch }: ConfinementOptions): Confine {
+  return (path) => ({
+    path,
+    async open() {
+      const isPrivate = await places.look();
+      const folder = await holdFolder(path, path);
+      try {
+        const where = await folder.whereabouts();
+        if (where !== undefined && where !== path) refuse('The working directory was moved or replaced.');
+        // Scratch folders lie in a private place, but their paths are made here and by nobody else.
+        for await (const level of isScratch(path) ? [folder] : lineageOf(folder)) {
+          if (isPrivate.has(level)) refuse('The working directory belongs to the bridge itself.');
+        }
+        return confinedFolder(folder, path, isPrivate);
+      } catch (error) {
+        await folder.close();
+        throw error;
+      }
+    },
+  });
+}
+
+function confinedFolder(folder: HeldFolder, path: string, isPrivate: PrivateIdentities): ConfinedFolder {
+  if (folder.holdsProcesses) refuse(`"${shown(path)}" holds processes, not files; use another folder.`);
+  const { entry } = folder;
+  return {
+    path,
+    entry,
+    isPrivate: isPrivate.has,
+    hides: async (name) => isPrivate.has(await lstat(entry(name), { bigint: true })),
+    async enter(name) {
+      const next = await holdFolder(entry(name), join(path, name), folder);
+      try {
+        if (isPrivate.has(next)) refuse(belongsToBridge(name));
+        return confinedFolder(next, join(path, name), isPrivate);
+      } catch (error) {
+        await next.close();
+        throw error;
+      }
+    },
+    close: folder.close,
+  };
 }
 
 /**
  * The names that lead from the root to what a path means: links are resolved, and whatever lies outside is refused, also
  * when it does not exist yet. Between this and the use anything may happen, so the names are then walked one by one.
  */
-export async function locate(root: string, path: string): Promise<readonly string[]> {
+export async function locate({ path: root }: ConfinedRoot, path: string): Promise<readonly string[]> {
   if (path.includes('\0')) refuse('A path must not hold a NUL character.');
   if (Buffer.byteLength(path) > LONGEST_PATH_BYTES)
     refuse(`A path must not be longer than ${LONGEST_PATH_BYTES} bytes.`);
@@ -59,11 +127,11 @@ async function realPathOf(path: string): Promise<string> {
 
 /** Walks down from the root; with `create`, folders that are missing are made. Close what you get. */
 export async function openFolder(
-  root: string,
+  root: ConfinedRoot,
   names: readonly string[],
   { create = false }: { readonly create?: boolean } = {},
 ): Promise<ConfinedFolder> {
-  let folder = await openAt(root, root);
+  let folder = await root.open();
   try {
     for (const name of names) {
       if (create) await makeFolder(folder.entry(name));
@@ -78,21 +146,6 @@ export async function openFolder(
   }
 }
 
-async function openAt(place: string, path: string): Promise<ConfinedFolder> {
-  const handle = await open(place, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
-  const entry = (name: string): string => (HAS_DESCRIPTOR_PATHS ? descriptorPath(handle, name) : join(path, name));
-  return {
-    path,
-    entry,
-    enter: (name) => openAt(entry(name), join(path, name)),
-    close: () => handle.close(),
-  };
-}
-
-function descriptorPath(handle: FileHandle, name: string): string {
-  return `/proc/self/fd/${handle.fd}/${name}`;
-}
-
 async function makeFolder(place: string): Promise<void> {
   try {
     await mkdir(place);
@@ -104,4 +157,13 @@ async function makeFolder(place: string): Promise<void> {
 /** A path of the model, short enough to be told back. */
 export function shown(path: string): string {
   return path.length > 200 ? `${path.slice(0, 200)}...` : path;
+}
+
+export function belongsToBridge(name: string): string {
+  return `"${shown(name)}" belongs to the bridge itself; use other files.`;
+}
+
+/** Refuses something that the model asked for; the reason tells the model what to do instead. */
+export function refuse(reason: string): never {
+  throw new AppError('TOOL_CALL_REFUSED', { reason });
 }

@@ -1,7 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { Type } from 'typebox';
 import { type OpenFile, replaceFile, withFile } from './confined-file.ts';
-import { defineTool, refuse } from './tool.ts';
+import { refuse } from './confined-folder.ts';
+import { defineTool } from './tool.ts';
 
 const MAX_FILE_BYTES = 4 * 1024 * 1024;
 

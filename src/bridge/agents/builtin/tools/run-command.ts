@@ -1,10 +1,9 @@
-import { join } from 'node:path';
 import { Type } from 'typebox';
 import { type ProcessExit, startProcess } from '../../../../platform/child-process/start-process.ts';
 import { AppError } from '../../../../platform/errors/app-error.ts';
 import { keepOutput } from './command-output.ts';
-import { locate, openFolder } from './confined-folder.ts';
-import { defineTool, refuse, type ToolContext, type ToolOutput } from './tool.ts';
+import { locate, openFolder, refuse } from './confined-folder.ts';
+import { defineTool, type ToolContext, type ToolOutput } from './tool.ts';
 
 const HALF_OUTPUT_BYTES = 14 * 1024;
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
@@ -29,21 +28,20 @@ export const runCommandTool = defineTool({
   needsPermission: true,
   title: ({ command, args = [] }) => [command, ...args].map(quoted).join(' ').slice(0, 500),
   async run({ command, args = [], working_directory: place = '.', timeout_seconds: seconds }, context) {
-    const cwd = await realFolder(context.root, place);
     const timeoutMs = Math.min(
       seconds === undefined ? context.commands.timeoutMs : seconds * 1000,
       context.commands.timeoutMs,
     );
-    return { ...(await runProgram(command, args, cwd, timeoutMs, context)), locations: [{ path: cwd }] };
+    const folder = await openFolder(context.root, await locate(context.root, place));
+    try {
+      // The program starts in the folder that was checked, also when the path leads elsewhere by then.
+      const output = await runProgram(command, args, folder.entry('.'), timeoutMs, context);
+      return { ...output, locations: [{ path: folder.path }] };
+    } finally {
+      await folder.close();
+    }
   },
 });
-
-async function realFolder(root: string, place: string): Promise<string> {
-  const names = await locate(root, place);
-  const folder = await openFolder(root, names);
-  await folder.close();
-  return join(root, ...names);
-}
 
 type Ending = ProcessExit | 'timeout' | 'too much' | 'cancelled';
 

@@ -1,11 +1,11 @@
 import type { Static, TSchema } from 'typebox';
 import type { Clock } from '../../../../platform/clock/clock.ts';
-import { AppError } from '../../../../platform/errors/app-error.ts';
+import type { ConfinedRoot } from './confined-folder.ts';
 
 /** What a tool may use. Everything it does stays in `root`, except what a program does that it runs. */
 export interface ToolContext {
-  /** The working directory, as a real path. */
-  readonly root: string;
+  /** The working directory. */
+  readonly root: ConfinedRoot;
   /** Aborts when the turn is cancelled. */
   readonly signal: AbortSignal;
   /** A name that no file has yet. */
@@ -46,9 +46,4 @@ export interface Tool<Parameters extends TSchema = TSchema> {
 /** Lets a tool take the type of its input from its schema. */
 export function defineTool<Parameters extends TSchema>(tool: Tool<Parameters>): Tool {
   return tool as unknown as Tool;
-}
-
-/** Something the model asked for that is not done; the reason tells it the mend. */
-export function refuse(reason: string): never {
-  throw new AppError('TOOL_CALL_REFUSED', { reason });
 }

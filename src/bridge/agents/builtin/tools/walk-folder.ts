@@ -21,7 +21,7 @@ export interface WalkOptions {
 /** Folders that hold what was made by machines; they are entered only when they are asked for by name. */
 const NOT_ENTERED: ReadonlySet<string> = new Set(['.git', '.hg', '.svn', 'node_modules']);
 
-/** All entries below a folder, in the order of their names. Links are named but not followed. Returns false when cut short. */
+/** All entries below a folder, in the order of their names. Links are named but not followed, private folders are left out. Returns false when cut short. */
 export async function* walkFolder(start: ConfinedFolder, options: WalkOptions): AsyncGenerator<WalkedEntry, boolean> {
   let left = options.maxEntries;
 
@@ -33,6 +33,8 @@ export async function* walkFolder(start: ConfinedFolder, options: WalkOptions): 
       left -= 1;
       const relativePath = join(path, entry.name);
       const kind = entry.isDirectory() ? 'folder' : entry.isFile() ? 'file' : 'other';
+      // A private folder is not even named.
+      if (kind === 'folder' && (await isHidden(folder, entry.name))) continue;
       yield { folder, name: entry.name, relativePath, kind };
       if (kind !== 'folder' || depth >= options.maxDepth || NOT_ENTERED.has(entry.name)) continue;
       const inner = await enterIfStillThere(folder, entry.name);
@@ -49,12 +51,22 @@ export async function* walkFolder(start: ConfinedFolder, options: WalkOptions): 
   return yield* walk(start, '', 1);
 }
 
-/** Undefined for a folder that is gone, became a link, or may not be read. */
+async function isHidden(folder: ConfinedFolder, name: string): Promise<boolean> {
+  try {
+    return await folder.hides(name);
+  } catch (error) {
+    if (['ENOENT', 'EACCES'].includes(errorCode(error))) return true;
+    throw error;
+  }
+}
+
+/** Undefined for a folder that is gone, became a link, is private, or may not be read. */
 async function enterIfStillThere(folder: ConfinedFolder, name: string): Promise<ConfinedFolder | undefined> {
   try {
     return await folder.enter(name);
   } catch (error) {
-    if (['ENOENT', 'ELOOP', 'ENOTDIR', 'EACCES', 'EPERM'].includes(errorCode(error))) return undefined;
+    if (['ENOENT', 'ELOOP', 'ENOTDIR', 'EACCES', 'EPERM', 'TOOL_CALL_REFUSED'].includes(errorCode(error)))
+      return undefined;
     throw error;
   }
 }

@@ -1,0 +1,400 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  link,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { createConfinement } from '../../src/bridge/agents/builtin/tools/confined-folder.ts';
+import { toolTable } from '../../src/bridge/agents/builtin/tools/tool-table.ts';
+import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
+import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
+import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
+import { systemClock } from '../../src/platform/clock/clock.ts';
+import { readSources } from '../architecture/source-file.ts';
+import { makeId, toolContext } from '../bridge/agents/builtin/builtin-agent.ts';
+import { silentLogger } from '../fakes/silent-logger.ts';
+
+/*
+ * Attacks on the data directory x every place that opens a path for a caller. A row is missing on purpose nowhere: a new
+ * tool, or a new file of the bridge that opens paths, fails the last test until it is listed here.
+ */
+
+const SECRET = 'TOP-SECRET-CONTENT';
+
+/** A home folder with a data directory and a project in it. */
+interface World {
+  readonly home: string;
+  readonly data: string;
+  readonly project: string;
+  /** The secret that lies outside the data directory. */
+  readonly configuration: string;
+  /** Run before the folder is removed, the last one first. */
+  readonly cleanups: (() => unknown)[];
+}
+
+/** What an attack offers: a working directory, and what to ask for in it. */
+interface Target {
+  readonly root: string;
+  readonly file: string;
+  readonly folder: string;
+}
+
+async function makeWorld(context: TestContext): Promise<World> {
+  const home = await realpath(await mkdtemp(join(tmpdir(), 'trestle-attack-')));
+  const cleanups: (() => unknown)[] = [() => rm(home, { recursive: true, force: true })];
+  context.after(async () => {
+    for (const cleanUp of cleanups.reverse()) await cleanUp();
+  });
+  const data = join(home, 'share', 'trestle');
+  const project = join(home, 'project');
+  await mkdir(join(data, 'outbox'), { recursive: true });
+  await mkdir(join(data, 'scratch', 'ses_1'), { recursive: true });
+  await mkdir(project);
+  for (const name of ['secret.key', 'bridge.db', 'gateway-device.pem', 'outbox/mail.txt']) {
+    await writeFile(join(data, name), SECRET);
+  }
+  const configuration = join(project, 'trestle.yaml');
+  await writeFile(configuration, `auth_token: ${SECRET}`);
+  await writeFile(join(project, 'own.txt'), 'harmless');
+  return { home, data, project, configuration, cleanups };
+}
+
+type Attack = (world: World) => Promise<readonly Target[] | string>;
+
+const here = (file: string, folder: string) => (world: World) => [{ root: world.project, file, folder }];
+
+const attacks: Readonly<Record<string, Attack>> = {
+  'the folder above the data directory': async ({ home }) => [
+    { root: join(home, 'share'), file: 'trestle/secret.key', folder: 'trestle' },
+    { root: home, file: 'share/trestle/outbox/mail.txt', folder: 'share/trestle/outbox' },
+  ],
+  'the data directory and what is in it': async ({ data }) => [
+    { root: data, file: 'secret.key', folder: '.' },
+    { root: join(data, 'outbox'), file: 'mail.txt', folder: '.' },
+    { root: join(data, 'scratch'), file: '../secret.key', folder: '..' },
+  ],
+  'a scratch folder, and up from there': async ({ data }) => [
+    { root: join(data, 'scratch', 'ses_1'), file: '../../secret.key', folder: '../..' },
+  ],
+  'dots and absolute paths': async (world) => [
+    ...here('../share/trestle/secret.key', '../share/trestle')(world),
+    ...here(join(world.data, 'secret.key'), world.data)(world),
+  ],
+  'a link to a file': async (world) => {
+    await symlink(join(world.data, 'secret.key'), join(world.project, 'link'));
+    return here('link', '.')(world);
+  },
+  'a link to a folder': async (world) => {
+    await symlink(world.data, join(world.project, 'folder-link'));
+    await symlink('folder-link', join(world.project, 'second-link'));
+    return [
+      ...here('folder-link/secret.key', 'folder-link')(world),
+      ...here('second-link/secret.key', 'second-link/outbox')(world),
+      { root: join(world.project, 'folder-link'), file: 'secret.key', folder: '.' },
+    ];
+  },
+  'a second name of a secret file': async (world) => {
+    const names = ['secret.key', 'bridge.db', 'gateway-device.pem'];
+    for (const name of names) await link(join(world.data, name), join(world.project, `hard-${name}`));
+    return names.flatMap((name) => here(`hard-${name}`, '.')(world));
+  },
+  'the configuration file': async (world) => {
+    await link(world.configuration, join(world.project, 'copy.yaml'));
+    return [...here('trestle.yaml', '.')(world), ...here('copy.yaml', '.')(world)];
+  },
+  'a bind mount': async (world) => {
+    const mounts: readonly (readonly [from: string, to: string, kind: 'folder' | 'file'])[] = [
+      [world.data, join(world.project, 'mounted'), 'folder'],
+      [join(world.data, 'outbox'), join(world.project, 'mounted-outbox'), 'folder'],
+      [join(world.data, 'secret.key'), join(world.project, 'mounted-key'), 'file'],
+      [join(world.home, 'share'), join(world.project, 'mounted-share'), 'folder'],
+    ];
+    for (const [from, to, kind] of mounts) {
+      await (kind === 'folder' ? mkdir(to) : writeFile(to, ''));
+      try {
+        execFileSync('mount', ['--bind', from, to], { stdio: 'ignore' });
+      } catch {
+        return 'this user may not mount anything';
+      }
+      world.cleanups.push(() => execFileSync('umount', [to]));
+    }
+    return [
+      ...here('mounted/secret.key', 'mounted')(world),
+      ...here('mounted-outbox/mail.txt', 'mounted-outbox')(world),
+      ...here('mounted-key', '.')(world),
+      ...here('mounted-share/trestle/secret.key', 'mounted-share/trestle')(world),
+      { root: join(world.project, 'mounted'), file: 'secret.key', folder: '.' },
+      { root: join(world.project, 'mounted', 'outbox'), file: 'mail.txt', folder: '.' },
+      { root: join(world.project, 'mounted-share'), file: 'trestle/secret.key', folder: 'trestle' },
+    ];
+  },
+  'the folder of processes': async (world) => {
+    const handle = await open(join(world.data, 'secret.key'));
+    world.cleanups.push(() => handle.close());
+    const key = join(world.data, 'secret.key');
+    return [
+      ...here(`/proc/self/root${key}`, `/proc/self/root${world.data}`)(world),
+      ...here(`/proc/${process.pid}/root${key}`, `/proc/${process.pid}/root${world.data}`)(world),
+      ...here(`/proc/self/fd/${handle.fd}`, '/proc/self/cwd')(world),
+      { root: '/', file: `proc/self/root${key}`, folder: `proc/self/root${world.data}` },
+      { root: '/', file: `proc/${process.pid}/fd/${handle.fd}`, folder: 'proc/self/fd' },
+      { root: '/', file: 'proc/self/environ', folder: 'proc/self' },
+      { root: `/proc/self/root${world.data}`, file: 'secret.key', folder: '.' },
+      { root: '/proc/self', file: 'environ', folder: '.' },
+    ];
+  },
+  'letters in another case': async (world) => [
+    ...here('../SHARE/Trestle/SECRET.KEY', '../SHARE/Trestle')(world),
+    { root: world.data.toUpperCase(), file: 'secret.key', folder: '.' },
+  ],
+};
+
+/** Everything that the bridge has for opening a path, as the program wires it. */
+function openers({ home, data, configuration }: World) {
+  const places = createPrivatePlaces({ folders: [data], files: [configuration] });
+  const defaults = { defaultRoots: [home, '/'], dataDirectory: data, places };
+  const directories = createWorkingDirectories({ roots: [], ...defaults });
+  const listed = createWorkingDirectories({ roots: [home], ...defaults });
+  return { directories, listed, confine: createConfinement({ places, isScratch: directories.isScratch }) };
+}
+
+type Door = (world: World, target: Target) => Promise<string>;
+
+const tool =
+  (name: string, input: (target: Target) => unknown): Door =>
+  async (world, target) => {
+    const found = toolTable.find((candidate) => candidate.name === name);
+    const context = toolContext('/');
+    return (await found?.run(input(target), { ...context, root: openers(world).confine(target.root) }))?.text ?? '';
+  };
+
+const artifactsOf = (world: World) =>
+  createArtifacts({
+    folder: join(world.home, 'kept'),
+    confine: openers(world).confine,
+    store: { insert: async () => undefined, find: async () => undefined, deleteExpired: async () => 0 },
+    keys: [new Uint8Array(32)],
+    clock: systemClock,
+    makeId,
+    logger: silentLogger,
+  });
+
+/** Each returns whatever a caller gets to see. */
+const doors: Readonly<Record<string, Door>> = {
+  read_file: tool('read_file', ({ file: path }) => ({ path })),
+  write_file: tool('write_file', ({ file: path }) => ({ path, content: 'overwritten' })),
+  'write_file, a new file': tool('write_file', ({ folder }) => ({ path: `${folder}/new.txt`, content: 'new' })),
+  edit_file: tool('edit_file', ({ file: path }) => ({ path, old_text: SECRET, new_text: 'x' })),
+  list_files: tool('list_files', ({ folder: path }) => ({ path, recursive: true })),
+  'list_files of the whole root': tool('list_files', ({ root }) => ({ recursive: root !== '/' })),
+  search_files: tool('search_files', ({ folder: path }) => ({ text: SECRET.slice(0, 6), path })),
+  run_command: tool('run_command', ({ folder }) => ({
+    command: 'sh',
+    args: ['-c', 'cat secret.key mail.txt environ; true'],
+    working_directory: folder,
+  })),
+  'artifact collection': async (world, { root, file }) => {
+    const turn = { owner: 'main', sessionKey: 's', turnId: 't', workingDirectory: root };
+    await artifactsOf(world).keep(turn, [file, join(root, file)], []);
+    const folder = join(world.home, 'kept');
+    const kept = await Promise.all((await readdir(folder)).map((name) => readFile(join(folder, name), 'utf8')));
+    await rm(folder, { recursive: true });
+    return kept.join('\n');
+  },
+  'artifact route': async (world, { root, file }) =>
+    (await artifactsOf(world).find(`/artifacts/${join(root, file)}`)).file,
+  /** Sessions, jobs and editors all ask this one function. What it allows, an agent's program can read. */
+  'working directory': async (world, { root, folder }) => {
+    const path = await openers(world).directories.check(join(root, folder));
+    if (path === world.project) return '';
+    return (await readdir(path, { recursive: path !== '/' })).map((name) => join(path, name)).join('\n');
+  },
+};
+
+/** Everything below the data directory, with its content. */
+async function contentOf(folder: string): Promise<string> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  return (await Promise.all(files.sort().map(async (file) => `${file}: ${await readFile(file, 'utf8')}`))).join('\n');
+}
+
+function assertNothingSeen(seen: string, { data }: World, row: string): void {
+  assert.ok(!seen.includes(SECRET), `${row}: the secret was shown`);
+  assert.ok(!/(^|\/)(?:bridge\.db|gateway-device\.pem|mail\.txt)$/m.test(seen), `${row}: names were shown: ${seen}`);
+  assert.ok(!seen.includes(`${data}/`), `${row}: paths of the data directory were shown`);
+  assert.ok(!/^PATH=|\0/m.test(seen), `${row}: an environment was shown`);
+}
+
+for (const [attack, prepare] of Object.entries(attacks)) {
+  test(`DB-1: ${attack} gives no access to the data directory, by whatever door`, async (context) => {
+    const world = await makeWorld(context);
+    const targets = await prepare(world);
+    if (typeof targets === 'string') {
+      context.diagnostic(`NOT TESTED: ${attack}: ${targets}. Run the tests as a user who may.`);
+      context.skip(targets);
+      return;
+    }
+    const before = await contentOf(world.data);
+    for (const target of targets) {
+      for (const [name, door] of Object.entries(doors)) {
+        const row = `${attack}, ${name}, ${target.root} ${target.file} ${target.folder}`;
+        // A refusal is as good as an empty answer; an error of our own is neither.
+        const seen = await door(world, target).catch((error: { code?: string; message: string }) => {
+          assert.match(
+            error.code ?? error.message,
+            /^(?:TOOL_CALL_REFUSED|WORKING_DIRECTORY_REFUSED|ARTIFACT_LINK_INVALID|E[A-Z]+)$/,
+            row,
+          );
+          return '';
+        });
+        assertNothingSeen(seen, world, row);
+        assert.equal(await contentOf(world.data), before, `${row}: the data directory was changed`);
+        assert.match(
+          await readFile(world.configuration, 'utf8'),
+          /TOP-SECRET/,
+          `${row}: the configuration was changed`,
+        );
+      }
+    }
+  });
+}
+
+test('DB-1: a working directory above the data directory is refused, and the refusal says what to do', async (context) => {
+  const world = await makeWorld(context);
+  const { directories } = openers(world);
+  for (const folder of ['/', world.home, join(world.home, 'share')]) {
+    await assert.rejects(directories.check(folder), (error: { code: string; details: { reason: string } }) => {
+      assert.equal(error.code, 'WORKING_DIRECTORY_REFUSED');
+      assert.match(error.details.reason, /list exactly this folder in bridge\.workspace_roots/, folder);
+      return true;
+    });
+  }
+  assert.equal(await directories.check(world.project), world.project);
+});
+
+test('DB-1: an operator can list a folder above the data directory, whose tools do not see the data directory', async (context) => {
+  const world = await makeWorld(context);
+  const { listed, confine } = openers(world);
+  assert.equal(await listed.check(world.home), world.home);
+  // Not the ones between: they are not listed.
+  await assert.rejects(listed.check(join(world.home, 'share')), { code: 'WORKING_DIRECTORY_REFUSED' });
+  const root = confine(world.home);
+  const run = (name: string, input: unknown) =>
+    toolTable.find((found) => found.name === name)?.run(input, { ...toolContext('/'), root });
+  assert.equal(
+    (await run('list_files', { recursive: true }))?.text,
+    'project/\nproject/own.txt\nproject/trestle.yaml\nshare/',
+  );
+  assert.equal((await run('search_files', { text: SECRET }))?.text, '[nothing found]');
+  assert.equal((await run('read_file', { path: 'project/own.txt' }))?.text, 'harmless');
+});
+
+test('DB-1: while a folder is swapped for a link to the data directory all the time, no door leads there', async (context) => {
+  const world = await makeWorld(context);
+  const swapped = join(world.project, 'swapped');
+  await mkdir(join(swapped, 'inner'), { recursive: true });
+  const before = await contentOf(world.data);
+  let isOver = false;
+  const swapper = (async () => {
+    while (!isOver) {
+      await rename(swapped, join(world.project, 'aside')).catch(() => undefined);
+      await symlink(world.data, swapped).catch(() => undefined);
+      await rm(swapped, { recursive: true, force: true }).catch(() => undefined);
+      await rename(join(world.project, 'aside'), swapped).catch(() => undefined);
+    }
+  })();
+  const targets = [
+    { root: world.project, file: 'swapped/secret.key', folder: 'swapped' },
+    { root: swapped, file: 'secret.key', folder: '.' },
+    // A folder of the same name is in the data directory: the path above the working directory changes its meaning.
+    { root: join(swapped, 'outbox'), file: 'mail.txt', folder: '.' },
+  ];
+  try {
+    for (let round = 0; round < 25; round += 1) {
+      for (const target of targets) {
+        for (const [name, door] of Object.entries(doors)) {
+          if (name === 'working directory' || name === 'artifact route') continue;
+          const seen = await door(world, target).catch(() => '');
+          assertNothingSeen(seen, world, `${name}, ${target.root}`);
+        }
+        const checked = await openers(world)
+          .directories.check(join(target.root, target.folder))
+          .catch(() => '');
+        assert.ok(!checked.startsWith(world.data), `${checked} was allowed`);
+      }
+    }
+  } finally {
+    isOver = true;
+    await swapper;
+  }
+  assert.equal(await contentOf(world.data), before);
+});
+
+/** Every file of the bridge that can open a path, and the doors above that go through it, or why no caller's path gets there. */
+const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
+  'agents/agent-launcher.ts': 'makes the folder that programs are started in, inside the data directory',
+  'agents/agent-probe.ts': 'looks at the programs that the operator configured',
+  'agents/builtin/run-turn.ts': Object.keys(doors).filter((name) => toolTable.some((row) => name.startsWith(row.name))),
+  'agents/builtin/tools/confined-file.ts': ['read_file', 'write_file', 'edit_file', 'artifact collection'],
+  'agents/builtin/tools/confined-folder.ts': ['read_file', 'list_files'],
+  'agents/builtin/tools/edit-file.ts': ['edit_file'],
+  'agents/builtin/tools/list-files.ts': ['list_files', 'list_files of the whole root'],
+  'agents/builtin/tools/read-file.ts': ['read_file'],
+  'agents/builtin/tools/run-command.ts': ['run_command'],
+  'agents/builtin/tools/search-files.ts': ['search_files'],
+  'agents/builtin/tools/walk-folder.ts': ['list_files', 'search_files'],
+  'agents/builtin/tools/write-file.ts': ['write_file', 'write_file, a new file'],
+  'artifacts/artifact-route.ts': ['artifact route'],
+  'artifacts/create-artifacts.ts': ['artifact collection', 'artifact route'],
+  'create-bridge.ts': ['working directory'],
+  'editor/editor-sessions.ts': ['working directory'],
+  'editor/rpc-over-stdio.ts': ['working directory'],
+  'gateway/device-key.ts': 'reads and writes one file of the data directory',
+  'jobs/create-jobs.ts': ['working directory'],
+  'jobs/submit-job.ts': ['working directory'],
+  'sessions/private-places.ts': ['working directory', 'read_file'],
+  'sessions/turn-runner.ts': ['working directory'],
+  'sessions/working-directory.ts': ['working directory'],
+  'wire-bridge.ts': 'resolves the paths that the operator configured',
+};
+
+test('DB-1: every place of the bridge that can open a path is in the table of attacks', () => {
+  const opens =
+    /\b(?:checkDirectory|confine|withFile|openFolder|openEntry|replaceFile|walkFolder|holdFolder)\b|directories\.check\(/;
+  const found = readSources(['src/bridge'])
+    .filter(({ imports, text }) => {
+      const usesFiles = imports.some(
+        ({ specifier, isTypeOnly }) => /^(?:node:)?fs(?:\/|$)/.test(specifier) && !isTypeOnly,
+      );
+      return usesFiles || opens.test(text.replaceAll(/^import [^;]*;$/gms, ''));
+    })
+    .map(({ path }) => path.replace('src/bridge/', ''));
+  const unlisted = found.filter(
+    (path) => OPENING_FILES[path] === undefined && !path.endsWith('create-builtin-agent.ts'),
+  );
+  assert.deepEqual(unlisted, [], 'opens paths and has no row: add its door to the attacks, or say why none is needed');
+  assert.deepEqual(
+    Object.keys(OPENING_FILES).filter((path) => !found.includes(path)),
+    [],
+    'listed, but opens nothing',
+  );
+  for (const rows of Object.values(OPENING_FILES)) {
+    if (typeof rows === 'string') continue;
+    assert.ok(rows.length > 0);
+    for (const row of rows) assert.ok(doors[row] !== undefined, `no such door: ${row}`);
+  }
+  const missing = toolTable.filter(({ name }) => doors[name] === undefined).map(({ name }) => name);
+  assert.deepEqual(missing, [], 'a tool without a row');
+});
