@@ -100,6 +100,12 @@ export const agentsSettings = setting.group('The agents that do the work.', {
     expects: AGENT_ID_WORDS,
     description: 'The agent that serves requests which name none.',
   }),
+  max_processes: setting.integer({
+    default: 16,
+    minimum: 1,
+    maximum: 1000,
+    description: 'Agent processes at the same time. Each owner of sessions has one of its own per agent.',
+  }),
   builtin: setting.group('The built-in agent.', {
     model: setting.text({ default: 'demo/echo', description: 'Model that the built-in agent runs on.' }),
     base_url: setting.url({

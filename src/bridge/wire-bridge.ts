@@ -98,6 +98,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     version: options.ping.version,
     launch,
     probeEffects: options.probeEffects,
+    maxProcesses: settings.agents.max_processes,
     createBuiltin,
     createRemote: (id, { url, token }) =>
       createRemoteAgent({ id, url, token, clock, randomness, makeId, logger, isScratchFolder: directories.isScratch }),

@@ -161,6 +161,18 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     if (rest === 'signal') process.kill(process.pid, 'SIGSEGV');
     process.exit(Number(rest));
   },
+  /** Closes its output and goes on running. */
+  async mute() {
+    process.stdout.end();
+    await new Promise(() => undefined);
+    return 'end_turn';
+  },
+  /** Ends, and leaves a child that keeps its output open. */
+  async orphan() {
+    spawn('sleep', ['1000'], { stdio: 'inherit' });
+    await pause(20);
+    process.exit(1);
+  },
   flood({ id }, rest) {
     for (let number = 0; number < Number(rest); number += 1) say(id, `${number} `);
     return 'end_turn';

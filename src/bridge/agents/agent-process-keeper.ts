@@ -32,15 +32,59 @@ export interface StartFailure {
   readonly error: string;
 }
 
-/** Keeps at most one process of an agent: started on demand, kept warm, ended when idle, restarted with growing pauses. */
+/**
+ * Keeps at most one process of an agent for one owner: started on demand, kept warm, ended when idle. After failures
+ * the owner waits before the next start, longer each time; nobody else does, because other owners have other keepers.
+ */
 export interface ProcessKeeper {
+  /** The running process, or a new one. Never a process that has ended or is about to. */
   acquire(): Promise<KeptProcess | StartFailure>;
   current(): KeptProcess | undefined;
-  /** The agent does its work: earlier failures no longer count. */
+  /** Resets the pause after crashes, because a turn has ended well. */
   proved(): void;
-  /** Why the agent is left alone for the moment; undefined when it is not. */
-  trouble(): string | undefined;
+  /** Whether nothing would be lost by forgetting this keeper. */
+  isUnused(): boolean;
   stop(): Promise<void>;
+}
+
+/** Bounds the processes of all agents and owners together. */
+export interface ProcessLimit {
+  /** Counts a process that is about to start; ends the longest idle one if there is no room. False: all are in use. */
+  enter(): Promise<boolean>;
+  /** Counts a process as gone that `enter` has counted. */
+  leave(): void;
+  readonly idle: Set<IdleProcess>;
+}
+
+interface IdleProcess {
+  /** Whether its conversations can be taken up by another process. */
+  readonly continues: boolean;
+  end(why: string): Promise<void>;
+}
+
+export function createProcessLimit(maxProcesses: number): ProcessLimit {
+  let running = 0;
+  // In the order in which they became idle.
+  const idle = new Set<IdleProcess>();
+  return {
+    idle,
+    async enter() {
+      running += 1;
+      if (running <= maxProcesses) return true;
+      const waiting = [...idle];
+      const victim = waiting.find(({ continues }) => continues) ?? waiting[0];
+      if (victim === undefined) {
+        running -= 1;
+        return false;
+      }
+      idle.delete(victim);
+      await victim.end('another agent process needed its place (agents.max_processes)');
+      return true;
+    },
+    leave() {
+      running -= 1;
+    },
+  };
 }
 
 export interface ProcessKeeperOptions {
@@ -51,38 +95,52 @@ export interface ProcessKeeperOptions {
   readonly limits: AgentLimits;
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly limit: ProcessLimit;
   /** Takes secrets out of what the agent says. */
   hide(text: string): string;
+  /** Called after each attempt to start the program, with the reason of the failure if it did not start. */
+  onStart(failure: string | undefined): void;
 }
 
-/** One failure may be an accident; from the second in a row on, the agent counts as broken until the pause is over. */
-const FAILURES_OF_A_BROKEN_AGENT = 2;
+/** Why a process is gone: the program did not start, which is its own fault, or a turn ended it. */
+type FailureCause = 'start' | 'turn';
+
+/** How many failures in a row have no pause: one crash may be an accident, and the next turn must not wait for it. */
+const FREE_FAILURES: Readonly<Record<FailureCause, number>> = { start: 0, turn: 1 };
 
 export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeeper {
-  const { id, program, launch, limits, clock, hide } = options;
+  const { id, program, launch, limits, limit, clock, hide } = options;
   const logger = options.logger.child({ agent: id });
   const stopped = Promise.withResolvers<undefined>();
   let current: KeptProcess | undefined;
+  /** The current one, and those that are ending. */
+  const living = new Set<KeptProcess>();
   let starting: Promise<KeptProcess | StartFailure> | undefined;
   let isStopped = false;
-  let failures = 0;
-  let lastFailure = '';
+  const failures: Record<FailureCause, number> = { start: 0, turn: 0 };
   let pauseUntil = 0;
 
-  function noteFailure(why: string): void {
-    failures += 1;
-    lastFailure = why;
-    pauseUntil =
-      clock.monotonic() + Math.min(limits.longestPauseMs, limits.firstPauseMs * 2 ** Math.min(failures - 1, 20));
-    logger.warn({ failures, why }, 'agent failed');
+  function noteFailure(cause: FailureCause, why: string): void {
+    failures[cause] += 1;
+    const doublings = failures[cause] - 1 - FREE_FAILURES[cause];
+    const pauseMs = doublings < 0 ? 0 : Math.min(limits.longestPauseMs, limits.firstPauseMs * 2 ** doublings);
+    pauseUntil = Math.max(pauseUntil, clock.monotonic() + pauseMs);
+    logger.warn({ cause, failures: failures[cause], pauseMs, why }, 'agent failed');
   }
 
   async function start(): Promise<KeptProcess | StartFailure> {
     const pauseMs = pauseUntil - clock.monotonic();
     if (pauseMs > 0) await withinTime(clock, pauseMs, stopped.promise, () => undefined);
     if (isStopped) return { kind: 'not-started', code: 'AGENT_EXITED', error: 'the bridge is stopping' };
+    if (!(await limit.enter())) {
+      return failed('AGENT_FAILED', 'all agent processes are in use; try again later, or raise agents.max_processes');
+    }
     const outcome = await startOnce();
-    if (outcome.kind === 'not-started') noteFailure(outcome.error);
+    if (outcome.kind === 'not-started') {
+      limit.leave();
+      noteFailure('start', outcome.error);
+    } else failures.start = 0;
+    if (!isStopped) options.onStart(outcome.kind === 'not-started' ? outcome.error : undefined);
     return outcome;
   }
 
@@ -108,7 +166,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       return keep(process, first);
     } catch (error) {
       // The connection breaks a moment before the exit is known.
-      const gone = await withinTime(clock, limits.killMs, exited, () => undefined);
+      const gone = isStopped ? undefined : await withinTime(clock, limits.killMs, exited, () => undefined);
       if (gone !== undefined) return failed('AGENT_EXITED', exitText(gone.exit));
       const isLate = error instanceof AppError && error.code === 'CALL_TIMEOUT';
       const tail = process.stderrTail();
@@ -125,6 +183,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     let broken = false;
     let endedBecause: string | undefined;
     const listeners = new Set<(why: string) => void>();
+    const idle: IdleProcess = { continues: connection.continues, end };
 
     const kept: KeptProcess = {
       kind: 'kept',
@@ -138,6 +197,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       },
       hold() {
         stopIdleTimer?.();
+        limit.idle.delete(idle);
         holders += 1;
         let held = true;
         return () => {
@@ -155,13 +215,20 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
 
     async function end(why: string): Promise<void> {
       reason ??= `"${program.command}" was ended by the bridge: ${why}`;
-      if (current === kept) current = undefined;
-      stopIdleTimer?.();
+      retire();
       await process.stop({ graceMs: limits.killMs });
     }
 
+    /** From now on no turn gets this process. */
+    function retire(): void {
+      if (current === kept) current = undefined;
+      stopIdleTimer?.();
+      limit.idle.delete(idle);
+    }
+
     function waitForUse(): void {
-      if (reason !== undefined) return;
+      if (reason !== undefined || broken) return;
+      limit.idle.add(idle);
       const lasting = connection.continues || kept.conversations.size === 0;
       stopIdleTimer = clock.after(lasting ? limits.idleMs : limits.idleWithConversationsMs, () => {
         void end('it was idle');
@@ -169,20 +236,29 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     }
 
     current = kept;
+    living.add(kept);
+    // Its output may stay open longer, in the hands of a child of its own.
+    void process.ended.then(() => {
+      broken = true;
+      retire();
+    });
     // A program that closes its output but goes on running is of no use to anyone.
     void connection.closed.then(async () => {
       broken = true;
+      retire();
       const gone = await withinTime(clock, limits.killMs, process.exited, () => undefined);
       if (gone === undefined && reason === undefined) await process.stop({ graceMs: limits.killMs });
     });
     void process.exited.then((exit) => {
+      const wasInUse = holders > 0;
       endedBecause = reason ?? exitText(exit);
       for (const listener of listeners) listener(endedBecause);
       listeners.clear();
-      stopIdleTimer?.();
-      if (current === kept) current = undefined;
-      if (reason === undefined) noteFailure(exitText(exit));
-      else logger.info({ pid: process.pid, why: reason }, 'agent ended');
+      living.delete(kept);
+      limit.leave();
+      // A program that ends while nobody uses it has failed nobody.
+      if (reason === undefined && wasInUse) noteFailure('turn', exitText(exit));
+      else logger.info({ pid: process.pid, why: endedBecause }, 'agent ended');
     });
     waitForUse();
     return kept;
@@ -208,18 +284,16 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     },
     current: () => current,
     proved() {
-      failures = 0;
+      failures.turn = 0;
       pauseUntil = 0;
     },
-    trouble() {
-      const isBroken = failures >= FAILURES_OF_A_BROKEN_AGENT && clock.monotonic() < pauseUntil;
-      return isBroken ? lastFailure : undefined;
-    },
+    isUnused: () =>
+      living.size === 0 && starting === undefined && clock.monotonic() >= pauseUntil + limits.longestPauseMs,
     async stop() {
       isStopped = true;
       stopped.resolve(undefined);
       await starting;
-      await current?.kill('the bridge is stopping');
+      await Promise.all([...living].map((process) => process.kill('the bridge is stopping')));
     },
   };
 }

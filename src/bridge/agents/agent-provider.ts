@@ -27,6 +27,8 @@ export interface AgentProvider {
 /** What an agent is asked to do, and where it tells how that goes. */
 export interface AgentTurn {
   readonly turnId: string;
+  /** The principal that owns the session: what one owner's turns do to an agent's process must not reach another's. */
+  readonly owner: string;
   readonly prompt: string;
   /** A real path that was just checked against the allowed roots. */
   readonly workingDirectory: string;

@@ -5,6 +5,7 @@ import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
 import type { LaunchAgent } from './agent-launcher.ts';
 import { type AgentLimits, DEFAULT_AGENT_LIMITS } from './agent-limits.ts';
 import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
+import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
 import type { AgentProvider } from './agent-provider.ts';
 import { createProgramAgent, type ProgramAgentOptions } from './create-program-agent.ts';
 
@@ -20,21 +21,29 @@ export interface AgentProvidersOptions {
   createBuiltin(): AgentProvider;
   createRemote(id: string, place: Place<'remote'>): AgentProvider;
   readonly limits?: Partial<AgentLimits>;
+  /** Of all agents and owners together. */
+  readonly maxProcesses: number;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
 /** An implementation for each agent of the catalog, in its order. Nothing is started before the first turn. */
 export function createAgentProviders(options: AgentProvidersOptions): ReadonlyMap<string, AgentProvider> {
+  const limit = createProcessLimit(options.maxProcesses);
   const create = ({ id, place }: CatalogAgent): AgentProvider => {
     if (place.kind === 'in-process') return options.createBuiltin();
     if (place.kind === 'remote') return options.createRemote(id, place);
-    return createFromProgram(id, place, options);
+    return createFromProgram(id, place, options, limit);
   };
   return new Map(options.catalog.map((agent) => [agent.id, create(agent)]));
 }
 
-function createFromProgram(id: string, place: Place<'program'>, options: AgentProvidersOptions): AgentProvider {
+function createFromProgram(
+  id: string,
+  place: Place<'program'>,
+  options: AgentProvidersOptions,
+  limit: ProcessLimit,
+): AgentProvider {
   const { launch, clock, logger, permissions, version } = options;
   const shared = { permissions, version, clock, logger };
   // Loaded with the first agent that speaks it.
@@ -53,6 +62,7 @@ function createFromProgram(id: string, place: Place<'program'>, options: AgentPr
     connect,
     probe: createProgramProbe(place, options.probeEffects),
     limits: { ...DEFAULT_AGENT_LIMITS, ...options.limits },
+    limit,
     clock,
     logger,
   });

@@ -5,7 +5,13 @@ import type { Logger } from '../../platform/log/logger.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
 import type { AgentProgram, LaunchAgent } from './agent-launcher.ts';
 import type { AgentLimits } from './agent-limits.ts';
-import { createProcessKeeper, type KeptProcess, type StartFailure } from './agent-process-keeper.ts';
+import {
+  createProcessKeeper,
+  type KeptProcess,
+  type ProcessKeeper,
+  type ProcessLimit,
+  type StartFailure,
+} from './agent-process-keeper.ts';
 import type { AgentProvider, AgentTurn, TurnEnd, TurnUsage } from './agent-provider.ts';
 import { type ConversationReference, readReference, writeReference } from './conversation-reference.ts';
 import { createHiding, describeFailure } from './describe-failure.ts';
@@ -20,18 +26,57 @@ export interface ProgramAgentOptions {
   connect(process: RunningProcess): Promise<AgentConnection>;
   readonly probe: Probe;
   readonly limits: AgentLimits;
+  readonly limit: ProcessLimit;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
 type Found = { readonly kind: 'found'; readonly process: KeptProcess; readonly conversation: string };
 
-/** An agent that is a program of this machine: one process serves all of its conversations. */
+/** Beyond so many owners, those of whom nothing runs are forgotten. */
+const MAX_IDLE_KEEPERS = 100;
+/** One failed start may be an accident; from the second in a row on, the agent counts as broken until the pause is over. */
+const STARTS_OF_A_BROKEN_AGENT = 2;
+
+/**
+ * An agent that is a program of this machine. Each owner has a process of their own, which serves all of the owner's
+ * conversations: a turn that ends the process ends nothing of anybody else, and only its owner waits for the next one.
+ */
 export function createProgramAgent(options: ProgramAgentOptions): AgentProvider {
   const { id, program, limits, clock } = options;
   const hide = createHiding(program.environment);
-  const keeper = createProcessKeeper({ ...options, hide });
+  const keepers = new Map<string, ProcessKeeper>();
   const turns = new Map<string, OpenTurn>();
+  let isStopped = false;
+  /** Starts that failed since the last that did not, whoever asked for them. */
+  let failedStarts = 0;
+  let trouble = { why: '', until: 0 };
+
+  function keeperOf(owner: string): ProcessKeeper {
+    const known = keepers.get(owner);
+    if (known !== undefined) return known;
+    if (keepers.size >= MAX_IDLE_KEEPERS) {
+      for (const [other, keeper] of keepers) if (keeper.isUnused()) keepers.delete(other);
+    }
+    const keeper = createProcessKeeper({ ...options, hide, onStart: noteStart });
+    if (isStopped) void keeper.stop();
+    keepers.set(owner, keeper);
+    return keeper;
+  }
+
+  function noteStart(failure: string | undefined): void {
+    failedStarts = failure === undefined ? 0 : failedStarts + 1;
+    if (failure !== undefined) trouble = { why: failure, until: clock.monotonic() + limits.longestPauseMs };
+  }
+
+  /** The process that has a conversation open. */
+  function holderOf(conversation: string): KeptProcess | undefined {
+    for (const keeper of keepers.values()) {
+      const process = keeper.current();
+      if (process?.conversations.has(conversation)) return process;
+    }
+    return undefined;
+  }
 
   /** Finds the conversation, runs the turn in it, and turns whatever happens into an end. */
   async function run(turn: AgentTurn, find: (open: OpenTurn) => Promise<Found | TurnEnd>): Promise<TurnEnd> {
@@ -62,7 +107,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     const outcome = await firstOf(process, asked);
     if (outcome.kind === 'exited') return open.verdict?.(undefined) ?? open.failed('AGENT_EXITED', outcome.error);
     if (outcome.kind === 'broken') return open.failed('AGENT_FAILED', hide(describeFailure(outcome.error)));
-    if (outcome.value.kind !== 'failed') keeper.proved();
+    if (outcome.value.kind !== 'failed') keeperOf(turn.owner).proved();
     if (outcome.value.kind === 'lost') process.conversations.delete(conversation);
     return toTurnEnd(open, outcome.value);
   }
@@ -91,47 +136,59 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     return open.failed('AGENT_TIMEOUT', `the agent opened no conversation within ${limits.startMs} ms`);
   }
 
-  async function openConversation(open: OpenTurn): Promise<Found | TurnEnd> {
-    const process = await keeper.acquire();
-    if (process.kind === 'not-started') return notStarted(open, process);
-    const { workingDirectory: folder, model } = open.turn;
-    const letGo = process.hold();
-    try {
-      const outcome = await answered(open, process, process.connection.open(folder, model));
-      if (outcome.kind !== 'done') return outcome;
-      const conversation = outcome.value;
-      if (open.isOver()) {
-        // Nobody will ever learn of this conversation.
-        process.connection.close(conversation).catch(() => undefined);
-        return { kind: 'cancelled', output: '' };
+  /**
+   * Asks the owner's process for something that can be asked twice. One that was kept warm may turn out to be gone only
+   * now; then a new one is asked, so that no turn fails because of an earlier one.
+   */
+  async function askProcess<Value>(
+    open: OpenTurn,
+    work: (connection: AgentConnection) => Promise<Value>,
+  ): Promise<{ readonly kind: 'done'; readonly value: Value; readonly process: KeptProcess } | TurnEnd> {
+    const keeper = keeperOf(open.turn.owner);
+    for (;;) {
+      const warm = keeper.current();
+      const process = await keeper.acquire();
+      if (process.kind === 'not-started') return notStarted(open, process);
+      const letGo = process.hold();
+      try {
+        const outcome = await answered(open, process, work(process.connection));
+        if (outcome.kind === 'done') return { ...outcome, process };
+        if (process !== warm || outcome.kind !== 'failed' || outcome.code !== 'AGENT_EXITED') return outcome;
+      } finally {
+        letGo();
       }
-      process.conversations.add(conversation);
-      open.turn.opened(writeReference({ conversation, folder, continues: process.connection.continues }));
-      return { kind: 'found', process, conversation };
-    } finally {
-      letGo();
     }
+  }
+
+  async function openConversation(open: OpenTurn): Promise<Found | TurnEnd> {
+    const { workingDirectory: folder, model } = open.turn;
+    const outcome = await askProcess(open, (connection) => connection.open(folder, model));
+    if (outcome.kind !== 'done') return outcome;
+    const { value: conversation, process } = outcome;
+    if (open.isOver()) {
+      // Nobody will ever learn of this conversation.
+      process.connection.close(conversation).catch(() => undefined);
+      return { kind: 'cancelled', output: '' };
+    }
+    process.conversations.add(conversation);
+    open.turn.opened(writeReference({ conversation, folder, continues: process.connection.continues }));
+    return { kind: 'found', process, conversation };
   }
 
   async function findConversation(open: OpenTurn, reference: ConversationReference): Promise<Found | TurnEnd> {
     const { conversation, folder, continues } = reference;
-    const running = keeper.current();
-    if (running?.conversations.has(conversation)) return { kind: 'found', process: running, conversation };
+    const running = holderOf(conversation);
+    if (running !== undefined) return { kind: 'found', process: running, conversation };
     if (!continues) return { kind: 'lost', detail: 'the process that held the conversation has ended' };
-    const process = await keeper.acquire();
-    if (process.kind === 'not-started') return notStarted(open, process);
-    if (!process.connection.continues) return { kind: 'lost', detail: 'this agent cannot take up conversations' };
-    const letGo = process.hold();
-    try {
-      const outcome = await answered(open, process, process.connection.resume(conversation, folder));
-      // Agents tell a lost conversation from other trouble in different ways, and wrongly (contract/bridge 4).
-      if (outcome.kind === 'failed' && outcome.code === 'AGENT_FAILED') return { kind: 'lost', detail: outcome.error };
-      if (outcome.kind !== 'done') return outcome;
-      process.conversations.add(conversation);
-      return { kind: 'found', process, conversation };
-    } finally {
-      letGo();
-    }
+    const outcome = await askProcess(open, async (connection) => {
+      if (!connection.continues) throw new Error('this agent cannot take up conversations');
+      await connection.resume(conversation, folder);
+    });
+    // Agents tell a lost conversation from other trouble in different ways, and wrongly (contract/bridge 4).
+    if (outcome.kind === 'failed' && outcome.code === 'AGENT_FAILED') return { kind: 'lost', detail: outcome.error };
+    if (outcome.kind !== 'done') return outcome;
+    outcome.process.conversations.add(conversation);
+    return { kind: 'found', process: outcome.process, conversation };
   }
 
   /** Asks a turn to stop; an agent that does not is ended by force. Resolves when it is quiet. */
@@ -164,8 +221,9 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   return {
     id,
     async probe(signal) {
-      const trouble = keeper.trouble();
-      if (trouble !== undefined) return { status: `failed: ${shortened(trouble)}`, version: '' };
+      if (failedStarts >= STARTS_OF_A_BROKEN_AGENT && clock.monotonic() < trouble.until) {
+        return { status: `failed: ${shortened(trouble.why)}`, version: '' };
+      }
       return options.probe(signal);
     },
     startTurn: (turn) => run(turn, openConversation),
@@ -180,8 +238,8 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     },
     async close(text) {
       const conversation = readReference(text)?.conversation;
-      const process = keeper.current();
-      if (conversation === undefined || process === undefined || !process.conversations.has(conversation)) return;
+      const process = conversation === undefined ? undefined : holderOf(conversation);
+      if (conversation === undefined || process === undefined) return;
       const open = [...turns.values()].find((turn) => turn.place()?.conversation === conversation);
       if (open !== undefined) await cancel(open);
       process.conversations.delete(conversation);
@@ -189,7 +247,10 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       await withinTime(clock, limits.killMs, told, () => undefined);
       await process.endIfUnused();
     },
-    stop: keeper.stop,
+    async stop() {
+      isStopped = true;
+      await Promise.all([...keepers.values()].map((keeper) => keeper.stop()));
+    },
   };
 }
 

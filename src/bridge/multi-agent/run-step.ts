@@ -102,6 +102,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
   function asked(turnId: string, prompt: string): Promise<TurnEnd> {
     const agentTurn: AgentTurn = {
       turnId,
+      owner: turn.owner,
       prompt,
       workingDirectory: turn.workingDirectory,
       model: step.model,

@@ -135,6 +135,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const running = () => session.stream.emit(stageUpdate(origin, 'running', `${provider.id} is working.`));
     const agentTurn: AgentTurn = {
       turnId: turn.id,
+      owner: session.owner,
       prompt: turn.request.prompt,
       workingDirectory: prepared.workingDirectory,
       model: prepared.route.resolvedModel,

@@ -33,6 +33,8 @@ export interface RunningProcess {
   readonly pid: number;
   readonly stdin: Writable;
   readonly stdout: Readable;
+  /** Resolves at the moment when the process itself ends: `exited` waits a little longer for the last of its stderr. */
+  readonly ended: Promise<void>;
   /** When the process itself has ended, however that came. What it leaves behind is ended then too. */
   readonly exited: Promise<ProcessExit>;
   stderrTail(): string;
@@ -91,8 +93,10 @@ function superviseChild(child: PipedChild, identity: ProcessLeader, onGone: () =
     return ending;
   };
 
+  const ended = Promise.withResolvers<void>();
   const exited = new Promise<ProcessExit>((resolve) => {
     child.once('exit', (code, signal) => {
+      ended.resolve();
       void end(GRACE_FOR_SURVIVORS_MS);
       const waited = pause(LAST_WORDS_MS, undefined, { ref: false });
       void Promise.race([closed, waited]).then(() => resolve({ code, signal, stderrTail: stderrTail() }));
@@ -103,6 +107,7 @@ function superviseChild(child: PipedChild, identity: ProcessLeader, onGone: () =
     pid: identity.pid,
     stdin: child.stdin,
     stdout: child.stdout,
+    ended: ended.promise,
     exited,
     stderrTail,
     async stop({ graceMs }) {

@@ -32,6 +32,7 @@ export interface AgentUnderTest {
 export interface TurnInput {
   readonly prompt: string;
   readonly folder: string;
+  readonly owner?: string;
   readonly model?: string;
   /** Continues that conversation instead of opening one. */
   readonly reference?: string;
@@ -59,6 +60,9 @@ export interface UnderTestOptions {
   /** What the bridge's own environment has beside PATH and HOME. */
   readonly ownEnvironment?: Readonly<Record<string, string>>;
   readonly clock?: typeof systemClock;
+  readonly maxProcesses?: number;
+  /** What the probe finds; false unless given. */
+  readonly isInstalled?: boolean;
 }
 
 let turns = 0;
@@ -89,7 +93,11 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
       if (identity !== undefined) started.push(identity);
       return running;
     },
-    probeEffects: { findProgram: async () => undefined, run: async () => ({ code: 0, stdout: '' }) },
+    probeEffects: {
+      findProgram: async () => (options.isInstalled === true ? program.command : undefined),
+      run: async () => ({ code: 0, stdout: '' }),
+    },
+    maxProcesses: options.maxProcesses ?? 16,
     createBuiltin: never,
     createRemote: never,
     ...(options.limits !== undefined && { limits: options.limits }),
@@ -114,6 +122,7 @@ function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
   let reference = input.reference ?? '';
   const turn: AgentTurn = {
     turnId,
+    owner: input.owner ?? 'main',
     prompt: input.prompt,
     workingDirectory: input.folder,
     model: input.model ?? '',

@@ -20,6 +20,7 @@ export function recordTurn(workingDirectory: string, prompt: string, more: Parti
   const references: string[] = [];
   const waiting: { fits(event: AgentEvent): boolean; resolve(event: AgentEvent): void }[] = [];
   return {
+    owner: 'main',
     turnId: `turn-${count}`,
     prompt,
     workingDirectory,

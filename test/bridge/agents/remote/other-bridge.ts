@@ -29,6 +29,7 @@ import { startListener } from '../../../platform/http/start-listener.ts';
 import { makeId } from '../builtin/builtin-agent.ts';
 
 export const TOKEN = 'the-token-of-the-other-bridge';
+export const REVIEW_TOKEN = 'the-review-token-of-the-other-bridge';
 
 /** A bridge of our own on a listener in this process, with one agent. */
 export async function startOtherBridge(context: TestContext, provider: AgentProvider): Promise<string> {
@@ -82,7 +83,7 @@ function settings(folder: string): BridgeGroups {
   const defaults = Object.fromEntries(
     Object.entries(groups).map(([name, group]) => [name, defaultOf(group, folders)]),
   ) as unknown as BridgeGroups;
-  return { ...defaults, bridge: { ...defaults.bridge, auth_token: TOKEN } };
+  return { ...defaults, bridge: { ...defaults.bridge, auth_token: TOKEN, review_auth_token: REVIEW_TOKEN } };
 }
 
 /** A way to a server that can be cut. */
