@@ -51,8 +51,9 @@ trestle models test groq/llama-3.3-70b-versatile
   (\`completions.apis: { vllm: {} }\`, or their key variable).
 - **\`GET /models\`** lists aliases, \`demo/echo\`, and the known models of usable APIs; an API without known models is asked for
   its own list, at most once a minute, and its last list is shown while it is down. A key sees what it may use.
-- **Prices and sizes** are those of models.dev on DATE. Other prices go into \`completions.prices\`, in USD per token. A model
-  whose price nobody knows counts as free; its calls are flagged (\`price_known\` of the usage record, and the metric
+- **Prices and sizes** are those of models.dev on DATE, with the vendors' published prices of caches, audio, batches and long
+  prompts. Other prices go into \`completions.prices\`, in USD per token; a kind of token without a price of its own costs as
+  much as the rest. A model whose price is not known counts as free; its calls are flagged (\`price_known\` of the usage record, and the metric
   \`completions_unpriced_calls_total\`).
 
 ## Adding one

@@ -48,6 +48,26 @@ const timeouts = setting.group('How long to wait for an upstream.', {
   total: setting.duration({ default: '10m', minimum: '10ms', maximum: '1d', description: 'For the whole answer.' }),
 });
 
+/** The price of one kind of token. -1: not given. */
+function price(where: string, otherwise: string) {
+  return setting.number({
+    default: -1,
+    minimum: -1,
+    maximum: 1,
+    description: `USD for one token ${where}. -1: ${otherwise}.`,
+  });
+}
+
+const tokenPrices = {
+  cache_read: price('that is read from a cache', 'as `input`'),
+  cache_write: price('that is written into a cache for five minutes', 'as `input`'),
+  cache_write_1h: price('that is written into a cache for an hour', 'as `cache_write`'),
+  audio_input: price('of audio in a prompt', 'as `input`'),
+  image_input: price('of an image in a prompt', 'as `input`'),
+  audio_output: price('of audio in an answer', 'as `output`'),
+  reasoning: price('of reasoning', 'as `output`'),
+};
+
 export const completionsSettings = setting.group('One chat-completion API in front of many model APIs.', {
   master_key: setting.token({
     default: '',
@@ -123,6 +143,22 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     setting.group('', {
       input: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of a prompt.' }),
       output: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of an answer.' }),
+      ...tokenPrices,
+      batch_input: price('in the prompt of a batch', 'the price outside a batch'),
+      batch_output: price('in the answer of a batch', 'the price outside a batch'),
+      tiers: setting.list(
+        setting.group('', {
+          above: setting.integer({
+            minimum: 1,
+            maximum: 1_000_000_000,
+            description: 'The tier applies to calls whose prompt has more tokens than this.',
+          }),
+          input: setting.number({ minimum: 0, maximum: 1, description: 'USD for one token of a prompt.' }),
+          output: setting.number({ minimum: 0, maximum: 1, description: 'USD for one token of an answer.' }),
+          ...tokenPrices,
+        }),
+        { description: 'Prices of long prompts.' },
+      ),
     }),
     {
       keyPattern: MODEL_OF_API.pattern,

@@ -1,4 +1,4 @@
-import type { PriceOf } from '../../src/completions/apis/prices.ts';
+import { type PriceOf, priceFrom } from '../../src/completions/apis/prices.ts';
 import type { KeyHolder } from '../../src/completions/keys/admission.ts';
 import { createMeteredKeys, type MeteredKeys, type MeteredKeysOptions } from '../../src/completions/metered-keys.ts';
 import { completionsMigrations } from '../../src/completions/storage/completions-migrations.ts';
@@ -15,7 +15,7 @@ export const completionsDatabase = { name: 'completions', migrations: completion
 export const MASTER_KEY = 'master-key-0d9f8e7c6b5a4';
 
 /** A dollar for a thousand tokens. */
-export const priceOf: PriceOf = () => ({ input: 0.001, output: 0.001, known: true });
+export const priceOf: PriceOf = () => priceFrom({ input: 0.001, output: 0.001 });
 
 export interface LoggedLine {
   readonly fields: Readonly<Record<string, unknown>>;
@@ -74,8 +74,7 @@ export function headWith(key: string, changes: Partial<RequestHead> = {}): Reque
 
 /** One call of 15 tokens (0.015 USD), from its admission to its end. */
 export function callOnce(keys: MeteredKeys, holder: KeyHolder, tokens = 15): void {
-  const cost = tokens * 0.001;
-  const request = { estimatedTokens: tokens, estimatedCostUsd: cost };
+  const request = { estimatedTokens: tokens, estimatedCostNano: tokens * 1_000_000 };
   keys.admissions.admit(holder, request).settle({
     model: 'lab/small',
     api: 'lab',

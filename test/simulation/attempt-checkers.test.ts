@@ -49,7 +49,7 @@ const record = {
   operation: 'chat',
   prompt_tokens: 1,
   completion_tokens: 2,
-  cost_usd: 0.5,
+  cost_nano_usd: 500_000_000,
   price_known: 1,
   estimated: 0,
   outcome: 'ok',
@@ -62,8 +62,8 @@ const record = {
 const total = { scope: '', dimension: 'key', day: '2030-01-01', value: 'key_1', requests: 1, errors: 0 };
 const stored: StoredUsage = {
   records: [record],
-  totals: [{ ...total, prompt_tokens: 1, completion_tokens: 2, cost_usd: 0.5 }],
-  spending: [{ key_id: 'key_1', period: 'total', cost_usd: 0.5 }],
+  totals: [{ ...total, prompt_tokens: 1, completion_tokens: 2, cost_nano_usd: 500_000_000 }],
+  spending: [{ key_id: 'key_1', period: 'total', cost_nano_usd: 500_000_000 }],
   keys: [{ id: 'key_1', name: 'bound' }],
 };
 const none: StoredUsage = { ...stored, records: [], totals: [], spending: [] };

@@ -1,7 +1,7 @@
 import { hostModels } from './known-models/host-models.ts';
 import { makerModels } from './known-models/maker-models.ts';
 import { platformModels } from './known-models/platform-models.ts';
-import type { KnownModel } from './model-api.ts';
+import type { KnownModel, ModelPrices, TokenPrices } from './model-api.ts';
 
 /** The day on which sizes and prices were taken from models.dev (MIT). */
 export const MODELS_DATE = '2026-07-02';
@@ -23,21 +23,61 @@ export function knownModels(api: string): ReadonlyMap<string, KnownModel> {
 
 /**
  * A line for each model: its name, the context window and the longest answer in tokens, the prices of a million tokens
- * of prompt and of answer in USD, and what it takes as input. A dash stands for what is not known.
+ * of prompt and of answer in USD, and what it takes as input. A dash stands for what is not known. Other prices of a
+ * million tokens follow by name: `read` and `write` (a cache), `write1h` (a cache that lasts an hour), `audio` and
+ * `image` (input), `batch` (input/output) and `over` (a tier: more prompt tokens than so many, input/output/read).
  */
 export function parseModels(api: string, text: string): readonly KnownModel[] {
   const lines = text.split('\n').filter((line) => line !== '');
   return lines.map((line) => {
-    const [id = '', context = '-', output = '-', inputPrice = '-', outputPrice = '-', modalities = '-'] =
+    const [id = '', context = '-', output = '-', inputPrice = '-', outputPrice = '-', modalities = '-', ...more] =
       line.split(' ');
+    const hasPrice = inputPrice !== '-' && outputPrice !== '-';
     return {
       api,
       id,
       ...(context !== '-' && { contextWindow: Number(context) }),
       ...(output !== '-' && { maxOutputTokens: Number(output) }),
-      ...(inputPrice !== '-' && { inputPrice: Number(inputPrice) / 1_000_000 }),
-      ...(outputPrice !== '-' && { outputPrice: Number(outputPrice) / 1_000_000 }),
+      ...(hasPrice && { prices: { input: perToken(inputPrice), output: perToken(outputPrice), ...readPrices(more) } }),
       ...(modalities !== '-' && { inputModalities: modalities.split(',') }),
     };
   });
+}
+
+const PRICE_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
+  read: 'cacheRead',
+  write: 'cacheWrite',
+  write1h: 'cacheWrite1h',
+  audio: 'audioInput',
+  image: 'imageInput',
+};
+
+function readPrices(fields: readonly string[]): Partial<ModelPrices> {
+  const prices: { -readonly [Name in keyof ModelPrices]?: ModelPrices[Name] } = {};
+  for (const field of fields) {
+    const [name = '', value = ''] = field.split('=');
+    const known = PRICE_NAMES[name];
+    if (known !== undefined) prices[known] = perToken(value);
+    else if (name === 'batch') prices.batch = readTier(value);
+    else if (name === 'over') {
+      const [above, rates = ''] = value.split(':');
+      prices.tiers = [...(prices.tiers ?? []), { above: Number(above), ...readTier(rates) }];
+    } else throw new TypeError(`the table of models has no column "${name}"`);
+  }
+  return prices;
+}
+
+/** `3/15`, or `3/15/0.3` with the price of what is read from a cache. */
+function readTier(text: string): TokenPrices {
+  const [input = '', output = '', cacheRead] = text.split('/');
+  return {
+    input: perToken(input),
+    output: perToken(output),
+    ...(cacheRead !== undefined && { cacheRead: perToken(cacheRead) }),
+  };
+}
+
+/** The price of a million tokens, as decimal text, for one token: the same number as its decimal text would give. */
+function perToken(usdPerMillion: string): number {
+  return Number(`${usdPerMillion}e-6`);
 }

@@ -42,13 +42,32 @@ export interface UsableApi extends ModelApi {
   readonly configured: boolean;
 }
 
-/** What is known of one model: sizes and prices (USD per token) where a source had them. */
+/** What is known of one model: sizes and prices where a source had them. */
 export interface KnownModel {
   readonly api: string;
   readonly id: string;
   readonly contextWindow?: number;
   readonly maxOutputTokens?: number;
-  readonly inputPrice?: number;
-  readonly outputPrice?: number;
+  readonly prices?: ModelPrices;
   readonly inputModalities?: readonly string[];
+}
+
+/** USD per token. A kind of token without its own price costs what the rest of the prompt or of the answer costs. */
+export interface ModelPrices extends TokenPrices {
+  readonly batch?: TokenPrices;
+  /** For calls whose prompt has more than so many tokens. */
+  readonly tiers?: readonly (Partial<TokenPrices> & { readonly above: number })[];
+}
+
+export interface TokenPrices {
+  readonly input: number;
+  readonly output: number;
+  readonly cacheRead?: number;
+  /** For five minutes, or where the cache has one lifetime only. */
+  readonly cacheWrite?: number;
+  readonly cacheWrite1h?: number;
+  readonly audioInput?: number;
+  readonly imageInput?: number;
+  readonly audioOutput?: number;
+  readonly reasoning?: number;
 }

@@ -7,7 +7,7 @@ import { knownModels } from './known-models.ts';
 import { canListModels, type ListUpstreamModels } from './list-upstream-models.ts';
 import { createLiveModels } from './live-models.ts';
 import type { UsableApi } from './model-api.ts';
-import { createPrices, type Price } from './prices.ts';
+import { createPrices, type Price, type Rates, usdOfRate } from './prices.ts';
 import { type ApiSources, type ResolvedApi, resolveApis } from './resolve-apis.ts';
 
 /** The models that can be called here: aliases, and the models of usable APIs (contract/completions 3). */
@@ -57,7 +57,7 @@ export function createModels(options: ModelsOptions): Models {
       ...plainEntry(`${api}/${model}`, api),
       ...(known?.contextWindow !== undefined && { context_window: known.contextWindow }),
       ...(known?.maxOutputTokens !== undefined && { max_output_tokens: known.maxOutputTokens }),
-      ...(price.known && { pricing: { input: price.input, output: price.output } }),
+      ...(price.known && { pricing: describePrice(price) }),
       ...(known?.inputModalities !== undefined && { input_modalities: [...known.inputModalities] }),
     };
   }
@@ -119,6 +119,32 @@ function isWorthAsking(api: UsableApi, others: readonly UsableApi[]): boolean {
   const { host } = new URL(api.baseUrl);
   const port = host.slice(host.lastIndexOf(':'));
   return others.every((other) => other.id === api.id || !other.baseUrl.includes(`${port}/`));
+}
+
+/** Every price that differs from the one that would apply without it. */
+function describePrice({ rates, batch, tiers = [] }: Price): NonNullable<ModelEntry['pricing']> {
+  return {
+    ...describeRates(rates),
+    ...(batch !== undefined && { batch: describeRates(batch) }),
+    ...(tiers.length > 0 && { tiers: tiers.map((tier) => ({ above: tier.above, ...describeRates(tier.rates) })) }),
+  };
+}
+
+function describeRates(rates: Rates) {
+  const { input, output, cacheWrite } = rates;
+  const own = (name: string, rate: number, otherwise: number) =>
+    rate === otherwise ? {} : { [name]: usdOfRate(rate) };
+  return {
+    input: usdOfRate(input),
+    output: usdOfRate(output),
+    ...own('cache_read', rates.cacheRead, input),
+    ...own('cache_write', cacheWrite, input),
+    ...own('cache_write_1h', rates.cacheWrite1h, cacheWrite),
+    ...own('audio_input', rates.audioInput, input),
+    ...own('image_input', rates.imageInput, input),
+    ...own('audio_output', rates.audioOutput, output),
+    ...own('reasoning', rates.reasoning, output),
+  };
 }
 
 function plainEntry(id: string, owner: string): ModelEntry {

@@ -1,32 +1,214 @@
+import type { Usage } from '../contract/chat.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { DEMO_MODEL } from './demo-echo.ts';
 import { knownModels } from './known-models.ts';
+import type { ModelPrices } from './model-api.ts';
 
-/** USD per token. `known` is false where nobody told: such a model counts as free, and its calls are flagged. */
-export interface Price {
+/**
+ * What one token of each kind costs, in pico-USD (10^-12 USD). Whole numbers: a price of the table has at most six
+ * decimal places for a million tokens, so that money is multiplied and added without a rounding error.
+ */
+export interface Rates {
   readonly input: number;
   readonly output: number;
+  readonly cacheRead: number;
+  /** Written into a cache for five minutes, which is every cache whose lifetime is not given. */
+  readonly cacheWrite: number;
+  readonly cacheWrite1h: number;
+  readonly audioInput: number;
+  readonly imageInput: number;
+  readonly audioOutput: number;
+  readonly reasoning: number;
+}
+
+/** `known` is false where no price was found: such a model counts as free, and its calls are flagged. */
+export interface Price {
   readonly known: boolean;
+  readonly rates: Rates;
+  /** For calls that the upstream served as a batch. */
+  readonly batch?: Rates;
+  /** Rates for calls whose prompt has more tokens than `above`, the largest first. */
+  readonly tiers?: readonly { readonly above: number; readonly rates: Rates }[];
 }
 
 export type PriceOf = (api: string, upstreamModel: string) => Price;
 
-const FREE: Price = { input: 0, output: 0, known: true };
-const UNKNOWN: Price = { input: 0, output: 0, known: false };
+/** The tokens of one call. The kinds are parts of `prompt` and of `completion`, and do not overlap. */
+export interface TokenCounts {
+  readonly prompt: number;
+  readonly completion: number;
+  readonly cacheRead?: number;
+  readonly cacheWrite?: number;
+  readonly cacheWrite1h?: number;
+  readonly audioInput?: number;
+  readonly imageInput?: number;
+  readonly audioOutput?: number;
+  readonly reasoning?: number;
+  readonly batch?: boolean;
+}
+
+const PICO_PER_USD = 1e12;
+const NANO_PER_USD = 1e9;
+const PICO_PER_NANO = 1000;
+const FREE: Price = { known: true, rates: ratesOf({ input: 0, output: 0 }) };
+const UNKNOWN: Price = { known: false, rates: FREE.rates };
+const PROMPT_KINDS = ['cacheRead', 'cacheWrite1h', 'cacheWrite', 'audioInput', 'imageInput'] as const;
+const COMPLETION_KINDS = ['audioOutput', 'reasoning'] as const;
 
 /** Prices as configured, else as in the table (contract/completions 6). */
-export function createPrices(configured: CompletionsSettings['prices']): PriceOf {
-  const own = new Map(Object.entries(configured).map(([name, price]) => [name, { ...price, known: true }]));
+export function createPrices(configured: Readonly<Record<string, ConfiguredPrices>>): PriceOf {
+  const own = new Map(Object.entries(configured).map(([name, prices]) => [name, configuredPrice(prices)]));
+  const kept = new WeakMap<ModelPrices, Price>();
   return (api, upstreamModel) => {
     const price = own.get(`${api}/${upstreamModel}`);
     if (price !== undefined) return price;
     if (DEMO_MODEL.startsWith(`${api}/`)) return FREE;
-    const model = knownModels(api).get(upstreamModel);
-    if (model?.inputPrice === undefined || model.outputPrice === undefined) return UNKNOWN;
-    return { input: model.inputPrice, output: model.outputPrice, known: true };
+    const prices = knownModels(api).get(upstreamModel)?.prices;
+    if (prices === undefined) return UNKNOWN;
+    const known = kept.get(prices) ?? priceFrom(prices);
+    kept.set(prices, known);
+    return known;
   };
 }
 
-export function costOf(price: Price, tokens: { readonly prompt: number; readonly completion: number }): number {
-  return tokens.prompt * price.input + tokens.completion * price.output;
+/** A price from USD per token. Kinds that are not given cost what the rest of the prompt or of the answer costs. */
+export function priceFrom({ batch, tiers = [], ...base }: ModelPrices): Price {
+  return {
+    known: true,
+    rates: ratesOf(base),
+    ...(batch !== undefined && { batch: ratesOf(batch) }),
+    ...(tiers.length > 0 && {
+      tiers: [...tiers]
+        .sort((a, b) => b.above - a.above)
+        .map(({ above, ...rates }) => ({ above, rates: ratesOf({ ...base, ...rates }) })),
+    }),
+  };
+}
+
+/** What a call costs, in nano-USD, rounded once. The largest safe integer stands for everything above it. */
+export function costOf(price: Price, tokens: TokenCounts): number {
+  const rates = ratesFor(price, tokens);
+  let nano = 0;
+  let pico = 0;
+  const add = (count: number, rate: number) => {
+    const whole = Math.floor(rate / PICO_PER_NANO);
+    nano += count * whole;
+    pico += count * (rate - whole * PICO_PER_NANO);
+  };
+  let prompt = tokens.prompt;
+  for (const kind of PROMPT_KINDS) {
+    const count = Math.min(tokens[kind] ?? 0, prompt);
+    prompt -= count;
+    add(count, rates[kind]);
+  }
+  add(prompt, rates.input);
+  let completion = tokens.completion;
+  for (const kind of COMPLETION_KINDS) {
+    const count = Math.min(tokens[kind] ?? 0, completion);
+    completion -= count;
+    add(count, rates[kind]);
+  }
+  add(completion, rates.output);
+  return Math.min(nano + Math.round(pico / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
+}
+
+function ratesFor({ rates, batch, tiers }: Price, { prompt, batch: isBatch }: TokenCounts): Rates {
+  if (isBatch === true && batch !== undefined) return batch;
+  return tiers?.find(({ above }) => prompt > above)?.rates ?? rates;
+}
+
+export function nanoOfUsd(usd: number): number {
+  return Math.min(Math.round(usd * NANO_PER_USD), Number.MAX_SAFE_INTEGER);
+}
+
+/** Nano-USD as the nearest number of USD, which JSON then writes with at most nine decimal places. */
+export function usdOfNano(nano: number | bigint): number {
+  return Number(nano) / NANO_PER_USD;
+}
+
+/** USD per token, without the noise that a division of decimals would leave. */
+export function usdOfRate(pico: number): number {
+  return pico / PICO_PER_USD;
+}
+
+const MAX_TOKENS = 1_000_000_000;
+
+/**
+ * The tokens that an upstream reports, by kind, under whichever names servers of OpenAI's dialect give them: details as
+ * OpenAI has them, `prompt_cache_hit_tokens` (DeepSeek), `cached_tokens` (Moonshot), and Anthropic's own names.
+ */
+export function countTokens(usage: Usage | undefined): TokenCounts {
+  if (usage === undefined) return { prompt: 0, completion: 0 };
+  const raw = usage as Readonly<Record<string, unknown>>;
+  const prompt = (usage.prompt_tokens_details ?? {}) as Readonly<Record<string, unknown>>;
+  const completion = (usage.completion_tokens_details ?? {}) as Readonly<Record<string, unknown>>;
+  const first = (...given: readonly unknown[]) => given.map(count).find((tokens) => tokens > 0) ?? 0;
+  const lifetimes = (raw.cache_creation ?? {}) as Readonly<Record<string, unknown>>;
+  const written = first(prompt.cache_creation_tokens, prompt.cache_write_tokens, raw.cache_creation_input_tokens);
+  const hour = Math.min(first(prompt.cache_creation_1h_tokens, lifetimes.ephemeral_1h_input_tokens), written);
+  return {
+    prompt: count(usage.prompt_tokens),
+    completion: count(usage.completion_tokens),
+    cacheRead: first(prompt.cached_tokens, raw.prompt_cache_hit_tokens, raw.cached_tokens, raw.cache_read_input_tokens),
+    cacheWrite: written - hour,
+    cacheWrite1h: hour,
+    audioInput: count(prompt.audio_tokens),
+    imageInput: count(prompt.image_tokens),
+    audioOutput: count(completion.audio_tokens),
+    reasoning: count(completion.reasoning_tokens),
+    batch: raw.service_tier === 'batch',
+  };
+}
+
+/** Upstreams report all sorts of things. */
+function count(given: unknown): number {
+  if (typeof given !== 'number' || !(given > 0)) return 0;
+  return Math.min(Math.round(given), MAX_TOKENS);
+}
+
+type RatePrices = Omit<ModelPrices, 'batch' | 'tiers'>;
+
+function ratesOf({ input, output, ...prices }: RatePrices): Rates {
+  const pico = (usd: number) => Math.round(usd * PICO_PER_USD);
+  const cacheWrite = prices.cacheWrite ?? input;
+  return {
+    input: pico(input),
+    output: pico(output),
+    cacheRead: pico(prices.cacheRead ?? input),
+    cacheWrite: pico(cacheWrite),
+    cacheWrite1h: pico(prices.cacheWrite1h ?? cacheWrite),
+    audioInput: pico(prices.audioInput ?? input),
+    imageInput: pico(prices.imageInput ?? input),
+    audioOutput: pico(prices.audioOutput ?? output),
+    reasoning: pico(prices.reasoning ?? output),
+  };
+}
+
+type PriceSettings = CompletionsSettings['prices'][string];
+type ConfiguredPrices = Pick<PriceSettings, 'input' | 'output'> & Partial<PriceSettings>;
+type ConfiguredRates = Omit<ConfiguredPrices, 'batch_input' | 'batch_output' | 'tiers'>;
+
+/** In the settings a negative price stands for one that is not given. */
+function configuredPrice(given: ConfiguredPrices): Price {
+  const { batch_input: input = -1, batch_output: output = -1, tiers = [], ...own } = given;
+  return priceFrom({
+    ...configuredRates(own),
+    ...(input >= 0 && output >= 0 && { batch: { input, output } }),
+    tiers: tiers.map(({ above, ...rates }) => ({ above, ...configuredRates(rates) })),
+  });
+}
+
+function configuredRates(given: ConfiguredRates): RatePrices {
+  const set = (name: keyof RatePrices, usd = -1) => (usd < 0 ? {} : { [name]: usd });
+  return {
+    input: given.input,
+    output: given.output,
+    ...set('cacheRead', given.cache_read),
+    ...set('cacheWrite', given.cache_write),
+    ...set('cacheWrite1h', given.cache_write_1h),
+    ...set('audioInput', given.audio_input),
+    ...set('imageInput', given.image_input),
+    ...set('audioOutput', given.audio_output),
+    ...set('reasoning', given.reasoning),
+  };
 }

@@ -118,8 +118,21 @@ export const Usage = Type.Object({
   prompt_tokens: Type.Integer(),
   completion_tokens: Type.Integer(),
   total_tokens: Type.Integer(),
-  prompt_tokens_details: Type.Optional(Type.Object({ cached_tokens: Type.Optional(Type.Integer()) })),
-  completion_tokens_details: Type.Optional(Type.Object({ reasoning_tokens: Type.Optional(Type.Integer()) })),
+  prompt_tokens_details: Type.Optional(
+    Type.Object({
+      cached_tokens: Type.Optional(Type.Integer({ description: 'Read from a cache.' })),
+      cache_creation_tokens: Type.Optional(Type.Integer({ description: 'Written into a cache.' })),
+      cache_creation_1h_tokens: Type.Optional(Type.Integer({ description: 'Of those, into one that lasts an hour.' })),
+      audio_tokens: Type.Optional(Type.Integer()),
+      image_tokens: Type.Optional(Type.Integer()),
+    }),
+  ),
+  completion_tokens_details: Type.Optional(
+    Type.Object({
+      reasoning_tokens: Type.Optional(Type.Integer()),
+      audio_tokens: Type.Optional(Type.Integer()),
+    }),
+  ),
   estimated: Type.Optional(Type.Boolean()),
 });
 

@@ -1,5 +1,28 @@
 import { type Static, Type } from 'typebox';
 
+const Rates = {
+  input: Type.Number(),
+  output: Type.Number(),
+  cache_read: Type.Optional(Type.Number()),
+  cache_write: Type.Optional(Type.Number({ description: 'Into a cache that lasts five minutes.' })),
+  cache_write_1h: Type.Optional(Type.Number({ description: 'Into a cache that lasts an hour.' })),
+  audio_input: Type.Optional(Type.Number()),
+  image_input: Type.Optional(Type.Number()),
+  audio_output: Type.Optional(Type.Number()),
+  reasoning: Type.Optional(Type.Number()),
+};
+
+const Pricing = Type.Object(
+  {
+    ...Rates,
+    batch: Type.Optional(Type.Object(Rates)),
+    tiers: Type.Optional(
+      Type.Array(Type.Object({ above: Type.Integer({ description: 'Tokens of the prompt.' }), ...Rates })),
+    ),
+  },
+  { description: 'USD per token. A kind of token that is absent costs as much as `input` or `output`.' },
+);
+
 /** `/v1` adds what is known of a model; the document's own path has the plain entry (contract/completions 3). */
 export const ModelEntry = Type.Object(
   {
@@ -9,9 +32,7 @@ export const ModelEntry = Type.Object(
     owned_by: Type.String(),
     context_window: Type.Optional(Type.Integer({ description: 'Tokens of prompt and answer together.' })),
     max_output_tokens: Type.Optional(Type.Integer()),
-    pricing: Type.Optional(
-      Type.Object({ input: Type.Number(), output: Type.Number() }, { description: 'USD per token.' }),
-    ),
+    pricing: Type.Optional(Pricing),
     input_modalities: Type.Optional(Type.Array(Type.String())),
   },
   { $id: 'ModelEntry' },

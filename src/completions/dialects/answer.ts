@@ -40,19 +40,29 @@ export interface TokenCounts {
   readonly cached?: number;
   /** Of the prompt, written into a cache. */
   readonly cacheWritten?: number;
+  /** Of those, written into a cache that lasts an hour. */
+  readonly cacheWritten1h?: number;
+  /** Of the prompt, neither read from a cache nor written into one. */
+  readonly audio?: number;
+  readonly image?: number;
   /** Of the completion, spent on reasoning. */
   readonly reasoning?: number;
 }
 
-export function usageOf({ prompt, completion, cached = 0, cacheWritten = 0, reasoning = 0 }: TokenCounts): Usage {
+export function usageOf(counts: TokenCounts): Usage {
+  const { prompt, completion, cached = 0, cacheWritten = 0, audio = 0, image = 0, reasoning = 0 } = counts;
+  const cacheWritten1h = Math.min(counts.cacheWritten1h ?? 0, cacheWritten);
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
-    ...(cached + cacheWritten > 0 && {
+    ...(cached + cacheWritten + audio + image > 0 && {
       prompt_tokens_details: {
         cached_tokens: cached,
         ...(cacheWritten > 0 && { cache_creation_tokens: cacheWritten }),
+        ...(cacheWritten1h > 0 && { cache_creation_1h_tokens: cacheWritten1h }),
+        ...(audio > 0 && { audio_tokens: audio }),
+        ...(image > 0 && { image_tokens: image }),
       },
     }),
     ...(reasoning > 0 && { completion_tokens_details: { reasoning_tokens: reasoning } }),

@@ -24,7 +24,7 @@ export interface KeyLimits {
 export interface AdmissionRequest {
   /** Tokens that the call may cost, for limits by token and for the reservation of a budget. */
   readonly estimatedTokens: number;
-  readonly estimatedCostUsd: number;
+  readonly estimatedCostNano: number;
 }
 
 /** How a call ended, for metering (contract/completions 6). */

@@ -1,17 +1,18 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { nanoOfUsd } from '../apis/prices.ts';
 import { type Budget, periodOf } from './budget-period.ts';
 
-/** What keys with a budget have spent in the current period. */
+/** What keys with a budget have spent in the current period. All amounts are whole nano-USD. */
 export interface Budgets {
   /** Reads what was spent, unless that is known; nothing may be reserved before. At once, when there is nothing to read. */
   prepare(keyId: string, budget: Budget): Promise<void> | undefined;
   /** Sets the amount aside; undefined when the budget has no room for it. */
-  reserve(keyId: string, budget: Budget, usd: number): BudgetReservation | undefined;
+  reserve(keyId: string, budget: Budget, nano: number): BudgetReservation | undefined;
 }
 
 export interface BudgetReservation {
   /** Puts what it really cost in the place of what was set aside. Answers with the period that it counts for. */
-  settle(usd: number): string;
+  settle(nano: number): string;
 }
 
 export interface BudgetsOptions {
@@ -93,15 +94,16 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
       });
       return spending.reading;
     },
-    reserve(keyId, budget, usd) {
+    reserve(keyId, budget, nano) {
       const spending = inPeriod(find(keyId), periodOf(budget.period, clock.now()));
       const used = spending.spent + spending.reserved;
-      if (used >= budget.usd || used + usd > budget.usd) return undefined;
-      spending.reserved += usd;
+      const limit = nanoOfUsd(budget.usd);
+      if (used >= limit || used + nano > limit) return undefined;
+      spending.reserved += nano;
       return {
         settle(cost) {
           const period = periodOf(budget.period, clock.now());
-          spending.reserved = Math.max(0, spending.reserved - usd);
+          spending.reserved = Math.max(0, spending.reserved - nano);
           spending.settled += cost;
           inPeriod(spending, period).spent += cost;
           return period;

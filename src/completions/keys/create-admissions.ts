@@ -53,11 +53,11 @@ export function createAdmissions(options: AdmissionsOptions): Admissions {
   }
 
   return {
-    admit(holder, { estimatedTokens, estimatedCostUsd }) {
+    admit(holder, { estimatedTokens, estimatedCostNano }) {
       const limits = limitsOf(holder);
       limits?.check(estimatedTokens);
       const budget = holder.limits?.budget;
-      const reservation = budget && budgets.reserve(holder.id, budget, estimatedCostUsd);
+      const reservation = budget && budgets.reserve(holder.id, budget, estimatedCostNano);
       if (budget !== undefined && reservation === undefined) {
         const endsAfter = periodEndsAfterMs(budget.period, clock.now());
         throw new AppError('BUDGET_EXCEEDED', {
@@ -79,7 +79,7 @@ export function createAdmissions(options: AdmissionsOptions): Admissions {
           settled = true;
           const call = priceCall(holder, outcome, priceOf);
           taken?.settle(call.promptTokens + call.completionTokens);
-          const spendingPeriod = reservation?.settle(call.costUsd);
+          const spendingPeriod = reservation?.settle(call.costNano);
           tell(spendingPeriod === undefined ? call : { ...call, spendingPeriod });
         },
       };

@@ -1,4 +1,5 @@
 import type { FigureSource } from '../../platform/http/http-metrics.ts';
+import { usdOfNano } from '../apis/prices.ts';
 import type { CallObserver, SettledCall } from '../keys/settled-call.ts';
 
 export interface CallFigures {
@@ -13,7 +14,7 @@ interface Series {
   readonly firstToken: Distribution;
   promptTokens: number;
   completionTokens: number;
-  costUsd: number;
+  costNano: number;
   unpriced: number;
 }
 
@@ -46,7 +47,7 @@ export function createCallFigures(usage: () => { readonly waiting: number; reado
       firstToken: { buckets: BOUNDS.map(() => 0), sum: 0, count: 0 },
       promptTokens: 0,
       completionTokens: 0,
-      costUsd: 0,
+      costNano: 0,
       unpriced: 0,
     };
     known.set(full ? OTHER : name, fresh);
@@ -61,7 +62,7 @@ export function createCallFigures(usage: () => { readonly waiting: number; reado
       series.outcomes.set(outcome.outcome, (series.outcomes.get(outcome.outcome) ?? 0) + 1);
       series.promptTokens += call.promptTokens;
       series.completionTokens += call.completionTokens;
-      series.costUsd += call.costUsd;
+      series.costNano += call.costNano;
       if (!call.priceKnown) series.unpriced += 1;
       note(series.duration, outcome.durationMs / 1000);
       note(series.firstToken, outcome.firstTokenMs / 1000);
@@ -90,7 +91,7 @@ export function createCallFigures(usage: () => { readonly waiting: number; reado
         type: 'counter',
         name: 'completions_cost_usd_total',
         help: 'What calls cost, by the table of prices.',
-        read: () => all().map(({ labels, costUsd }) => ({ value: costUsd, labels })),
+        read: () => all().map(({ labels, costNano }) => ({ value: usdOfNano(costNano), labels })),
       },
       {
         type: 'counter',

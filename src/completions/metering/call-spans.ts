@@ -1,5 +1,6 @@
 import type { Tracer } from '@opentelemetry/api';
 import type { Clock } from '../../platform/clock/clock.ts';
+import { usdOfNano } from '../apis/prices.ts';
 import type { CallObserver, SettledCall } from '../keys/settled-call.ts';
 
 /** Sends a span for each call to an OpenTelemetry collector, by the names that GenAI calls have there. */
@@ -105,7 +106,7 @@ function addSpan(tracer: Tracer, call: SettledCall, endedAt: number): void {
       'trestle.request.id': outcome.requestId,
       'trestle.attempts': outcome.attempts,
       'trestle.outcome': outcome.outcome,
-      'trestle.cost.usd': call.costUsd,
+      'trestle.cost.usd': usdOfNano(call.costNano),
       'trestle.time_to_first_token_ms': outcome.firstTokenMs,
       ...(failed && { 'error.type': String(outcome.status) }),
     },

@@ -120,7 +120,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
     unstored(keyId, period) {
       countAll();
       const onTheWay = leaving?.spending.find((row) => row.key_id === keyId && row.period === period);
-      return adder.spent(keyId, period) + (onTheWay?.cost_usd ?? 0);
+      return adder.spent(keyId, period) + (onTheWay?.cost_nano_usd ?? 0);
     },
     flush: queue.flush,
     figures: () => ({ waiting: queue.size(), dropped }),

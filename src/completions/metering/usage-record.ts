@@ -17,7 +17,7 @@ export function usageRecord(call: SettledCall, id: string, now: number): UsageRe
     operation: outcome.operation ?? 'chat',
     prompt_tokens: call.promptTokens,
     completion_tokens: call.completionTokens,
-    cost_usd: call.costUsd,
+    cost_nano_usd: call.costNano,
     price_known: call.priceKnown ? 1 : 0,
     estimated: outcome.estimated ? 1 : 0,
     outcome: outcome.outcome,

@@ -1,5 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { usdOfNano } from '../apis/prices.ts';
 import type { UsageQuery, UsageReport } from '../contract/usage.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { dayOf } from '../keys/budget-period.ts';
@@ -29,7 +30,14 @@ export function createUsageReport({ store, flush, clock }: UsageReportOptions) {
     const dimension = ownKey ? 'day' : groupBy;
     const sums = await store.report({ scope, dimension, fromDay, toDay, byDay: groupBy === 'day' });
     const data = ownKey ? sums.map((sum) => ({ ...sum, group: scope })) : sums;
-    return { object: 'list', from: fromDay, to: toDay, group_by: groupBy, data: [...data], total: totalOf(data) };
+    return {
+      object: 'list',
+      from: fromDay,
+      to: toDay,
+      group_by: groupBy,
+      data: data.map(asReported),
+      total: asReported(totalOf(data)),
+    };
   };
 }
 
@@ -41,14 +49,18 @@ function readDay(name: string, text: string): string {
   throw new AppError('INVALID_REQUEST', { reason, issues: [{ path: `/${name}`, message: reason }] });
 }
 
+function asReported<Sum extends Omit<UsageSum, 'group'>>({ cost_nano_usd: nano, ...sum }: Sum) {
+  return { ...sum, cost_usd: usdOfNano(nano) };
+}
+
 function totalOf(sums: readonly UsageSum[]): Omit<UsageSum, 'group'> {
-  const total = { requests: 0, errors: 0, prompt_tokens: 0, completion_tokens: 0, cost_usd: 0 };
+  const total = { requests: 0, errors: 0, prompt_tokens: 0, completion_tokens: 0, cost_nano_usd: 0n };
   for (const sum of sums) {
     total.requests += sum.requests;
     total.errors += sum.errors;
     total.prompt_tokens += sum.prompt_tokens;
     total.completion_tokens += sum.completion_tokens;
-    total.cost_usd += sum.cost_usd;
+    total.cost_nano_usd += sum.cost_nano_usd;
   }
   return total;
 }

@@ -26,7 +26,7 @@ export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
   let totals = new Map<string, Total>();
   /** The totals that calls of one key to one model of one API on one day go into: most calls are like the one before. */
   let alike = new Map<string, readonly Total[]>();
-  let spending = new Map<string, { key_id: string; period: string; cost_usd: number }>();
+  let spending = new Map<string, { key_id: string; period: string; cost_nano_usd: number }>();
 
   function totalOf(scope: string, dimension: string, day: string, value: string): Total {
     const name = `${scope}\n${dimension}\n${day}\n${value}`;
@@ -64,13 +64,14 @@ export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
         if (record.outcome === 'error' || record.outcome === 'partial') total.errors += 1;
         total.prompt_tokens += record.prompt_tokens;
         total.completion_tokens += record.completion_tokens;
-        total.cost_usd += record.cost_usd;
+        total.cost_nano_usd += record.cost_nano_usd;
       }
-      if (spendingPeriod === undefined || record.cost_usd === 0) return;
+      if (spendingPeriod === undefined || record.cost_nano_usd === 0) return;
       const name = `${key}\n${spendingPeriod}`;
       const spent = spending.get(name);
-      if (spent === undefined) spending.set(name, { key_id: key, period: spendingPeriod, cost_usd: record.cost_usd });
-      else spent.cost_usd += record.cost_usd;
+      if (spent === undefined)
+        spending.set(name, { key_id: key, period: spendingPeriod, cost_nano_usd: record.cost_nano_usd });
+      else spent.cost_nano_usd += record.cost_nano_usd;
     },
     take() {
       const taken = { totals: inOrder(totals), spending: inOrder(spending) };
@@ -79,12 +80,12 @@ export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
       spending = new Map();
       return taken;
     },
-    spent: (keyId, period) => spending.get(`${keyId}\n${period}`)?.cost_usd ?? 0,
+    spent: (keyId, period) => spending.get(`${keyId}\n${period}`)?.cost_nano_usd ?? 0,
     isEmpty: () => totals.size === 0,
   };
 }
 
-const NOTHING = { prompt_tokens: 0, completion_tokens: 0, cost_usd: 0 };
+const NOTHING = { prompt_tokens: 0, completion_tokens: 0, cost_nano_usd: 0 };
 
 /** Instances that write the same rows in the same order cannot wait for each other in a circle. */
 function inOrder<Row>(rows: ReadonlyMap<string, Row>): readonly Row[] {

@@ -96,7 +96,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const plan = plans.resolve(model);
       const admission: Admission = admissions.admit(holder, {
         estimatedTokens: prompt + answer,
-        estimatedCostUsd: estimateCost(plan, holder, prompt, answer),
+        estimatedCostNano: estimateCost(plan, holder, prompt, answer),
       });
       const record = createCallRecord({ admission, model, requestId, operation, clock });
       return { ...call, plan, promptTokens: prompt, tokens: prompt + answer, record };

@@ -1,4 +1,5 @@
 import type { Usage } from '../contract/chat.ts';
+import { completionTokens } from '../dialects/openai/openai-quirks.ts';
 
 const USAGE = Buffer.from('"usage"');
 const COLON = 0x3a;
@@ -13,9 +14,12 @@ export function asUsage(value: unknown): Usage | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const { prompt_tokens: prompt, completion_tokens: completion = 0, total_tokens: total } = value as Partial<Usage>;
   if (!isCount(prompt) || !isCount(completion)) return undefined;
-  // Some count more in their total, such as the tokens of hidden reasoning.
   const sum = isCount(total) ? total : prompt + completion;
-  return { ...(value as Usage), completion_tokens: completion, total_tokens: sum };
+  return {
+    ...(value as Usage),
+    completion_tokens: completionTokens({ prompt, completion, total: sum }),
+    total_tokens: Math.max(sum, prompt + completion),
+  };
 }
 
 /**

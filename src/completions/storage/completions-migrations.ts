@@ -1,4 +1,4 @@
-import type { SchemaModule } from 'kysely';
+import { type SchemaModule, sql } from 'kysely';
 import type { Migration } from '../../platform/database/migration.ts';
 
 /** The schema of completions, forward only: a released migration is never edited, a new one is added below. */
@@ -6,6 +6,16 @@ export const completionsMigrations: readonly Migration[] = [
   {
     id: '0001-keys-and-usage',
     statements: ({ schema }) => [...keyTables(schema), ...usageTables(schema)],
+  },
+  {
+    // Money as whole nano-USD: sums of fractions depend on the order in which they are added.
+    id: '0002-nano-usd',
+    statements: ({ schema, query }) =>
+      ['usage_records', 'usage_totals', 'key_spending'].flatMap((table) => [
+        schema.alterTable(table).addColumn('cost_nano_usd', 'integer', (column) => column.notNull().defaultTo(0)),
+        query.updateTable(table).set({ cost_nano_usd: sql`cast(round(cost_usd * 1000000000) as bigint)` }),
+        schema.alterTable(table).dropColumn('cost_usd'),
+      ]),
   },
 ];
 

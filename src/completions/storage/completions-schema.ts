@@ -23,7 +23,8 @@ export interface KeyRow {
 export interface SpendingRow {
   readonly key_id: string;
   readonly period: string;
-  readonly cost_usd: number;
+  /** A whole number of nano-USD. */
+  readonly cost_nano_usd: number;
 }
 
 /** One call. */
@@ -38,7 +39,8 @@ export interface UsageRecordRow {
   readonly operation: string;
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
-  readonly cost_usd: number;
+  /** A whole number of nano-USD. */
+  readonly cost_nano_usd: number;
   /** 0: nobody knows the price, so the cost counts as 0. */
   readonly price_known: number;
   /** 1: the tokens were counted by us. */
@@ -71,7 +73,8 @@ export interface UsageTotalRow {
   readonly errors: number;
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
-  readonly cost_usd: number;
+  /** A whole number of nano-USD. */
+  readonly cost_nano_usd: number;
 }
 
 /** Sums that were added. One whose storing was in doubt is not added twice. */

@@ -15,7 +15,7 @@ export interface KeyStore {
   list(page: KeyPage): Promise<readonly KeyRow[]>;
   /** False when there is no such key, or none of that owner. What it spent is forgotten; its usage is kept. */
   remove(id: string, owner: string | undefined): Promise<boolean>;
-  /** What a key has spent in a period. */
+  /** What a key has spent in a period, in nano-USD. */
   spent(keyId: string, period: string): Promise<number>;
 }
 
@@ -27,7 +27,7 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
   const spending = database.statement((builder, given: { keyId: string; period: string }) =>
     builder
       .selectFrom('key_spending')
-      .select('cost_usd')
+      .select('cost_nano_usd')
       .where('key_id', '=', given.keyId)
       .where('period', '=', given.period),
   );
@@ -55,7 +55,7 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
     },
     async spent(keyId, period) {
       const [row] = await database.readKeyed(spending({ keyId, period }));
-      return row?.cost_usd ?? 0;
+      return Number(row?.cost_nano_usd ?? 0);
     },
   };
 }

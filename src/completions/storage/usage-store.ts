@@ -34,7 +34,7 @@ export interface UsageSum {
   readonly errors: number;
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
-  readonly cost_usd: number;
+  readonly cost_nano_usd: bigint;
 }
 
 export interface UsageStore {
@@ -57,7 +57,7 @@ const RECORD_COLUMNS = [
   'operation',
   'prompt_tokens',
   'completion_tokens',
-  'cost_usd',
+  'cost_nano_usd',
   'price_known',
   'estimated',
   'outcome',
@@ -85,7 +85,7 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
         errors: given.errors,
         prompt_tokens: given.prompt_tokens,
         completion_tokens: given.completion_tokens,
-        cost_usd: given.cost_usd,
+        cost_nano_usd: given.cost_nano_usd,
       })
       .onConflict((conflict) =>
         conflict.columns(['scope', 'dimension', 'day', 'value']).doUpdateSet((update) => ({
@@ -93,17 +93,17 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
           errors: update('usage_totals.errors', '+', update.ref('excluded.errors')),
           prompt_tokens: update('usage_totals.prompt_tokens', '+', update.ref('excluded.prompt_tokens')),
           completion_tokens: update('usage_totals.completion_tokens', '+', update.ref('excluded.completion_tokens')),
-          cost_usd: update('usage_totals.cost_usd', '+', update.ref('excluded.cost_usd')),
+          cost_nano_usd: update('usage_totals.cost_nano_usd', '+', update.ref('excluded.cost_nano_usd')),
         })),
       ),
   );
   const addSpending = database.statement((builder, given: SpendingRow) =>
     builder
       .insertInto('key_spending')
-      .values({ key_id: given.key_id, period: given.period, cost_usd: given.cost_usd })
+      .values({ key_id: given.key_id, period: given.period, cost_nano_usd: given.cost_nano_usd })
       .onConflict((conflict) =>
         conflict.columns(['key_id', 'period']).doUpdateSet((update) => ({
-          cost_usd: update('key_spending.cost_usd', '+', update.ref('excluded.cost_usd')),
+          cost_nano_usd: update('key_spending.cost_nano_usd', '+', update.ref('excluded.cost_nano_usd')),
         })),
       ),
   );
@@ -160,7 +160,7 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
             select.fn.sum<number>('errors').as('errors'),
             select.fn.sum<number>('prompt_tokens').as('prompt_tokens'),
             select.fn.sum<number>('completion_tokens').as('completion_tokens'),
-            select.fn.sum<number>('cost_usd').as('cost_usd'),
+            select.fn.sum<number | bigint | string>('cost_nano_usd').as('cost_nano_usd'),
           ])
           .where('scope', '=', scope)
           .where('dimension', '=', dimension)
@@ -175,14 +175,16 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
   };
 }
 
+type SumRow = Omit<UsageSum, 'cost_nano_usd'> & { readonly cost_nano_usd: number | bigint | string };
+
 /** PostgreSQL gives the sum of whole numbers as text, since it may be larger than they are. */
-function readSum({ group, ...sums }: UsageSum): UsageSum {
+function readSum({ group, ...sums }: SumRow): UsageSum {
   return {
     group,
     requests: Number(sums.requests),
     errors: Number(sums.errors),
     prompt_tokens: Number(sums.prompt_tokens),
     completion_tokens: Number(sums.completion_tokens),
-    cost_usd: Number(sums.cost_usd),
+    cost_nano_usd: BigInt(sums.cost_nano_usd),
   };
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apiTable } from '../../../src/completions/apis/api-table.ts';
 import { knownModels, MODELS_DATE, parseModels } from '../../../src/completions/apis/known-models.ts';
-import { costOf, createPrices } from '../../../src/completions/apis/prices.ts';
+import { costOf, createPrices, usdOfRate } from '../../../src/completions/apis/prices.ts';
 
 test('the table has at least 150 model APIs, sorted, each with an id of its own', () => {
   assert.ok(apiTable.size >= 190, String(apiTable.size));
@@ -46,8 +46,13 @@ test('known models belong to rows of the table, and their lines are whole', () =
       assert.equal(model.id, name);
       assert.ok(Number.isInteger(model.contextWindow ?? 1) && (model.contextWindow ?? 1) > 0, name);
       assert.ok(Number.isInteger(model.maxOutputTokens ?? 1), name);
-      for (const price of [model.inputPrice, model.outputPrice]) {
-        assert.ok(price === undefined || (price >= 0 && price < 0.01), `${id}/${name} ${price}`);
+      const { batch, tiers = [], ...own } = model.prices ?? {};
+      for (const { above: _, ...prices } of [own, batch ?? {}, ...tiers] as { above?: number }[]) {
+        for (const price of Object.values(prices) as number[]) {
+          assert.ok(price >= 0 && price < 0.01, `${id}/${name} ${price}`);
+          // Whole pico-USD: nothing is lost when money is added.
+          assert.ok(Math.abs(price * 1e12 - Math.round(price * 1e12)) < 1e-3, `${id}/${name} ${price}`);
+        }
       }
       for (const modality of model.inputModalities ?? []) {
         assert.match(modality, /^(?:text|image|audio|video|pdf)$/);
@@ -64,8 +69,7 @@ test('a line gives sizes, prices per token and inputs; a dash what is not known'
       id: 'small',
       contextWindow: 128_000,
       maxOutputTokens: 4096,
-      inputPrice: 0.0000012,
-      outputPrice: 0.0000048,
+      prices: { input: 0.0000012, output: 0.0000048 },
       inputModalities: ['text', 'image'],
     },
     { api: 'lab', id: 'odd' },
@@ -74,10 +78,14 @@ test('a line gives sizes, prices per token and inputs; a dash what is not known'
 
 test('a configured price wins over the table; an unknown one counts as 0 and is flagged', () => {
   const priceOf = createPrices({ 'openai/gpt-4o': { input: 1, output: 2 }, 'lab/small': { input: 0.5, output: 0.25 } });
-  assert.deepEqual(priceOf('openai', 'gpt-4o'), { input: 1, output: 2, known: true });
-  assert.equal(costOf(priceOf('lab', 'small'), { prompt: 2, completion: 4 }), 2);
-  assert.deepEqual(priceOf('deepseek', 'deepseek-chat'), { input: 1.4e-7, output: 2.8e-7, known: true });
-  assert.deepEqual(priceOf('lab', 'large'), { input: 0, output: 0, known: false });
-  assert.deepEqual(priceOf('__proto__', 'constructor'), { input: 0, output: 0, known: false });
-  assert.deepEqual(priceOf('demo', 'echo?delay=1'), { input: 0, output: 0, known: true });
+  const shown = (api: string, model: string) => {
+    const { known, rates } = priceOf(api, model);
+    return { input: usdOfRate(rates.input), output: usdOfRate(rates.output), known };
+  };
+  assert.deepEqual(shown('openai', 'gpt-4o'), { input: 1, output: 2, known: true });
+  assert.equal(costOf(priceOf('lab', 'small'), { prompt: 2, completion: 4 }), 2e9);
+  assert.deepEqual(shown('deepseek', 'deepseek-chat'), { input: 1.4e-7, output: 2.8e-7, known: true });
+  assert.deepEqual(shown('lab', 'large'), { input: 0, output: 0, known: false });
+  assert.deepEqual(shown('__proto__', 'constructor'), { input: 0, output: 0, known: false });
+  assert.deepEqual(shown('demo', 'echo?delay=1'), { input: 0, output: 0, known: true });
 });

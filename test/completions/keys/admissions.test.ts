@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { nanoOfUsd, priceFrom } from '../../../src/completions/apis/prices.ts';
 import type { KeyHolder } from '../../../src/completions/keys/admission.ts';
 import { createBudgets } from '../../../src/completions/keys/budgets.ts';
 import { createAdmissions } from '../../../src/completions/keys/create-admissions.ts';
@@ -10,6 +11,7 @@ import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { holderOf, outcomeOf } from './calls.ts';
 
 const USD_PER_TOKEN = 0.001;
+const NANO_PER_TOKEN = 1_000_000;
 
 function start(wallStart?: number) {
   const clock = createFakeClock(wallStart);
@@ -25,13 +27,13 @@ function start(wallStart?: number) {
   const admissions = createAdmissions({
     clock,
     budgets,
-    priceOf: () => ({ input: USD_PER_TOKEN, output: USD_PER_TOKEN, known: true }),
+    priceOf: () => priceFrom({ input: USD_PER_TOKEN, output: USD_PER_TOKEN }),
     keepsContent: false,
     observers: [(call) => settled.push(call)],
     onProblem: (error) => problems.push(error),
   });
   const admit = (holder: KeyHolder, tokens = 15) =>
-    admissions.admit(holder, { estimatedTokens: tokens, estimatedCostUsd: tokens * USD_PER_TOKEN });
+    admissions.admit(holder, { estimatedTokens: tokens, estimatedCostNano: tokens * NANO_PER_TOKEN });
   const tokensUsed = (tokens: number) =>
     outcomeOf({ usage: { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens } });
   return { clock, settled, problems, stored, budgets, admit, tokensUsed };
@@ -53,7 +55,7 @@ test('a key without limits is let in, without headers', () => {
   assert.deepEqual(admission.headers, {});
   admission.settle(outcomeOf());
   assert.equal(settled.length, 1);
-  assert.equal(settled[0]?.costUsd.toFixed(6), '0.015000');
+  assert.equal(settled[0]?.costNano, 15_000_000);
 });
 
 test('50 parallel calls never get more than the limit of requests', async () => {
@@ -150,7 +152,7 @@ test('P-27: a budget that is used up during a call lets that call finish, and re
   const holder = holderOf({ budget: { usd: 1, period: 'total' } });
   const running = admit(holder, 500);
   running.settle(tokensUsed(1500));
-  assert.equal(settled[0]?.costUsd, 1.5);
+  assert.equal(settled[0]?.costNano, 1_500_000_000);
   const { code, details } = refusal(() => admit(holder, 1));
   assert.equal(code, 'BUDGET_EXCEEDED');
   assert.deepEqual(details, { usd: 1, period: 'total' });
@@ -193,7 +195,7 @@ test('a call that ends in the next period counts there', async () => {
 test('what was spent before a restart is read before the first call', async () => {
   const { admit, budgets, stored } = start();
   const budget = { usd: 1, period: 'total' } as const;
-  stored.set('key_1 total', 0.95);
+  stored.set('key_1 total', nanoOfUsd(0.95));
   await budgets.prepare('key_1', budget);
   assert.equal(budgets.prepare('key_1', budget), undefined);
   refusal(() => admit(holderOf({ budget }), 100));
@@ -207,14 +209,14 @@ test('where others spend too, what they spent is seen, and nothing of our own is
   const budgets = createBudgets({ clock, readSpent: async () => stored, unstored: () => unstored, freshMs: 1000 });
   const budget = { usd: 1, period: 'total' } as const;
   await budgets.prepare('key_1', budget);
-  budgets.reserve('key_1', budget, 0.1)?.settle(0.3);
-  unstored = 0.3;
-  stored = 0.6;
+  budgets.reserve('key_1', budget, nanoOfUsd(0.1))?.settle(nanoOfUsd(0.3));
+  unstored = nanoOfUsd(0.3);
+  stored = nanoOfUsd(0.6);
   assert.equal(budgets.prepare('key_1', budget), undefined);
   await clock.advance(1000);
   await Promise.all([budgets.prepare('key_1', budget), budgets.prepare('key_1', budget)]);
-  assert.equal(budgets.reserve('key_1', budget, 0.11), undefined);
-  assert.ok(budgets.reserve('key_1', budget, 0.09) !== undefined);
+  assert.equal(budgets.reserve('key_1', budget, nanoOfUsd(0.11)), undefined);
+  assert.ok(budgets.reserve('key_1', budget, nanoOfUsd(0.09)) !== undefined);
 });
 
 test('a call that is settled twice counts once, and that is noticed', () => {
@@ -233,7 +235,7 @@ test('an answer from the cache costs nothing, and figures that make no sense cou
   admit(holderOf()).settle(outcomeOf({ usage }));
   admit(holderOf()).settle(outcomeOf({ usage: undefined, outcome: 'error' }));
   assert.deepEqual(
-    settled.map(({ costUsd }) => costUsd),
+    settled.map(({ costNano }) => costNano),
     [0, 0, 0],
   );
 });

@@ -131,7 +131,7 @@ for (const engine of engines) {
       const keys = startKeys(database);
       t.after(() => keys.stop());
       const { id, key } = await keys.register.create({ name: 'daily', budget: { usd: 0.02, period: 'day' } });
-      const old = { key_id: id, period: '2001-01-01', cost_usd: 5 };
+      const old = { key_id: id, period: '2001-01-01', cost_nano_usd: 5_000_000_000 };
       await database.write([database.query.insertInto('key_spending').values(old).compile()]);
       callOnce(keys, await keys.access.withKey(headWith(key)));
     });

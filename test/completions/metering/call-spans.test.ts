@@ -40,7 +40,7 @@ const call = (changes: Parameters<typeof outcomeOf>[0] = {}) => ({
   outcome: outcomeOf(changes),
   promptTokens: 10,
   completionTokens: 5,
-  costUsd: 0.25,
+  costNano: 250_000_000,
   priceKnown: true,
 });
 

@@ -33,7 +33,7 @@ function observe(meter: UsageMeter, changes: Parameters<typeof outcomeOf>[0] = {
     outcome: outcomeOf(changes),
     promptTokens: 10,
     completionTokens: 5,
-    costUsd: 0.015,
+    costNano: 15_000_000,
     priceKnown: true,
     spendingPeriod: 'total',
   });
@@ -68,7 +68,7 @@ for (const engine of engines) {
         operation: 'chat',
         prompt_tokens: 10,
         completion_tokens: 5,
-        cost_usd: 0.015,
+        cost_nano_usd: 15_000_000,
         price_known: 1,
         estimated: 1,
         outcome: 'partial',
@@ -79,7 +79,7 @@ for (const engine of engines) {
         request_id: 'req_1',
       });
       assert.deepEqual(await store.report(everything), [
-        { group: DAY, requests: 3, errors: 1, prompt_tokens: 30, completion_tokens: 15, cost_usd: 0.045 },
+        { group: DAY, requests: 3, errors: 1, prompt_tokens: 30, completion_tokens: 15, cost_nano_usd: 45_000_000n },
       ]);
       const byModel = await store.report({ ...everything, dimension: 'model', byDay: false });
       assert.deepEqual(
@@ -104,7 +104,7 @@ for (const engine of engines) {
       await meter.close();
       const [sum] = await store.report(everything);
       assert.equal(sum?.requests, 173);
-      assert.equal(sum?.cost_usd.toFixed(6), (173 * 0.015).toFixed(6));
+      assert.equal(sum?.cost_nano_usd, 173n * 15_000_000n);
       const { count } = await database.query
         .selectFrom('usage_records')
         .select((select) => select.fn.countAll<number>().as('count'))
@@ -112,7 +112,7 @@ for (const engine of engines) {
       assert.equal(Number(count), 173);
       const spent = await database.query.selectFrom('key_spending').selectAll().execute();
       assert.equal(spent.length, 1);
-      assert.equal(spent[0]?.cost_usd.toFixed(6), (173 * 0.015).toFixed(6));
+      assert.equal(spent[0]?.cost_nano_usd, 173 * 15_000_000);
     });
 
     test('sums whose storing was in doubt are not added twice', async () => {
@@ -128,7 +128,7 @@ for (const engine of engines) {
       });
       observe(meter);
       await assert.rejects(meter.flush(), { code: 'STORAGE_UNAVAILABLE' });
-      assert.equal(meter.unstored('key_1', 'total'), 0.015);
+      assert.equal(meter.unstored('key_1', 'total'), 15_000_000);
       observe(meter);
       for (let round = 0; round < 5; round += 1) await meter.flush().catch(() => undefined);
       await meter.close();

@@ -121,7 +121,7 @@ for (const engine of engines) {
       assert.deepEqual(days, [{ day: '2030-01-21' }]);
       const spent = await database.query.selectFrom('key_spending').selectAll().execute();
       assert.equal(spent[0]?.key_id, id);
-      assert.equal(spent[0]?.cost_usd.toFixed(3), '1.101');
+      assert.equal(spent[0]?.cost_nano_usd, 1_101_000_000);
     });
   });
 }

@@ -6,10 +6,10 @@ export function readStoredUsage(file: string): StoredUsage {
   using database = new DatabaseSync(file, { readOnly: true });
   const all = (text: string) => database.prepare(text).all();
   const calls = all(
-    'SELECT request_id, key_id, prompt_tokens + completion_tokens AS tokens, cost_usd FROM usage_records',
+    'SELECT request_id, key_id, prompt_tokens + completion_tokens AS tokens, cost_nano_usd / 1e9 AS cost_usd FROM usage_records',
   );
   const totals = all(
-    "SELECT value, SUM(requests) AS requests, SUM(prompt_tokens + completion_tokens) AS tokens, SUM(cost_usd) AS cost_usd FROM usage_totals WHERE scope = '' AND dimension = 'key' GROUP BY value",
+    "SELECT value, SUM(requests) AS requests, SUM(prompt_tokens + completion_tokens) AS tokens, SUM(cost_nano_usd) / 1e9 AS cost_usd FROM usage_totals WHERE scope = '' AND dimension = 'key' GROUP BY value",
   );
   return {
     calls: calls.map((row) => ({
@@ -24,9 +24,11 @@ export function readStoredUsage(file: string): StoredUsage {
       tokens: Number(row.tokens),
       costUsd: Number(row.cost_usd),
     })),
-    spending: all('SELECT key_id, SUM(cost_usd) AS cost_usd FROM key_spending GROUP BY key_id').map((row) => ({
-      key: String(row.key_id),
-      costUsd: Number(row.cost_usd),
-    })),
+    spending: all('SELECT key_id, SUM(cost_nano_usd) / 1e9 AS cost_usd FROM key_spending GROUP BY key_id').map(
+      (row) => ({
+        key: String(row.key_id),
+        costUsd: Number(row.cost_usd),
+      }),
+    ),
   };
 }

@@ -31,6 +31,7 @@ export function claudeUsage(usage: JsonObject): Usage {
     completion: asCount(usage.output_tokens),
     cached,
     cacheWritten,
+    cacheWritten1h: asCount(asObject(usage.cache_creation)?.ephemeral_1h_input_tokens),
     reasoning: asCount(asObject(usage.output_tokens_details)?.thinking_tokens),
   });
 }

@@ -66,6 +66,7 @@ function startMessage(state: AnthropicStreamState, message: JsonObject): Step {
   return stepOf(state, [deltaChunk(head, { role: 'assistant', content: '' })]);
 }
 
+const DETAILS = ['output_tokens_details', 'cache_creation'] as const;
 const COUNTS = ['input_tokens', 'output_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens'] as const;
 
 /** Figures grow while the answer does; each event has only some of them. */
@@ -73,8 +74,7 @@ function takeUsage(state: AnthropicStreamState, value: unknown): void {
   const usage = asObject(value);
   if (usage === undefined) return;
   for (const name of COUNTS) if (asCount(usage[name]) > 0) state.usage[name] = usage[name];
-  if (asObject(usage.output_tokens_details) !== undefined)
-    state.usage.output_tokens_details = usage.output_tokens_details;
+  for (const name of DETAILS) if (asObject(usage[name]) !== undefined) state.usage[name] = usage[name];
 }
 
 function startBlock(state: AnthropicStreamState, index: number, block: JsonObject): Step {

@@ -37,6 +37,9 @@ export function converseUsage(usage: JsonObject): Usage {
     completion: asCount(usage.outputTokens),
     cached,
     cacheWritten,
+    cacheWritten1h: asList(usage.cacheDetails)
+      .map((value) => asObject(value))
+      .reduce((sum, detail) => sum + (detail?.ttl === '1h' ? asCount(detail.inputTokens) : 0), 0),
   });
 }
 

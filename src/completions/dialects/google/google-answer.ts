@@ -83,8 +83,16 @@ export function googleUsage(metadata: JsonObject): Usage {
     prompt: asCount(metadata.promptTokenCount) + asCount(metadata.toolUsePromptTokenCount),
     completion: asCount(metadata.candidatesTokenCount) + reasoning,
     cached: asCount(metadata.cachedContentTokenCount),
+    audio: tokensOf('AUDIO', metadata.promptTokensDetails) - tokensOf('AUDIO', metadata.cacheTokensDetails),
+    image: tokensOf('IMAGE', metadata.promptTokensDetails) - tokensOf('IMAGE', metadata.cacheTokensDetails),
     reasoning,
   });
+}
+
+function tokensOf(modality: string, details: unknown): number {
+  return asList(details)
+    .map((value) => asObject(value))
+    .reduce((sum, detail) => sum + (detail?.modality === modality ? asCount(detail.tokenCount) : 0), 0);
 }
 
 /** The refusal of a prompt that was blocked before any candidate was made. */

@@ -26,6 +26,11 @@ function thinkingText(value: unknown): string {
     .join('');
 }
 
+/** Some (xAI) leave reasoning out of their completion tokens, and have it in the total alone. It is paid for. */
+export function completionTokens(counts: { prompt: number; completion: number; total: number }): number {
+  return Math.max(counts.completion, counts.total - counts.prompt);
+}
+
 /** Figures may be in the body, beside a choice (Moonshot) or in an extension (Groq). */
 export function readOpenaiUsage(body: JsonObject): Usage | undefined {
   const usage =
@@ -34,15 +39,16 @@ export function readOpenaiUsage(body: JsonObject): Usage | undefined {
     asObject(asObject(body.x_groq)?.usage);
   if (usage === undefined) return undefined;
   const prompt = asCount(usage.prompt_tokens);
-  const completion = asCount(usage.completion_tokens);
-  if (prompt === 0 && completion === 0 && asCount(usage.total_tokens) === 0) return undefined;
+  const total = asCount(usage.total_tokens);
+  const completion = completionTokens({ prompt, completion: asCount(usage.completion_tokens), total });
+  if (prompt === 0 && completion === 0) return undefined;
   const cached = asCount(usage.prompt_cache_hit_tokens);
   const lacksDetails = cached > 0 && asObject(usage.prompt_tokens_details) === undefined;
   return {
     ...usage,
     prompt_tokens: prompt,
     completion_tokens: completion,
-    total_tokens: asCount(usage.total_tokens) || prompt + completion,
+    total_tokens: Math.max(total, prompt + completion),
     ...(lacksDetails && { prompt_tokens_details: { cached_tokens: cached } }),
   };
 }

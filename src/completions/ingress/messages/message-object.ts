@@ -33,13 +33,14 @@ export function stopReason({ finishReason = '', blocks }: Pick<AnswerReader, 'fi
   return STOP_REASONS.get(finishReason) ?? 'end_turn';
 }
 
-/** Here the prompt's tokens are counted apart from those that were read from a cache. */
+/** Here the prompt's tokens are counted apart from those that were read from a cache or written into one. */
 export function messagesUsage(usage: Usage | undefined): MessagesUsage {
   const cached = usage?.prompt_tokens_details?.cached_tokens ?? 0;
+  const written = usage?.prompt_tokens_details?.cache_creation_tokens ?? 0;
   return {
-    input_tokens: Math.max(0, (usage?.prompt_tokens ?? 0) - cached),
+    input_tokens: Math.max(0, (usage?.prompt_tokens ?? 0) - cached - written),
     output_tokens: usage?.completion_tokens ?? 0,
-    cache_creation_input_tokens: 0,
+    cache_creation_input_tokens: written,
     cache_read_input_tokens: cached,
     ...(usage?.estimated === true && { estimated: true }),
   };

@@ -1,3 +1,4 @@
+import { priceFrom } from '../../../../src/completions/apis/prices.ts';
 import { loadDialect } from '../../../../src/completions/dialects/dialect-table.ts';
 import type { CompletionsSettings } from '../../../../src/completions/settings.ts';
 import { completionsMigrations } from '../../../../src/completions/storage/completions-migrations.ts';
@@ -44,7 +45,7 @@ export const attemptsScenario: Scenario = {
     const counter = { asks: 0 };
     const now = clock.monotonic;
     const models = [chooseAlias(chance, 'fast', ['spare']), chooseAlias(chance, 'spare', [])];
-    const priceOf = (api: string) => ({ input: PRICES[api] ?? 0, output: PRICES[api] ?? 0, known: true });
+    const priceOf = (api: string) => priceFrom({ input: PRICES[api] ?? 0, output: PRICES[api] ?? 0 });
     const completions = startPlayedProgram<PlayedCompletions>({
       clock,
       note,

@@ -1,3 +1,4 @@
+import { usdOfNano } from '../../../../src/completions/apis/prices.ts';
 import type { AttemptsEvent, AttemptsSetUp, CallEvent, StoredUsage } from './attempt-events.ts';
 
 /** Usage is written about once a second. */
@@ -69,11 +70,13 @@ function checkSums({ records, totals, spending, keys }: StoredUsage, mayLack: bo
   if (mayLack) return [];
   return keys.flatMap(({ id, name }) => {
     const own = records.filter(({ key_id: key }) => key === id);
-    const recorded = own.reduce((sum, { cost_usd: cost }) => sum + cost, 0);
+    const recorded = own.reduce((sum, { cost_nano_usd: cost }) => sum + usdOfNano(cost), 0);
     const summed = totals.filter(({ value }) => value === id);
-    const total = summed.reduce((sum, { cost_usd: cost }) => sum + cost, 0);
+    const total = summed.reduce((sum, { cost_nano_usd: cost }) => sum + usdOfNano(cost), 0);
     const requests = summed.reduce((sum, row) => sum + row.requests, 0);
-    const spent = spending.filter(({ key_id: key }) => key === id).reduce((sum, { cost_usd: cost }) => sum + cost, 0);
+    const spent = spending
+      .filter(({ key_id: key }) => key === id)
+      .reduce((sum, { cost_nano_usd: cost }) => sum + usdOfNano(cost), 0);
     const problems: string[] = [];
     if (requests !== own.length) problems.push(`${own.length} calls of ${name} are recorded, and ${requests} counted`);
     if (Math.abs(recorded - total) > ROUNDING)
@@ -95,9 +98,10 @@ function checkBudget(
 ): string[] {
   const key = keys.find(({ name }) => name === 'bound');
   const own = records.filter(({ key_id: id }) => id === key?.id);
-  const spent = own.reduce((sum, { cost_usd: cost }) => sum + cost, 0);
+  const spent = own.reduce((sum, { cost_nano_usd: cost }) => sum + usdOfNano(cost), 0);
   const short = own.reduce(
-    (sum, { cost_usd: cost, request_id: id }) => sum + Math.max(0, cost - (calls.get(id)?.estimatedUsd ?? 0)),
+    (sum, { cost_nano_usd: cost, request_id: id }) =>
+      sum + Math.max(0, usdOfNano(cost) - (calls.get(id)?.estimatedUsd ?? 0)),
     0,
   );
   // What a killed process had let in, or had not stored yet, counts for nobody.

@@ -1,3 +1,4 @@
+import { usdOfNano } from '../../../../src/completions/apis/prices.ts';
 import { startCompletions } from '../../../completions/pipeline/start-completions.ts';
 import { MASTER_KEY } from '../../../completions/start-keys.ts';
 import { createFakeClock } from '../../../fakes/fake-clock.ts';
@@ -57,7 +58,10 @@ export const keysScenario: Scenario = {
       if (told !== undefined) answered += 1;
     };
     const sum = async (table: 'key_spending' | 'usage_records') =>
-      (await query.selectFrom(table).select('cost_usd').execute()).reduce((all, row) => all + row.cost_usd, 0);
+      (await query.selectFrom(table).select('cost_nano_usd').execute()).reduce(
+        (all, row) => all + usdOfNano(row.cost_nano_usd),
+        0,
+      );
     const requests = async () => {
       const rows = await query
         .selectFrom('usage_totals')
