@@ -111,6 +111,12 @@ export const bridgeErrors = {
     rpc: -32602,
     message: 'The tool "{tool}" may not be called here; gateway.tools_allow says which may.',
   },
+  GATEWAY_METHOD_NOT_ALLOWED: {
+    status: 200,
+    rpc: -32602,
+    message:
+      'The gateway method "{method}" may not be called with this credential; use an allowed one, or list it in gateway.methods_allow.',
+  },
   TOOLS_INVOKE_FAILED: { status: 200, rpc: -32011, message: 'The tool call failed: {detail}.' },
   ARTIFACT_LINK_INVALID: { status: 403, rpc: -32003, message: 'This link was not made here, or was changed.' },
   ARTIFACT_EXPIRED: { status: 410, rpc: -32600, message: 'This link was good for 24 hours, which are over.' },

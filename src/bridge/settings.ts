@@ -223,7 +223,25 @@ export const gatewaySettings = setting.group('The gateway runtime, and the tools
   }),
   tools_allow: setting.list(
     setting.text({ pattern: '^[A-Za-z0-9_.*:/-]{1,128}$', expects: 'a tool name, with * for any characters' }),
-    { default: ['*'], description: 'Tools that may be called; `*` stands for any characters.' },
+    {
+      default: ['*'],
+      description:
+        'Tools that may be called, by `app.tools.invoke`, by `tools.invoke` of the gateway and by job cards alike; `*` stands for any characters.',
+    },
+  ),
+  methods_allow: setting.record(
+    setting.list(
+      setting.text({ pattern: '^[A-Za-z0-9_.*:/-]{1,128}$', expects: 'a method, with * for any characters' }),
+      {
+        description: 'Methods that may be called.',
+      },
+    ),
+    {
+      keyPattern: '^[A-Za-z0-9_.*:/-]{1,256}$',
+      keyExpects: 'principals: `main`, `review`, `node:<id>`, with * for any characters',
+      description:
+        'Methods of the gateway that each principal may call by `app.gateway.request`. A principal that is not named: `main` all, others `agent.wait`, `chat.abort`, `chat.history` and `chat.send`.',
+    },
   ),
 });
 

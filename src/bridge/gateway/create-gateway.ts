@@ -7,7 +7,7 @@ import type { Logger } from '../../platform/log/logger.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { BridgeGroups } from '../settings.ts';
-import { createInvokeTool, type InvokeTool } from '../tools/invoke-tool.ts';
+import { createInvokeTool, createToolRule, type InvokeTool } from '../tools/invoke-tool.ts';
 import { toolMethods } from '../tools/tool-methods.ts';
 import { createToolsOverHttp } from '../tools/tools-over-http.ts';
 import { createToolsOverRuntime } from '../tools/tools-over-runtime.ts';
@@ -44,7 +44,7 @@ const MOST_ANSWER_BYTES = 1024 * 1024;
 
 export function createGateway(options: GatewayOptions): Gateway {
   const { clock, randomness, makeId, logger, version } = options;
-  const { provider_id: id, url, tools_url: toolsUrl, tools_allow: allowed } = options.settings;
+  const { provider_id: id, url, tools_url: toolsUrl, tools_allow: toolsAllowed } = options.settings;
   let { token, tools_token: toolsToken } = options.settings;
   const link = createGatewayLink({
     url,
@@ -66,10 +66,14 @@ export function createGateway(options: GatewayOptions): Gateway {
           timeoutMs: TOOL_MS,
           mostBytes: MOST_ANSWER_BYTES,
         });
-  const invokeTool = createInvokeTool({ allowed, callTool, secrets: () => [token, toolsToken] });
+  const checkTool = createToolRule(toolsAllowed);
+  const invokeTool = createInvokeTool({ checkTool, callTool, secrets: () => [token, toolsToken] });
   return {
     provider: createGatewayAgent({ id, link, clock, makeId, logger }),
-    methods: [...gatewayMethods(id, link), ...toolMethods(invokeTool)],
+    methods: [
+      ...gatewayMethods({ gatewayId: id, link, allowed: options.settings.methods_allow, checkTool }),
+      ...toolMethods(invokeTool),
+    ],
     invokeTool,
     reload(next) {
       token = next.token;

@@ -14,21 +14,30 @@ export type CallTool = (
 export type InvokeTool = (...call: Parameters<CallTool>) => Promise<Readonly<Record<string, unknown>>>;
 
 export interface InvokeToolOptions {
-  /** Patterns in which `*` stands for any characters. */
-  readonly allowed: readonly string[];
+  readonly checkTool: CheckTool;
   readonly callTool: CallTool;
   /** What must never be in an answer, right now. */
   secrets(): readonly string[];
 }
 
-const LONGEST_DETAIL = 500;
+/** Throws TOOL_REQUIRED or TOOL_NOT_ALLOWED. Every path to a tool asks it. */
+export type CheckTool = (tool: string) => void;
 
-export function createInvokeTool({ allowed, callTool, secrets }: InvokeToolOptions): InvokeTool {
-  return async (tool, action, args, signal) => {
+/** `allowed`: patterns in which `*` stands for any characters. */
+export function createToolRule(allowed: readonly string[]): CheckTool {
+  return (tool) => {
     if (tool.trim() === '') throw new AppError('TOOL_REQUIRED');
     if (!allowed.some((pattern) => matchesToolPattern(pattern, tool))) {
       throw new AppError('TOOL_NOT_ALLOWED', { tool: tool.slice(0, 100) });
     }
+  };
+}
+
+const LONGEST_DETAIL = 500;
+
+export function createInvokeTool({ checkTool, callTool, secrets }: InvokeToolOptions): InvokeTool {
+  return async (tool, action, args, signal) => {
+    checkTool(tool);
     const { hide } = createKnownSecrets(secrets());
     try {
       const answer = hideInside(await callTool(tool, action, args, signal), hide);

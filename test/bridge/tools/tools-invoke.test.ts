@@ -3,16 +3,17 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { createInvokeTool } from '../../../src/bridge/tools/invoke-tool.ts';
+import { createInvokeTool, createToolRule } from '../../../src/bridge/tools/invoke-tool.ts';
 import { matchesToolPattern } from '../../../src/bridge/tools/tool-pattern.ts';
 import { createToolsOverHttp } from '../../../src/bridge/tools/tools-over-http.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { call } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
+import { bearer, call } from '../../contract/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
 import { startProgram } from '../../e2e/running-program.ts';
 import { freePort } from '../../fakes/free-port.ts';
 import { startScriptedGateway } from '../../fakes/scripted-gateway.ts';
 import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
+import { until } from '../../fakes/until.ts';
 
 const TOKEN = 'tools-token-4a7f2c9e1b';
 
@@ -137,7 +138,7 @@ test('an answer that is too large, too late or never comes is a failure', async 
   const silentUrl = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`;
   const failureAt = async (url: string, timeoutMs = 10_000) => {
     const callTool = createToolsOverHttp({ url, token: () => '', clock: systemClock, timeoutMs, mostBytes: 1000 });
-    const invoke = createInvokeTool({ allowed: ['*'], callTool, secrets: () => [] });
+    const invoke = createInvokeTool({ checkTool: createToolRule(['*']), callTool, secrets: () => [] });
     const failure = await invoke('a', 'b', {}, new AbortController().signal).catch((error: unknown) => error);
     return (failure as { details: unknown }).details;
   };
@@ -182,4 +183,64 @@ test('a pattern fits whole names, with * for any characters', () => {
   assert.deepEqual(fits('web_*', 'web_', 'web_search', 'xweb_'), [true, true, false]);
   assert.deepEqual(fits('a*b*c', 'abc', 'aXbXc', 'ac', 'abcb', 'abbc'), [true, true, false, false, true]);
   assert.deepEqual(fits('ab*ba', 'aba', 'abba'), [false, true]);
+});
+
+test('DB-2: a tool outside gateway.tools_allow is refused on every path to a tool, for the main token too', async (context) => {
+  const gateway = await startScriptedGateway(context, { answer: () => ({ ok: true, output: 'ran' }) });
+  const settings = `gateway: { url: "${gateway.url}", token: gateway-token-1, tools_allow: ["web_*"] }\n`;
+  const bridge = await startBridge(context, {
+    providers: [createScriptedProvider('first')],
+    settings,
+    isGuarded: true,
+  });
+  const main = bearer(MAIN_TOKEN);
+  const request = (params: unknown, method = 'tools.invoke') =>
+    call(bridge.url, 'app.gateway.request', { method, params }, main);
+  const refused = {
+    'app.tools.invoke': () => call(bridge.url, 'app.tools.invoke', SEND, main),
+    'app.gateway.request': () => request({ name: 'message', args: {} }),
+    'app.gateway.request with two names': () => request({ name: 'web_search', tool: 'message', args: {} }),
+    'app.gateway.request with the other name': () => request({ tool: 'message', args: {} }),
+    'app.gateway.request in other letters': () => request({ name: 'message', args: {} }, ' Tools.Invoke'),
+  };
+  for (const [path, ask] of Object.entries(refused)) {
+    assert.equal((await ask()).error?.data?.code, 'TOOL_NOT_ALLOWED', path);
+  }
+  assert.equal((await request({})).error?.data?.code, 'TOOL_REQUIRED');
+  assert.equal((await request({ name: ['message'] })).error?.data?.code, 'TOOL_REQUIRED');
+  const job = await call(bridge.url, 'app.jobs.submit', { taskPrompt: 'work', target: 'somebody' }, main);
+  await until('the job to end', async () => {
+    const { result } = await call(bridge.url, 'app.jobs.get', { jobId: job.result?.jobId }, main);
+    return result?.status === 'completed';
+  });
+  await call(bridge.url, 'app.tools.invoke', { tool: 'web_search' }, main);
+  assert.deepEqual((await request({ name: 'web_search', args: {} })).result?.payload, { ok: true, output: 'ran' });
+  const called = gateway.requests.filter(({ method }) => /tools/i.test(method)).map(({ params }) => params.name);
+  assert.deepEqual(called, ['web_search', 'web_search']);
+});
+
+test('DB-2: only main calls every gateway method; others call those of chat tasks, or what gateway.methods_allow says', async (context) => {
+  const gateway = await startScriptedGateway(context, { answer: (method) => ({ method }) });
+  const start = (more: string) =>
+    startBridge(context, {
+      providers: [createScriptedProvider('first')],
+      settings: `gateway: { url: "${gateway.url}", token: gateway-token-1${more} }\n`,
+      isGuarded: true,
+    });
+  const ask = async ({ url }: { readonly url: string }, token: string, method: string) => {
+    const { result, error } = await call(url, 'app.gateway.request', { method, params: {} }, bearer(token));
+    return error?.data?.code ?? result?.ok;
+  };
+  const byDefault = await start('');
+  for (const method of ['config.set', 'sessions.delete', 'tools.invoke', 'node.invoke', 'chat.sendx', '*']) {
+    assert.equal(await ask(byDefault, REVIEW_TOKEN, method), 'GATEWAY_METHOD_NOT_ALLOWED', method);
+  }
+  assert.equal(await ask(byDefault, REVIEW_TOKEN, 'chat.history'), true);
+  assert.equal(await ask(byDefault, MAIN_TOKEN, 'config.set'), true);
+  const configured = await start(', methods_allow: { main: ["health"], "rev*": ["config.*"] }');
+  assert.equal(await ask(configured, REVIEW_TOKEN, 'config.set'), true);
+  assert.equal(await ask(configured, REVIEW_TOKEN, 'chat.history'), 'GATEWAY_METHOD_NOT_ALLOWED');
+  assert.equal(await ask(configured, MAIN_TOKEN, 'health'), true);
+  assert.equal(await ask(configured, MAIN_TOKEN, 'config.set'), 'GATEWAY_METHOD_NOT_ALLOWED');
+  assert.ok(!gateway.requests.some(({ method }) => ['sessions.delete', 'node.invoke', '*'].includes(method)));
 });
