@@ -10,11 +10,13 @@ export const EXIT_USAGE = 2;
 export const EXIT_CONFIGURATION = 78;
 
 const errors = { ...platformErrors, ...systemErrors };
-/** What only a change of the configuration mends. */
+/** Only a change of the configuration fixes these. */
 const CONFIGURATION_CODES: ReadonlySet<string> = new Set([
   'LISTEN_REFUSED',
   'DATA_DIRECTORY_UNUSABLE',
   'SECRET_KEY_INVALID',
+  'SECRET_KEY_MISSING',
+  'SECRET_KEY_MISMATCH',
 ]);
 
 /** An error as a person at the terminal needs it: a line (all problems of a configuration, one each) and the exit code. */

@@ -14,6 +14,7 @@ import { registerKey } from './key.ts';
 import { registerModels } from './models.ts';
 import { registerNodes } from './nodes.ts';
 import { registerRestore } from './restore.ts';
+import { registerSecretKey } from './secret-key.ts';
 import { registerServe } from './serve.ts';
 import { addGlobalFlags } from './setting-flags.ts';
 import { registerStdio } from './stdio.ts';
@@ -55,6 +56,7 @@ export function buildProgram(context: CommandContext): Command {
   registerBackup(program, context);
   registerRestore(program, context);
   registerCopy(program, context);
+  registerSecretKey(program, context);
   registerCompletion(program, context);
   pointToHelp(program, program.name());
   return program;

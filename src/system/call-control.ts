@@ -4,8 +4,9 @@ import { describeError, isExpected } from '../platform/errors/error-table.ts';
 import { createDispatch } from '../platform/json-rpc/method-table.ts';
 import { RemoteError } from '../platform/json-rpc/remote-error.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import type { DataFiles } from './data-directory.ts';
 import { openStores } from './open-stores.ts';
-import { dataFilesOf, type StoreAccessOptions } from './own-stores.ts';
+import { dataFilesOf, type StoreAccessOptions, throughServer } from './own-stores.ts';
 import { prepareServiceParts } from './service-parts.ts';
 import { type RunningService, serviceTable } from './service-table.ts';
 import type { ServiceName } from './settings.ts';
@@ -27,15 +28,29 @@ export async function callControl(
   params: Readonly<Record<string, unknown>>,
 ): Promise<unknown> {
   const files = await dataFilesOf(options);
-  if (options.settings.database.url === '') {
-    const answer = await callControlSocket(files.controlSocket(name), method, params, TIMEOUT_MS).catch(refusedThere);
-    if (answer !== undefined) return answer.result;
-  }
+  const askServer = async () =>
+    options.settings.database.url === ''
+      ? callControlSocket(files.controlSocket(name), method, params, TIMEOUT_MS).catch(refusedThere)
+      : undefined;
+  const { result } = await throughServer(askServer, async () => ({
+    result: await callInProcess(options, files, name, method, params),
+  }));
+  return result;
+}
+
+async function callInProcess(
+  options: CallControlOptions,
+  files: DataFiles,
+  name: ServiceName,
+  method: string,
+  params: Readonly<Record<string, unknown>>,
+): Promise<unknown> {
   await using opened = new AsyncDisposableStack();
-  const stores = opened.use(await openStores({ ...options, names: [name], files }));
-  // No turn runs for a command, so there is nobody to keep things from.
+  const stores = opened.use(await openStores({ ...options, names: [name], files, owner: 'command' }));
+  const { databases } = stores;
+  // No turn runs for a command, so nothing has to be hidden from one.
   const privatePaths = { folders: [], files: [] };
-  const parts = await prepareServiceParts({ ...options, services: [name], files, privatePaths });
+  const parts = await prepareServiceParts({ ...options, services: [name], files, privatePaths, databases });
   const service = await serviceTable[name].create({ ...parts, database: stores.database(name) });
   opened.defer(async () => service.stop?.());
   return await callHere(service, method, params);

@@ -3,17 +3,18 @@ import type { Database } from '../platform/database/database.ts';
 import type { DatabaseLocation } from '../platform/database/engine.ts';
 import type { DatabaseDefinition } from '../platform/database/migration.ts';
 import { openDatabase } from '../platform/database/open-database.ts';
-import { ownSqliteFile } from '../platform/database/sqlite/own-sqlite-file.ts';
+import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/own-sqlite-file.ts';
 
-/** Opens a service's database for this process alone, where it is a file; `opened` closes it and lets go of it. */
+/** Opens a service's database, and claims it for this process where it is a file; `opened` closes and releases it. */
 export async function openStore(
   definition: DatabaseDefinition,
   location: DatabaseLocation,
   clock: Clock,
+  owner: OwnerKind,
   opened: AsyncDisposableStack,
 ): Promise<Database<never>> {
   if (location.engine === 'sqlite') {
-    const ownership = await ownSqliteFile(location.file);
+    const ownership = await ownSqliteFile(location.file, owner);
     opened.defer(() => ownership.release());
   }
   const database = await openDatabase<never>({ ...definition, location, clock });

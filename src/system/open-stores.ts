@@ -1,5 +1,6 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Database } from '../platform/database/database.ts';
+import type { OwnerKind } from '../platform/database/sqlite/own-sqlite-file.ts';
 import type { DataFiles } from './data-directory.ts';
 import { openStore } from './open-store.ts';
 import type { ServiceName, Settings } from './settings.ts';
@@ -18,15 +19,17 @@ export interface OpenStoresOptions {
   readonly names: readonly ServiceName[];
   readonly files: DataFiles;
   readonly clock: Clock;
+  /** A command has the databases for a moment; a server, for as long as it runs. */
+  readonly owner: OwnerKind;
 }
 
 export async function openStores(options: OpenStoresOptions): Promise<Stores> {
-  const { settings, names, files, clock } = options;
+  const { settings, names, files, clock, owner } = options;
   await using opened = new AsyncDisposableStack();
   const databases = new Map<ServiceName, Database<never>>();
   for (const definition of storeDefinitions(names)) {
     const location = storeLocation(settings.database.url, files, definition.name);
-    databases.set(definition.name, await openStore(definition, location, clock, opened));
+    databases.set(definition.name, await openStore(definition, location, clock, owner, opened));
   }
   const owned = opened.move();
   return {

@@ -1,6 +1,8 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../platform/clock/clock.ts';
 import { callControlSocket } from '../platform/control-socket/call-control-socket.ts';
 import type { Database } from '../platform/database/database.ts';
+import { AppError } from '../platform/errors/app-error.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
 import { openStore } from './open-store.ts';
 import { dataDirectory, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
@@ -32,7 +34,7 @@ export async function openStoresAlone(
   const databases: Database<never>[] = [];
   for (const definition of storeDefinitions(SERVICE_NAMES)) {
     const location = storeLocation(options.settings.database.url, files, definition.name);
-    databases.push(await openStore(definition, location, options.clock, opened));
+    databases.push(await openStore(definition, location, options.clock, 'command', opened));
   }
   return databases;
 }
@@ -47,10 +49,35 @@ export async function copyableStores(
   for (const definition of storeDefinitions(SERVICE_NAMES)) {
     const { name } = definition;
     const location = storeLocation(options.settings.database.url, files, name);
-    const served = location.engine === 'sqlite' ? await servedStore(name, files.controlSocket(name)) : undefined;
-    stores.push(served ?? (await openStore(definition, location, options.clock, opened)));
+    const store = await throughServer(
+      async () => (location.engine === 'sqlite' ? servedStore(name, files.controlSocket(name)) : undefined),
+      () => openStore(definition, location, options.clock, 'command', opened),
+    );
+    stores.push(store);
   }
   return stores;
+}
+
+const SERVER_START_WAIT_MS = 30_000;
+const PAUSE_MS = 50;
+
+/**
+ * Asks the running server, or else does it here. A server that has just taken the files and does not answer yet is
+ * waited for.
+ */
+export async function throughServer<T>(ask: () => Promise<T | undefined>, doHere: () => Promise<T>): Promise<T> {
+  const deadline = performance.now() + SERVER_START_WAIT_MS;
+  for (;;) {
+    const answer = await ask();
+    if (answer !== undefined) return answer;
+    try {
+      return await doHere();
+    } catch (error) {
+      const isTaken = error instanceof AppError && error.code === 'STORAGE_IN_USE';
+      if (!isTaken || performance.now() > deadline) throw error;
+      await delay(PAUSE_MS);
+    }
+  }
 }
 
 async function servedStore(name: ServiceName, socket: string): Promise<CopyableDatabase | undefined> {

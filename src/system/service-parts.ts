@@ -1,12 +1,13 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
+import type { Database } from '../platform/database/database.ts';
 import { createSortableIds } from '../platform/ids/sortable-id.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import { deriveKeys } from '../platform/secrets/derive-keys.ts';
 import { createSecretBox } from '../platform/secrets/secret-box.ts';
-import { loadSecretKeys } from '../platform/secrets/secret-keys.ts';
 import type { DataFiles } from './data-directory.ts';
 import { readBuildFacts } from './release.ts';
+import { openSecretKeys } from './secret-key.ts';
 import type { ServiceParts } from './service-table.ts';
 import { listenAddress, type ServiceName, type Settings } from './settings.ts';
 
@@ -18,6 +19,8 @@ export interface ServicePartsOptions {
   readonly homeDirectory: string;
   readonly files: DataFiles;
   readonly privatePaths: ServiceParts['privatePaths'];
+  /** Open; the secret key must be the one that their secrets are encrypted with. */
+  readonly databases: readonly Database<never>[];
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -26,9 +29,9 @@ export interface ServicePartsOptions {
 export type SharedParts = Omit<ServiceParts, 'database'>;
 
 export async function prepareServiceParts(options: ServicePartsOptions): Promise<SharedParts> {
-  const { settings, services, environment, homeDirectory, files, clock, logger } = options;
+  const { settings, services, environment, homeDirectory, files, databases, clock, logger } = options;
   const randomness = systemRandomness;
-  const keys = await loadSecretKeys({ file: files.secretKey, given: settings.secret_key, randomness });
+  const keys = await openSecretKeys(databases, { file: files.secretKey, given: settings.secret_key, randomness });
   const address = listenAddress(settings, services.length === 1 ? services[0] : undefined);
   return {
     settings,

@@ -6,7 +6,7 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { createLineChannel } from '../platform/json-rpc/line-channel.ts';
 import type { MessageChannel } from '../platform/json-rpc/message-channel.ts';
 import type { Logger } from '../platform/log/logger.ts';
-import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
+import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
 import { openStores, type Stores } from './open-stores.ts';
 import { prepareServiceParts } from './service-parts.ts';
 import { serviceTable } from './service-table.ts';
@@ -49,7 +49,8 @@ export async function startStdio(options: StdioOptions): Promise<StdioSystem> {
     folders: [dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME)],
     files: options.configurationFile === undefined ? [] : [options.configurationFile],
   };
-  const shared = { settings, environment, homeDirectory, files, privatePaths, clock, logger };
+  const { databases } = stores;
+  const shared = { settings, environment, homeDirectory, files, privatePaths, databases, clock, logger };
   const parts = await prepareServiceParts({ ...shared, services: ['bridge'] });
   const bridge = await serviceTable.bridge.create({ ...parts, database: stores.database('bridge') });
   opened.defer(async () => bridge.stop?.());
@@ -78,11 +79,14 @@ async function openOwnFolder({ settings, homeDirectory, environment }: StdioOpti
   readonly files: DataFiles;
   readonly stores: Stores;
 }> {
-  const folder = join(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME), 'stdio');
+  const main = dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME);
+  const folder = join(main, 'stdio');
   for (let number = 1; number <= MOST_AT_ONCE; number += 1) {
-    const files = await prepareDataDirectory(join(folder, String(number)));
+    const own = await prepareDataDirectory(join(folder, String(number)));
+    // A shared database is encrypted with the key of the main data directory.
+    const files = settings.database.url === '' ? own : { ...own, secretKey: dataFiles(main).secretKey };
     try {
-      return { files, stores: await openStores({ settings, names: ['bridge'], files, clock }) };
+      return { files, stores: await openStores({ settings, names: ['bridge'], files, clock, owner: 'server' }) };
     } catch (error) {
       if (!(error instanceof AppError) || error.code !== 'STORAGE_IN_USE') throw error;
     }

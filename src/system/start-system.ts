@@ -54,7 +54,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   // What was opened is closed in reverse order: when a later step of the start fails, and when the system stops.
   await using opened = new AsyncDisposableStack();
   const files = await prepareDataDirectory(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
-  const stores = opened.use(await openStores({ settings, names, files, clock }));
+  const stores = opened.use(await openStores({ settings, names, files, clock, owner: 'server' }));
   const swept = await sweepLeftovers(files.processes);
   if (swept > 0) logger.warn({ swept }, 'ended processes that an earlier run had left behind');
 
@@ -66,6 +66,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     homeDirectory,
     files,
     privatePaths: options.privatePaths,
+    databases: stores.databases,
     clock,
     logger,
   });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdir, readFile, stat } from 'node:fs/promises';
+import { copyFile, readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
@@ -18,6 +18,7 @@ test('O-11: a running server is backed up, and the backup restored elsewhere ser
   assert.equal((await stat(join(folder, 'bridge.db'))).mode & 0o777, 0o600);
 
   const restored = await temporaryFolder(t);
+  await copyFile(join(program.dataDirectory, 'secret.key'), join(restored, 'secret.key'));
   const restore = await runProgram(['restore', folder, '--data-dir', restored]);
   assert.equal(restore.code, 0, restore.stderr);
   const database = new DatabaseSync(join(restored, 'bridge.db'), { readOnly: true });
@@ -65,7 +66,16 @@ test('O-12: all data is copied to PostgreSQL, where the program then runs, twice
   assert.equal(again.code, 1);
 
   const args = ['--database', postgres.url];
-  const [first, second] = await Promise.all([startProgram(t, { args }), startProgram(t, { args })]);
+  const other = await runProgram(['serve', '--listen', '127.0.0.1:0', ...args], {
+    environment: { HOME: await temporaryFolder(t) },
+  });
+  assert.equal(other.code, 78, 'DS-9: an instance with another secret key does not start');
+  assert.match(other.stderr, /secret key/);
+  const environment = { TRESTLE_SECRET_KEY: (await readFile(join(source.dataDirectory, 'secret.key'), 'utf8')).trim() };
+  const [first, second] = await Promise.all([
+    startProgram(t, { args, environment }),
+    startProgram(t, { args, environment }),
+  ]);
   assert.equal(first.summary.database, 'PostgreSQL');
   for (const { url } of [first, second]) assert.equal((await fetch(`${url}/readyz`)).status, 200);
   assert.deepEqual(
@@ -73,7 +83,7 @@ test('O-12: all data is copied to PostgreSQL, where the program then runs, twice
     [],
   );
   const backup = join(await temporaryFolder(t), 'backup');
-  const { stdout, code, stderr } = await runProgram(['backup', backup, '--json', ...args]);
+  const { stdout, code, stderr } = await runProgram(['backup', backup, '--json', ...args], { environment });
   assert.equal(code, 0, stderr);
   const { rows } = JSON.parse(stdout).databases[0].tables.find((table: { name: string }) => table.name === 'instances');
   // Both that run; the copied one is taken off the list as soon as it counts as dead.

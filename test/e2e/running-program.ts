@@ -11,6 +11,8 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** As npm scripts start it, with the cache of compiled code: a second of work less for each program. */
 const PROGRAM = START_ARGUMENTS.map((argument) => (argument.startsWith('--') ? argument : join(ROOT, argument)));
 const START_LIMIT_MS = 60_000;
+/** Instances on one PostgreSQL need the same secret key. */
+const SHARED_KEY = { TRESTLE_SECRET_KEY: Buffer.alloc(32, 1).toString('base64') };
 
 export interface RunningProgram {
   readonly url: string;
@@ -32,6 +34,8 @@ export interface ProgramOptions {
   readonly environment?: Readonly<Record<string, string>>;
   readonly dataDirectory?: string;
   readonly workingDirectory?: string;
+  /** Standard input of a command. */
+  readonly input?: string;
 }
 
 /** Whatever runs a function at its end: a test's context, or `{ after }` of `node:test` for a whole file. */
@@ -82,13 +86,15 @@ export async function temporaryFolder(scope: Scope): Promise<string> {
   return folder;
 }
 
-function launch(args: readonly string[], { environment = {}, workingDirectory = tmpdir() }: ProgramOptions) {
+function launch(args: readonly string[], options: ProgramOptions) {
+  const { environment = {}, workingDirectory = tmpdir(), input } = options;
   const { PATH = '', HOME = tmpdir() } = process.env;
   const child = spawn(process.execPath, [...PROGRAM, ...args], {
     cwd: workingDirectory,
-    env: { PATH, HOME, ...environment },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { PATH, HOME, ...(args.includes('--database') && SHARED_KEY), ...environment },
+    stdio: ['pipe', 'pipe', 'pipe'],
   });
+  child.stdin.on('error', () => undefined).end(input);
   const output: string[] = [];
   const errors: string[] = [];
   child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));

@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
-import { chmod, copyFile, readFile, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { gunzipSync } from 'node:zlib';
 import { Secret, TOTP } from 'otpauth';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import { bridgeMigrations } from '../../src/bridge/storage/bridge-migrations.ts';
@@ -12,10 +10,11 @@ import { systemClock } from '../../src/platform/clock/clock.ts';
 import { copyInto } from '../../src/platform/database/copy-into.ts';
 import type { Migration } from '../../src/platform/database/migration.ts';
 import { openEngine } from '../../src/platform/database/open-engine.ts';
+import { migrate } from '../../src/platform/database/run-migrations.ts';
 import { startPostgres } from '../fakes/real-postgres.ts';
+import { copySecretKey, facts, fixtureSecretKey, unpackFixture } from './release-fixture.ts';
 import { type RunningProgram, runProgram, startProgram, temporaryFolder } from './running-program.ts';
 
-const FIXTURE = fileURLToPath(new URL('../fixtures/release-0-1-0/', import.meta.url));
 const MAIN_TOKEN = 'main-token-of-the-upgrade-fixture-1234567890';
 const MASTER_KEY = 'master-key-of-the-upgrade-fixture-123456789';
 const SERVICES: Readonly<Record<string, readonly Migration[]>> = {
@@ -25,23 +24,6 @@ const SERVICES: Readonly<Record<string, readonly Migration[]>> = {
 };
 /** Old rows must not be swept during the test. */
 const KEEP_EVERYTHING = { events: '36500d', jobs: '36500d', usage: '36500d', audit: '36500d' };
-
-interface Facts {
-  readonly ann: { readonly password: string; readonly token: string };
-  readonly ben: {
-    readonly password: string;
-    readonly token: string;
-    readonly totp: string;
-    readonly recoveryCodes: readonly [string, ...string[]];
-    readonly key: string;
-  };
-  readonly masterKeyTeam: string;
-  readonly agentToken: string;
-  readonly job: string;
-  readonly counts: Readonly<Record<string, Readonly<Record<string, number>>>>;
-}
-
-const facts = JSON.parse(await readFile(join(FIXTURE, 'facts.json'), 'utf8')) as Facts;
 
 test('the data of release 0.1.0 is served by this one: SQLite', async (t) => {
   const dataDirectory = await unpackFixture(t);
@@ -56,6 +38,7 @@ test('the data of release 0.1.0 is served by this one: PostgreSQL', async (t) =>
     const engine = await openEngine({ engine: 'sqlite', file: join(old, `${name}.db`) });
     try {
       const released = migrations.slice(0, facts.counts[name]?.schema_migrations);
+      await migrate(engine, { name, migrations: released }, systemClock, { engine: 'sqlite', file: '' });
       const location = { engine: 'postgres', url: postgres.url, schema: name } as const;
       await engine.snapshot((source) =>
         copyInto(source, { name, migrations: released, location, clock: systemClock, replace: true }),
@@ -64,9 +47,7 @@ test('the data of release 0.1.0 is served by this one: PostgreSQL', async (t) =>
       await engine.close();
     }
   }
-  const dataDirectory = await temporaryFolder(t);
-  await copySecretKey(dataDirectory);
-  await checkUpgraded(await startUpgraded(t, dataDirectory, ['--database', postgres.url]));
+  await checkUpgraded(await startUpgraded(t, await temporaryFolder(t), ['--database', postgres.url]));
 });
 
 test('a backup of the data of release 0.1.0, taken by this release, is restored', async (t) => {
@@ -81,29 +62,17 @@ test('a backup of the data of release 0.1.0, taken by this release, is restored'
   await checkUpgraded(await startUpgraded(t, fresh, []));
 });
 
-async function unpackFixture(t: TestContext): Promise<string> {
-  const folder = await temporaryFolder(t);
-  for (const name of Object.keys(SERVICES)) {
-    const packed = await readFile(join(FIXTURE, `${name}.db.gz`));
-    await writeFile(join(folder, `${name}.db`), gunzipSync(packed), { mode: 0o600 });
-  }
-  await copySecretKey(folder);
-  return folder;
-}
-
-async function copySecretKey(folder: string): Promise<void> {
-  const file = join(folder, 'secret.key');
-  await copyFile(join(FIXTURE, 'secret.key'), file);
-  await chmod(file, 0o600);
-}
-
 async function startUpgraded(t: TestContext, dataDirectory: string, args: readonly string[]): Promise<RunningProgram> {
   const config = join(await temporaryFolder(t), 'trestle.yaml');
   await writeFile(config, JSON.stringify({ retention: KEEP_EVERYTHING }));
   return startProgram(t, {
     dataDirectory,
     args: [...args, '--config', config],
-    environment: { BRIDGE_AUTH_TOKEN: MAIN_TOKEN, COMPLETIONS_MASTER_KEY: MASTER_KEY },
+    environment: {
+      BRIDGE_AUTH_TOKEN: MAIN_TOKEN,
+      COMPLETIONS_MASTER_KEY: MASTER_KEY,
+      TRESTLE_SECRET_KEY: await fixtureSecretKey(),
+    },
   });
 }
 

@@ -12,6 +12,7 @@ export interface Backup {
   /** Must not exist yet. */
   readonly folder: string;
   readonly programVersion: string;
+  readonly secretKey?: BackupManifest['secretKey'] | undefined;
   readonly clock: Pick<Clock, 'now'>;
 }
 
@@ -19,7 +20,8 @@ export interface Backup {
  * Writes one file per database and a manifest, while the program goes on working; each file is of one moment. The
  * folder (0700, files 0600) gets its name when all of it is on the disk, so a backup that is there is complete.
  */
-export async function backUpDatabases({ databases, folder, programVersion, clock }: Backup): Promise<BackupManifest> {
+export async function backUpDatabases(backup: Backup): Promise<BackupManifest> {
+  const { databases, folder, programVersion, secretKey, clock } = backup;
   const target = resolve(folder);
   if (await exists(target)) throw new AppError('BACKUP_FAILED', { reason: `${target} exists already` });
   await mkdir(dirname(target), { recursive: true, mode: 0o700 });
@@ -28,7 +30,13 @@ export async function backUpDatabases({ databases, folder, programVersion, clock
     const entries: BackupManifest['databases'] = [];
     for (const database of databases) entries.push(await backUp(database, work));
     const createdAt = new Date(clock.now()).toISOString();
-    const manifest: BackupManifest = { format: 1, programVersion, createdAt, databases: entries };
+    const manifest: BackupManifest = {
+      format: 1,
+      programVersion,
+      createdAt,
+      ...(secretKey !== undefined && { secretKey }),
+      databases: entries,
+    };
     await writeManifest(work, manifest);
     await syncFolder(work);
     await rename(work, target);

@@ -9,11 +9,19 @@ import { AppError } from '../errors/app-error.ts';
 
 const Checksum = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
-/** `manifest.json` of a backup: what is in the folder, so that it can be told whether all of it is still there. */
+/** `manifest.json` of a backup: lists what the folder holds, so that a restore can check that it is complete. */
 const BackupManifest = Type.Object({
   format: Type.Literal(1),
   programVersion: Type.String(),
   createdAt: Type.String(),
+  /** The key that secrets in the databases are encrypted with. Absent in backups of release 0.1.0. */
+  secretKey: Type.Optional(
+    Type.Object({
+      fingerprint: Type.String(),
+      /** The key itself, encrypted with a passphrase. */
+      packed: Type.Optional(Type.String()),
+    }),
+  ),
   databases: Type.Array(
     Type.Object({
       name: Type.String(),

@@ -1,5 +1,6 @@
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
+import { copyFacts } from './database-facts.ts';
 import type { DatabaseLocation, Engine, EngineName, SqlConnection } from './engine.ts';
 import type { DatabaseDefinition } from './migration.ts';
 import { openEngine } from './open-engine.ts';
@@ -54,6 +55,7 @@ async function fill(source: SqlConnection, target: SqlConnection, name: string):
     for await (const page of readPages(source, table)) await insertRows(target, table, page);
     expected.push(await digestTable(source, table));
   }
+  await copyFacts(source, target);
   const found = await digestTables(target);
   const problems = compareDigests(expected, found);
   if (problems.length > 0) throw new Error(`the copy of ${name} does not match: ${problems.join('; ')}`);

@@ -1,4 +1,5 @@
 import { stat } from 'node:fs/promises';
+import { hasTable, readFact, SECRET_KEY_FACT } from './database-facts.ts';
 import type { DatabaseLocation, SqlConnection } from './engine.ts';
 import type { DatabaseDefinition } from './migration.ts';
 import { openEngine } from './open-engine.ts';
@@ -6,17 +7,26 @@ import { refuseNewerSchema } from './run-migrations.ts';
 import { useSqliteFile } from './sqlite/sqlite-file.ts';
 import { MIGRATIONS_TABLE } from './tables.ts';
 
+export interface DatabaseState {
+  /** False until the first start creates it. */
+  readonly exists: boolean;
+  /** The fingerprint of the secret key that its secrets are encrypted with, once one is stored. */
+  readonly secretKey?: string | undefined;
+}
+
+const NEW: DatabaseState = { exists: false };
+
 /**
- * Looks at a database without changing it: `new` when the first start has yet to make it, otherwise whether it answers
- * and this program knows its schema. Throws what a start would throw.
+ * Inspects a database without changing it: whether it exists, answers, and has a schema that this program knows. Throws
+ * what a start would throw.
  */
 export async function inspectDatabase(
   definition: DatabaseDefinition,
   location: DatabaseLocation,
-): Promise<'new' | 'ready'> {
+): Promise<DatabaseState> {
   if (location.engine === 'sqlite') {
     const found = await stat(location.file).catch(() => undefined);
-    if (found === undefined || found.size === 0) return 'new';
+    if (found === undefined || found.size === 0) return NEW;
     return useSqliteFile(location.file, 'read', (connection) => inspect(connection, definition));
   }
   const engine = await openEngine(location);
@@ -28,14 +38,8 @@ export async function inspectDatabase(
   }
 }
 
-const FIND_TABLE = {
-  sqlite: `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '${MIGRATIONS_TABLE}'`,
-  postgres: `SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = '${MIGRATIONS_TABLE}'`,
-};
-
-async function inspect(connection: SqlConnection, definition: DatabaseDefinition): Promise<'new' | 'ready'> {
-  const { rows } = await connection.execute({ sql: FIND_TABLE[connection.engine], parameters: [] });
-  if (rows.length === 0) return 'new';
+async function inspect(connection: SqlConnection, definition: DatabaseDefinition): Promise<DatabaseState> {
+  if (!(await hasTable(connection, MIGRATIONS_TABLE))) return NEW;
   await refuseNewerSchema(connection, definition);
-  return 'ready';
+  return { exists: true, secretKey: await readFact(connection, SECRET_KEY_FACT) };
 }

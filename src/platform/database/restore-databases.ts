@@ -26,6 +26,8 @@ export interface Restore {
   readonly clock: Clock;
   /** Replaces what is there; otherwise a target that holds anything is refused. */
   readonly replace?: boolean;
+  /** Called when the backup has passed every check, before anything is changed; may refuse it. */
+  beforeChange?(manifest: BackupManifest): Promise<void>;
 }
 
 interface PreparedRestore extends RestoreTarget {
@@ -36,16 +38,18 @@ interface PreparedRestore extends RestoreTarget {
  * Puts a backup back, on either engine. Everything is checked before anything is touched: the files against the
  * manifest, each database in itself, and that this version knows its schema. SQLite targets are owned meanwhile.
  */
-export async function restoreDatabases({ folder, targets, clock, replace = false }: Restore): Promise<BackupManifest> {
+export async function restoreDatabases(restore: Restore): Promise<BackupManifest> {
+  const { folder, targets, clock, replace = false } = restore;
   const manifest = await readManifest(folder);
   const prepared: PreparedRestore[] = [];
   for (const target of targets) prepared.push({ ...target, source: await checkBackup(folder, manifest, target) });
   const owned: Ownership[] = [];
   try {
     for (const { location } of targets) {
-      if (location.engine === 'sqlite') owned.push(await ownSqliteFile(location.file));
+      if (location.engine === 'sqlite') owned.push(await ownSqliteFile(location.file, 'command'));
     }
     if (!replace) for (const target of targets) await refuseFilledFile(target);
+    await restore.beforeChange?.(manifest);
     for (const target of prepared) await putBack(target, clock, replace);
   } finally {
     for (const ownership of owned) ownership.release();

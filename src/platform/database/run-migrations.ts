@@ -1,5 +1,6 @@
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
+import { FACTS_COLUMNS, FACTS_TABLE } from './database-facts.ts';
 import type { DatabaseLocation, Engine, SqlConnection } from './engine.ts';
 import { type DatabaseDefinition, type PlannedMigration, planMigrations } from './migration.ts';
 import { MIGRATIONS_TABLE, readTables } from './tables.ts';
@@ -87,6 +88,7 @@ async function runNext({ connection, name, plan, clock }: MigrationRun): Promise
   await run(begin);
   try {
     await run(`CREATE TABLE IF NOT EXISTS ${MIGRATIONS_TABLE} (${columns}) ${end}`);
+    await run(`CREATE TABLE IF NOT EXISTS ${FACTS_TABLE} (${FACTS_COLUMNS[connection.engine]}) ${end}`);
     const { rows } = await run(`SELECT id, checksum FROM ${MIGRATIONS_TABLE} ORDER BY id`);
     const next = nextMigration(name, plan, rows);
     if (next !== undefined) {

@@ -1,3 +1,4 @@
+import { FACTS_TABLE } from './database-facts.ts';
 import type { EngineName, SqlConnection } from './engine.ts';
 import type { SqlValue } from './statement.ts';
 
@@ -41,7 +42,7 @@ interface ColumnRow {
   readonly key_place: number;
 }
 
-/** All tables but the list of migrations, each after those that it refers to. */
+/** Returns all tables of the service, each after those that it refers to: not the migrations and facts. */
 export async function readTables(connection: SqlConnection): Promise<Table[]> {
   const { engine } = connection;
   const columns = await connection.execute<ColumnRow>({ sql: COLUMNS[engine], parameters: [] });
@@ -51,6 +52,7 @@ export async function readTables(connection: SqlConnection): Promise<Table[]> {
   });
   const byTable = Map.groupBy(columns.rows, (row) => row.table_name);
   byTable.delete(MIGRATIONS_TABLE);
+  byTable.delete(FACTS_TABLE);
   const tables = [...byTable].map(([name, rows]): Table => {
     const key = rows.filter((row) => row.key_place > 0).sort((a, b) => a.key_place - b.key_place);
     if (key.length === 0) throw new Error(`the table ${name} has no primary key`);

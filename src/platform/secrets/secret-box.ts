@@ -70,7 +70,12 @@ function decrypt(boxKey: BoxKey, bytes: Buffer, context: string): Uint8Array {
   return plain;
 }
 
-/** A key of its own for this use, so that the same secret key can serve other uses; the id tells nothing about it. */
+/** Identifies a secret key without revealing anything about it; equals the key id in what the key has sealed. */
+export function keyFingerprint(secretKey: Uint8Array): string {
+  return deriveKey(secretKey).id;
+}
+
+/** Derives a separate key for this use, so that the same secret key can serve other uses; the id reveals nothing. */
 function deriveKey(secretKey: Uint8Array): BoxKey {
   if (secretKey.length !== SECRET_KEY_BYTES) {
     throw new AppError('SECRET_KEY_INVALID', { reason: `it has ${secretKey.length} bytes, not ${SECRET_KEY_BYTES}` });

@@ -18,16 +18,32 @@ export interface SecretKeySource {
   readonly randomness: Pick<Randomness, 'bytes'>;
 }
 
-/** The keys that secrets are encrypted with: 32 bytes each, in base64, one per line of the file. */
+/** Returns the keys that secrets are encrypted with: 32 bytes each, in base64, one per line of the file. */
 export async function loadSecretKeys({ file, given, randomness }: SecretKeySource): Promise<SecretKeys> {
-  if (given !== undefined && given.trim() !== '') return parseKeys(given, 'the given key');
-  const stored = await readKeyFile(file);
-  if (stored !== undefined) return parseKeys(stored, file);
-  await createKeyFile(file, randomness);
-  // Read back rather than remembered: when two instances start at once, both go on with the winner's key.
+  const present = await readSecretKeys({ file, given });
+  if (present !== undefined) return present;
+  const makeKey = () => `${Buffer.from(randomness.bytes(SECRET_KEY_BYTES)).toString('base64')}\n`;
+  await createKeyFile(file, makeKey, randomness);
+  // Read back rather than remembered: when two instances start together, both go on with the winner's key.
   const made = await readKeyFile(file);
   if (made === undefined) throw unusable(`${file} was removed while it was being made`);
   return parseKeys(made, file);
+}
+
+/** Returns undefined where no key is configured and no key file exists; never creates one. */
+export async function readSecretKeys({
+  file,
+  given,
+}: Pick<SecretKeySource, 'file' | 'given'>): Promise<SecretKeys | undefined> {
+  if (given !== undefined && given.trim() !== '') return parseKeys(given, 'the given key');
+  const stored = await readKeyFile(file);
+  return stored === undefined ? undefined : parseKeys(stored, file);
+}
+
+/** Writes keys that came with a backup. An existing file is kept. */
+export function writeSecretKeys(file: string, keys: SecretKeys, randomness: Pick<Randomness, 'bytes'>): Promise<void> {
+  const lines = keys.map((key) => `${Buffer.from(key).toString('base64')}\n`);
+  return createKeyFile(file, () => lines.join(''), randomness);
 }
 
 function parseKeys(text: string, where: string): SecretKeys {
@@ -64,12 +80,16 @@ async function readKeyFile(file: string): Promise<string | undefined> {
  * Written beside its place, made durable, then linked into place: `link` fails where a file already is, so that of two
  * instances one wins, and a crash never leaves half a key.
  */
-async function createKeyFile(file: string, randomness: Pick<Randomness, 'bytes'>): Promise<void> {
+async function createKeyFile(
+  file: string,
+  makeText: () => string,
+  randomness: Pick<Randomness, 'bytes'>,
+): Promise<void> {
   const folder = dirname(file);
   const draft = join(folder, `.secret-key-${Buffer.from(randomness.bytes(9)).toString('hex')}`);
   try {
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    await writeDurably(draft, `${Buffer.from(randomness.bytes(SECRET_KEY_BYTES)).toString('base64')}\n`);
+    await writeDurably(draft, makeText());
     try {
       await link(draft, file);
     } catch (error) {

@@ -10,7 +10,6 @@ import {
   dataDirectoryFinding,
   diskFinding,
   runtimeFinding,
-  secretKeyFinding,
   workspaceFindings,
 } from './machine-findings.ts';
 import { nodeFindings } from './node-findings.ts';
@@ -34,7 +33,6 @@ export async function diagnose(options: DiagnoseOptions): Promise<readonly Findi
     ? [
         ...(serverPid === undefined ? [] : [fine('server', `runs (pid ${serverPid})`)]),
         ...(await databaseFindings(settings, files)),
-        await secretKeyFinding(files.secretKey, settings.secret_key),
         ...(await workspaceFindings(settings.bridge.workspace_roots, files.folder)),
         await diskFinding(files.folder),
         await clockFinding(files.folder, clock.now),

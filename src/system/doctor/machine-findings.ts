@@ -2,7 +2,9 @@ import { mkdtemp, realpath, rm, stat, statfs, writeFile } from 'node:fs/promises
 import { join } from 'node:path';
 import { createPrivatePlaces } from '../../bridge/sessions/private-places.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { readSecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { prepareDataDirectory } from '../data-directory.ts';
+import { opens } from '../secret-key.ts';
 import { broken, type Finding, fine, note } from './finding.ts';
 
 const NEEDED_NODE_MAJOR = 24;
@@ -49,14 +51,23 @@ export async function workspaceFindings(roots: readonly string[], folder: string
   return findings;
 }
 
-/** The key that encrypts stored secrets: who can read it can read those. */
-export async function secretKeyFinding(file: string, given: string): Promise<Finding> {
+/** The key that encrypts stored secrets; `needed` holds the fingerprints of the keys that the databases need. */
+export async function secretKeyFinding(file: string, given: string, needed: readonly string[]): Promise<Finding> {
   const name = 'secret key';
-  if (given !== '') return fine(name, 'given by the configuration');
-  const found = await stat(file).catch(() => undefined);
-  if (found === undefined) return fine(name, 'will be made at the first start');
-  if ((found.mode & 0o077) !== 0) return broken(name, `other users may read ${file}; run: chmod 600 ${file}`);
-  return fine(name, file);
+  try {
+    const keys = await readSecretKeys({ file, given });
+    const where = given === '' ? file : 'given by the configuration';
+    if (keys === undefined) {
+      if (needed.length === 0) return fine(name, 'will be created at the first start');
+      return broken(name, `the data needs the key ${needed.join(', ')}, and ${file} does not exist; put that key back`);
+    }
+    const missing = needed.filter((fingerprint) => !opens(keys, fingerprint));
+    if (missing.length === 0) return fine(name, where);
+    return broken(name, `the data is encrypted with the key ${missing.join(', ')}, not with this one (${where})`);
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    return broken(name, String(error.details.reason));
+  }
 }
 
 export async function diskFinding(folder: string): Promise<Finding> {

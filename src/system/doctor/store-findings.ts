@@ -8,6 +8,7 @@ import type { DataFiles } from '../data-directory.ts';
 import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
 import { storeDefinitions, storeLocation } from '../store-location.ts';
 import { broken, type Finding, fine } from './finding.ts';
+import { secretKeyFinding } from './machine-findings.ts';
 
 const STATUS_TIMEOUT_MS = 2000;
 
@@ -20,22 +21,25 @@ export async function runningServer(files: DataFiles): Promise<number | undefine
   return undefined;
 }
 
-/** Looks at each database as a start would find it, and leaves it as it is. */
+/** Inspects each database as a start would find it, and changes nothing; then the key that they are encrypted with. */
 export async function databaseFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
   const { url } = settings.database;
-  return Promise.all(
+  const fingerprints = new Set<string>();
+  const databases = await Promise.all(
     storeDefinitions(SERVICE_NAMES).map(async (definition) => {
       const name = `database ${definition.name}`;
       const location = storeLocation(url, files, definition.name);
       const place = location.engine === 'sqlite' ? `SQLite, ${location.file}` : 'PostgreSQL';
       try {
-        const state = await inspectDatabase(definition, location);
-        return fine(name, state === 'new' ? `${place}, will be made at the first start` : place);
+        const { exists, secretKey } = await inspectDatabase(definition, location);
+        if (secretKey !== undefined) fingerprints.add(secretKey);
+        return fine(name, exists ? place : `${place}, will be created at the first start`);
       } catch (error) {
         return broken(name, describeError(platformErrors, error).message);
       }
     }),
   );
+  return [...databases, await secretKeyFinding(files.secretKey, settings.secret_key, [...fingerprints])];
 }
 
 /** Whether the address could be opened now. One that the running server holds is fine. */

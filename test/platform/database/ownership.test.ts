@@ -54,7 +54,7 @@ test('the number of an owner that is long dead is not shown', async () => {
 test('the owner is written where others can read it, and removed on release', async () => {
   const file = join(folder, 'new', 'folder', 'shown.db');
   const ownership = await ownSqliteFile(file);
-  assert.equal(await readFile(`${file}.pid`, 'utf8'), `${process.pid}\n`);
+  assert.equal(await readFile(`${file}.pid`, 'utf8'), `${process.pid} server\n`);
   ownership.release();
   await assert.rejects(readFile(`${file}.pid`), { code: 'ENOENT' });
 });

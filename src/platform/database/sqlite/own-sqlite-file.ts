@@ -9,24 +9,51 @@ export interface Ownership {
   release(): void;
 }
 
+/** A server keeps its files for as long as it runs; a command for a moment, so others wait for it. */
+export type OwnerKind = 'server' | 'command';
+
+interface Owner {
+  readonly pid: number;
+  readonly kind: OwnerKind;
+}
+
 const ATTEMPTS_TO_READ_OWNER = 5;
 const PAUSE_MS = 20;
+/** How long to wait for a command that has the file. A backup or a copy of much data may take longer. */
+const COMMAND_WAIT_MS = 30_000;
 
 /**
- * Claims a database file for this process: a server, or a command that works while no server runs. A second one is
- * refused with STORAGE_IN_USE and the process id of the first. The claim is a lock of the operating system on an empty
- * file beside it (taken with SQLite, as Node has no call for it), so that it ends with the process, however that ends.
+ * Claims a database file for this process: a server, or a command that works while no server runs. While a command has
+ * the file, everyone else waits for it; a file that a server has is refused with STORAGE_IN_USE and its process id. The
+ * claim is a lock of the operating system on an empty file beside it (taken with SQLite, because Node has no call for
+ * it), so it ends with the process, however that ends.
  */
-export async function ownSqliteFile(file: string): Promise<Ownership> {
+export async function ownSqliteFile(
+  file: string,
+  kind: OwnerKind = 'server',
+  commandWaitMs = COMMAND_WAIT_MS,
+): Promise<Ownership> {
+  const deadline = performance.now() + commandWaitMs;
+  for (;;) {
+    const ownership = await tryToOwn(file, kind);
+    if ('release' in ownership) return ownership;
+    if (ownership.owner?.kind !== 'command' || performance.now() > deadline) {
+      throw new AppError('STORAGE_IN_USE', { file, pid: ownership.owner?.pid ?? 'unknown' });
+    }
+    await delay(PAUSE_MS);
+  }
+}
+
+async function tryToOwn(file: string, kind: OwnerKind): Promise<Ownership | { readonly owner: Owner | undefined }> {
   const ownerFile = `${file}.pid`;
   const lock = await openLock(`${file}.lock`);
   try {
     lock.exec('BEGIN EXCLUSIVE');
-    writeFileSync(ownerFile, `${process.pid}\n`, { mode: 0o600 });
+    writeFileSync(ownerFile, `${process.pid} ${kind}\n`, { mode: 0o600 });
   } catch (error) {
     lock.close();
     if (!isBusy(error)) throw new AppError('STORAGE_UNAVAILABLE', {}, { cause: error });
-    throw new AppError('STORAGE_IN_USE', { file, pid: await readOwner(ownerFile) });
+    return { owner: await readOwner(ownerFile) };
   }
   let released = false;
   return {
@@ -48,20 +75,22 @@ async function openLock(file: string): Promise<DatabaseSync> {
   }
 }
 
-/** The owner writes its number just after it has got the lock, so it may not be there yet, or be that of a dead one. */
-async function readOwner(file: string): Promise<number | string> {
+/** The owner writes its process id just after it has got the lock: it may be missing, or be that of a dead process. */
+async function readOwner(file: string): Promise<Owner | undefined> {
   for (let attempt = 1; attempt <= ATTEMPTS_TO_READ_OWNER; attempt += 1) {
-    const pid = readNumber(file);
-    if (pid !== undefined && isRunning(pid)) return pid;
+    const owner = parseOwner(file);
+    if (owner !== undefined && isRunning(owner.pid)) return owner;
     await delay(PAUSE_MS);
   }
-  return 'unknown';
+  return undefined;
 }
 
-function readNumber(file: string): number | undefined {
+function parseOwner(file: string): Owner | undefined {
   try {
-    const pid = Number.parseInt(readFileSync(file, 'utf8'), 10);
-    return Number.isSafeInteger(pid) && pid > 0 ? pid : undefined;
+    const text = readFileSync(file, 'utf8');
+    const pid = Number.parseInt(text, 10);
+    if (!Number.isSafeInteger(pid) || pid <= 0) return undefined;
+    return { pid, kind: text.includes('command') ? 'command' : 'server' };
   } catch {
     return undefined;
   }
