@@ -27,7 +27,6 @@ import { createGateway } from './gateway/create-gateway.ts';
 import { registerInstance } from './instances/instance-registry.ts';
 import type { CallbackNetwork } from './jobs/callback-network.ts';
 import { createJobs } from './jobs/create-jobs.ts';
-import type { SharedQueueLocation } from './jobs/shared-queue.ts';
 import { bridgeMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
 import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
@@ -81,8 +80,6 @@ export interface BridgeOptions {
   readonly retention: Retention & { readonly jobs: number };
   /** Names of the methods that are served. Undefined: the whole family. */
   readonly onlyMethods?: readonly string[] | undefined;
-  /** Where bridges that share the database hand jobs to each other. Absent: through the table of jobs alone. */
-  readonly sharedQueue?: SharedQueueLocation;
   readonly network: CallbackNetwork;
   /** How names are looked up and how long other bridges are waited for; both have defaults. */
   readonly forwarding?: Pick<ForwardingOptions, 'lookup' | 'limits'>;
@@ -177,15 +174,16 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     onFlood: (address) => logger.warn({ address }, 'many wrong credentials from one address'),
   });
   let webhookSecret = settings.bridge.webhook_secret;
+  let jobsOfOneOwner = maxJobsOfOneOwner(settings);
   const jobs = await createJobs({
     database,
     instance: instance.id,
     agentIds: agents.map(({ id }) => id),
     gatewayId: gateway.id,
     maxRunning: settings.jobs.max_running,
+    maxRunningOfOwner: () => jobsOfOneOwner,
     callbackAllow: settings.jobs.callback_allow,
     keptMs: options.retention.jobs,
-    sharedQueue: options.sharedQueue,
     network: options.network,
     orchestrator,
     sessionCalls: createSessionCalls({ orchestrator, agentIds: agents.map(({ id }) => id) }),
@@ -283,6 +281,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     reload(next) {
       access.reload(next);
       webhookSecret = next.bridge.webhook_secret;
+      jobsOfOneOwner = maxJobsOfOneOwner(next);
       forwarding.reload(next);
       runtime.reload(next.gateway);
     },
@@ -297,4 +296,12 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       await instance.remove();
     },
   };
+}
+
+/** Where there are other credentials than the main token, one place is left for the jobs of somebody else. */
+function maxJobsOfOneOwner({ bridge, jobs, distributed }: BridgeGroups): number {
+  if (jobs.max_running_per_owner > 0) return Math.min(jobs.max_running_per_owner, jobs.max_running);
+  const isAlone =
+    bridge.review_auth_token === '' && distributed.task_forward_token === '' && distributed.nodes.length === 0;
+  return isAlone ? jobs.max_running : Math.max(1, jobs.max_running - 1);
 }

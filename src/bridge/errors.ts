@@ -30,6 +30,11 @@ export const bridgeErrors = {
     message:
       'No turn of this session from the last 24 hours belongs to this call; send it without Last-Event-ID as a new one.',
   },
+  IDEMPOTENCY_KEY_REUSED: {
+    status: 200,
+    rpc: -32602,
+    message: 'This idempotencyKey belongs to job "{jobId}", which has other params; use a new key for a new job.',
+  },
   WORKING_DIRECTORY_REFUSED: {
     status: 200,
     rpc: -32602,

@@ -188,7 +188,14 @@ export const jobsSettings = setting.group('Background jobs.', {
     default: 4,
     minimum: 1,
     maximum: 1000,
-    description: 'Jobs that run at the same time, fair over agents.',
+    description: 'Jobs that run at the same time. Owners take turns, and so do the agents of one owner.',
+  }),
+  max_running_per_owner: setting.integer({
+    default: 0,
+    minimum: 0,
+    maximum: 1000,
+    description:
+      'Of these, how many may be of one owner. 0: all of them while the main token is the only credential, otherwise one less.',
   }),
   callback_allow: setting.list(setting.cidr({}), {
     description: 'Private ranges to which callbacks may go although they are not public.',

@@ -113,7 +113,6 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
         onlyMethods: shared.bridgeMethods,
         ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
         retention: settings.retention,
-        ...(settings.database.url !== '' && { sharedQueue: { url: settings.database.url, schema: 'bridge_queue' } }),
         probeEffects: createProbeEffects(environment, homeDirectory, processJournal),
         complete: createCompleteInProcess(runChat, makeId),
       });

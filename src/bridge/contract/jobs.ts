@@ -19,6 +19,11 @@ export const SubmitJobParams = Type.Object({
   routing: TurnParams.properties.routing,
   multiAgent: TurnParams.properties.multiAgent,
   mode: TurnParams.properties.mode,
+  newSession: Type.Optional(
+    Type.Boolean({
+      description: 'Start the session again. Otherwise the job continues the conversation of an open session.',
+    }),
+  ),
   timeoutMs: Type.Optional(
     Type.Integer({
       minimum: 1000,
@@ -36,7 +41,7 @@ export const SubmitJobParams = Type.Object({
       minLength: 1,
       maxLength: 256,
       pattern: '^[^\\u0000-\\u001f\\u007f]*$',
-      description: 'Submitting again with the same key gives the same job.',
+      description: 'Submitting the same params again with the same key returns the same job; other params are refused.',
     }),
   ),
   retryOnRestart: Type.Optional(

@@ -9,7 +9,7 @@ import type { RouteRequest } from '../routing/resolve-route.ts';
 import { repeat } from '../sessions/repeat.ts';
 import type { SessionCalls } from '../sessions/session-calls.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
-import type { BridgeSchema, JobRow } from '../storage/bridge-schema.ts';
+import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createJobDeliveryStore } from '../storage/job-delivery-store.ts';
 import { createJobReportStore } from '../storage/job-report-store.ts';
 import { createJobSearchStore } from '../storage/job-search-store.ts';
@@ -20,14 +20,12 @@ import { createCallbackRules } from './callback-rules.ts';
 import { createDeliveries, type SendDelivery } from './deliveries.ts';
 import { createFollowClock } from './follow-clock.ts';
 import { createJobEnds } from './job-ends.ts';
-import { createTableQueue, type JobQueue } from './job-queue.ts';
+import { createJobQueue, type JobQueue } from './job-queue.ts';
 import { requestOf } from './job-record.ts';
 import { createJobReports, type JobReports } from './job-reports.ts';
 import { createJobRunner } from './job-runner.ts';
-import { createJobTurn } from './job-turn.ts';
 import { cardText } from './result-card.ts';
 import { cancelJobs, expireJobs, settleAbandoned } from './settle-jobs.ts';
-import { createSharedQueue, type SharedQueueLocation } from './shared-queue.ts';
 import { createSubmitJob, type SubmitJob } from './submit-job.ts';
 import { sweepOldJobs } from './sweep-old-jobs.ts';
 import { createWebhook } from './webhook.ts';
@@ -54,14 +52,14 @@ export interface JobsOptions {
   readonly agentIds: readonly string[];
   readonly gatewayId: string;
   readonly maxRunning: number;
+  /** Of one owner, at this moment. */
+  maxRunningOfOwner(): number;
   /** Ranges that callbacks may go to although they are not public. */
   readonly callbackAllow: readonly string[];
   /** How long ended jobs are kept, in milliseconds; 0 is for ever. */
   readonly keptMs: number;
-  /** Undefined where no other bridge shares the store. */
-  readonly sharedQueue: SharedQueueLocation | undefined;
   readonly network: CallbackNetwork;
-  readonly orchestrator: Pick<SessionOrchestrator, 'cancel' | 'close'>;
+  readonly orchestrator: Pick<SessionOrchestrator, 'close' | 'isBusy' | 'onIdle'>;
   readonly sessionCalls: SessionCalls;
   readonly clock: Clock;
   readonly makeId: MakeId;
@@ -77,12 +75,10 @@ const TICK_MS = 1000;
 const SETTLE_PAUSE_MS = 2000;
 const SWEEP_PAUSE_MS = 10 * 60_000;
 const CARD_MS = 30_000;
-/** With a shared queue, a job that has waited this long may have fallen out of it. */
-const LEFT_OVER_MS = 5000;
 
 /** Puts the parts together, and deals with what an earlier run left behind. */
 export async function createJobs(options: JobsOptions): Promise<Jobs> {
-  const { database, instance, orchestrator, clock, makeId, logger, sharedQueue } = options;
+  const { database, instance, orchestrator, clock, makeId, logger } = options;
   const store = createJobStore(database);
   const search = createJobSearchStore(database);
   const reports = createJobReportStore(database);
@@ -111,21 +107,17 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   });
   const ends = createJobEnds({ store, clock, makeId, logger, onEnded: () => void deliveries.look() });
 
-  const table = (waitedMs: number) => createTableQueue({ store, search, instance, clock, waitedMs });
-  const waiting: JobQueue =
-    sharedQueue === undefined
-      ? table(0)
-      : createSharedQueue({ ...options, location: sharedQueue, store, search, leftOver: table(LEFT_OVER_MS) });
+  const waiting = createJobQueue({ store, search, instance, clock, isSessionBusy: orchestrator.isBusy });
   // With several bridges on one store their clocks must agree: none of them can tell whose was set.
   const followClock = store.isShared ? async () => undefined : createFollowClock(clock, store.moveDeadlines);
   const queue: JobQueue = {
     ...waiting,
-    async take() {
+    async take(hasRoom) {
       await followClock();
-      return waiting.take();
+      return waiting.take(hasRoom);
     },
   };
-  const abandonment = { store, search, ends, queue, instance };
+  const abandonment = { store, search, ends, instance };
   const runner = createJobRunner({
     queue,
     search,
@@ -134,16 +126,18 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     maxRunning: options.maxRunning,
     clock,
     logger,
-    runTurn: createJobTurn(options.sessionCalls),
-    cancelTurn: (job) => orchestrator.cancel(job.owner, { sessionId: job.session_id }),
+    maxRunningOfOwner: options.maxRunningOfOwner,
+    runTurn: options.sessionCalls.jobTurn,
     async putBack(job) {
-      if (await store.requeue(job)) queue.announce(job);
+      await store.requeue(job);
     },
     async release(jobId) {
       const job = await store.find(jobId);
       if (job?.instance === instance) await settleAbandoned(abandonment, [job]);
     },
   });
+
+  orchestrator.onIdle(runner.sessionIdle);
 
   const settleDead = async (): Promise<void> => {
     const settled = await settleAbandoned(abandonment);
@@ -185,10 +179,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     ...options,
     store,
     checkCallback: callbacks.check,
-    onSubmitted(job: JobRow) {
-      queue.announce(job);
-      void runner.look();
-    },
+    onSubmitted: () => void runner.look(),
   });
   const endJobsOf = (principal: string, name: Parameters<SessionCalls['cancel']>[0]) =>
     cancelJobs({ store, search, ends, cancelHere: runner.cancel }, principal, name);
@@ -221,7 +212,6 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
       ends.stop();
       await runner.stop();
       await deliveries.stop();
-      await queue.stop();
     },
   };
 }

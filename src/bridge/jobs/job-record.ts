@@ -6,6 +6,8 @@ import type { JobRow } from '../storage/bridge-schema.ts';
 export interface JobRequest
   extends Pick<TurnParams, 'taskPrompt' | 'workingDirectory' | 'routing' | 'multiAgent' | 'mode'> {
   readonly card?: JobCard;
+  /** Starts the session again, even if it has an open conversation. */
+  readonly newSession?: boolean;
 }
 
 /** Where the result is sent as a card. */

@@ -1,17 +1,20 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Logger } from '../../platform/log/logger.ts';
+import type { JobCall, SessionCalls } from '../sessions/session-calls.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobSearchStore } from '../storage/job-search-store.ts';
 import type { JobEnds } from './job-ends.ts';
 import { endingOf, endingOfError, type JobEnding, STOPPED } from './job-outcome.ts';
 import type { JobQueue } from './job-queue.ts';
-import type { RunJobTurn } from './job-turn.ts';
+import { requestOf } from './job-record.ts';
 
 /** Runs waiting jobs, as many at a time as it may. */
 export interface JobRunner {
   /** Takes what waits, while there is room. */
   look(): Promise<void>;
+  /** A session has become idle: looks if jobs were left behind. */
+  sessionIdle(): void;
   /** Compares what runs here with what the store says of it: others may want it stopped, or have taken it over. */
   compare(): Promise<void>;
   /** Stops a job that runs here, as cancelled; false when it does not. */
@@ -23,15 +26,16 @@ export interface JobRunner {
 }
 
 export interface JobRunnerOptions {
-  readonly queue: Pick<JobQueue, 'take'>;
+  readonly queue: JobQueue;
   readonly search: Pick<JobSearchStore, 'runningOn'>;
   readonly ends: JobEnds;
   readonly instance: string;
   readonly maxRunning: number;
+  /** Of one owner, at this moment: other owners must not wait until all of its jobs have ended. */
+  maxRunningOfOwner(): number;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly runTurn: RunJobTurn;
-  cancelTurn(job: JobRow): Promise<void>;
+  readonly runTurn: SessionCalls['jobTurn'];
   /** Lets a job wait again of which nothing was done: another bridge runs it, or the next run of this one. */
   putBack(job: JobRow): Promise<void>;
   /** A job that the store thinks is run here, though it is not. */
@@ -40,6 +44,8 @@ export interface JobRunnerOptions {
 
 interface ActiveJob {
   readonly job: JobRow;
+  /** Cancels its turn. */
+  readonly stopped: AbortController;
   /** Set once; the first reason counts. */
   stopReason: 'timeout' | 'cancelled' | 'lost' | undefined;
   /** Set as soon as its end is being stored. */
@@ -66,11 +72,12 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
   async function takeAll(): Promise<void> {
     try {
       while (!isDraining && active.size < maxRunning) {
-        const job = await queue.take();
+        const job = await queue.take(hasRoom);
         if (job === undefined) return;
-        const run = runJob(job).finally(() => {
+        const run = runJob(job).then((hasEnded) => {
           underWay.delete(run);
-          void look();
+          // A job that was put back waits for its session, and whatever runs there tells when it has ended.
+          if (hasEnded) void look();
         });
         underWay.add(run);
       }
@@ -79,15 +86,22 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
     }
   }
 
-  async function runJob(job: JobRow): Promise<void> {
-    const one: ActiveJob = { job, stopReason: undefined, ended: undefined };
+  function hasRoom(owner: string): boolean {
+    let running = 0;
+    for (const { job } of active.values()) if (job.owner === owner) running += 1;
+    return running < options.maxRunningOfOwner();
+  }
+
+  /** False when nothing was done, and the job waits again. Never rejects. */
+  async function runJob(job: JobRow): Promise<boolean> {
+    const one: ActiveJob = { job, stopped: new AbortController(), stopReason: undefined, ended: undefined };
     active.set(job.id, one);
     // Never longer than it was given, should the clock have been set back since the submit.
     const leftMs = Math.min(job.timeout_ms, Math.max(0, job.deadline_at - clock.now()));
     const stopTimer = clock.after(leftMs, () => stopJob(one, 'timeout'));
-    const ending = await runTurn(job).then(
-      (result) => endingOf(result, one.stopReason === 'cancelled'),
-      (error: unknown) => (wasNotBegun(one, error) ? undefined : endingOfError(error, one.stopReason === 'cancelled')),
+    const ending = await runTurn(turnOf(job), one.stopped.signal).then(
+      (result) => (result === undefined ? notBegun(one) : endingOf(result, one.stopReason === 'cancelled')),
+      (error: unknown) => (isRefusal(error) ? notBegun(one) : endingOfError(error, one.stopReason === 'cancelled')),
     );
     stopTimer();
     try {
@@ -97,11 +111,12 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
       logger.error({ err: error, jobId: job.id }, 'the end of a job could not be stored');
     }
     active.delete(job.id);
+    return ending !== undefined;
   }
 
-  /** It was taken while the bridge began to shut down, and its turn was refused. */
-  function wasNotBegun({ stopReason }: ActiveJob, error: unknown): boolean {
-    return stopReason === undefined && errorCode(error) === 'SHUTTING_DOWN';
+  /** The turn was not begun: the job waits again, unless it was stopped in the meantime. */
+  function notBegun({ stopReason }: ActiveJob): JobEnding | undefined {
+    return stopReason === undefined ? undefined : STOPPED[stopReason === 'timeout' ? 'timeout' : 'cancelled'];
   }
 
   function stopJob(one: ActiveJob, reason: NonNullable<ActiveJob['stopReason']>): void {
@@ -109,9 +124,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
     one.stopReason = reason;
     // The time is up now, however long the agent takes to be quiet.
     if (reason === 'timeout') conclude(one, STOPPED.timeout).catch(() => undefined);
-    options.cancelTurn(one.job).catch((error: unknown) => {
-      logger.warn({ err: error, jobId: one.job.id }, 'the turn of a job could not be cancelled');
-    });
+    one.stopped.abort();
   }
 
   /** Stores the end; of two reasons for it the first counts. */
@@ -129,6 +142,9 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
 
   return {
     look,
+    sessionIdle() {
+      if (queue.hasLeft()) void look();
+    },
     async compare() {
       // While a job is being taken it runs for the store and not yet here.
       await looking;
@@ -156,5 +172,21 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
       await looking;
       await Promise.all(underWay);
     },
+  };
+}
+
+/** The bridge is about to stop, or another bridge has just begun a turn of the session. */
+function isRefusal(error: unknown): boolean {
+  return errorCode(error) === 'SHUTTING_DOWN' || errorCode(error) === 'SESSION_BUSY';
+}
+
+function turnOf(job: JobRow): JobCall {
+  const { card: _card, newSession = false, ...request } = requestOf(job);
+  return {
+    jobId: job.id,
+    owner: job.owner,
+    params: { ...request, sessionId: job.session_id, threadId: job.thread_id },
+    newSession,
+    isRetry: job.attempt > 1,
   };
 }

@@ -5,13 +5,11 @@ import type { JobSearchStore } from '../storage/job-search-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
 import type { JobEnds } from './job-ends.ts';
 import { STOPPED } from './job-outcome.ts';
-import type { JobQueue } from './job-queue.ts';
 
 interface AbandonmentParts {
   readonly store: Pick<JobStore, 'requeue'>;
   readonly search: Pick<JobSearchStore, 'abandoned'>;
   readonly ends: JobEnds;
-  readonly queue: Pick<JobQueue, 'announce'>;
   readonly instance: string;
 }
 
@@ -22,14 +20,13 @@ const PAGE = 100;
  * JOB_INTERRUPTED, but for those that were submitted with `retryOnRestart` (contract/bridge 7). Answers how many.
  */
 export async function settleAbandoned(parts: AbandonmentParts, given?: readonly JobRow[]): Promise<number> {
-  const { store, search, ends, queue, instance } = parts;
+  const { store, search, ends, instance } = parts;
   for (let total = 0; ; ) {
     const jobs = given ?? (await search.abandoned(instance, PAGE));
     let settled = 0;
     for (const job of jobs) {
       const isRetried = job.retry_on_restart === 1;
       const isSettled = isRetried ? await store.requeue(job) : await ends.end(job, STOPPED.interrupted);
-      if (isRetried && isSettled) queue.announce(job);
       if (isSettled) settled += 1;
     }
     total += settled;

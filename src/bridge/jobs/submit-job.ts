@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
@@ -24,7 +25,7 @@ export interface SubmitJobOptions {
   /** Throws WORKING_DIRECTORY_REFUSED. */
   checkDirectory(path: string): Promise<unknown>;
   readonly checkCallback: CallbackPost['check'];
-  onSubmitted(job: JobRow): void;
+  onSubmitted(): void;
 }
 
 const DEFAULT_TIMEOUT_MS = 600_000;
@@ -50,6 +51,7 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
       ...(workingDirectory !== '' && { workingDirectory }),
       ...(multiAgent !== undefined && { multiAgent }),
       ...(mode !== undefined && { mode }),
+      ...(params.newSession === true && { newSession: true }),
       ...(target !== '' && { card: { target, channel, accountId } }),
     };
   }
@@ -83,8 +85,9 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
   return async (params, owner) => {
     const { idempotencyKey } = params;
     checkCharacters(params.sessionId, params.threadId, idempotencyKey);
+    const fingerprint = idempotencyKey === undefined ? '' : fingerprintOf(params);
     const earlier = idempotencyKey === undefined ? undefined : await store.findByKey(owner, idempotencyKey);
-    if (earlier !== undefined) return answerOf(earlier);
+    if (earlier !== undefined) return repeated(earlier, fingerprint);
     const request = await prepare(params);
     const callbackUrl = readCallback(params);
     const [webhookUrl, providerId] = await Promise.all([
@@ -105,6 +108,7 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
       thread_id: params.threadId || sessionId,
       request: JSON.stringify(request),
       idempotency_key: idempotencyKey ?? null,
+      request_fingerprint: fingerprint,
       retry_on_restart: params.retryOnRestart === true ? 1 : 0,
       timeout_ms: timeoutMs,
       created_at: now,
@@ -127,9 +131,9 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
       if (idempotencyKey === undefined || errorCode(error) !== 'STORAGE_DUPLICATE') throw error;
       const first = await store.findByKey(owner, idempotencyKey);
       if (first === undefined) throw error;
-      return answerOf(first);
+      return repeated(first, fingerprint);
     }
-    onSubmitted(job);
+    onSubmitted();
     return answerOf(job);
   };
 }
@@ -142,6 +146,23 @@ function isMultiAgent({ multiAgent, mode }: Pick<SubmitJobParams, 'multiAgent' |
 
 function answerOf({ id, status, session_id: sessionId, provider_id: providerId }: JobRow): SubmittedJob {
   return { jobId: id, status, sessionId, providerId };
+}
+
+/** The answer to a submit whose key was used before. A job of an older release has no fingerprint to compare. */
+function repeated(earlier: JobRow, fingerprint: string): SubmittedJob {
+  if (earlier.request_fingerprint !== '' && earlier.request_fingerprint !== fingerprint) {
+    throw new AppError('IDEMPOTENCY_KEY_REUSED', { jobId: earlier.id });
+  }
+  return answerOf(earlier);
+}
+
+/** The same for the same params, in whatever order their members come. */
+function fingerprintOf({ idempotencyKey: _key, ...params }: SubmitJobParams): string {
+  const text = JSON.stringify(params, (_name, value: unknown) => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+    return Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  });
+  return createHash('sha256').update(text).digest('hex');
 }
 
 function readCallback({ callbackUrl = '', webhookUrl = '' }: SubmitJobParams): string {

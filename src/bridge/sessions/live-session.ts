@@ -98,6 +98,11 @@ export function createLiveTurn(id: string, request: TurnRequest, createdAt: numb
   };
 }
 
+/** Whether a turn of the session runs or waits here, or the session is being closed. */
+export function isBusy({ turns, closing }: LiveSession): boolean {
+  return turns.length > 0 || closing !== undefined;
+}
+
 /** Asks a turn to end; its outcome tells when it has. The first reason counts. */
 export function stopTurn(turn: LiveTurn, reason: StopReason): void {
   if (turn.stopReason !== undefined) return;

@@ -8,19 +8,30 @@ import { readPlan } from '../multi-agent/read-plan.ts';
 import { wantsGateway } from '../routing/resolve-route.ts';
 import type { TurnClient, TurnRequest } from './live-session.ts';
 import type { ResumeRequest } from './replay.ts';
-import type { SessionOrchestrator } from './session-orchestrator.ts';
+import type { JobTurnRequest, SessionOrchestrator } from './session-orchestrator.ts';
 
 type Call = MethodCall<BridgeClient>;
 
 /** The session methods as their callers mean them. */
 export interface SessionCalls {
   turn(method: TurnRequest['method'], params: TurnParams, call: Call): Promise<SessionResult | RawJson>;
+  /** Runs the turn of a job; undefined while its session is not idle. Rejects where `session.start` would be refused. */
+  jobTurn(job: JobCall, signal: AbortSignal): Promise<SessionResult | undefined>;
   cancel(params: SessionName, call: Call): Promise<{ accepted: true }>;
   close(params: SessionName, call: Call): Promise<{ accepted: true }>;
 }
 
+/** A job as a turn: nobody waits for its answer at the other end of a connection. */
+export interface JobCall {
+  readonly jobId: string;
+  readonly owner: string;
+  readonly params: TurnParams;
+  readonly newSession: boolean;
+  readonly isRetry: boolean;
+}
+
 export interface SessionCallsOptions {
-  readonly orchestrator: Pick<SessionOrchestrator, 'turn' | 'cancel' | 'close'>;
+  readonly orchestrator: Pick<SessionOrchestrator, 'turn' | 'jobTurn' | 'cancel' | 'close'>;
   /** The agents of the catalog. */
   readonly agentIds: readonly string[];
 }
@@ -29,33 +40,47 @@ const LONGEST_KEY = 256;
 const NO_RESUME: ResumeRequest = { afterSeq: undefined, idempotencyKey: '' };
 
 export function createSessionCalls({ orchestrator, agentIds }: SessionCallsOptions): SessionCalls {
+  /** What a caller asks for, checked as far as it can be before the session is known. */
+  function read(params: TurnParams) {
+    const { sessionId, threadId = '', taskPrompt = '', routing = {} } = params;
+    checkNames(sessionId, threadId);
+    const isMultiAgent = params.multiAgent === true || params.mode === 'multi-agent';
+    if (isMultiAgent && wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
+    if (!isMultiAgent && taskPrompt === '') throw missing('taskPrompt');
+    const plan = isMultiAgent ? readPlan(routing, taskPrompt, agentIds) : undefined;
+    return { sessionId, threadId, prompt: taskPrompt, workingDirectory: params.workingDirectory ?? '', routing, plan };
+  }
+
   return {
     async turn(method, params, call) {
-      const { sessionId, threadId = '', routing = {} } = params;
-      checkNames(sessionId, threadId);
-      const isMultiAgent = params.multiAgent === true || params.mode === 'multi-agent';
-      if (isMultiAgent && wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
-      const { taskPrompt = '' } = params;
-      if (!isMultiAgent && taskPrompt === '') throw missing('taskPrompt');
       const { caller: client } = call;
       const resume = client.kind === 'request' ? client.resume : NO_RESUME;
       if (resume.idempotencyKey.length > LONGEST_KEY) {
         throw new AppError('INVALID_PARAMS', { reason: `an Idempotency-Key has at most ${LONGEST_KEY} characters` });
       }
       const request: TurnRequest = {
+        ...read(params),
         method,
         principal: client.caller.principal,
-        sessionId,
-        threadId,
-        prompt: taskPrompt,
-        workingDirectory: params.workingDirectory ?? '',
-        routing,
-        plan: isMultiAgent ? readPlan(routing, taskPrompt, agentIds) : undefined,
         ...identify(method, call),
         idempotencyKey: resume.idempotencyKey,
         accepted: () => call.accept(),
       };
       return orchestrator.turn(request, resume, clientOf(call));
+    },
+    async jobTurn({ jobId, owner, params, newSession, isRetry }, signal) {
+      const request: JobTurnRequest = {
+        ...read(params),
+        principal: owner,
+        requestId: JSON.stringify(jobId),
+        requestFingerprint: '',
+        idempotencyKey: '',
+        accepted() {},
+        newSession,
+        isRetry,
+      };
+      const result = await orchestrator.jobTurn(request, signal);
+      return result === undefined ? undefined : (JSON.parse(result.text) as SessionResult);
     },
     async cancel(params, call) {
       await orchestrator.cancel(call.caller.caller.principal, params);

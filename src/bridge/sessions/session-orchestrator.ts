@@ -7,6 +7,7 @@ import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../
 import { createEarlyFollowers } from './early-followers.ts';
 import {
   createLiveTurn,
+  isBusy,
   type LiveSession,
   type LiveTurn,
   stopTurn,
@@ -25,6 +26,15 @@ import type { UpdateHub, UpdateReceiver } from './update-hub.ts';
 export interface SessionOrchestrator {
   /** `session.start` and `session.message`: resolves with the result as JSON text when the turn has ended. */
   turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson>;
+  /**
+   * Runs the turn of a job when its session is idle; undefined: the session is not idle, and nothing was done. An open
+   * conversation is continued, otherwise one is started. `signal` cancels this turn and no other of the session.
+   */
+  jobTurn(request: JobTurnRequest, signal: AbortSignal): Promise<RawJson | undefined>;
+  /** Whether a turn of that session runs or waits here, or the session is being closed. */
+  isBusy(owner: string, sessionId: string): boolean;
+  /** Calls the listener whenever a session has become idle. */
+  onIdle(listener: () => void): void;
   cancel(principal: string, name: SessionName): Promise<void>;
   close(principal: string, name: SessionName): Promise<void>;
   /** Makes a connection a client of a session, from that number on; without one, from now on. It may have yet to start. */
@@ -35,6 +45,13 @@ export interface SessionOrchestrator {
   settle(): Promise<void>;
   /** Takes no new turns, ends those under way, and waits until they are stored. */
   interrupt(): Promise<void>;
+}
+
+export interface JobTurnRequest extends Omit<TurnRequest, 'method'> {
+  /** Starts the session again even if it has an open conversation. */
+  readonly newSession: boolean;
+  /** The job was taken before: it may have started the session itself, and was interrupted. */
+  readonly isRetry: boolean;
 }
 
 export interface SessionOrchestratorOptions {
@@ -52,12 +69,15 @@ export interface SessionOrchestratorOptions {
 
 /** Turns that may wait behind the one that runs (contract/bridge 4). */
 const MOST_WAITING = 32;
+const START = 'session.start';
+const MESSAGE = 'session.message';
 
 export function createSessionOrchestrator(options: SessionOrchestratorOptions): SessionOrchestrator {
   const { table, records, runner, hub, replay, resumption, clock, makeId, discard } = options;
   /** By session, what the next call about it has to wait for. */
   const admissions = new Map<string, Promise<void>>();
   const early = createEarlyFollowers();
+  const idleListeners: (() => void)[] = [];
   let isDraining = false;
 
   async function turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson> {
@@ -96,37 +116,63 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
 
   /** To start is to own: nobody takes over what is somebody else's, even who may see it. */
   function find({ method, principal, sessionId }: TurnRequest): Promise<LiveSession | undefined> {
-    return method === 'session.start' ? table.loadOwn(principal, sessionId) : table.load(principal, sessionId);
+    return method === START ? table.loadOwn(principal, sessionId) : table.load(principal, sessionId);
   }
 
   function take(found: LiveSession | undefined, request: TurnRequest, client: TurnClient): Promise<string> {
     if (isDraining) throw new AppError('SHUTTING_DOWN');
-    const isStart = request.method === 'session.start';
+    const isStart = request.method === START;
     if (!isStart && !(found?.isOpen || (found?.turns.length ?? 0) > 0)) {
       const { sessionId, threadId, routing } = request;
       throw continuationLost(sessionId, threadId || sessionId, routing.explicitProviderId ?? '');
     }
     const session = found ?? table.create(request.principal, request.sessionId);
     if (session.isElsewhere || session.turns.length > (isStart ? 0 : MOST_WAITING)) throw new AppError('SESSION_BUSY');
-    const live = createLiveTurn(makeId('turn-'), request, clock.now());
     const { receiver, stays } = client;
     if (receiver !== undefined) hub.subscribe(session.key, receiver);
-    if (!session.isOpen && session.turns.length === 0) admitEarly(session);
-    enqueue(session, live);
-    if (receiver === undefined || stays) return live.outcome;
-    return live.outcome.finally(() => hub.unsubscribe(session.key, receiver));
+    const { outcome } = enqueue(session, request);
+    if (receiver === undefined || stays) return outcome;
+    return outcome.finally(() => hub.unsubscribe(session.key, receiver));
+  }
+
+  async function jobTurn(request: JobTurnRequest, signal: AbortSignal): Promise<RawJson | undefined> {
+    const { principal, sessionId, newSession, isRetry } = request;
+    const taken = await inOrder(nameOf(request), async () => {
+      const found = await table.loadOwn(principal, sessionId);
+      const repeatsStart =
+        isRetry && found !== undefined && (await records.isLastTurn(found, START, request.requestId));
+      // From here until the turn stands in line nothing waits.
+      if (isDraining) throw new AppError('SHUTTING_DOWN');
+      if (found !== undefined && (found.isElsewhere || isBusy(found))) return undefined;
+      const continues = !newSession && !repeatsStart && found?.isOpen === true && found.reference !== '';
+      const session = found ?? table.create(principal, sessionId);
+      return enqueue(session, { ...request, method: continues ? MESSAGE : START });
+    });
+    if (taken === undefined) return undefined;
+    const cancel = () => stopTurn(taken, 'cancelled');
+    signal.addEventListener('abort', cancel);
+    if (signal.aborted) cancel();
+    try {
+      return answerOf(await taken.outcome);
+    } finally {
+      signal.removeEventListener('abort', cancel);
+    }
   }
 
   function admitEarly(session: LiveSession): void {
     for (const follower of early.admit(session)) hub.subscribe(session.key, follower);
   }
 
-  function enqueue(session: LiveSession, live: LiveTurn): void {
+  /** Puts a turn at the end of the line of its session. */
+  function enqueue(session: LiveSession, request: TurnRequest): LiveTurn {
+    const live = createLiveTurn(makeId('turn-'), request, clock.now());
+    if (!session.isOpen && session.turns.length === 0) admitEarly(session);
     session.turns.push(live);
     session.running ??= runAll(session);
-    if (session.turns.length === 1) return;
+    if (session.turns.length === 1) return live;
     if (session.isOpen) announce(session, live);
     else live.onSessionStored = () => announce(session, live);
+    return live;
   }
 
   function announce(session: LiveSession, waiting: LiveTurn): void {
@@ -147,10 +193,15 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       session.turns.shift();
     }
     session.running = undefined;
+    tellIdle();
     // While it is in doubt, the next call about it must find it.
     if (session.isStored || session.isInDoubt) return;
     table.remove(session);
     hub.end(session.key);
+  }
+
+  function tellIdle(): void {
+    for (const listener of idleListeners) listener();
   }
 
   /** Does something to the sessions that are meant, in the order of the calls about each. */
@@ -177,6 +228,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   function beginClose(session: LiveSession): { readonly closed: Promise<void> } {
     session.closing ??= closeOne(session).finally(() => {
       session.closing = undefined;
+      tellIdle();
     });
     return { closed: session.closing };
   }
@@ -195,6 +247,14 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
 
   return {
     turn,
+    jobTurn,
+    isBusy(owner, sessionId) {
+      const session = table.peek(owner, sessionId);
+      return session !== undefined && isBusy(session);
+    },
+    onIdle(listener) {
+      idleListeners.push(listener);
+    },
     async cancel(principal, name) {
       await toEach(principal, name, stopAll);
     },

@@ -7,7 +7,7 @@ import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import { TENANT } from '../tenant.ts';
-import type { LiveSession, LiveTurn } from './live-session.ts';
+import type { LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
 import { lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
@@ -27,6 +27,8 @@ export interface SessionRecords {
   audit(session: LiveSession, turn: LiveTurn, providerId: string, decision: string, subject: unknown): void;
   /** Stores how a turn ended, then tells it; resolves when both are done. */
   conclude(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void>;
+  /** Whether the newest turn of the session, as stored, is that call. */
+  isLastTurn(session: LiveSession, method: TurnRequest['method'], requestId: string): Promise<boolean>;
   /** Removes all but the last number. */
   close(session: LiveSession): Promise<void>;
 }
@@ -173,6 +175,10 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       stream.resume(isLast);
       if (!isLast) stream.grant(seq);
       turn.settle(outcomeText);
+    },
+    async isLastTurn({ key }, method, requestId) {
+      const last = await turns.latest(key);
+      return last?.method === method && last.request_id === requestId;
     },
     close: ({ key, stream }) => storeSoon(sessions.close(key, stream.lastSeq(), clock.now())),
   };

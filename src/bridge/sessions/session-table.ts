@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
-import { type LiveSession, maySee } from './live-session.ts';
+import { isBusy, type LiveSession, maySee } from './live-session.ts';
 import type { UpdateStream } from './update-stream.ts';
 
 /** The sessions in memory: those that work, and some that did lately. All others are in the store. */
@@ -14,6 +14,8 @@ export interface SessionTable {
   loadThread(principal: string, threadId: string): Promise<readonly LiveSession[]>;
   /** A session that is not in the store; the one that was made for another call just before, if there is one. */
   create(principal: string, sessionId: string): LiveSession;
+  /** The session of that name, if it is in memory. */
+  peek(owner: string, sessionId: string): LiveSession | undefined;
   remove(session: LiveSession): void;
   all(): Iterable<LiveSession>;
 }
@@ -119,13 +121,10 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     },
     create: (principal, sessionId) =>
       sessions.get(nameOf(principal, sessionId)) ?? make(makeKey(), sessionId, principal, 0),
+    peek: (owner, sessionId) => sessions.get(nameOf(owner, sessionId)),
     remove: (session) => void sessions.delete(nameOf(session.owner, session.id)),
     all: () => sessions.values(),
   };
-}
-
-function isBusy(session: LiveSession): boolean {
-  return session.turns.length > 0 || session.closing !== undefined;
 }
 
 /** A session that is only about to begin has no thread yet but the one that was asked for. */

@@ -227,4 +227,18 @@ export const bridgeMigrations: readonly Migration[] = [
         .where('idempotency_key', '!=', ''),
     ],
   },
+  {
+    id: '0008-jobs-wait-in-sessions',
+    statements: ({ schema }) => [
+      // Owners take turns, and so do the agents of an owner.
+      schema.dropIndex('jobs_waiting'),
+      schema
+        .createIndex('jobs_waiting_of_owner')
+        .on('jobs')
+        .columns(['owner', 'provider_id', 'id'])
+        .where(column('instance'), 'is', null)
+        .where(column('completed_at'), 'is', null),
+      schema.alterTable('jobs').addColumn('request_fingerprint', 'text', (added) => added.notNull().defaultTo('')),
+    ],
+  },
 ];

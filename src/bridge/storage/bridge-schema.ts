@@ -119,6 +119,8 @@ export interface JobRow {
   /** What the turn is asked for, and where its card goes, as JSON text. */
   readonly request: string;
   readonly idempotency_key: string | null;
+  /** Of the params of the submit: tells whether a repeated key asks for the same. Empty for jobs of older releases. */
+  readonly request_fingerprint: string;
   readonly retry_on_restart: number;
   readonly timeout_ms: number;
   readonly created_at: number;

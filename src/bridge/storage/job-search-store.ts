@@ -1,12 +1,16 @@
+import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import type { BridgeSchema, JobRow } from './bridge-schema.ts';
 
 /** Finds the open jobs that somebody has to do something about. */
 export interface JobSearchStore {
-  /** The agents for which jobs wait. */
-  waitingProviders(): Promise<readonly string[]>;
-  /** The job that has waited longest for an agent, of those that were submitted before that moment. */
-  nextWaiting(providerId: string, before: number): Promise<JobRow | undefined>;
+  /** Whose jobs wait for which agent, in the order of both names. */
+  waiting(): Promise<readonly WaitingJobs[]>;
+  /**
+   * The jobs that may run next: of each session in which nothing runs, the one that waits longest, oldest first. Looks at
+   * the MAX_SEARCHED oldest jobs, because one owner may have very many that all wait for one session.
+   */
+  nextOfSessions(waiting: WaitingJobs): Promise<readonly NextJob[]>;
   /** Jobs that have waited past their deadline. */
   overdue(now: number, limit: number): Promise<readonly JobRow[]>;
   /** The open jobs of a session, or of a thread; of all owners when none is given. */
@@ -17,26 +21,58 @@ export interface JobSearchStore {
   abandoned(own: string, limit: number): Promise<readonly JobRow[]>;
 }
 
+export type WaitingJobs = Pick<JobRow, 'owner' | 'provider_id'>;
+
+export type NextJob = Pick<JobRow, 'id' | 'session_id'>;
+
+const MAX_SEARCHED = 1000;
+const MAX_NEXT = 64;
+
 export function createJobSearchStore(database: Database<BridgeSchema>): JobSearchStore {
-  const waitingProviders = database.statement((query) =>
+  const waiting = database.statement((query) =>
     query
       .selectFrom('job_counts')
-      .select('provider_id')
-      .groupBy('provider_id')
+      .select(['owner', 'provider_id'])
+      .groupBy(['owner', 'provider_id'])
       .having((having) => having.fn.sum<number>('pending'), '>', 0)
+      .orderBy('owner')
       .orderBy('provider_id'),
   );
-  const nextWaiting = database.statement((query, given: { providerId: string; before: number }) =>
-    query
+  const nextOfSessions = database.statement((query, given: WaitingJobs) => {
+    const oldest = query
       .selectFrom('jobs')
-      .selectAll()
-      .where('provider_id', '=', given.providerId)
+      .select(['id', 'owner', 'session_id'])
+      .where('owner', '=', given.owner)
+      .where('provider_id', '=', given.provider_id)
       .where('instance', 'is', null)
       .where('completed_at', 'is', null)
-      .where('created_at', '<=', given.before)
       .orderBy('id')
-      .limit(1),
-  );
+      .limit(MAX_SEARCHED);
+    // Few jobs run: this list is read once, by the index on `instance`.
+    const running = query
+      .selectFrom('jobs as running')
+      .select('running.session_id')
+      .where('running.instance', 'is not', null)
+      .where('running.owner', '=', given.owner);
+    return query
+      .selectFrom(oldest.as('oldest'))
+      .select(({ fn }) => [fn.min<string>('oldest.id').as('id'), 'oldest.session_id'])
+      .where('oldest.session_id', 'not in', running)
+      .where(({ not, exists, selectFrom }) =>
+        not(
+          exists(
+            selectFrom('sessions')
+              .select('sessions.key')
+              .whereRef('sessions.session_id', '=', 'oldest.session_id')
+              .whereRef('sessions.owner', '=', 'oldest.owner')
+              .where('sessions.instance', '!=', sql.lit('')),
+          ),
+        ),
+      )
+      .groupBy('oldest.session_id')
+      .orderBy('id')
+      .limit(MAX_NEXT);
+  });
   const overdue = database.statement((query, given: { now: number; limit: number }) =>
     query
       .selectFrom('jobs')
@@ -69,10 +105,8 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       .limit(given.limit),
   );
   return {
-    async waitingProviders() {
-      return (await database.readKeyed(waitingProviders())).map((row) => row.provider_id);
-    },
-    nextWaiting: async (providerId, before) => (await database.readKeyed(nextWaiting({ providerId, before })))[0],
+    waiting: () => database.readKeyed(waiting()),
+    nextOfSessions: ({ owner, provider_id }) => database.read(nextOfSessions({ owner, provider_id })),
     overdue: (now, limit) => database.readKeyed(overdue({ now, limit })),
     async ofSession(name, owner) {
       const found = await database.readKeyed('sessionId' in name ? ofSession(name) : ofThread(name));

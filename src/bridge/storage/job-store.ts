@@ -50,6 +50,7 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
       thread_id: given.thread_id,
       request: given.request,
       idempotency_key: given.idempotency_key,
+      request_fingerprint: given.request_fingerprint,
       retry_on_restart: given.retry_on_restart,
       timeout_ms: given.timeout_ms,
       created_at: given.created_at,

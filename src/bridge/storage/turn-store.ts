@@ -30,6 +30,8 @@ export interface TurnStore {
   findSame(sessionKey: string, requestFingerprint: string): Promise<readonly TurnRow[]>;
   /** Turns of a session that were asked for with that key. */
   findByKey(sessionKey: string, idempotencyKey: string): Promise<readonly TurnRow[]>;
+  /** The newest turn of a session. */
+  latest(sessionKey: string): Promise<Pick<TurnRow, 'method' | 'request_id'> | undefined>;
   /** What was asked in a session, oldest first: the last so many. */
   prompts(sessionKey: string, limit: number): Promise<readonly Pick<TurnRow, 'id' | 'prompt'>[]>;
   /** Open turns of instances other than `own` that gave no sign of life since `aliveSince`, oldest first. */
@@ -107,6 +109,15 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
     discard: (id) => discard({ id }),
     findSame: (sessionKey, requestFingerprint) => database.readKeyed(findSame({ sessionKey, requestFingerprint })),
     findByKey: (sessionKey, idempotencyKey) => database.readKeyed(findByKey({ sessionKey, idempotencyKey })),
+    async latest(sessionKey) {
+      const newest = database.query
+        .selectFrom('turns')
+        .select(['method', 'request_id'])
+        .where('session_key', '=', sessionKey)
+        .orderBy('id', 'desc')
+        .limit(1);
+      return (await database.read(newest.compile()))[0];
+    },
     async prompts(sessionKey, limit) {
       const newestFirst = database.query
         .selectFrom('turns')

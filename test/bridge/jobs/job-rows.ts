@@ -18,6 +18,7 @@ export function waitingJob(changes: Partial<JobRow> = {}): JobRow {
     thread_id: id,
     request: JSON.stringify({ taskPrompt: 'hello', routing: {} }),
     idempotency_key: null,
+    request_fingerprint: '',
     retry_on_restart: 0,
     timeout_ms: 600_000,
     created_at: 1000,

@@ -23,7 +23,7 @@ function startRunner(changes: Partial<JobRow> = {}) {
     ...changes,
   });
   const waiting = [job];
-  const turn = Promise.withResolvers<SessionResult>();
+  const turn = Promise.withResolvers<SessionResult | undefined>();
   const ended: JobEnding[] = [];
   const cancelled: string[] = [];
   const putBack: string[] = [];
@@ -32,7 +32,7 @@ function startRunner(changes: Partial<JobRow> = {}) {
     rows: async () => [job],
   };
   const runner = createJobRunner({
-    queue: { take: async () => waiting.pop() },
+    queue: { take: async () => waiting.pop(), hasLeft: () => false },
     search: { runningOn: () => stored.rows() },
     ends: {
       async end(_job, ending) {
@@ -45,9 +45,10 @@ function startRunner(changes: Partial<JobRow> = {}) {
     maxRunning: 4,
     clock,
     logger: silentLogger,
-    runTurn: () => turn.promise,
-    async cancelTurn({ id }) {
-      cancelled.push(id);
+    maxRunningOfOwner: () => 4,
+    runTurn({ jobId }, signal) {
+      signal.addEventListener('abort', () => cancelled.push(jobId));
+      return turn.promise;
     },
     async putBack({ id }) {
       putBack.push(id);
@@ -145,6 +146,14 @@ test('O-08: a job that was taken when its turn was already refused waits again, 
   await runner.stop();
   assert.deepEqual(putBack, [job.id]);
   assert.deepEqual(ended, []);
+});
+
+test('DB-6: a job whose session is not idle waits again, and has not failed', async () => {
+  const { runner, turn, ended, putBack, job } = startRunner();
+  await runner.look();
+  turn.resolve(undefined);
+  await runner.stop();
+  assert.deepEqual([putBack, ended], [[job.id], []]);
 });
 
 test('a job that was cancelled before its turn was refused has ended', async () => {

@@ -2,12 +2,13 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
-import type { BridgeSchema, JobRow, JobStatus } from '../../../src/bridge/storage/bridge-schema.ts';
+import type { BridgeSchema, JobRow, JobStatus, SessionRow } from '../../../src/bridge/storage/bridge-schema.ts';
 import { createInstanceStore } from '../../../src/bridge/storage/instance-store.ts';
 import { createJobDeliveryStore } from '../../../src/bridge/storage/job-delivery-store.ts';
 import { createJobReportStore } from '../../../src/bridge/storage/job-report-store.ts';
 import { createJobSearchStore } from '../../../src/bridge/storage/job-search-store.ts';
 import { createJobStore } from '../../../src/bridge/storage/job-store.ts';
+import { createSessionStore } from '../../../src/bridge/storage/session-store.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
 import { endedRow, makeId, waitingJob } from './job-rows.ts';
@@ -24,6 +25,7 @@ for (const engine of engines) {
     const open = async () => {
       const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
       return {
+        database,
         jobs: createJobStore(database),
         search: createJobSearchStore(database),
         reports: createJobReportStore(database),
@@ -162,23 +164,45 @@ for (const engine of engines) {
       ]);
     });
 
-    test('waiting jobs are found by agent, oldest first, and overdue ones by their deadline', async () => {
+    test('waiting jobs are found by owner and agent, and overdue ones by their deadline', async () => {
       const { jobs, search } = await open();
-      const [first, second, other] = [
+      const rows = [
         waitingJob(),
         waitingJob({ deadline_at: 500 }),
         waitingJob({ provider_id: 'two' }),
+        waitingJob({ owner: 'review' }),
       ];
-      for (const row of [first, second, other, endedRow({ provider_id: 'three' })]) await jobs.add(row);
-      assert.deepEqual(await search.waitingProviders(), ['one', 'two']);
-      assert.equal((await search.nextWaiting('one', 1000))?.id, first.id);
-      assert.equal(await search.nextWaiting('one', 999), undefined);
-      await jobs.claim(first, 'a', 2000);
-      assert.equal((await search.nextWaiting('one', 1000))?.id, second.id);
+      for (const row of [...rows, endedRow({ provider_id: 'three' })]) await jobs.add(row);
+      assert.deepEqual(await search.waiting(), [
+        { owner: 'main', provider_id: 'one' },
+        { owner: 'main', provider_id: 'two' },
+        { owner: 'review', provider_id: 'one' },
+      ]);
       assert.deepEqual(
         (await search.overdue(501, 10)).map(({ id }) => id),
-        [second.id],
+        [rows[1]?.id],
       );
+    });
+
+    test('DB-6: of the jobs of a session the oldest is next, and none while a turn or a job runs in it', async () => {
+      const { jobs, search, database } = await open();
+      const [first, second, other] = [
+        waitingJob({ session_id: 's' }),
+        waitingJob({ session_id: 's' }),
+        waitingJob({ session_id: 'other' }),
+      ];
+      for (const row of [first, second, other, waitingJob({ session_id: 's', owner: 'review' })]) await jobs.add(row);
+      const next = async () => (await search.nextOfSessions({ owner: 'main', provider_id: 'one' })).map(({ id }) => id);
+      assert.deepEqual(await next(), [first.id, other.id]);
+      const claimed = (await jobs.claim(first, 'a', 2000)) as JobRow;
+      assert.deepEqual(await next(), [other.id], 'the first one runs');
+      await jobs.end(claimed, { ...DONE, now: 3000 }, []);
+      assert.deepEqual(await next(), [second.id, other.id]);
+      const session = sessionRow({ key: 'ses_1', session_id: 's', instance: 'b' });
+      await database.write([createSessionStore(database).insert(session)]);
+      assert.deepEqual(await next(), [other.id], 'a turn runs in the session');
+      await database.write([createSessionStore(database).release('ses_1', 'b', 1, 4000)]);
+      assert.deepEqual(await next(), [second.id, other.id]);
     });
 
     test('jobs of a bridge that is off the list are abandoned, and others are not', async () => {
@@ -249,4 +273,17 @@ for (const engine of engines) {
 
 function listAll(reports: ReturnType<typeof createJobReportStore>): Promise<readonly JobRow[]> {
   return reports.list({ owner: undefined, status: undefined, before: '', limit: 1000 });
+}
+
+function sessionRow(changes: Pick<SessionRow, 'key' | 'session_id' | 'instance'>): SessionRow {
+  const names = { thread_id: 't', owner: 'main', tenant: 'default', provider_id: 'one', reference: 'r' };
+  return {
+    ...names,
+    working_directory: '',
+    reserved_seq: 1,
+    created_at: 1,
+    updated_at: 1,
+    closed_at: null,
+    ...changes,
+  };
 }

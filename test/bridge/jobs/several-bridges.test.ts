@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
-import { createSharedQueue } from '../../../src/bridge/jobs/shared-queue.ts';
+import { createJobQueue, type JobQueue } from '../../../src/bridge/jobs/job-queue.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import { createJobSearchStore } from '../../../src/bridge/storage/job-search-store.ts';
@@ -12,8 +12,7 @@ import { openDatabase } from '../../../src/platform/database/open-database.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';
 import { type RealPostgres, startPostgres } from '../../fakes/real-postgres.ts';
-import { createScriptedProvider, endless } from '../../fakes/scripted-provider.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
+import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
 import { until } from '../../fakes/until.ts';
 import { type SharedPlace, spreadJobs } from '../../faults/jobs/shared-jobs.ts';
 import { endedJob, getJob, jobWhen, submit } from './job-client.ts';
@@ -30,7 +29,7 @@ async function place(): Promise<SharedPlace> {
   places += 1;
   const schema = `jobs_${places}`;
   const location: DatabaseLocation = { engine: 'postgres', url: server.url, schema };
-  return { location, sharedQueue: { url: server.url, schema: `${schema}_queue` } };
+  return { location };
 }
 
 describe('several bridges on one PostgreSQL', () => {
@@ -79,45 +78,55 @@ describe('several bridges on one PostgreSQL', () => {
     assert.equal(agent.cancelled.length, 1);
   });
 
-  test('B-72: a job is handed over by a message, which only one bridge gets', async (context) => {
-    const shared = await place();
+  test('B-72: two bridges that look at the same moment never take the same job', async (context) => {
+    const { location } = await place();
     const database = await openDatabase<BridgeSchema>({
       name: 'bridge',
       migrations: bridgeMigrations,
       clock: systemClock,
-      location: shared.location,
+      location,
     });
     context.after(() => database.close());
     const store = createJobStore(database);
     const search = createJobSearchStore(database);
-    const queueOf = (instance: string) => {
-      const leftOver = { take: async () => undefined };
-      const options = { store, search, leftOver, instance, clock: systemClock, logger: silentLogger };
-      const queue = createSharedQueue({ ...options, location: shared.sharedQueue });
-      context.after(() => queue.stop());
-      return queue;
-    };
-    const [first, second] = [queueOf('a'), queueOf('b')];
+    const isSessionBusy = () => false;
+    const [first, second] = ['a', 'b'].map((instance) =>
+      createJobQueue({ store, search, instance, clock: systemClock, isSessionBusy }),
+    ) as [JobQueue, JobQueue];
     const jobs = Array.from({ length: 20 }, (_, index) => waitingJob({ provider_id: index % 2 === 0 ? 'one' : '' }));
-    for (const job of jobs) {
-      await store.add(job);
-      first.announce(job);
-    }
+    for (const job of jobs) await store.add(job);
     const taken: string[] = [];
+    const takeBoth = () => Promise.all([first.take(() => true), second.take(() => true)]);
     await until('all jobs to be taken', async () => {
-      for (const job of await Promise.all([first.take(), second.take()])) if (job !== undefined) taken.push(job.id);
+      for (const job of await takeBoth()) if (job !== undefined) taken.push(job.id);
       return taken.length >= jobs.length;
     });
     assert.deepEqual(taken.toSorted(), jobs.map(({ id }) => id).toSorted());
-    assert.deepEqual(await Promise.all([first.take(), second.take()]), [undefined, undefined]);
+    assert.deepEqual(await takeBoth(), [undefined, undefined]);
   });
 
-  test('a job whose message was lost is run all the same', async (context) => {
+  test('DB-6: a job waits while another bridge runs a turn of its session, then continues the conversation', async (context) => {
     const { location } = await place();
-    const lost = { url: 'postgres://nobody@127.0.0.1:1/none', schema: 'none' };
-    const provider = createScriptedProvider('one');
-    const { url } = await startBridge(context, { providers: [provider], location, sharedQueue: lost });
-    assert.equal((await endedJob(url, await submit(url, {}))).status, 'completed');
+    const held = Promise.withResolvers<void>();
+    const counts: number[] = [];
+    const script: TurnScript = async ({ prompt, count }) => {
+      counts.push(count);
+      if (prompt === 'hold') await held.promise;
+      return { kind: 'completed', output: prompt, stopReason: 'end_turn' };
+    };
+    const agent = createScriptedProvider('one', script);
+    const first = await startBridge(context, { providers: [agent], location });
+    const second = await startBridge(context, { providers: [agent], location });
+    const running = call(first.url, 'session.start', { sessionId: 'shared', taskPrompt: 'hold' });
+    await until('the turn to run', () => agent.running() === 1);
+    const jobs = [];
+    for (const taskPrompt of ['b', 'c']) jobs.push(await submit(second.url, { sessionId: 'shared', taskPrompt }));
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    for (const jobId of jobs) assert.equal((await getJob(second.url, jobId)).status, 'pending');
+    held.resolve();
+    assert.equal((await running).result?.status, 'completed');
+    for (const jobId of jobs) assert.equal((await endedJob(second.url, jobId)).status, 'completed');
+    assert.deepEqual(counts, [0, 1, 2], 'one conversation, in the order of the submits');
   });
 });
 

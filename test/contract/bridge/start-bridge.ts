@@ -5,7 +5,6 @@ import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts
 import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confined-folder.ts';
 import { type Bridge, type BridgeOptions, createBridge } from '../../../src/bridge/create-bridge.ts';
 import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
-import type { SharedQueueLocation } from '../../../src/bridge/jobs/shared-queue.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
@@ -56,7 +55,6 @@ export interface BridgeUnderTestOptions {
   /** For ever, unless it is said. */
   readonly retention?: BridgeOptions['retention'];
   readonly network?: CallbackNetwork;
-  readonly sharedQueue?: SharedQueueLocation;
   readonly logger?: Logger;
   readonly forwarding?: BridgeOptions['forwarding'];
 }
@@ -98,7 +96,6 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     confine: createConfinement({ places, isScratch: directories.isScratch }),
     retention: options.retention ?? { events: 0, audit: 0, jobs: 0 },
     network: options.network ?? systemCallbackNetwork,
-    ...(options.sharedQueue && { sharedQueue: options.sharedQueue }),
     ...(options.forwarding !== undefined && { forwarding: options.forwarding }),
   });
   await bridge.probed;

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { SharedQueueLocation } from '../../../src/bridge/jobs/shared-queue.ts';
 import type { DatabaseLocation } from '../../../src/platform/database/engine.ts';
 import { listJobs, submit } from '../../bridge/jobs/job-client.ts';
 import { call } from '../../contract/bridge/session-client.ts';
@@ -13,7 +12,6 @@ import { countFigure, type FaultSuite, neverFigure } from '../fault-suite.ts';
 
 export interface SharedPlace {
   readonly location: DatabaseLocation;
-  readonly sharedQueue: SharedQueueLocation;
 }
 
 const AT_ONCE = 20;
@@ -73,9 +71,8 @@ export const sharedJobsFaults: FaultSuite = async ({ cycles }) => {
   scope.after(() => server.stop());
   try {
     const location: DatabaseLocation = { engine: 'postgres', url: server.url, schema: 'bridge' };
-    const place = { location, sharedQueue: { url: server.url, schema: 'bridge_queue' } };
     const count = cycles * JOBS_PER_CYCLE;
-    const violations = await spreadJobs(scope, place, count);
+    const violations = await spreadJobs(scope, { location }, count);
     const again = violations.filter((text) => text.endsWith('was run again')).length;
     return { violations, figures: [countFigure('jobs on two bridges', count), neverFigure('jobs run twice', again)] };
   } finally {

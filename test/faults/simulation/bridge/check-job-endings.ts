@@ -4,7 +4,8 @@ import type { StoreManners } from '../played-store.ts';
 import type { JobsEvent } from './job-events.ts';
 
 /** Ends that the turn of a job may have by itself. */
-const OF_TURNS = ['AGENT_FAILED', 'EMPTY_OUTPUT', 'SESSION_BUSY', 'TURN_INTERRUPTED'];
+const LOST = 'SESSION_CONTINUATION_UNAVAILABLE';
+const OF_TURNS = ['AGENT_FAILED', 'EMPTY_OUTPUT', LOST, 'TURN_INTERRUPTED'];
 const OF_THE_STORE = ['STORAGE_UNAVAILABLE', 'STORAGE_FULL', 'OVERLOADED'];
 /** The jobs are looked after each second. */
 const LOOKED_AFTER_MS = 1000;
@@ -49,7 +50,8 @@ export function checkEndings(events: readonly JobsEvent[], jobs: readonly JobRow
       if (job.retry_on_restart === 1) say('was interrupted, and was to be run again');
       if (!wasStopped && manners.fails === 0) say('was interrupted by nothing');
     }
-    if (errorCode === 'SESSION_BUSY' && job.session_id === id) say('found its own session busy');
+    // On a session that several jobs share, one may name another agent than the one that has the conversation.
+    if (errorCode === LOST && job.session_id === id) say('has lost the conversation of its own session');
     const isKnown =
       errorCode === null ||
       errorCode.startsWith('JOB_') ||
