@@ -85,7 +85,7 @@ export const CountTokensRequest = Type.Object(PromptFields, { $id: 'CountTokensR
 export const TokenCount = Type.Object({ input_tokens: Type.Integer(), estimated: Type.Literal(true) });
 
 const MessagesUsage = Type.Object({
-  input_tokens: Type.Integer({ description: 'Without those that were read from a cache.' }),
+  input_tokens: Type.Integer({ description: 'Without those that were read from a cache or written into one.' }),
   output_tokens: Type.Integer(),
   cache_creation_input_tokens: Type.Integer(),
   cache_read_input_tokens: Type.Integer(),

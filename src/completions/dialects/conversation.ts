@@ -2,6 +2,7 @@ import { parseJson } from '../../platform/json/parse-json.ts';
 import type { ChatMessage, ToolCall } from '../contract/chat.ts';
 import { type ContentItem, readContent, type TextItem, textItems } from './content.ts';
 import { asObject, type JsonObject } from './json-value.ts';
+import type { Steps } from './steps.ts';
 
 export type TurnItem =
   | ContentItem
@@ -31,7 +32,7 @@ export interface Conversation {
   readonly calledNames: ReadonlySet<string>;
 }
 
-export function readConversation(messages: readonly ChatMessage[]): Conversation {
+export function readConversation(messages: readonly ChatMessage[], steps: Steps): Conversation {
   const system: TextItem[] = [];
   const turns: Turn[] = [];
   const names = new Map<string, string>();
@@ -42,8 +43,9 @@ export function readConversation(messages: readonly ChatMessage[]): Conversation
     else turns.push({ role, items: [...items] });
   };
   for (const message of messages) {
+    steps.take(1 + (Array.isArray(message.content) ? message.content.length : 0) + (message.tool_calls?.length ?? 0));
     if (message.role === 'system' || message.role === 'developer') {
-      system.push(...textItems(message.content));
+      for (const item of textItems(message.content)) system.push(item);
     } else if (message.role === 'assistant') {
       for (const { id, function: called } of message.tool_calls ?? []) names.set(id, called.name);
       add('assistant', assistantItems(message));

@@ -57,15 +57,15 @@ export interface StreamStep<State> {
   readonly chunks: readonly ChatChunk[];
   readonly failure?: UpstreamFailure;
   /**
-   * The upstream said that nothing more will come. A stream that ends without it is whole only when every choice had
-   * its finish reason (contract/completions 4): Gemini has no end marker at all.
+   * The upstream said that nothing more will come. With or without it, an answer is complete only when its choices
+   * have their finish reasons (contract/completions 4): Gemini has no end marker at all.
    */
   readonly done?: boolean;
 }
 
 /**
  * A wire format: a pure codec between OpenAI's chat completion and what an upstream speaks. No function throws,
- * whatever an upstream sends. `decodeEvent` may change the state it was given: go on with the one it returns.
+ * whatever an upstream sends; only `encodeRequest` does, REQUEST_TOO_COMPLEX (`steps.ts`). `decodeEvent` may change the state it was given: go on with the one it returns.
  * Usage comes as a chunk of its own, without choices, whether the caller asked for it or not.
  */
 export interface Dialect<State = unknown> {
@@ -78,4 +78,6 @@ export interface Dialect<State = unknown> {
   decodeFailure(status: number, body: unknown): UpstreamFailure;
   startStream(context: DialectContext): State;
   decodeEvent(state: State, event: StreamEvent): StreamStep<State>;
+  /** The upstream closed the connection: what a dialect without an end marker can only say now. */
+  endStream?(state: State): StreamStep<State>;
 }

@@ -124,6 +124,38 @@ export function failureInObject(body: JsonObject): UpstreamFailure {
   return upstreamFailure(errorFacts(body));
 }
 
+/**
+ * Whether an object says that something failed, in any of the shapes that upstreams have: `error` as an object or as
+ * text, `{object: "error"}`, `{type: "error"}`, and where `isAnswer` is false (the object has none of the members of an
+ * answer) also a bare `message`, `detail` or `Message`. An `error` that is null or false says that there is none.
+ */
+export function isFailureObject(body: JsonObject, isAnswer: boolean): boolean {
+  if (body.error || body.object === 'error' || body.type === 'error') return true;
+  if (isAnswer) return false;
+  return (
+    asWords(body.message) !== undefined ||
+    asWords(body.Message) !== undefined ||
+    asWords(body.detail) !== undefined ||
+    asObject(asArrayItem(body.detail)) !== undefined ||
+    asObject(body.detail) !== undefined
+  );
+}
+
+/** The failure in an event that the stream itself calls an error, whatever its data is. */
+export function failureInEvent(data: string, body: JsonObject | undefined): UpstreamFailure {
+  return body === undefined ? upstreamFailure({ message: asWords(data.trim()) }) : failureInObject(body);
+}
+
+/** The upstream closed its stream, or said that it is over, before the model gave a reason for stopping. */
+export function endedEarly(): UpstreamFailure {
+  return brokenAnswer('The model API ended its stream before the answer was complete.');
+}
+
+/** The data of an event is not a JSON object. */
+export function noObject(): UpstreamFailure {
+  return brokenAnswer('The stream of the model API holds something else than JSON objects.');
+}
+
 function errorFacts(body: JsonObject): FailureFacts {
   const error = asObject(body.error) ?? body;
   const inner = asObject(error.error);
@@ -133,6 +165,7 @@ function errorFacts(body: JsonObject): FailureFacts {
     asWords(body.error) ??
     asWords(body.detail) ??
     asWords(asObject(asArrayItem(body.detail))?.msg) ??
+    asWords(asObject(body.detail)?.message) ??
     asWords(body.Message);
   return {
     message,

@@ -1,3 +1,5 @@
+import { createSteps, type Steps } from './steps.ts';
+
 /**
  * Proofs of reasoning on their way through a client that only knows one text for them (`reasoning_signature`).
  * Each proof is a segment `<maker>:<mark>:<proof>;`, so that pieces of a stream are joined by plain concatenation, and
@@ -22,14 +24,26 @@ export function packProof(maker: ProofMaker, mark: string, proof: string): strin
 }
 
 /** This maker's proofs in a packed text. Text that is not packed at all is one proof without a mark. */
-export function unpackProofs(maker: ProofMaker, packed: string): readonly Proof[] {
+export function unpackProofs(maker: ProofMaker, packed: string, steps: Steps = createSteps()): readonly Proof[] {
   if (packed === '') return [];
   if (!packed.includes(':')) return [{ mark: '', proof: packed }];
-  return packed.split(';').flatMap((segment) => {
-    const [from, mark, proof] = segment.split(':', 3);
-    if (from !== maker || mark === undefined || proof === undefined || proof === '') return [];
-    return [{ mark, proof: withoutEscapes(proof) }];
-  });
+  const proofs: Proof[] = [];
+  let start = 0;
+  while (start < packed.length) {
+    steps.take();
+    const found = packed.indexOf(';', start);
+    const end = found === -1 ? packed.length : found;
+    const proof = readSegment(maker, packed, start, end);
+    if (proof !== undefined) proofs.push(proof);
+    start = end + 1;
+  }
+  return proofs;
+}
+
+function readSegment(maker: ProofMaker, packed: string, start: number, end: number): Proof | undefined {
+  if (!packed.startsWith(`${maker}:`, start)) return undefined;
+  const [, mark, proof] = packed.slice(start, end).split(':', 3);
+  return mark === undefined || proof === undefined || proof === '' ? undefined : { mark, proof: withoutEscapes(proof) };
 }
 
 function withoutEscapes(proof: string): string {

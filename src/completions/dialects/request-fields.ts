@@ -1,5 +1,6 @@
 import type { ChatRequest, ChatTool } from '../contract/chat.ts';
 import type { JsonObject } from './json-value.ts';
+import type { Steps } from './steps.ts';
 
 /** Dealt with before or around every dialect, so that none ever names them as dropped. */
 const COMMON = ['model', 'messages', 'stream', 'stream_options', 'functions', 'function_call'];
@@ -88,10 +89,11 @@ interface AllowedTools {
 }
 
 /** What the model may call. `allowed_tools` leaves the allowed ones over, since no other API knows it. */
-export function readTools({ tools, tool_choice: choice }: ChatRequest): ToolUse {
+export function readTools({ tools, tool_choice: choice }: ChatRequest, steps: Steps): ToolUse {
   const functions: FunctionDefinition[] = [];
   const dropped = new Set<string>();
   for (const { type, function: definition } of tools ?? []) {
+    steps.take();
     if (type === 'function' && definition !== undefined) functions.push(definition);
     else dropped.add(`tools.${type}`);
   }

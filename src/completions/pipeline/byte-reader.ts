@@ -1,12 +1,12 @@
 import type { ChatChunk, Usage } from '../contract/chat.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
-import { failureInObject } from '../dialects/failure.ts';
+import { endedEarly, failureInEvent, failureInObject } from '../dialects/failure.ts';
 import { asObject, type JsonObject } from '../dialects/json-value.ts';
-import { isFailure } from '../dialects/openai/openai-answer.ts';
+import { fitChunk, isFailedChoice, isFailure } from '../dialects/openai/openai-answer.ts';
 import { parseEvent } from '../dialects/parse-event.ts';
 import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
 import { createEventSplitter, startOfEvent, wholeEvents } from './event-splitter.ts';
-import { createEventReader } from './read-events.ts';
+import { createEventReader, isWholeEvent } from './read-events.ts';
 import { asUsage, startOfValue } from './read-usage.ts';
 import type { Reading, StreamReader } from './stream-reader.ts';
 
@@ -21,11 +21,15 @@ export interface ByteReaderOptions {
 }
 
 /** One pass for all markers, over the bytes as Latin-1: separate searches in bytes took 3.5 times as long. */
-const MARKERS = /"finish_reason"|"usage"|"error"|\[DONE\]|\nevent: ?error/g;
-/** The last letter tells which it is. */
+const MARKERS =
+  /"(?:finish_reason"|usage"|error"|reasoning"|content": ?\[|message"|detail")|\[DONE\]|[\r\n]event: ?error/g;
+/** The last letter but one tells which it is. */
 const FINISH = 'n'.charCodeAt(0);
+/** Of `"usage"` and of `"message"`. */
 const USAGE = 'e'.charCodeAt(0);
+const USAGE_LENGTH = '"usage"'.length;
 const ERROR = 'r'.charCodeAt(0);
+const REASONING = 'g'.charCodeAt(0);
 const ERROR_EVENT = /^event: ?error/;
 /** How the value of `"error"` begins in a chunk that says there is none: `null` or `false`. */
 const NO_ERROR: ReadonlySet<number | undefined> = new Set([...'nf'].map((letter) => letter.charCodeAt(0)));
@@ -36,8 +40,9 @@ const OPEN = 0x7b;
 
 /**
  * Passes a stream of OpenAI's dialect on as the bytes it is (contract/completions 4). Only events near a marker (usage,
- * error, end) are parsed. Since pieces hold whole events, no marker is ever cut in two; and since quotes inside JSON
- * strings are escaped, what looks like a key is one.
+ * error, end) are parsed, and only those with reasoning or content in another form than OpenAI's are written again.
+ * Since pieces hold whole events, no marker is ever cut in two; and since quotes inside JSON strings are escaped, what
+ * looks like a key is one.
  */
 export function createByteReader(options: ByteReaderOptions): StreamReader<Buffer> {
   const { choices, usageAsked, promptTokens } = options;
@@ -75,12 +80,17 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
       let mustParse = true;
       if (letter === FINISH) {
         events += 1;
-        const isFinished = piece[startOfValue(piece, after)] === QUOTE;
+        const value = startOfValue(piece, after);
+        // An empty reason is none.
+        const isFinished = piece[value] === QUOTE && piece[value + 1] !== QUOTE;
         if (isFinished && choices === 1) finished.add(0);
         mustParse = isFinished && choices > 1;
-      } else if (letter === USAGE) {
+      } else if (letter === USAGE && text.charCodeAt(after - USAGE_LENGTH) === QUOTE) {
         const first = piece[startOfValue(piece, after)];
         mustParse = first === OPEN || first === NEXT_LINE;
+      } else if (letter === REASONING) {
+        const value = startOfValue(piece, after);
+        mustParse = piece[value] === OPEN || (piece[value] === QUOTE && piece[value + 1] !== QUOTE);
       } else if (letter === ERROR) {
         mustParse = !NO_ERROR.has(piece[startOfValue(piece, after)]);
       }
@@ -109,6 +119,10 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
     for (const event of wholeEvents(piece.subarray(from))) {
       const [message] = readEvents(event.toString('utf8'));
       if (message?.data.trim() === '[DONE]') {
+        if (finished.size === 0) {
+          failure = endedEarly();
+          break;
+        }
         if (usageAsked && usage === undefined) {
           kept.push(encodeUsage());
           changed = true;
@@ -118,10 +132,16 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
         break;
       }
       const body = message === undefined ? undefined : parseEvent(message.data);
-      failure = body === undefined ? undefined : failureIn(body, message?.event);
+      if (message?.event === 'error') failure = failureInEvent(message.data, body);
+      else failure = body === undefined ? undefined : failureIn(body);
       if (failure !== undefined) break;
-      if (body === undefined || keep(body)) kept.push(event);
-      else changed = true;
+      if (body !== undefined && !keep(body)) {
+        changed = true;
+        continue;
+      }
+      const fitted = body === undefined ? undefined : fitChunk(body);
+      kept.push(fitted === undefined ? event : encodeChunk(fitted));
+      if (fitted !== undefined) changed = true;
     }
     return { piece: changed ? joined(kept) : startOf(piece, kept), hasEvent, failure, done };
   }
@@ -131,7 +151,7 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
     const list = Array.isArray(body.choices) ? body.choices : [];
     for (const choice of list) {
       const { index = 0, finish_reason: reason } = asObject(choice) ?? {};
-      if (typeof reason === 'string' && typeof index === 'number') finished.add(index);
+      if (typeof reason === 'string' && reason !== '' && typeof index === 'number') finished.add(index);
     }
     const given = asUsage(body.usage);
     if (given === undefined) return true;
@@ -148,15 +168,15 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
   function encodeUsage(): Buffer {
     const { id = '', created = 0, model = '' } = head ?? {};
     const chunk = { id, object: options.chunkObject, created, model, choices: [], usage: measure().usage };
-    return Buffer.from(`data: ${JSON.stringify(chunk as Omit<ChatChunk, 'object'>)}\n\n`);
+    return encodeChunk(chunk as Omit<ChatChunk, 'object'>);
   }
 
   return {
     feed: (chunk) => read(splitter.feed(chunk)),
     end() {
-      // Some upstreams forget the blank line after the last event.
+      // Some upstreams forget the blank line after the last event. An event that is cut short counts for nothing.
       const rest = splitter.rest();
-      const last = rest.length === 0 ? NOTHING : read(Buffer.concat([rest, BLANK_LINE]));
+      const last = isWholeEvent(rest) ? read(Buffer.concat([rest, BLANK_LINE])) : NOTHING;
       if (last.done || last.failure !== undefined) return last;
       if (finished.size < choices) return { piece: undefined, hasEvent: last.hasEvent, done: false };
       const ending = usageAsked && usage === undefined ? [encodeUsage(), END] : [END];
@@ -178,10 +198,14 @@ function joined(kept: readonly Buffer[]): Buffer | undefined {
   return kept.length === 0 ? undefined : Buffer.concat(kept);
 }
 
+function encodeChunk(chunk: object): Buffer {
+  return Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`);
+}
+
 /** The chunk itself, or one of its choices, may say that it failed. */
-function failureIn(body: JsonObject, event: string | undefined): UpstreamFailure | undefined {
+function failureIn(body: JsonObject): UpstreamFailure | undefined {
   const choices = Array.isArray(body.choices) ? body.choices.map((choice) => asObject(choice) ?? {}) : [];
-  const failed = event === 'error' || isFailure(body) ? body : choices.find(isFailure);
+  const failed = isFailure(body) ? body : choices.find(isFailedChoice);
   return failed === undefined ? undefined : failureInObject(failed);
 }
 

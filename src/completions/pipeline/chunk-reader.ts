@@ -1,5 +1,6 @@
 import type { ChatChunk, Usage } from '../contract/chat.ts';
-import type { Dialect, DialectContext, StreamEvent } from '../dialects/dialect.ts';
+import type { Dialect, DialectContext, StreamEvent, StreamStep } from '../dialects/dialect.ts';
+import { endedEarly } from '../dialects/failure.ts';
 import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
 import type { Reading, StreamReader } from './stream-reader.ts';
 
@@ -24,6 +25,7 @@ export interface EventFraming {
  */
 export function createChunkReader(options: ChunkReaderOptions): StreamReader<readonly ChatChunk[]> {
   const { dialect, context, framing, choices, promptTokens } = options;
+  const begun = new Set<number>();
   const finished = new Set<number>();
   let state = dialect.startStream(context);
   let usage: Usage | undefined;
@@ -32,21 +34,35 @@ export function createChunkReader(options: ChunkReaderOptions): StreamReader<rea
   function read(events: readonly StreamEvent[]): Reading<readonly ChatChunk[]> {
     const chunks: ChatChunk[] = [];
     for (const event of events) {
-      const step = dialect.decodeEvent(state, event);
-      state = step.state;
-      for (const chunk of step.chunks) if (note(chunk)) chunks.push(chunk);
-      const { failure, done = false } = step;
-      if (done && failure === undefined) chunks.push(usageChunk());
-      if (done || failure !== undefined) return { piece: chunks, hasEvent: true, failure, done: failure === undefined };
+      const ended = take(dialect.decodeEvent(state, event), chunks);
+      if (ended !== undefined) return ended;
     }
     return { piece: chunks.length === 0 ? undefined : chunks, hasEvent: chunks.length > 0, done: false };
+  }
+
+  /** Adds the chunks of one step; what it returns ends the stream. */
+  function take(step: StreamStep<unknown>, chunks: ChatChunk[]): Reading<readonly ChatChunk[]> | undefined {
+    state = step.state;
+    for (const chunk of step.chunks) if (note(chunk)) chunks.push(chunk);
+    const { done = false } = step;
+    const failure = step.failure ?? (done && !isComplete() ? endedEarly() : undefined);
+    if (!done && failure === undefined) return undefined;
+    if (failure === undefined) chunks.push(usageChunk());
+    return { piece: chunks, hasEvent: true, failure, done: failure === undefined };
+  }
+
+  /** Whether each choice that was begun has its finish reason, and there is at least one. */
+  function isComplete(): boolean {
+    for (const index of begun) if (!finished.has(index)) return false;
+    return finished.size > 0;
   }
 
   /** False for a chunk of usage alone: it is kept for the end. */
   function note(chunk: ChatChunk): boolean {
     if (chunk.usage !== undefined && chunk.usage !== null) usage = chunk.usage;
     for (const { index, delta, finish_reason: reason } of chunk.choices) {
-      if (reason !== null && reason !== undefined) finished.add(index);
+      begun.add(index);
+      if (reason !== null && reason !== undefined && reason !== '') finished.add(index);
       characters += (delta.content?.length ?? 0) + (delta.reasoning_content?.length ?? 0);
       for (const call of delta.tool_calls ?? []) characters += call.function?.arguments?.length ?? 0;
     }
@@ -67,8 +83,12 @@ export function createChunkReader(options: ChunkReaderOptions): StreamReader<rea
     feed: (chunk) => read(framing.feed(chunk)),
     end() {
       const last = read(framing.end());
-      if (last.done || last.failure !== undefined || finished.size < choices) return last;
-      return { piece: [...(last.piece ?? []), usageChunk()], hasEvent: true, done: true };
+      if (last.done || last.failure !== undefined) return last;
+      const chunks = [...(last.piece ?? [])];
+      const ended = dialect.endStream === undefined ? undefined : take(dialect.endStream(state), chunks);
+      if (ended !== undefined) return ended;
+      if (finished.size < choices || !isComplete()) return { ...last, piece: chunks };
+      return { piece: [...chunks, usageChunk()], hasEvent: true, done: true };
     },
     usage: measure,
   };

@@ -30,6 +30,8 @@ export interface OpenChatOptions {
 }
 
 const CHOICES = Buffer.from('"choices"');
+/** An answer with one of these may have failed, or has reasoning or content in another form than OpenAI's. */
+const UNUSUAL = ['"error"', '"reasoning"', '"content":[', '"content": ['].map((mark) => Buffer.from(mark));
 
 export function createOpenChat({ findApi, send, maxOutputTokens, clock }: OpenChatOptions): OpenChat {
   return async (attempt, work, presence) => {
@@ -55,8 +57,8 @@ export function createOpenChat({ findApi, send, maxOutputTokens, clock }: OpenCh
     const start = sending instanceof Promise ? await sending : sending;
     const secret = api.credentials.key;
     const options = { start, decodeFailure: dialect.decodeFailure, secret, presence, now: clock.now };
-    const choices = work.request.n ?? 1;
     const { dropped } = encoded;
+    const choices = dropped.includes('n') ? 1 : (work.request.n ?? 1);
     const asBytes = work.answerAsBytes && speaksOpenai(dialect);
     if (!stream)
       return { dropped, ...readWhole(await openAnswer(options), { asBytes, dialect, context, work, secret }) };
@@ -85,7 +87,7 @@ interface WholeOptions {
 }
 
 function readWhole(body: Buffer, { asBytes, dialect, context, work, secret }: WholeOptions) {
-  if (asBytes && body.includes(CHOICES)) {
+  if (asBytes && body.includes(CHOICES) && !UNUSUAL.some((mark) => body.includes(mark))) {
     const usage = findUsage(body);
     if (usage !== undefined) {
       return { kind: 'bytes', body, measured: { usage, estimated: usage.estimated === true } } as const;

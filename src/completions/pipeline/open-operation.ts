@@ -1,8 +1,10 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { UsableApi } from '../apis/model-api.ts';
-import { failureInBody } from '../dialects/failure.ts';
+import type { UpstreamFailure } from '../dialects/dialect.ts';
+import { brokenAnswer, failureInBody, failureInObject, isFailureObject } from '../dialects/failure.ts';
 import { azurePath } from '../dialects/openai/azure-dialect.ts';
+import { parseEvent } from '../dialects/parse-event.ts';
 import type { Attempt } from './attempt-call.ts';
 import { createByteReader } from './byte-reader.ts';
 import type { CallerPresence } from './caller-presence.ts';
@@ -13,7 +15,7 @@ import { findUsage } from './read-usage.ts';
 import type { SendUpstream } from './send-upstream.ts';
 import { spliceModel } from './splice-body.ts';
 import type { MeasuredUsage } from './stream-reader.ts';
-import { upstreamError } from './upstream-failure.ts';
+import { failureToError, upstreamError } from './upstream-failure.ts';
 
 /** A request other than a chat that an upstream of OpenAI's dialect takes as it is. */
 export interface OperationWork {
@@ -61,6 +63,8 @@ export function createOpenOperation({ send, clock }: OpenOperationOptions): Open
     }
     const body = await openAnswer(options);
     if (body[0] !== OPEN_BRACE) throw upstreamError('its answer is not JSON');
+    const failure = failureInAnswer(body);
+    if (failure !== undefined) throw failureToError(failure, api.credentials.key);
     const usage = findUsage(body);
     if (usage !== undefined) return { kind: 'bytes', body, measured: { usage, estimated: false } };
     const tokens = path === '/embeddings' ? 0 : tokensOfCharacters(body.length);
@@ -69,6 +73,19 @@ export function createOpenOperation({ send, clock }: OpenOperationOptions): Open
 }
 
 const OPEN_BRACE = 0x7b;
+const RESULTS = ['"choices"', '"data"'].map((mark) => Buffer.from(mark));
+const ERROR = Buffer.from('"error"');
+
+/** A failure that the upstream wrapped into a 200. Only an answer that may be one is parsed. */
+function failureInAnswer(body: Buffer): UpstreamFailure | undefined {
+  const hasResult = RESULTS.some((mark) => body.includes(mark));
+  if (hasResult && !body.includes(ERROR)) return undefined;
+  const answer = parseEvent(body.toString('utf8'));
+  if (answer === undefined) return brokenAnswer('The model API answered with something else than a JSON object.');
+  const isResult = Array.isArray(answer.choices) || Array.isArray(answer.data);
+  if (isFailureObject(answer, isResult)) return failureInObject(answer);
+  return isResult ? undefined : brokenAnswer('The answer of the model API has no result.');
+}
 
 /** The caller's bytes with the upstream's name of the model; a stream is asked for usage, too. */
 function encodeBody({ request, bytes, stream }: OperationWork, model: string, knowsOptions: boolean): string | Buffer {

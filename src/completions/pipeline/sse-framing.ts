@@ -1,6 +1,6 @@
 import type { EventFraming } from './chunk-reader.ts';
 import { createEventSplitter } from './event-splitter.ts';
-import { createEventReader } from './read-events.ts';
+import { createEventReader, isWholeEvent } from './read-events.ts';
 
 /** Server-sent events, whole or with the last blank line forgotten. */
 export function createSseFraming(): EventFraming {
@@ -13,7 +13,7 @@ export function createSseFraming(): EventFraming {
     },
     end() {
       const rest = splitter.rest();
-      return rest.length === 0 ? [] : readEvents(`${rest.toString('utf8')}\n\n`);
+      return isWholeEvent(rest) ? readEvents(`${rest.toString('utf8')}\n\n`) : [];
     },
   };
 }

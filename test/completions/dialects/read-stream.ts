@@ -64,6 +64,11 @@ export function readStream(
     done ||= step.done === true;
     if (failure !== undefined || done) break;
   }
+  if (failure === undefined && !done && dialect.endStream !== undefined) {
+    const step = dialect.endStream(state);
+    chunks.push(...step.chunks);
+    failure = step.failure;
+  }
   return { chunks, failure, done, ...assemble(chunks) };
 }
 

@@ -1,7 +1,7 @@
 import type { ToolCall, Usage } from '../../contract/chat.ts';
 import { callId, choiceOf, completionOf, headOf, usageOf } from '../answer.ts';
 import type { DecodedAnswer, DialectContext } from '../dialect.ts';
-import { brokenAnswer, failureInObject } from '../failure.ts';
+import { brokenAnswer, failureInObject, isFailureObject } from '../failure.ts';
 import { asCount, asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import { ANSWER_TOOL } from '../structured-answer.ts';
 import { packHiddenThinking, packThinking } from './claude-proofs.ts';
@@ -40,7 +40,7 @@ export function decodeAnthropicAnswer(body: unknown, context: DialectContext): D
   const answer = asObject(body);
   if (answer === undefined)
     return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
-  if (answer.type === 'error' || asObject(answer.error) !== undefined) return { failure: failureInObject(answer) };
+  if (isFailureObject(answer, Array.isArray(answer.content))) return { failure: failureInObject(answer) };
   if (!Array.isArray(answer.content)) return { failure: brokenAnswer('The answer of the model API has no content.') };
   const read = readBlocks(answer.content, asWords(answer.id) ?? context.id);
   const own = headOf(context);

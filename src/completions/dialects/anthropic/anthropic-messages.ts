@@ -3,12 +3,13 @@ import type { ToolCall } from '../../contract/chat.ts';
 import { type ContentItem, droppedPiece, type TextItem } from '../content.ts';
 import { callArguments, type Turn } from '../conversation.ts';
 import type { JsonObject } from '../json-value.ts';
+import type { Steps } from '../steps.ts';
 import { type PlacedItem, placeThinking } from './claude-proofs.ts';
 
 /** Turns as Claude takes them; names of what it cannot take are added to `dropped`. */
-export function encodeTurns(turns: readonly Turn[], dropped: Set<string>): JsonObject[] {
+export function encodeTurns(turns: readonly Turn[], dropped: Set<string>, steps: Steps): JsonObject[] {
   return turns.map(({ role, items }, position) => {
-    const content = placeThinking(items).flatMap((item) => encodeItem(item, dropped));
+    const content = placeThinking(items, steps).flatMap((item) => encodeItem(item, dropped));
     if (role === 'assistant' && position === turns.length - 1) trimLastText(content);
     return { role, content };
   });

@@ -11,6 +11,7 @@ import {
   type ToolUse,
   takenFields,
 } from '../request-fields.ts';
+import { createSteps, type Steps } from '../steps.ts';
 import { ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, strictSchema } from '../structured-answer.ts';
 import { encodeText, encodeTurns } from './anthropic-messages.ts';
 import { type ClaudeModel, claudeModel } from './claude-model.ts';
@@ -26,11 +27,12 @@ export function encodeAnthropicRequest(request: ChatRequest, context: DialectCon
   const model = claudeModel(context.model);
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
-  const { system, turns, calledNames } = readConversation(request.messages);
-  const messages = encodeTurns(turns, names);
+  const steps = createSteps();
+  const { system, turns, calledNames } = readConversation(request.messages, steps);
+  const messages = encodeTurns(turns, names, steps);
   const schema = answerSchema(request);
   if (request.response_format?.type === 'json_object') names.add('response_format');
-  const tools = encodeTools(request, model, calledNames, names);
+  const tools = encodeTools(request, model, calledNames, names, steps);
   const limit = maxTokens(request) ?? context.maxOutputTokens ?? model.defaultMaxTokens;
   const thinking = encodeThinking({
     effort: request.reasoning_effort ?? undefined,
@@ -45,7 +47,7 @@ export function encodeAnthropicRequest(request: ChatRequest, context: DialectCon
   const outputConfig = {
     ...(thinking.effort !== undefined && { effort: thinking.effort }),
     ...(schema !== undefined &&
-      model.followsSchema && { format: { type: 'json_schema', schema: strictSchema(schema.schema) } }),
+      model.followsSchema && { format: { type: 'json_schema', schema: strictSchema(schema.schema, steps) } }),
   };
   const body: JsonObject = {
     model: context.model,
@@ -76,8 +78,9 @@ function encodeTools(
   { followsSchema }: ClaudeModel,
   calledNames: ReadonlySet<string>,
   dropped: Set<string>,
+  steps: Steps,
 ): EncodedTools {
-  const use = readTools(request);
+  const use = readTools(request, steps);
   for (const name of use.dropped) dropped.add(name);
   const schema = followsSchema ? undefined : answerSchema(request);
   const tools = use.functions.map((definition): JsonObject => {
@@ -87,7 +90,7 @@ function encodeTools(
       name,
       ...(description !== undefined && { description }),
       input_schema:
-        strict === true && followsSchema ? strictSchema(objectSchema(parameters)) : objectSchema(parameters),
+        strict === true && followsSchema ? strictSchema(objectSchema(parameters), steps) : objectSchema(parameters),
       ...(strict === true && followsSchema && { strict: true }),
     };
   });

@@ -14,7 +14,7 @@ import {
   startTool,
 } from '../block-stream.ts';
 import type { DialectContext, StreamEvent, StreamStep } from '../dialect.ts';
-import { brokenAnswer, failureInObject } from '../failure.ts';
+import { brokenAnswer, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
 import { asCount, asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import { parseEvent } from '../parse-event.ts';
 import { claudeUsage, finishReason } from './anthropic-answer.ts';
@@ -34,7 +34,8 @@ type Step = StreamStep<AnthropicStreamState>;
 export function decodeAnthropicEvent(state: AnthropicStreamState, { event, data }: StreamEvent): Step {
   if (data === '' || data === '[DONE]') return silentStep(state);
   const body = parseEvent(data);
-  if (body === undefined) return failedStep(state, brokenAnswer(NO_OBJECT));
+  if (event === 'error') return failedStep(state, failureInEvent(data, body));
+  if (body === undefined) return failedStep(state, noObject());
   const { stream } = state;
   switch (body.type ?? event) {
     case 'content_block_delta':
@@ -48,15 +49,13 @@ export function decodeAnthropicEvent(state: AnthropicStreamState, { event, data 
     case 'message_delta':
       return finishMessage(state, body);
     case 'message_stop':
-      return lastStep(state, state.finished ? [] : finish(state, undefined));
-    case 'error':
-      return failedStep(state, failureInObject(body));
+      return lastStep(state);
     default:
-      return asObject(body.error) === undefined ? silentStep(state) : failedStep(state, failureInObject(body));
+      return isFailureObject(body, body.type !== undefined)
+        ? failedStep(state, failureInObject(body))
+        : silentStep(state);
   }
 }
-
-const NO_OBJECT = 'The stream of the model API holds something else than JSON objects.';
 
 function startMessage(state: AnthropicStreamState, message: JsonObject): Step {
   const { head } = state.stream;

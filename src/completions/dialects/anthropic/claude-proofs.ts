@@ -1,5 +1,6 @@
 import type { TurnItem } from '../conversation.ts';
 import { packProof, unpackProofs } from '../reasoning-signature.ts';
+import type { Steps } from '../steps.ts';
 
 /**
  * A block of thinking has a signature, a hidden one only its data. The mark of a proof says which, how much of the
@@ -27,10 +28,10 @@ type Placed = readonly { readonly position: number; readonly block: Thinking }[]
  * The blocks that the proofs vouch for, in their order. None when the text is not what was signed: Claude refuses
  * altered thinking, and does without any.
  */
-function readProofs(text: string, signature: string): Placed {
+function readProofs(text: string, signature: string, steps: Steps): Placed {
   const placed: Placed[number][] = [];
   let taken = 0;
-  for (const { mark, proof } of unpackProofs('claude', signature)) {
+  for (const { mark, proof } of unpackProofs('claude', signature, steps)) {
     const [, length, position] = MARK.exec(mark) ?? [];
     if (mark === '') {
       placed.push({ position: 0, block: { kind: 'thinking', thinking: text, signature: proof } });
@@ -47,26 +48,30 @@ function readProofs(text: string, signature: string): Placed {
 }
 
 /** An assistant's turn with its thinking at the places in the text where it stood: its proofs hold nowhere else. */
-export function placeThinking(items: readonly TurnItem[]): readonly PlacedItem[] {
+export function placeThinking(items: readonly TurnItem[], steps: Steps): readonly PlacedItem[] {
   const result: PlacedItem[] = [];
   let waiting: Placed = [];
+  /** How many of those that wait are placed already. */
+  let placed = 0;
   let position = 0;
   const placeUpTo = (limit: number): void => {
-    while (waiting[0] !== undefined && waiting[0].position <= limit) {
-      result.push(waiting[0].block);
-      waiting = waiting.slice(1);
+    for (let next = waiting[placed]; next !== undefined && next.position <= limit; next = waiting[placed]) {
+      result.push(next.block);
+      placed += 1;
     }
   };
   for (const item of items) {
     if (item.kind === 'reasoning') {
       placeUpTo(Number.POSITIVE_INFINITY);
       position = 0;
-      waiting = readProofs(item.text, item.signature);
+      placed = 0;
+      waiting = readProofs(item.text, item.signature, steps);
     } else if (item.kind === 'text') {
       let rest = item.text;
       placeUpTo(position);
-      while (waiting[0] !== undefined && waiting[0].position < position + rest.length) {
-        const cut = waiting[0].position - position;
+      for (let next = waiting[placed]; next !== undefined; next = waiting[placed]) {
+        const cut = next.position - position;
+        if (cut >= rest.length) break;
         result.push({ ...item, text: rest.slice(0, cut) });
         rest = rest.slice(cut);
         position += cut;

@@ -2,7 +2,7 @@ import type { ToolCall, Usage } from '../../contract/chat.ts';
 import { callId, choiceOf, completionOf, headOf, usageOf } from '../answer.ts';
 import { packHiddenThinking, packThinking } from '../anthropic/claude-proofs.ts';
 import type { DecodedAnswer, DialectContext, UpstreamFailure } from '../dialect.ts';
-import { brokenAnswer, failureInObject, upstreamFailure } from '../failure.ts';
+import { brokenAnswer, failureInObject, isFailureObject, upstreamFailure } from '../failure.ts';
 import { asCount, asList, asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import { ANSWER_TOOL } from '../structured-answer.ts';
 
@@ -49,9 +49,10 @@ export function decodeBedrockAnswer(body: unknown, context: DialectContext): Dec
     return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
   const message = asObject(asObject(answer.output)?.message);
   if (message === undefined) {
-    const isFailure = asWords(answer.message) !== undefined || asWords(answer.Message) !== undefined;
     return {
-      failure: isFailure ? failureInObject(answer) : brokenAnswer('The answer of the model API has no message.'),
+      failure: isFailureObject(answer, false)
+        ? failureInObject(answer)
+        : brokenAnswer('The answer of the model API has no message.'),
     };
   }
   const read = readBlocks(asList(message.content), context.id);

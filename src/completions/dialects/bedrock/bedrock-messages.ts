@@ -4,6 +4,7 @@ import { type PlacedItem, placeThinking } from '../anthropic/claude-proofs.ts';
 import { type ContentItem, droppedPiece, type TextItem } from '../content.ts';
 import { callArguments, type Turn } from '../conversation.ts';
 import type { JsonObject } from '../json-value.ts';
+import type { Steps } from '../steps.ts';
 
 const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
   ['application/pdf', 'pdf'],
@@ -16,10 +17,10 @@ const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** Turns as Converse takes them; names of what it cannot take are added to `dropped`. */
-export function encodeConverseTurns(turns: readonly Turn[], dropped: Set<string>): JsonObject[] {
+export function encodeConverseTurns(turns: readonly Turn[], dropped: Set<string>, steps: Steps): JsonObject[] {
   return turns.map(({ role, items }) => ({
     role,
-    content: placeThinking(items).flatMap((item) => encodeItem(item, dropped)),
+    content: placeThinking(items, steps).flatMap((item) => encodeItem(item, dropped)),
   }));
 }
 

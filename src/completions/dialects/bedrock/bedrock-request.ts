@@ -6,6 +6,7 @@ import { readConversation } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import { answerSchema, maxTokens, readTools, sortFields, stopSequences, takenFields } from '../request-fields.ts';
+import { createSteps, type Steps } from '../steps.ts';
 import { ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, strictSchema } from '../structured-answer.ts';
 import { pathSegment } from '../upstream-url.ts';
 import { encodeConverseTurns, encodeTextBlock } from './bedrock-messages.ts';
@@ -25,12 +26,13 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
   const model = claudeModel(context.model);
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
-  const { system, turns, calledNames } = readConversation(request.messages);
-  const messages = encodeConverseTurns(turns, names);
+  const steps = createSteps();
+  const { system, turns, calledNames } = readConversation(request.messages, steps);
+  const messages = encodeConverseTurns(turns, names, steps);
   if (request.response_format?.type === 'json_object') names.add('response_format');
   const schema = answerSchema(request);
   const bySchema = schema !== undefined && followsSchema(context.model, model);
-  const tools = encodeTools(request, bySchema ? undefined : schema?.schema, calledNames, names);
+  const tools = encodeTools(request, bySchema ? undefined : schema?.schema, calledNames, names, steps);
   const limit = maxTokens(request) ?? (context.model.includes('claude') ? context.maxOutputTokens : undefined);
   const reasoning = encodeReasoning(request, context.model, model, {
     limit: limit ?? model.defaultMaxTokens,
@@ -52,7 +54,7 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
     ...(system.length > 0 && { system: system.flatMap(encodeTextBlock) }),
     ...(Object.keys(config).length > 0 && { inferenceConfig: config }),
     ...tools.fields,
-    ...(bySchema && { outputConfig: { textFormat: jsonFormat(schema) } }),
+    ...(bySchema && { outputConfig: { textFormat: jsonFormat(schema, steps) } }),
     ...(isTextMap(request.metadata) && { requestMetadata: request.metadata }),
     ...Object.fromEntries(own.filter(([name]) => CONVERSE_FIELDS.has(name))),
     ...(Object.keys(modelFields).length > 0 && { additionalModelRequestFields: modelFields }),
@@ -66,8 +68,11 @@ function followsSchema(name: string, model: ClaudeModel): boolean {
   return name.includes('claude') ? model.followsSchema : !name.includes('amazon.nova');
 }
 
-function jsonFormat({ name, schema }: { name: string; schema: JsonObject }): JsonObject {
-  return { type: 'json_schema', structure: { jsonSchema: { name, schema: JSON.stringify(strictSchema(schema)) } } };
+function jsonFormat({ name, schema }: { name: string; schema: JsonObject }, steps: Steps): JsonObject {
+  return {
+    type: 'json_schema',
+    structure: { jsonSchema: { name, schema: JSON.stringify(strictSchema(schema, steps)) } },
+  };
 }
 
 function isTextMap(value: unknown): boolean {
@@ -118,8 +123,9 @@ function encodeTools(
   schema: JsonObject | undefined,
   calledNames: ReadonlySet<string>,
   dropped: Set<string>,
+  steps: Steps,
 ): { readonly fields: JsonObject; readonly forced: boolean } {
-  const { functions, choice, dropped: kinds } = readTools(request);
+  const { functions, choice, dropped: kinds } = readTools(request, steps);
   for (const kind of kinds) dropped.add(kind);
   const tools = functions.map(({ name, description, parameters }) => toolSpec(name, description, parameters));
   if (schema !== undefined) {

@@ -13,15 +13,22 @@ import {
   isOverfull,
   startTool,
 } from '../block-stream.ts';
-import type { StreamEvent, StreamStep } from '../dialect.ts';
-import { brokenAnswer, upstreamFailure } from '../failure.ts';
+import type { DialectContext, StreamEvent, StreamStep } from '../dialect.ts';
+import { brokenAnswer, failureInObject, isFailureObject, noObject, upstreamFailure } from '../failure.ts';
 import { asCount, asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import { parseEvent } from '../parse-event.ts';
 import { converseFinish, converseUsage } from './bedrock-answer.ts';
 
-export type BedrockStreamState = BlockStream;
+export interface BedrockStreamState extends BlockStream {
+  /** The reason for stopping has come. */
+  stopped: boolean;
+  /** The figures have come. They are the last event, but some put the reason for stopping behind them. */
+  measured: boolean;
+}
 
-export const startBedrockStream = createBlockStream;
+export function startBedrockStream(context: DialectContext): BedrockStreamState {
+  return { ...createBlockStream(context), stopped: false, measured: false };
+}
 
 type Step = StreamStep<BedrockStreamState>;
 
@@ -32,9 +39,7 @@ export function decodeBedrockEvent(state: BedrockStreamState, { event = '', data
   if (kind === 'exception' || kind === 'error') {
     return failedStep(state, upstreamFailure({ word, message: asWords(body?.message) ?? asWords(body?.Message) }));
   }
-  if (body === undefined) {
-    return failedStep(state, brokenAnswer('The stream of the model API holds something else than JSON objects.'));
-  }
+  if (body === undefined) return failedStep(state, noObject());
   if (isOverfull(state))
     return failedStep(state, brokenAnswer('The stream of the model API opens blocks without end.'));
   const index = asCount(body.contentBlockIndex);
@@ -55,10 +60,12 @@ export function decodeBedrockEvent(state: BedrockStreamState, { event = '', data
       return stop(state, body.stopReason);
     case 'metadata': {
       const usage = asObject(body.usage);
-      return lastStep(state, usage === undefined ? NO_CHUNKS : [usageChunk(state.head, converseUsage(usage))]);
+      const chunks = usage === undefined ? NO_CHUNKS : [usageChunk(state.head, converseUsage(usage))];
+      state.measured = true;
+      return state.stopped ? lastStep(state, chunks) : stepOf(state, chunks);
     }
     default:
-      return silentStep(state);
+      return isFailureObject(body, false) ? failedStep(state, failureInObject(body)) : silentStep(state);
   }
 }
 
@@ -74,8 +81,11 @@ function addDelta(state: BedrockStreamState, index: number, delta: JsonObject): 
 }
 
 function stop(state: BedrockStreamState, stopReason: unknown): Step {
+  if (asWords(stopReason) === undefined) return silentStep(state);
   const closing = closeAll(state);
   const finish = converseFinish(stopReason, state.calls);
   if (typeof finish !== 'string') return { state, chunks: closing, failure: finish };
-  return stepOf(state, [...closing, deltaChunk(state.head, {}, finish)]);
+  state.stopped = true;
+  const chunks = [...closing, deltaChunk(state.head, {}, finish)];
+  return state.measured ? lastStep(state, chunks) : stepOf(state, chunks);
 }

@@ -1,7 +1,7 @@
 import type { ToolCall, Usage } from '../../contract/chat.ts';
 import { callId, choiceOf, completionOf, headOf, usageOf } from '../answer.ts';
 import type { DecodedAnswer, DialectContext, UpstreamFailure } from '../dialect.ts';
-import { brokenAnswer, failureInObject, upstreamFailure } from '../failure.ts';
+import { brokenAnswer, failureInObject, isFailureObject, upstreamFailure } from '../failure.ts';
 import { asCount, asList, asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 
 const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
@@ -39,9 +39,10 @@ export function decodeCohereAnswer(body: unknown, context: DialectContext): Deco
     return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
   const message = asObject(answer.message);
   if (message === undefined) {
-    const isFailure = asWords(answer.message) !== undefined;
     return {
-      failure: isFailure ? failureInObject(answer) : brokenAnswer('The answer of the model API has no message.'),
+      failure: isFailureObject(answer, false)
+        ? failureInObject(answer)
+        : brokenAnswer('The answer of the model API has no message.'),
     };
   }
   const own = headOf(context);

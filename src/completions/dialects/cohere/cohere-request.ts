@@ -11,6 +11,7 @@ import {
   type ToolUse,
   takenFields,
 } from '../request-fields.ts';
+import { createSteps, type Steps } from '../steps.ts';
 
 const TAKEN = takenFields(
   ...['max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'stop', 'seed', 'presence_penalty'],
@@ -28,7 +29,8 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
 export function encodeCohereRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
-  const use = readTools(request);
+  const steps = createSteps();
+  const use = readTools(request, steps);
   for (const name of use.dropped) names.add(name);
   const limit = maxTokens(request);
   const stop = stopSequences(request);
@@ -40,7 +42,7 @@ export function encodeCohereRequest(request: ChatRequest, context: DialectContex
   const { temperature, seed } = request;
   const body: JsonObject = {
     model: context.model,
-    messages: request.messages.map((message) => encodeMessage(message, names)),
+    messages: request.messages.map((message) => encodeMessage(message, names, steps)),
     ...(context.stream && { stream: true }),
     ...(limit !== undefined && { max_tokens: limit }),
     ...(typeof temperature === 'number' && { temperature }),
@@ -59,8 +61,9 @@ export function encodeCohereRequest(request: ChatRequest, context: DialectContex
 }
 
 /** Messages are OpenAI's, but for reasoning: before calls it is Cohere's plan, and elsewhere it has no place. */
-function encodeMessage(message: ChatMessage, dropped: Set<string>): JsonObject {
+function encodeMessage(message: ChatMessage, dropped: Set<string>, steps: Steps): JsonObject {
   const { role, tool_calls: calls, tool_call_id: callId, reasoning_content: reasoning } = message;
+  steps.take(1 + (Array.isArray(message.content) ? message.content.length : 0) + (calls?.length ?? 0));
   const content = encodeContent(message, dropped);
   const hasCalls = calls !== undefined && calls.length > 0;
   return {

@@ -11,7 +11,7 @@ import {
   usageChunk,
 } from '../answer.ts';
 import type { DialectContext, StreamEvent, StreamStep } from '../dialect.ts';
-import { brokenAnswer, failureInObject } from '../failure.ts';
+import { failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
 import { asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import { parseEvent } from '../parse-event.ts';
 import { cohereFinish, cohereUsage } from './cohere-answer.ts';
@@ -33,9 +33,8 @@ export function decodeCohereEvent(state: CohereStreamState, { event, data }: Str
   if (data === '') return silentStep(state);
   if (data === '[DONE]') return lastStep(state);
   const body = parseEvent(data);
-  if (body === undefined) {
-    return failedStep(state, brokenAnswer('The stream of the model API holds something else than JSON objects.'));
-  }
+  if (event === 'error') return failedStep(state, failureInEvent(data, body));
+  if (body === undefined) return failedStep(state, noObject());
   const delta = asObject(body.delta);
   const message = asObject(delta?.message);
   switch (body.type ?? event) {
@@ -59,7 +58,7 @@ export function decodeCohereEvent(state: CohereStreamState, { event, data }: Str
       return finish(state, delta ?? {});
     default:
       // An error has no type here, only a message.
-      return body.type === undefined && (typeof body.message === 'string' || body.error !== undefined)
+      return isFailureObject(body, body.type !== undefined)
         ? failedStep(state, failureInObject(body))
         : silentStep(state);
   }
@@ -101,6 +100,7 @@ function addArguments(state: CohereStreamState, text: string | undefined): Step 
 }
 
 function finish(state: CohereStreamState, delta: JsonObject): Step {
+  if (asWords(delta.finish_reason) === undefined && asWords(delta.error) === undefined) return lastStep(state);
   const reason = cohereFinish(delta.finish_reason, state.calls, asWords(delta.error));
   if (typeof reason !== 'string') return failedStep(state, reason);
   const usage = cohereUsage(delta.usage);

@@ -17,6 +17,12 @@ export function geminiVersion(model: string): number {
   return major === undefined ? 0 : Number(major) * 100 + Number(minor ?? 0);
 }
 
+/** Models since 2.5, and names without a version (`gemini-flash-latest`), take JSON Schema as it is. */
+export function takesJsonSchema(model: string): boolean {
+  const version = geminiVersion(model);
+  return version === 0 ? model.includes('gemini') : version >= 205;
+}
+
 /** OpenAI's `reasoning_effort` as a budget or, from Gemini 3 on, as a level. Undefined: the model has neither. */
 export function thinkingConfig(model: string, effort: string): JsonObject | undefined {
   const version = geminiVersion(model);

@@ -1,7 +1,7 @@
 import type { ToolCall, Usage } from '../../contract/chat.ts';
 import { callId, choiceOf, completionOf, headOf, usageOf } from '../answer.ts';
 import type { DecodedAnswer, DialectContext, UpstreamFailure } from '../dialect.ts';
-import { brokenAnswer, failureInObject, upstreamFailure } from '../failure.ts';
+import { brokenAnswer, failureInObject, isFailureObject, upstreamFailure } from '../failure.ts';
 import { asCount, asList, asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import { packCallSignature, packTextSignature, signedCall } from './google-contents.ts';
 
@@ -103,11 +103,16 @@ export function promptRefusal(answer: JsonObject): string | undefined {
   return asWords(feedback?.blockReasonMessage) ?? `The prompt was blocked (${reason}).`;
 }
 
+/** Whether an object has anything that an answer of Gemini's has. */
+export function isAnswer({ candidates, promptFeedback, usageMetadata }: JsonObject): boolean {
+  return candidates !== undefined || promptFeedback !== undefined || usageMetadata !== undefined;
+}
+
 export function decodeGoogleAnswer(body: unknown, context: DialectContext): DecodedAnswer {
   const answer = asObject(Array.isArray(body) ? body[0] : body);
   if (answer === undefined)
     return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
-  if (asObject(answer.error) !== undefined) return { failure: failureInObject(answer) };
+  if (isFailureObject(answer, isAnswer(answer))) return { failure: failureInObject(answer) };
   const own = headOf(context);
   const head = { ...own, id: asWords(answer.responseId) ?? own.id, model: asWords(answer.modelVersion) ?? own.model };
   const metadata = asObject(answer.usageMetadata);

@@ -3,6 +3,7 @@ import { type ContentItem, droppedPiece } from '../content.ts';
 import { callArguments, type Turn, type TurnItem } from '../conversation.ts';
 import { asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import { packProof, unpackProofs } from '../reasoning-signature.ts';
+import type { Steps } from '../steps.ts';
 import { geminiVersion } from './gemini-model.ts';
 
 /** What Google tells callers to send for a call whose signature is lost, or that another model made. */
@@ -14,6 +15,7 @@ export interface ContentsOptions {
   readonly withCallIds: boolean;
   /** Names of what cannot be sent are added to it. */
   readonly dropped: Set<string>;
+  readonly steps: Steps;
 }
 
 export function encodeContents(turns: readonly Turn[], options: ContentsOptions): JsonObject[] {
@@ -44,7 +46,7 @@ function encodeModelTurn(items: readonly TurnItem[], options: ContentsOptions): 
   let calls = 0;
   for (const item of items) {
     if (item.kind === 'reasoning') {
-      proofs = new Map(unpackProofs('google', item.signature).map(({ mark, proof }) => [mark, proof]));
+      proofs = new Map(unpackProofs('google', item.signature, options.steps).map(({ mark, proof }) => [mark, proof]));
       calls = 0;
     } else if (item.kind === 'call') {
       const signature = ownSignature(item.call) ?? proofs.get(`c${calls}`) ?? (calls === 0 ? lost(options) : undefined);

@@ -2,7 +2,7 @@ import type { Dialect } from '../dialect.ts';
 import { failureInBody } from '../failure.ts';
 import { decodeGoogleAnswer } from './google-answer.ts';
 import { encodeGoogleRequest, type GoogleHost } from './google-request.ts';
-import { decodeGoogleEvent, type GoogleStreamState, startGoogleStream } from './google-stream.ts';
+import { decodeGoogleEvent, endGoogleStream, type GoogleStreamState, startGoogleStream } from './google-stream.ts';
 
 function createGoogleDialect(name: GoogleHost): Dialect<GoogleStreamState> {
   return {
@@ -13,6 +13,7 @@ function createGoogleDialect(name: GoogleHost): Dialect<GoogleStreamState> {
     decodeFailure: failureInBody,
     startStream: startGoogleStream,
     decodeEvent: decodeGoogleEvent,
+    endStream: endGoogleStream,
   };
 }
 

@@ -11,10 +11,12 @@ import {
   type ToolUse,
   takenFields,
 } from '../request-fields.ts';
+import { createSteps, type Steps } from '../steps.ts';
+import { nameLostKeywords } from '../structured-answer.ts';
 import { pathSegment } from '../upstream-url.ts';
-import { geminiVersion, thinkingConfig } from './gemini-model.ts';
+import { geminiVersion, takesJsonSchema, thinkingConfig } from './gemini-model.ts';
 import { encodeContents } from './google-contents.ts';
-import { googleSchema } from './google-schema.ts';
+import { googleJsonSchema, googleSchema, needsJsonSchema } from './google-schema.ts';
 
 const TAKEN = takenFields(
   ...['max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'n', 'stop', 'seed', 'presence_penalty'],
@@ -26,17 +28,19 @@ export type GoogleHost = 'google' | 'google-vertex';
 export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, context: DialectContext): UpstreamRequest {
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
-  const { system, turns } = readConversation(request.messages);
-  const use = readTools(request);
+  const steps = createSteps();
+  const { system, turns } = readConversation(request.messages, steps);
+  const use = readTools(request, steps);
+  const schemas: SchemaOptions = { model: context.model, dropped: names, steps };
   for (const name of use.dropped) names.add(name);
   const { generationConfig: ownConfig, ...ownFields } = extra;
   const body: JsonObject = {
     ...(system.length > 0 && { systemInstruction: { parts: system.map(({ text }) => ({ text })) } }),
-    contents: encodeContents(turns, { model: context.model, withCallIds: host === 'google', dropped: names }),
-    ...encodeTools(use),
+    contents: encodeContents(turns, { model: context.model, withCallIds: host === 'google', dropped: names, steps }),
+    ...encodeTools(use, schemas),
     generationConfig: {
       ...encodeConfig(request),
-      ...encodeFormat(request, context.model, use.functions.length > 0, names),
+      ...encodeFormat(request, use.functions.length > 0, schemas),
       ...encodeThinking(request, context.model, names),
       ...asObject(ownConfig),
     },
@@ -73,7 +77,8 @@ function encodeConfig(request: ChatRequest): JsonObject {
 }
 
 /** Before Gemini 3 a model either calls functions or answers in JSON. */
-function encodeFormat(request: ChatRequest, model: string, hasTools: boolean, dropped: Set<string>): JsonObject {
+function encodeFormat(request: ChatRequest, hasTools: boolean, options: SchemaOptions): JsonObject {
+  const { model, dropped } = options;
   const { response_format: format } = request;
   if (format?.type !== 'json_object' && format?.type !== 'json_schema') return {};
   if (hasTools && geminiVersion(model) < 300) {
@@ -81,10 +86,34 @@ function encodeFormat(request: ChatRequest, model: string, hasTools: boolean, dr
     return {};
   }
   const schema = answerSchema(request);
+  if (schema === undefined) return { responseMimeType: 'application/json' };
+  const encoded = encodeSchema(schema.schema, 'response_format.json_schema.schema', options);
   return {
     responseMimeType: 'application/json',
-    ...(schema !== undefined && { responseSchema: googleSchema(schema.schema) }),
+    [encoded.isJsonSchema ? 'responseJsonSchema' : 'responseSchema']: encoded.schema,
   };
+}
+
+interface SchemaOptions {
+  readonly model: string;
+  /** Names of what cannot be sent are added to it. */
+  readonly dropped: Set<string>;
+  readonly steps: Steps;
+}
+
+/** A schema in Gemini's own kind, or as JSON Schema where only that holds all of it and the model takes it. */
+function encodeSchema(
+  schema: unknown,
+  field: string,
+  { model, dropped, steps }: SchemaOptions,
+): { readonly isJsonSchema: boolean; readonly schema: JsonObject } {
+  if (takesJsonSchema(model) && needsJsonSchema(schema, steps)) {
+    return { isJsonSchema: true, schema: asObject(googleJsonSchema(schema, steps)) ?? {} };
+  }
+  const lost = new Set<string>();
+  const converted = googleSchema(schema, lost, steps);
+  nameLostKeywords(field, lost, dropped);
+  return { isJsonSchema: false, schema: converted };
 }
 
 function encodeThinking({ reasoning_effort: effort }: ChatRequest, model: string, dropped: Set<string>): JsonObject {
@@ -94,15 +123,16 @@ function encodeThinking({ reasoning_effort: effort }: ChatRequest, model: string
   return config === undefined ? {} : { thinkingConfig: config };
 }
 
-function encodeTools({ functions, choice }: ToolUse): JsonObject {
+function encodeTools({ functions, choice }: ToolUse, options: SchemaOptions): JsonObject {
   if (functions.length === 0) return {};
   const declarations = functions.map(({ name, description, parameters }) => {
-    const schema = parameters === undefined ? {} : googleSchema(parameters);
+    const { isJsonSchema, schema } = encodeSchema(parameters ?? {}, 'tools.function.parameters', options);
     return {
       name,
       ...(description !== undefined && { description }),
+      ...(isJsonSchema && { parametersJsonSchema: schema }),
       // An object without properties is refused; without parameters it means the same.
-      ...(schema.properties !== undefined && { parameters: schema }),
+      ...(!isJsonSchema && schema.properties !== undefined && { parameters: schema }),
     };
   });
   const config = encodeChoice(choice);

@@ -1,4 +1,5 @@
 import { asList, asObject, asText, type JsonObject } from '../json-value.ts';
+import { createSteps, type Steps } from '../steps.ts';
 
 /** Keywords of JSON Schema that Gemini's own kind of schema has too, with the same meaning. */
 const KEPT = [
@@ -6,38 +7,156 @@ const KEPT = [
   ...['minLength', 'maxLength', 'pattern', 'minimum', 'maximum', 'propertyOrdering'],
 ];
 
-const FORMATS: ReadonlySet<unknown> = new Set(['date-time', 'enum', 'int32', 'int64', 'float', 'double']);
+/** Keywords that narrow what fits a schema, and that Gemini's own kind does not have. */
+const UNKNOWN_CONSTRAINTS: ReadonlySet<string> = new Set([
+  ...['exclusiveMinimum', 'exclusiveMaximum', 'multipleOf', 'uniqueItems', 'contains', 'minContains', 'maxContains'],
+  ...['prefixItems', 'additionalItems', 'unevaluatedItems', 'patternProperties', 'propertyNames', 'dependencies'],
+  ...['dependentRequired', 'dependentSchemas', 'unevaluatedProperties', 'not', 'if', 'then', 'else'],
+]);
 
-/** Deeper schemas, and those that contain themselves, end in an object that may hold anything. */
+const FORMATS: ReadonlySet<unknown> = new Set(['date-time', 'enum', 'int32', 'int64', 'float', 'double']);
+/** There are no more types than these in JSON Schema; a longer list repeats some. */
+const MAX_TYPES = 7;
+
+/** Deeper schemas end in an object that may hold anything. */
 const MAX_DEPTH = 32;
 
-/**
- * JSON Schema as Gemini takes it: references are written out, `null` becomes `nullable`, `oneOf` and `allOf` are
- * turned into what there is, and everything that it would refuse is left out.
- */
-export function googleSchema(schema: unknown): JsonObject {
-  const root = asObject(schema) ?? {};
-  return convert(root, root, 0);
+/** One conversion: the whole schema, the references that are being written out, and what got lost. */
+interface Conversion {
+  readonly root: JsonObject;
+  readonly open: Set<string>;
+  readonly lost: Set<string>;
+  readonly steps: Steps;
 }
 
-function convert(value: unknown, root: JsonObject, depth: number): JsonObject {
+/**
+ * JSON Schema as every Gemini takes it: references are written out, `null` becomes `nullable`, `oneOf` and `allOf` are
+ * turned into what there is. Keywords that Gemini would refuse are left out, and their names are added to `lost`.
+ */
+export function googleSchema(
+  schema: unknown,
+  lost: Set<string> = new Set<string>(),
+  steps: Steps = createSteps(),
+): JsonObject {
+  const root = asObject(schema) ?? {};
+  return convert(root, { root, open: new Set(), lost, steps }, 0);
+}
+
+/**
+ * Whether Gemini's own kind of schema cannot hold all of a schema: it has references, or constraints that are unknown
+ * there. Such a schema goes as JSON Schema to models that take it.
+ */
+export function needsJsonSchema(schema: unknown, steps: Steps): boolean {
+  steps.take();
+  if (Array.isArray(schema)) return schema.some((item) => needsJsonSchema(item, steps));
+  const given = asObject(schema);
+  if (given === undefined) return false;
+  for (const [name, value] of Object.entries(given)) {
+    if (name === '$ref' || isBeyond(name, value)) return true;
+    if (name === 'properties') {
+      for (const member of Object.values(asObject(value) ?? {})) if (needsJsonSchema(member, steps)) return true;
+    } else if (NESTED.has(name) && needsJsonSchema(value, steps)) return true;
+  }
+  return false;
+}
+
+/** A constraint that gets lost in Gemini's own kind of schema. */
+function isBeyond(name: string, value: unknown): boolean {
+  switch (name) {
+    case 'additionalProperties':
+      return value !== false;
+    case 'format':
+      return !FORMATS.has(value);
+    case 'enum':
+      return !asList(value).every((choice) => typeof choice === 'string');
+    case 'const':
+      return typeof value !== 'string';
+    case 'items':
+      return Array.isArray(value);
+    default:
+      return UNKNOWN_CONSTRAINTS.has(name);
+  }
+}
+
+const NESTED: ReadonlySet<string> = new Set(['items', 'anyOf', 'oneOf', 'allOf']);
+const NAMED_MEMBERS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions', 'patternProperties']);
+const VALUES: ReadonlySet<string> = new Set(['enum', 'default', 'examples', 'example', 'required']);
+const DEFINITIONS = '#/definitions/';
+
+/**
+ * JSON Schema for `parametersJsonSchema` and `responseJsonSchema`. Gemini allows nothing beside a `$ref`, so what
+ * stands beside one moves one level up; and it looks for definitions under `$defs` alone.
+ */
+export function googleJsonSchema(schema: unknown, steps: Steps): unknown {
+  steps.take();
+  if (Array.isArray(schema)) return schema.map((item) => googleJsonSchema(item, steps));
+  const given = asObject(schema);
+  if (given === undefined) return schema;
+  const result: JsonObject = {};
+  for (const [name, value] of Object.entries(given)) {
+    if (name === '$schema') continue;
+    if (name === 'definitions') result.$defs = { ...asObject(result.$defs), ...copyMembers(value, steps) };
+    else if (NAMED_MEMBERS.has(name)) result[name] = { ...asObject(result[name]), ...copyMembers(value, steps) };
+    // Gemini knows no `const`, and a list of one choice is the same.
+    else if (name === 'const') result.enum = [value];
+    else result[name] = VALUES.has(name) ? value : googleJsonSchema(value, steps);
+  }
+  const reference = asText(result.$ref);
+  if (reference === undefined) return result;
+  const target = reference.startsWith(DEFINITIONS) ? `#/$defs/${reference.slice(DEFINITIONS.length)}` : reference;
+  if (Object.keys(result).every((name) => name.startsWith('$'))) return { ...result, $ref: target };
+  const { $ref: _, ...beside } = result;
+  return { ...beside, anyOf: [{ $ref: target }] };
+}
+
+function copyMembers(members: unknown, steps: Steps): JsonObject {
+  return Object.fromEntries(
+    Object.entries(asObject(members) ?? {}).map(([name, member]) => [name, googleJsonSchema(member, steps)]),
+  );
+}
+
+function convert(value: unknown, conversion: Conversion, depth: number): JsonObject {
+  const { lost, steps } = conversion;
+  steps.take();
   const schema = asObject(value);
   if (schema === undefined) return {};
-  if (depth > MAX_DEPTH) return { type: 'object' };
-  const reference = asText(schema.$ref);
-  if (reference !== undefined) {
-    const { $ref: _, ...beside } = schema;
-    return { ...convert(resolve(reference, root), root, depth + 1), ...keptOf(beside) };
+  if (depth > MAX_DEPTH) {
+    lost.add('depth');
+    return { type: 'object' };
   }
-  const merged = asList(schema.allOf).reduce<JsonObject>((all, part) => mergeSchemas(all, part, root), schema);
+  const reference = asText(schema.$ref);
+  if (reference !== undefined) return writeOut(reference, schema, conversion, depth);
+  const merged = mergeAll(schema, conversion);
+  noteLost(merged, conversion);
   const types = typesOf(merged);
   const variants = variantsOf(merged, types);
   const nullable = types.includes('null') || variants.some(isNull) || merged.nullable === true;
-  const real = variants.filter((variant) => !isNull(variant)).map((variant) => convert(variant, root, depth + 1));
+  const real = variants.filter((variant) => !isNull(variant)).map((variant) => convert(variant, conversion, depth + 1));
   const base = { ...keptOf(merged), ...(nullable && { nullable: true }) };
   if (real.length === 1) return { ...real[0], ...base };
   if (real.length > 1) return { ...base, anyOf: real };
-  return { ...base, ...ofType(merged, typeWithoutNull(types, merged), root, depth) };
+  return { ...base, ...ofType(merged, typeWithoutNull(types, merged), conversion, depth) };
+}
+
+/** A reference inside of what it refers to would never end: there it is an object that may hold anything. */
+function writeOut(reference: string, schema: JsonObject, conversion: Conversion, depth: number): JsonObject {
+  const { open, lost, root } = conversion;
+  const { $ref: _, ...beside } = schema;
+  if (open.has(reference)) {
+    lost.add('$ref');
+    return { type: 'object', ...keptOf(beside) };
+  }
+  open.add(reference);
+  const written = convert(resolve(reference, root), conversion, depth + 1);
+  open.delete(reference);
+  return { ...written, ...keptOf(beside) };
+}
+
+function noteLost(schema: JsonObject, { lost, steps }: Conversion): void {
+  for (const [name, value] of Object.entries(schema)) {
+    steps.take();
+    if (isBeyond(name, value)) lost.add(name);
+  }
 }
 
 function keptOf(schema: JsonObject): JsonObject {
@@ -52,19 +171,27 @@ function resolve(reference: string, root: JsonObject): unknown {
     : { type: 'object' };
 }
 
-function mergeSchemas(all: JsonObject, part: unknown, root: JsonObject): JsonObject {
-  const given = asObject(part) ?? {};
-  const added = typeof given.$ref === 'string' ? (asObject(resolve(given.$ref, root)) ?? {}) : given;
-  return {
-    ...all,
-    ...added,
-    properties: { ...asObject(all.properties), ...asObject(added.properties) },
-    required: [...asList(all.required), ...asList(added.required)],
-  };
+/** A schema with its `allOf` merged into it. */
+function mergeAll(schema: JsonObject, { root, steps }: Conversion): JsonObject {
+  const parts = asList(schema.allOf);
+  if (parts.length === 0) return schema;
+  const merged: JsonObject = { ...schema };
+  const properties: JsonObject = { ...asObject(schema.properties) };
+  const required = [...asList(schema.required)];
+  for (const part of parts) {
+    const given = asObject(part) ?? {};
+    const added = typeof given.$ref === 'string' ? (asObject(resolve(given.$ref, root)) ?? {}) : given;
+    steps.take(1 + Object.keys(added).length + Object.keys(asObject(added.properties) ?? {}).length);
+    Object.assign(merged, added);
+    Object.assign(properties, asObject(added.properties));
+    for (const name of asList(added.required)) required.push(name);
+  }
+  return { ...merged, properties, required };
 }
 
 function typesOf({ type }: JsonObject): readonly string[] {
-  return (Array.isArray(type) ? type : [type]).filter((name) => typeof name === 'string');
+  const names = Array.isArray(type) ? [...new Set(type.slice(0, MAX_TYPES))] : [type];
+  return names.filter((name) => typeof name === 'string');
 }
 
 function variantsOf(schema: JsonObject, types: readonly string[]): readonly unknown[] {
@@ -86,7 +213,7 @@ function typeWithoutNull(types: readonly string[], schema: JsonObject): string |
   return schema.enum !== undefined || schema.const !== undefined ? 'string' : undefined;
 }
 
-function ofType(schema: JsonObject, type: string | undefined, root: JsonObject, depth: number): JsonObject {
+function ofType(schema: JsonObject, type: string | undefined, conversion: Conversion, depth: number): JsonObject {
   const format = FORMATS.has(schema.format) && { format: schema.format };
   if (type === 'object') {
     const properties = Object.entries(asObject(schema.properties) ?? {});
@@ -97,12 +224,14 @@ function ofType(schema: JsonObject, type: string | undefined, root: JsonObject, 
     );
     return {
       type,
-      properties: Object.fromEntries(properties.map(([name, member]) => [name, convert(member, root, depth + 1)])),
+      properties: Object.fromEntries(
+        properties.map(([name, member]) => [name, convert(member, conversion, depth + 1)]),
+      ),
       ...(required.length > 0 && { required }),
     };
   }
   if (type === 'array') {
-    const items = convert(Array.isArray(schema.items) ? schema.items[0] : schema.items, root, depth + 1);
+    const items = convert(Array.isArray(schema.items) ? schema.items[0] : schema.items, conversion, depth + 1);
     return { type, items: Object.keys(items).length === 0 ? { type: 'string' } : items };
   }
   if (type === 'string') {

@@ -11,7 +11,7 @@ import {
   usageChunk,
 } from '../answer.ts';
 import type { DecodedAnswer, DialectContext, StreamEvent, StreamStep } from '../dialect.ts';
-import { brokenAnswer, failureInObject } from '../failure.ts';
+import { brokenAnswer, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
 import { asList, asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import { parseEvent } from '../parse-event.ts';
 import { readContentPieces, readOpenaiUsage, readReasoning } from './openai-quirks.ts';
@@ -31,16 +31,21 @@ export function decodeOpenaiAnswer(body: unknown, context: DialectContext): Deco
   for (const value of answer.choices) {
     const choice = asObject(value);
     if (choice === undefined) continue;
-    if (isFailure(choice)) return { failure: failureInObject(choice) };
+    if (isFailedChoice(choice)) return { failure: failureInObject(choice) };
     choices.push(readChoice(choice, choices.length, head.id));
   }
   const { completion } = completionOf(head, choices, readOpenaiUsage(answer));
   return { completion: { ...answer, ...completion } as ChatCompletion };
 }
 
-/** Of an answer, a chunk or one of their choices. Some say in every one of them that there was no error. */
-export function isFailure({ error, finish_reason: reason }: JsonObject): boolean {
-  return Boolean(error) || reason === 'error';
+/** Whether an answer or a chunk is a failure in truth. Some say in every chunk that there was no error. */
+export function isFailure(body: JsonObject): boolean {
+  return isFailureObject(body, Array.isArray(body.choices) || asObject(body.usage) !== undefined);
+}
+
+/** Whether one choice of an answer or of a chunk failed. */
+export function isFailedChoice(choice: JsonObject): boolean {
+  return isFailureObject(choice, true) || choice.finish_reason === 'error';
 }
 
 function readHead(answer: JsonObject, own: AnswerHead): AnswerHead {
@@ -67,7 +72,7 @@ function readChoice(choice: JsonObject, position: number, answerId: string): Cho
       ...(reasoning !== undefined && reasoning !== '' && { reasoning_content: reasoning }),
       ...(calls.length > 0 && { tool_calls: calls }),
     },
-    finish_reason: asText(choice.finish_reason) ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
+    finish_reason: asWords(choice.finish_reason) ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
   } as Choice;
 }
 
@@ -109,9 +114,9 @@ export function decodeOpenaiEvent(state: OpenaiStreamState, event: StreamEvent):
   if (data === '[DONE]') return lastStep(state, heldUsage(state));
   if (data.trim() === '') return silentStep(state);
   const body = parseEvent(data);
-  if (body === undefined)
-    return failedStep(state, brokenAnswer('The stream of the model API holds something else than JSON objects.'));
-  if (isFailure(body) || event.event === 'error') return failedStep(state, failureInObject(body));
+  if (event.event === 'error') return failedStep(state, failureInEvent(data, body));
+  if (body === undefined) return failedStep(state, noObject());
+  if (isFailure(body)) return failedStep(state, failureInObject(body));
   if (typeof body.id === 'string' && body.id !== '') state.head.id = body.id;
   if (typeof body.model === 'string' && body.model !== '') state.head.model = body.model;
   if (typeof body.created === 'number') state.head.created = body.created;
@@ -124,7 +129,7 @@ function decodeChoices(state: OpenaiStreamState, body: JsonObject): StreamStep<O
   for (const value of asList(body.choices)) {
     const choice = asObject(value);
     if (choice === undefined) continue;
-    if (isFailure(choice)) return failedStep(state, failureInObject(choice));
+    if (isFailedChoice(choice)) return failedStep(state, failureInObject(choice));
     const read = readChoiceDelta(state, choice);
     if (read.finish_reason !== null) finished = true;
     choices.push(read);
@@ -159,17 +164,38 @@ function readChoiceDelta(state: OpenaiStreamState, choice: JsonObject): ChatChun
 }
 
 function readDelta(state: OpenaiStreamState, choice: number, delta: JsonObject): ChunkDelta {
+  const fitted = fitDelta(delta) ?? delta;
+  if (fitted.tool_calls === undefined) return fitted;
+  const { tool_calls: calls, ...read } = fitted;
+  if (!Array.isArray(calls)) return read;
+  return { ...read, tool_calls: calls.flatMap((call) => readCallDelta(state, choice, call)) };
+}
+
+/** A delta with text as text, and reasoning under our name for it; undefined when it is like that already. */
+function fitDelta(delta: JsonObject): JsonObject | undefined {
   const plain = typeof delta.content === 'string' || delta.content === undefined || delta.content === null;
-  if (plain && delta.tool_calls === undefined && !('reasoning' in delta)) return delta;
-  const { reasoning: _, tool_calls: calls, ...rest } = delta;
+  if (plain && !('reasoning' in delta)) return undefined;
+  const { reasoning: _, ...read } = delta;
   const { text, thinking } = readContentPieces(delta.content);
   const reasoning = readReasoning(delta) ?? thinking;
-  const read: ChunkDelta = rest;
   if (text !== undefined) read.content = text;
   else if (!plain) delete read.content;
   if (reasoning !== undefined && reasoning !== '') read.reasoning_content = reasoning;
-  if (Array.isArray(calls)) read.tool_calls = calls.flatMap((call) => readCallDelta(state, choice, call));
   return read;
+}
+
+/** A chunk as callers of OpenAI's API read it; undefined when it can pass as it is. */
+export function fitChunk(body: JsonObject): JsonObject | undefined {
+  let changed = false;
+  const choices = asList(body.choices).map((value) => {
+    const choice = asObject(value);
+    const delta = asObject(choice?.delta);
+    const fitted = delta === undefined ? undefined : fitDelta(delta);
+    if (fitted === undefined) return value;
+    changed = true;
+    return { ...choice, delta: fitted };
+  });
+  return changed ? { ...body, choices } : undefined;
 }
 
 function readCallDelta(state: OpenaiStreamState, choice: number, value: unknown): CallDelta[] {
