@@ -8,11 +8,14 @@ const { preflight } = require('./preflight.cjs');
 const { enableCompileCache } = require('./compile-cache.cjs');
 const { useJoinedPackages } = require('./joined-packages.cjs');
 const { sizeThreadPool } = require('./thread-pool.cjs');
+const { stopWithNpm } = require('./stop-with-npm.cjs');
 
 preflight();
 enableCompileCache();
 useJoinedPackages(path.dirname(__dirname));
 sizeThreadPool();
+
+stopWithNpm();
 
 const entry = path.resolve(process.argv[2]);
 process.argv.splice(1, 2, entry);

@@ -1,9 +1,8 @@
 import { systemClock } from '../platform/clock/clock.ts';
-import { secretValues } from '../platform/config/secret-values.ts';
-import { createLogger } from '../platform/log/logger.ts';
-import { type ServiceName, settingsDeclaration } from '../system/settings.ts';
+import type { ServiceName } from '../system/settings.ts';
 import type { CommandContext } from './command-context.ts';
 import { loadSettings } from './load-settings.ts';
+import { createCommandLogger } from './streams-logger.ts';
 
 /** Asks a service for something on behalf of a command, whether its server runs or not. */
 export async function callFromCommand(
@@ -16,12 +15,6 @@ export async function callFromCommand(
   const { settings } = await loadSettings(options, context);
   const { callControl } = await import('../system/call-control.ts');
   const { environment, homeDirectory } = context;
-  const logger = createLogger({
-    level: 'warn',
-    format: 'pretty',
-    output: { write: context.stderr, flush: () => undefined },
-    clock: systemClock,
-    secrets: () => secretValues(settingsDeclaration.schema, settings),
-  });
+  const logger = createCommandLogger(settings, context, { level: 'warn', format: 'pretty' });
   return callControl({ settings, environment, homeDirectory, clock: systemClock, logger }, name, method, params);
 }

@@ -41,6 +41,7 @@ data_dir: ./data
 database: { url: "" }                             # empty: SQLite files in data_dir; or postgres://...
 allowed_hosts: []
 trusted_proxies: []
+listener: { connections_per_address: 20000 }
 bridge:
   auth_token: "\${env:BRIDGE_AUTH_TOKEN}"
   review_auth_token: ""

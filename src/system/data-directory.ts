@@ -1,6 +1,7 @@
-import { access, constants, mkdir } from 'node:fs/promises';
+import { access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError, errorCode } from '../platform/errors/app-error.ts';
+import { makeFolder } from '../platform/files/make-folder.ts';
 
 /** Everything that lies in the data directory, by name. */
 export interface DataFiles {
@@ -25,7 +26,7 @@ export function dataFiles(folder: string): DataFiles {
 /** Makes the folder (for its owner only) when it is not there, and checks that files can be made in it. */
 export async function prepareDataDirectory(folder: string): Promise<DataFiles> {
   try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await makeFolder(folder);
     await access(folder, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
     throw new AppError('DATA_DIRECTORY_UNUSABLE', { folder, reason: errorCode(error) }, { cause: error });

@@ -57,6 +57,14 @@ const settingsSchema = setting.group('What all services share.', {
     description:
       'Key that encrypts stored secrets; several instances share it. Empty: made at the first start and kept in the data directory.',
   }),
+  listener: setting.group('What one client may use of the listener, for all services.', {
+    connections_per_address: setting.integer({
+      default: 20_000,
+      minimum: 1,
+      maximum: 1_000_000,
+      description: 'Open connections from one address, to any service.',
+    }),
+  }),
   database: setting.group('Where data is stored.', {
     url: setting.url({
       schemes: ['postgres', 'postgresql'],
@@ -108,7 +116,14 @@ export const settingsDeclaration: SettingsDeclaration<Settings> = {
   environmentPrefix: 'TRESTLE_',
   fileVariable: 'TRESTLE_CONFIG',
   fileName: 'trestle.yaml',
-  otherVariables: ['TRESTLE_BUILD_COMMIT', 'TRESTLE_BUILD_DATE', 'TRESTLE_BUILD_IMAGE', 'TRESTLE_BUILD_TAG'],
+  otherVariables: [
+    'TRESTLE_BUILD_COMMIT',
+    'TRESTLE_BUILD_DATE',
+    'TRESTLE_BUILD_IMAGE',
+    'TRESTLE_BUILD_TAG',
+    // Read by development scripts, not by the program.
+    'TRESTLE_AGENTS_FOLDER',
+  ],
   check: (settings) => [
     ...checkBridgeSettings(settings),
     ...checkCompletionsSettings(settings.completions),

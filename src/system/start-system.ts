@@ -99,8 +99,10 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     allowedHosts: settings.allowed_hosts,
     trustedProxies: settings.trusted_proxies,
     limits: {
+      connectionsPerAddress: settings.listener.connections_per_address,
+      // Only the bridge has WebSockets.
+      socketsPerAddress: settings.bridge.limits.connections_per_address,
       messageBytes: settings.bridge.limits.message_bytes,
-      connectionsPerAddress: settings.bridge.limits.connections_per_address,
     },
     readinessChecks: { store: stores.check },
     metrics: createMetrics(
@@ -129,7 +131,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       guarded: names.filter((name) => services.get(name)?.surface?.isOpen() === false),
       exposure: describeExposure(
         bound.host,
-        surfaces.some((surface) => surface.isOpen()),
+        names.filter((name) => services.get(name)?.surface?.isOpen() === true),
       ),
       ...(setupToken !== undefined && { firstAdmin: `${publicUrl(settings, bound.url)}/setup#${setupToken}` }),
       agents: [...services.values()].flatMap((service) => service.agents?.() ?? []),
@@ -157,7 +159,7 @@ function publicUrl({ accounts }: Settings, ownUrl: string): string {
   return url.endsWith('/') ? url.slice(0, -1) : url;
 }
 
-function describeExposure(host: string, open: boolean): string {
+function describeExposure(host: string, open: readonly ServiceName[]): string {
   const reach = isLoopbackBind(host) ? 'loopback only' : 'reachable from other machines';
-  return `${reach}, ${open ? 'no token' : 'token needed'}`;
+  return `${reach}, ${open.length === 0 ? 'token needed' : `no token needed for ${open.join(' and ')}`}`;
 }

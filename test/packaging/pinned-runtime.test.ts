@@ -10,6 +10,7 @@ import { runCommand } from './run-command.ts';
 const folder = mkdtempSync(join(tmpdir(), 'trestle-runtime-'));
 const ADVICE = /^Trestle needs Node 24\.\d+ or newer; this is v\S+\. Run: npm rebuild node --ignore-scripts=false \(/m;
 let outerVersion = '';
+let installed = '';
 
 before(async () => {
   outerVersion = (await runCommand(['node', '--version'], folder)).stdout.trim();
@@ -17,11 +18,18 @@ before(async () => {
     cpSync(join(projectRoot, name), join(folder, name), { recursive: true });
   }
   mkdirSync(join(folder, 'src'));
-  const { code, stderr } = await runCommand(['npm', 'ci', '--ignore-scripts'], folder);
+  const { code, stdout, stderr } = await runCommand(['npm', 'ci', '--ignore-scripts'], folder);
   assert.equal(code, 0, stderr);
+  installed = `${stdout}${stderr}`;
 });
 
 after(() => rmSync(folder, { recursive: true, force: true }));
+
+test('DP-9: npm install prints no warnings, whichever Node runs it', () => {
+  const lines = linesOf(installed).filter((line) => !line.includes('Unknown user config'));
+  assert.ok(lines.length <= 3, installed);
+  assert.doesNotMatch(installed, /EBADENGINE|npm warn deprecated/);
+});
 
 function isOld(): boolean {
   return Number(/^v(\d+)/.exec(outerVersion)?.[1]) < 24;

@@ -67,6 +67,14 @@ test('npx runs the installed command', async () => {
   assert.ok(stdout.includes(version), stdout);
 });
 
+test('DU-5: npx runs the command from the tarball, as docs/upgrading.md prints it', async () => {
+  const tarball = `./${packed.filename}`;
+  const { stdout } = await succeed(['npx', '--yes', '--package', tarball, 'trestle', '--version'], folder);
+  assert.ok(stdout.includes(version), stdout);
+  const documented = readFileSync(`${projectRoot}docs/upgrading.md`, 'utf8');
+  assert.ok(documented.includes(`npx --package ./trestle-${version}.tgz trestle serve`));
+});
+
 test('apps import the client', async () => {
   const code =
     "const { createTrestleClient } = await import('trestle/client'); console.log(typeof createTrestleClient)";

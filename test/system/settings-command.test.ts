@@ -1,3 +1,4 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are references of the configuration, not templates
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -8,6 +9,9 @@ import { parse } from 'yaml';
 import { CommandExit } from '../../src/commands/command-exit.ts';
 import { registerConfig } from '../../src/commands/config.ts';
 import { addGlobalFlags, flagsFromOptions } from '../../src/commands/setting-flags.ts';
+import { createCommandLogger } from '../../src/commands/streams-logger.ts';
+import type { Settings } from '../../src/system/settings.ts';
+import { resolveTrestle } from './resolve-trestle.ts';
 
 interface Outcome {
   readonly code: number;
@@ -143,4 +147,45 @@ test('the flags of the declaration are taken from a command’s options', () => 
     '--insecure': true,
     '--log-level': 'd',
   });
+});
+
+test('DU-4: an unset variable in ${env:...} is named, instead of the setting that it leaves empty', async (t) => {
+  const file = 'accounts: { oauth: { github: { client_id: abc, client_secret: "${env:GITHUB_SECRET}" } } }';
+  const { code, err } = await run(t, ['check'], file);
+  assert.equal(code, 78);
+  assert.match(err, /client_secret: the environment variable GITHUB_SECRET is not set; set GITHUB_SECRET/);
+});
+
+test('DU-4: a setting that is empty because its variable is not set is a warning', async (t) => {
+  const file = 'completions: { master_key: "${env:NO_SUCH_KEY}" }';
+  const { code, out, err } = await run(t, ['check'], file);
+  assert.equal(code, 0, err);
+  assert.match(`${out}${err}`, /completions\.master_key is empty: the environment variable NO_SUCH_KEY is not set/);
+  const set = await run(t, ['check'], file, { COMPLETIONS_MASTER_KEY: 'k'.repeat(40) });
+  assert.doesNotMatch(`${set.out}${set.err}`, /NO_SUCH_KEY/);
+});
+
+test('DP-4: variables of the development scripts do not stop the program', async (t) => {
+  const { code, err } = await run(t, ['check'], undefined, { TRESTLE_AGENTS_FOLDER: '/tmp/agents' });
+  assert.equal(code, 0, err);
+});
+
+test('DP-1: the log of a command collects the secrets of the settings once, not for every line', () => {
+  let reads = 0;
+  const settings = structuredClone(resolveTrestle('').settings) as Settings;
+  const token = 'a-secret-token-that-must-not-be-shown';
+  Object.defineProperty(settings.bridge, 'auth_token', {
+    get: () => {
+      reads += 1;
+      return token;
+    },
+  });
+  const lines: string[] = [];
+  const stderr = (text: string) => void lines.push(text);
+  const logger = createCommandLogger(settings, { stderr }, { level: 'info', format: 'json' });
+  const before = reads;
+  for (let line = 0; line < 10; line += 1) logger.info({ line, token }, `with ${token}`);
+  assert.equal(reads, before);
+  assert.equal(lines.length, 10);
+  assert.ok(!lines.join('').includes(token));
 });

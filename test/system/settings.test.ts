@@ -44,6 +44,22 @@ test('a model alias gets the default retries and timeouts', () => {
 
 const KEY = Buffer.alloc(32).toString('base64');
 
+/** A price of which nothing is given: -1 stands for "as the input" or "as the output". */
+const PRICE = {
+  input: 0,
+  output: 0,
+  cache_read: -1,
+  cache_write: -1,
+  cache_write_1h: -1,
+  audio_input: -1,
+  image_input: -1,
+  audio_output: -1,
+  reasoning: -1,
+  batch_input: -1,
+  batch_output: -1,
+  tiers: [],
+};
+
 const VARIABLES: readonly (readonly [variable: string, value: string, path: string, expected: unknown])[] = [
   ['BRIDGE_AUTH_TOKEN', 'abc', 'bridge.auth_token', 'abc'],
   ['BRIDGE_REVIEW_AUTH_TOKEN', 'abc', 'bridge.review_auth_token', 'abc'],
@@ -65,7 +81,7 @@ const VARIABLES: readonly (readonly [variable: string, value: string, path: stri
   ['TRESTLE_RETENTION_EVENTS', '1d', 'retention.events', DAY],
   ['TRESTLE_INSECURE', '1', 'insecure', true],
   ['TRESTLE_LOG_LEVEL', 'debug', 'log.level', 'debug'],
-  ['TRESTLE_COMPLETIONS_PRICES', '{"a/b": {"input": 0.1}}', 'completions.prices', { 'a/b': { input: 0.1, output: 0 } }],
+  ['TRESTLE_COMPLETIONS_PRICES', '{"a/b": {"input": 0.1}}', 'completions.prices', { 'a/b': { ...PRICE, input: 0.1 } }],
 ];
 
 for (const [variable, value, path, expected] of VARIABLES) {
@@ -132,4 +148,10 @@ test('where nothing is configured the data lies in the XDG data home', () => {
   assert.equal(dataDirectory(settings, '/home/ann', '/xdg'), '/xdg/trestle');
   assert.equal(dataDirectory(settings, '/home/ann', 'relative'), '/home/ann/.local/share/trestle');
   assert.equal(dataDirectory(resolveTrestle('data_dir: ./d').settings, '/home/ann', '/xdg'), '/etc/trestle/d');
+});
+
+test('DP-6: the listener has limits of its own, whatever the bridge may use', () => {
+  const { settings } = resolveTrestle('listener: { connections_per_address: 7 }');
+  assert.equal(settings.listener.connections_per_address, 7);
+  assert.equal(settings.bridge.limits.connections_per_address, 20_000);
 });

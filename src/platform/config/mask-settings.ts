@@ -1,5 +1,5 @@
+import { isSecretParameter } from '../log/secret-names.ts';
 import { annotationOf, type LeafAnnotation, type Setting } from './setting-annotation.ts';
-import { isSecretParameter } from './url-secrets.ts';
 
 const MASK = '********';
 

@@ -32,6 +32,8 @@ export interface FileLayer {
   readonly values: Layer;
   /** Paths of secrets that stand in the file itself. */
   readonly clearSecrets: readonly string[];
+  /** Settings that are empty because of a variable that is not set: its name, by their paths. */
+  readonly unset: ReadonlyMap<string, string>;
   readonly readable: boolean;
   /** Places of the groups. */
   readonly places: ReadonlyMap<string, string>;
@@ -48,6 +50,7 @@ export function readFileLayer(
   const values = new Map<string, LayerValue>();
   const places = new Map<string, string>();
   const clearSecrets: string[] = [];
+  const unset = new Map<string, string>();
   const context: ReadingContext = {
     directory,
     homeDirectory,
@@ -58,6 +61,7 @@ export function readFileLayer(
     where: ({ line, column }) => `${name}:${line}:${column}`,
     note: (path, where) => places.set(path, where),
     noteClearSecret: (path) => clearSecrets.push(path),
+    noteUnset: (path, variable) => unset.set(path, variable),
   };
   const { root, faults, readable } = parseYaml(text);
   for (const { at, path, wrong, right } of faults) report({ where: context.where(at), path, wrong, right });
@@ -81,7 +85,7 @@ export function readFileLayer(
   }
 
   if (root !== undefined && !isAbsent(root)) collect(schema, root, '');
-  return { values, clearSecrets, readable, places };
+  return { values, clearSecrets, unset, readable, places };
 }
 
 /** Reads the variables that are set. An empty one counts as not set, unless the setting says that it clears. */
@@ -144,6 +148,7 @@ function readOutside(
     where: () => where,
     note: (noted) => places.set(noted, where),
     noteClearSecret: () => {},
+    noteUnset: () => {},
   });
   return { value, places };
 }

@@ -55,6 +55,7 @@ export function expandScalar(
     }
     return UNREADABLE;
   }
+  for (const name of missing) context.noteUnset(path, name);
   return { raw: text, references: names.length > 0 };
 }
 

@@ -146,6 +146,7 @@ function concealed(context: ReadingContext, at: Position, path: string): Reading
     where: () => where,
     report: (problem) => context.report({ ...problem, path }),
     noteClearSecret: () => {},
+    noteUnset: () => {},
   };
 }
 

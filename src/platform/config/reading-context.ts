@@ -3,7 +3,7 @@ import type { Problem } from './problem.ts';
 import type { Folders } from './setting-annotation.ts';
 import type { Position } from './value-tree.ts';
 
-/** Where a value comes from, and who is told about it. */
+/** Where a value comes from, and what to call about it. */
 export interface ReadingContext extends Folders {
   /** How this place is named in a problem. */
   where(at: Position): string;
@@ -18,6 +18,8 @@ export interface ReadingContext extends Folders {
   note(path: string, where: string): void;
   /** Called for every secret that stands in the text itself. */
   noteClearSecret(path: string): void;
+  /** Called for every value that is empty because its `${env:NAME}` is not set. */
+  noteUnset(path: string, variable: string): void;
 }
 
 /** Stands for a value that could not be read; what was wrong has been reported. */

@@ -4,6 +4,7 @@ import { nearestName } from './nearest-name.ts';
 import type { Complaint, Problem } from './problem.ts';
 import {
   type ConfigurationFile,
+  type FileLayer,
   type Flags,
   type Layer,
   type LayerValue,
@@ -67,20 +68,21 @@ export function resolveSettings<T>(input: ResolveInput<T>): Resolution<T> {
   const settings = deepFreeze(assemble(schema, '', chosen, { directory: workingDirectory, homeDirectory })) as T;
   if (fromFile?.readable !== false && missing.length === 0) {
     const placeOf = (path: string): string => findPlace(path, chosen, fromFile?.places) ?? whole;
-    for (const problem of placeComplaints(declaration.check(settings), problems, placeOf)) report(problem);
+    const unset = fromFile?.unset ?? new Map<string, string>();
+    for (const problem of placeComplaints(declaration.check(settings), problems, placeOf, unset)) report(problem);
   }
   if (unreported > 0) {
     problems.push({
       where: whole,
       path: '',
       wrong: `there are ${unreported} more problems`,
-      right: 'mend these first',
+      right: 'fix these first',
     });
   }
   return {
     settings,
     problems: inFileOrder(problems, file?.name ?? ''),
-    warnings: file === undefined ? [] : openSecrets(file, fromFile?.clearSecrets ?? []),
+    warnings: file === undefined || fromFile === undefined ? [] : warningsAbout(file, fromFile, chosen),
     sources: Object.fromEntries(entries.map(({ path }) => [path, chosen.get(path)?.source ?? 'default'])),
   };
 }
@@ -129,12 +131,16 @@ function placeComplaints(
   complaints: readonly Complaint[],
   problems: readonly Problem[],
   placeOf: (path: string) => string,
+  unset: ReadonlyMap<string, string>,
 ): readonly Problem[] {
   const unreadable = problems.map(({ path }) => path).filter((path) => path !== '');
   return complaints.flatMap(({ path, wrong, right, involves = [] }) => {
     const rests = [path, ...involves];
     if (rests.some((other) => unreadable.some((bad) => isWithin(bad, other) || isWithin(other, bad)))) return [];
-    return [{ where: placeOf(path), path, wrong, right }];
+    const variable = unset.get(path);
+    if (variable === undefined) return [{ where: placeOf(path), path, wrong, right }];
+    const cause = `the environment variable ${variable} is not set`;
+    return [{ where: placeOf(path), path, wrong: cause, right: `set ${variable}, or write the value` }];
   });
 }
 
@@ -155,6 +161,14 @@ function inFileOrder(problems: readonly Problem[], name: string): readonly Probl
     return line === undefined ? Number.MAX_SAFE_INTEGER : Number(line) * 1_000_000 + Number(column);
   };
   return problems.toSorted((one, other) => rank(one) - rank(other));
+}
+
+function warningsAbout(file: { readonly name: string; readonly mode?: number }, layer: FileLayer, chosen: Layer) {
+  const unset = [...layer.unset].flatMap(([path, variable]) => {
+    const overridden = [...chosen].some(([own, { source }]) => isWithin(path, own) && !source.startsWith(file.name));
+    return overridden ? [] : [`${path} is empty: the environment variable ${variable} is not set`];
+  });
+  return [...openSecrets(file, layer.clearSecrets), ...unset];
 }
 
 function openSecrets(

@@ -1,11 +1,6 @@
-const SECRET_PARAMETER = /pass|secret|token|key/i;
+import { isSecretParameter } from '../log/secret-names.ts';
 
-/** Whether a parameter in the query of a URL is likely to be a secret, by its name. */
-export function isSecretParameter(name: string): boolean {
-  return SECRET_PARAMETER.test(name);
-}
-
-/** The secrets inside a URL, as they stand there and as they are meant. */
+/** Returns the secrets inside a URL, as written there and decoded. */
 export function secretsOfUrl(text: string): readonly string[] {
   const url = URL.parse(text);
   if (url === null) return [text];

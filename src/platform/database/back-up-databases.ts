@@ -1,7 +1,8 @@
-import { mkdir, mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
+import { mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
+import { makeFolder } from '../files/make-folder.ts';
 import { type BackupManifest, fileChecksum, writeManifest } from './backup-manifest.ts';
 import type { Database } from './database.ts';
 import { useSqliteFile } from './sqlite/sqlite-file.ts';
@@ -24,7 +25,7 @@ export async function backUpDatabases(backup: Backup): Promise<BackupManifest> {
   const { databases, folder, programVersion, secretKey, clock } = backup;
   const target = resolve(folder);
   if (await exists(target)) throw new AppError('BACKUP_FAILED', { reason: `${target} exists already` });
-  await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+  await makeFolder(dirname(target));
   const work = await mkdtemp(`${target}.partial-`);
   try {
     const entries: BackupManifest['databases'] = [];

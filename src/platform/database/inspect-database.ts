@@ -31,7 +31,6 @@ export async function inspectDatabase(
   }
   const engine = await openEngine(location);
   try {
-    await engine.ping();
     return await engine.snapshot((connection) => inspect(connection, definition));
   } finally {
     await engine.close();

@@ -22,6 +22,7 @@ export const platformErrors = {
   OVERLOADED: { status: 503, rpc: -32020, message: 'Too much is under way; try again in a moment.' },
   SHUTTING_DOWN: { status: 503, rpc: -32020, message: 'The server is shutting down; try again in a moment.' },
   STORAGE_UNAVAILABLE: { status: 503, rpc: -32603, message: 'The database cannot be reached; try again in a moment.' },
+  DATABASE_UNREACHABLE: { status: 503, rpc: -32603, message: 'The database cannot be opened: {reason}' },
   STORAGE_FULL: { status: 503, rpc: -32603, message: 'The disk of the database is full; nothing was stored.' },
   CONNECTION_CLOSED: { status: 503, rpc: -32603, message: 'The connection was closed before the answer came.' },
   CALL_TIMEOUT: { status: 504, rpc: -32603, message: 'No answer came within {timeoutMs} ms.' },

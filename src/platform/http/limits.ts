@@ -11,6 +11,7 @@ export interface ListenerLimits {
   readonly bodyBytes: number;
   readonly connections: number;
   readonly connectionsPerAddress: number;
+  readonly socketsPerAddress: number;
   readonly messageBytes: number;
   readonly messageFragments: number;
   /** What may wait for a slow reader of a WebSocket before it is closed. */
@@ -36,6 +37,7 @@ export const defaultLimits: ListenerLimits = {
   bodyBytes: 1024 * 1024,
   connections: 50_000,
   connectionsPerAddress: 20_000,
+  socketsPerAddress: 20_000,
   messageBytes: 8 * 1024 * 1024,
   messageFragments: 16 * 1024,
   socketBufferBytes: 4 * 1024 * 1024,

@@ -78,7 +78,7 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
   };
 
   function refusalOf(state: RequestState): AppError | undefined {
-    const full = (perAddress.get(state.address) ?? 0) >= limits.connectionsPerAddress;
+    const full = (perAddress.get(state.address) ?? 0) >= limits.socketsPerAddress;
     return admit(state) ?? (full ? new AppError('OVERLOADED') : undefined);
   }
 

@@ -4,7 +4,15 @@ const WITHIN =
   /authorization|cookie|credential|password|passwd|passphrase|passcode|secret|apikey|accesskey|privatekey|signingkey|encryptionkey|masterkey|otpauth|recoverycode|exchangecode|verificationcode|totpcode|mfacode|mfaticket|tokens?$|xcsession/;
 
 /** Ordinary words elsewhere, but in the query of a URL they carry credentials. */
-const IN_A_QUERY: ReadonlySet<string> = new Set(['key', 'code', 'sig', 'signature', 'xamzsignature', 'session']);
+const IN_A_QUERY: ReadonlySet<string> = new Set([
+  'key',
+  'sslkey',
+  'code',
+  'sig',
+  'signature',
+  'xamzsignature',
+  'session',
+]);
 
 const CACHED_NAMES = 2000;
 const known = new Map<string, boolean>();

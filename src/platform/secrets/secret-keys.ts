@@ -1,7 +1,8 @@
-import { link, mkdir, open, unlink } from 'node:fs/promises';
+import { link, open, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Randomness } from '../clock/randomness.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
+import { makeFolder } from '../files/make-folder.ts';
 
 /** The first one is for new work; the others still open what was made before a rotation. */
 export type SecretKeys = readonly [Uint8Array, ...Uint8Array[]];
@@ -88,7 +89,7 @@ async function createKeyFile(
   const folder = dirname(file);
   const draft = join(folder, `.secret-key-${Buffer.from(randomness.bytes(9)).toString('hex')}`);
   try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await makeFolder(folder);
     await writeDurably(draft, makeText());
     try {
       await link(draft, file);

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { secretValues } from '../../../src/platform/config/secret-values.ts';
+import { secretsOfUrl } from '../../../src/platform/config/url-secrets.ts';
+import { isSecretParameter } from '../../../src/platform/log/secret-names.ts';
 import { garden, resolveGarden } from './sample-declaration.ts';
 
 const secretsIn = (file: string) => secretValues(garden.schema, resolveGarden(file).settings);
@@ -18,4 +20,12 @@ test('of a URL the password is listed in both spellings, with secrets in its que
 
 test('a password with a wrong percent sign is listed as it stands', () => {
   assert.deepEqual(secretsIn('store: { url: "shed://ann:p%zz@h" }'), ['p%zz']);
+});
+
+test('DP-3: a parameter is secret in a setting exactly when it is secret in the log', () => {
+  for (const name of ['password', 'sslkey', 'sslpassword', 'token', 'access_token', 'sig', 'code']) {
+    assert.deepEqual(secretsOfUrl(`https://host/?${name}=hunter2&mode=on`), ['hunter2'], name);
+    assert.equal(isSecretParameter(name), true, name);
+  }
+  assert.deepEqual(secretsOfUrl('https://host/?monkey=banana'), []);
 });

@@ -148,7 +148,7 @@ describe('faults on PostgreSQL', { timeout: 120_000 }, () => {
   test('a server that cannot be reached is reported as unavailable', async () => {
     const location = { engine: 'postgres', url: 'postgres://nobody:secret@127.0.0.1:1/none', schema: 'none' } as const;
     await assert.rejects(places.open(sampleDatabase, { location }), (error: Error) => {
-      assert.equal(errorCode(error), 'STORAGE_UNAVAILABLE');
+      assert.equal(errorCode(error), 'DATABASE_UNREACHABLE');
       assert.doesNotMatch(JSON.stringify(error) + String(error.cause), /secret/);
       return true;
     });

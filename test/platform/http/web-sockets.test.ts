@@ -136,7 +136,7 @@ test('B-47: one socket too many from an address is refused with 503, and a place
   const { bound } = await startListener(t, {
     surfaces: [surfaceOf({ upgrades: [echoOf()] })],
     trustedProxies: ['127.0.0.1'],
-    limits: { connectionsPerAddress: 2 },
+    limits: { socketsPerAddress: 2 },
   });
   const open = async (address: string) => {
     const url = `ws://127.0.0.1:${bound.port}/lab/socket`;

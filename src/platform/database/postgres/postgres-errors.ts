@@ -20,7 +20,28 @@ export interface PostgresProblem {
   readonly tryAgain: boolean;
 }
 
-/** What the program sees of an error of the server or of the connection to it. */
+/**
+ * Why a connection could not be made, with host and database and what to do; never with the password. Undefined for
+ * failures that a retry may fix by itself.
+ */
+export function describeConnectFailure(cause: unknown, url: string): string | undefined {
+  const { code, message } = fieldsOf(cause);
+  const target = URL.parse(url);
+  const host = `${target?.hostname || 'localhost'}:${target?.port || '5432'}`;
+  const database = decodeURIComponent(target?.pathname.slice(1) ?? '') || 'the default database';
+  const user = decodeURIComponent(target?.username ?? '') || 'the default user';
+  if (code === 'ECONNREFUSED') return `nothing listens on ${host}; start PostgreSQL there, or correct database.url`;
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return `the host of ${host} cannot be found; correct database.url`;
+  if (code === '28P01' || code === '28000') {
+    return `${host} refuses user "${user}" (wrong password, or not allowed); correct the password in database.url or PGPASSWORD`;
+  }
+  if (code === '3D000') return `there is no database "${database}" on ${host}; create it: createdb ${database}`;
+  if (code === '53300') return `${host} has no free connections; raise max_connections`;
+  if (code === 'ETIMEDOUT' || message.includes('timeout')) return `${host} does not answer; check host and firewall`;
+  return undefined;
+}
+
+/** Translates an error of the server, or of the connection to it, for the rest of the program. */
 export function describePostgresError(cause: unknown): PostgresProblem {
   const { code, table, detail, severity, message } = fieldsOf(cause);
   const problem = (name: string, details: object, rest: Partial<PostgresProblem> = {}): PostgresProblem => {

@@ -1,7 +1,8 @@
-import { chmod, mkdir, open } from 'node:fs/promises';
+import { chmod, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { AppError, errorCode } from '../../errors/app-error.ts';
+import { makeFolder } from '../../files/make-folder.ts';
 import type { SqlConnection } from '../engine.ts';
 import { checkedValue, type Runnable, type StatementResult } from '../statement.ts';
 import { claimThread } from './shared-threads.ts';
@@ -39,7 +40,7 @@ export async function makeNewFile(file: string): Promise<void> {
 /** Makes the file and its folder where they are missing. SQLite gives its other files the mode of the main one. */
 export async function makePrivateFile(file: string): Promise<void> {
   try {
-    await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+    await makeFolder(dirname(file));
     await makeNewFile(file).catch((error) => {
       if (errorCode(error) !== 'EEXIST') throw error;
     });
