@@ -3,16 +3,16 @@ import type { FailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { Guard, RequestHead } from '../platform/http/surface.ts';
 import { createSecretMatcher } from '../platform/secrets/token-digest.ts';
 import { isTunnelAddress } from './forwarding/endpoint-rule.ts';
-import { FORWARDED_HEADER, type ForwardedRequest, readForwarded } from './forwarding/forward-headers.ts';
-import type { BridgeGroups, BridgeSettings } from './settings.ts';
-
-/** Who is calling: the holder of the main token (or anybody, when none is configured), of the review token, or a node. */
-type Principal = 'main' | 'review' | `node:${string}`;
+import { FORWARDED_HEADER, type ForwardedRequest, readForwarded, readHop } from './forwarding/forward-headers.ts';
+import { OPERATOR, type Principal } from './principal.ts';
+import { type BridgeGroups, type BridgeSettings, OWN_ORIGIN } from './settings.ts';
 
 export interface BridgeCaller {
   readonly principal: Principal;
-  /** Set when another bridge has sent the request. */
+  /** Set when another bridge has sent the request with the forward token. */
   readonly forwarded?: ForwardedRequest;
+  /** How many nodes the request has passed, as it says: it can only restrict, so it counts with every credential. */
+  readonly hop?: number;
 }
 
 export interface BridgeAccess {
@@ -24,7 +24,8 @@ export interface BridgeAccess {
   readonly withToken: Guard<BridgeCaller>;
   isOpen(): boolean;
   stillAllowed(caller: BridgeCaller): boolean;
-  originAllowed(origin: string | undefined): boolean;
+  /** Whether a page of that origin may call. Requests without an origin do not come from pages. */
+  originAllowed(head: Pick<RequestHead, 'headers'>): boolean;
   reload(settings: AccessSettings): void;
 }
 
@@ -38,17 +39,27 @@ export interface BridgeAccessOptions {
   readonly throttle: FailureThrottle;
   /** Told once when an address has sent too many wrong credentials. */
   onFlood(address: string): void;
+  /** Told once for an address that sends headers of a forwarded request with a credential that is not the forward token. */
+  onIgnoredForward(address: string): void;
 }
 
 const LOCAL_ORIGINS = ['http://localhost:*', 'http://127.0.0.1:*'];
 
 /** The caller of a bridge that asks for no token. */
-const ANYBODY: BridgeCaller = { principal: 'main' };
+const ANYBODY: BridgeCaller = { principal: OPERATOR };
+/** Addresses whose ignored headers were reported; a report more does no harm. */
+const MAX_REPORTED = 1000;
+/** What a browser says of requests that a page of ours makes, or its user. */
+const OWN_SITES: ReadonlySet<string> = new Set(['same-origin', 'none']);
 
-export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccessOptions): BridgeAccess {
+export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
+  const { settings, throttle, onFlood, onIgnoredForward } = options;
   let rules = readRules(settings);
   /** By node, the token that let it in: a socket opened with a replaced one is recognised by it. */
   const admittedBy = new WeakMap<BridgeCaller, (given: string) => boolean>();
+  /** By a caller with a hop, the caller without. */
+  const withoutHop = new WeakMap<BridgeCaller, BridgeCaller>();
+  const reported = new Set<string>();
 
   function withToken(head: RequestHead): BridgeCaller {
     if (rules.open) return ANYBODY;
@@ -59,12 +70,30 @@ export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccess
     throw new AppError('UNAUTHORIZED', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
   }
 
-  function originAllowed(origin: string | undefined): boolean {
-    return origin === undefined || origin === '' || rules.originMatches(origin);
+  function originAllowed({ headers }: Pick<RequestHead, 'headers'>): boolean {
+    const { origin, host, 'sec-fetch-site': site } = headers;
+    // Programs send neither; a browser that leaves the origin out still says where the page is from.
+    if (origin === undefined || origin === '') return typeof site !== 'string' || OWN_SITES.has(site);
+    return isOwnOrigin(origin, host) || rules.originMatches(origin);
   }
 
-  function checkOrigin({ headers: { origin } }: RequestHead): void {
-    if (!originAllowed(origin)) throw new AppError('ORIGIN_NOT_ALLOWED', { origin: origin?.slice(0, 200) });
+  function checkOrigin(head: RequestHead): void {
+    const { origin = '' } = head.headers;
+    if (!originAllowed(head)) throw new AppError('ORIGIN_NOT_ALLOWED', { origin: origin.slice(0, 200) });
+  }
+
+  /** Adds the hop that a request without the forward token claims, so that a circle of bridges ends at the limit. */
+  function withHop(head: RequestHead, caller: BridgeCaller): BridgeCaller {
+    if (head.headers[FORWARDED_HEADER] !== undefined && !reported.has(head.address)) {
+      if (reported.size >= MAX_REPORTED) reported.clear();
+      reported.add(head.address);
+      onIgnoredForward(head.address);
+    }
+    const hop = readHop(head.headers);
+    if (hop === undefined) return caller;
+    const counted: BridgeCaller = { ...caller, hop };
+    withoutHop.set(counted, caller);
+    return counted;
   }
 
   /** The caller of a request that another bridge has forwarded. Headers that just say so count for nothing. */
@@ -86,7 +115,7 @@ export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccess
     originAllowed,
     fromAppOrNode(head) {
       checkOrigin(head);
-      return asNode(head) ?? withToken(head);
+      return asNode(head) ?? withHop(head, withToken(head));
     },
     fromNode(head) {
       const node = asNode(head);
@@ -96,7 +125,8 @@ export function createBridgeAccess({ settings, throttle, onFlood }: BridgeAccess
     isOpen: () => rules.open,
     stillAllowed(caller) {
       if (caller.forwarded !== undefined) return admittedBy.get(caller) === rules.matchesForwarder;
-      return rules.open || rules.tokens.some((token) => token.caller === caller);
+      const known = withoutHop.get(caller) ?? caller;
+      return rules.open || rules.tokens.some((token) => token.caller === known);
     },
     reload(next) {
       rules = readRules(next, rules);
@@ -118,14 +148,16 @@ interface EarlierRules {
 function readRules({ bridge: settings, distributed }: AccessSettings, before?: EarlierRules) {
   const tokens: KnownToken[] = [];
   for (const [principal, token] of [
-    ['main', settings.auth_token],
+    [OPERATOR, settings.auth_token],
     ['review', settings.review_auth_token],
   ] as const) {
     if (token === '') continue;
     const kept = before?.tokens.find(({ caller, matches }) => caller.principal === principal && matches(token));
     tokens.push(kept ?? { caller: { principal }, matches: createSecretMatcher(token) });
   }
-  const patterns = settings.allowed_origins.length === 0 ? LOCAL_ORIGINS : settings.allowed_origins;
+  // Our own origin is always allowed; naming it alone closes the default.
+  const listed = settings.allowed_origins.filter((origin) => origin !== OWN_ORIGIN);
+  const patterns = settings.allowed_origins.length === 0 ? LOCAL_ORIGINS : listed;
   const forwardToken = distributed.task_forward_token || settings.auth_token;
   const matchesForwarder =
     before?.matchesForwarder(forwardToken) === true ? before.matchesForwarder : createSecretMatcher(forwardToken);
@@ -139,6 +171,11 @@ function readRules({ bridge: settings, distributed }: AccessSettings, before?: E
       isOpenToNodes ? isTunnelAddress(address) : matchesForwarder(bearerCredential(headers.authorization)),
     originMatches: (origin: string) => matchesOrigin(origin, [...patterns, settings.app_origin]),
   };
+}
+
+/** Whether a page was loaded from the address that it calls. TLS may end before us, so both schemes count. */
+function isOwnOrigin(origin: string, host: string | undefined): boolean {
+  return host !== undefined && host !== '' && (origin === `http://${host}` || origin === `https://${host}`);
 }
 
 /** Exact, or any port for an entry that ends in `:*`. `null` never matches: nobody can list it. */

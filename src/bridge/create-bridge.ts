@@ -172,6 +172,11 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     settings,
     throttle: createFailureThrottle({ clock }),
     onFlood: (address) => logger.warn({ address }, 'many wrong credentials from one address'),
+    onIgnoredForward: (address) =>
+      logger.warn(
+        { address },
+        'headers of a forwarded request are ignored, because their credential is not the forward token; set distributed.task_forward_token to the same value on both bridges',
+      ),
   });
   let webhookSecret = settings.bridge.webhook_secret;
   let jobsOfOneOwner = maxJobsOfOneOwner(settings);

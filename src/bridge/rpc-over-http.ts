@@ -44,8 +44,9 @@ const CODES_WITH_STATUS: ReadonlySet<string> = new Set([
 ]);
 
 export function createRpcOverHttp({ access, dispatch, clock, onUnexpectedError }: RpcOverHttpOptions): RpcOverHttp {
-  function corsHeaders({ headers: { origin } }: RequestHead): Readonly<Record<string, string>> {
-    if (origin === undefined || origin === '' || !access.originAllowed(origin)) return { vary: 'Origin' };
+  function corsHeaders(head: RequestHead): Readonly<Record<string, string>> {
+    const { origin } = head.headers;
+    if (origin === undefined || origin === '' || !access.originAllowed(head)) return { vary: 'Origin' };
     return { vary: 'Origin', 'access-control-allow-origin': origin, 'access-control-expose-headers': 'X-Request-Id' };
   }
 

@@ -5,6 +5,9 @@ const AGENT_ID = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
 const AGENT_ID_WORDS = 'letters, digits, dots, dashes and underscores, at most 64';
 const VARIABLE = { keyPattern: '^[A-Za-z_][A-Za-z0-9_]*$', keyExpects: 'names of environment variables' };
 
+/** Stands for the address that a page was loaded from, in a list of origins. */
+export const OWN_ORIGIN = 'self';
+
 export const bridgeSettings = setting.group('The bridge: the control plane that apps talk to.', {
   auth_token: setting.token({
     default: '',
@@ -19,11 +22,11 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
     emptyClears: true,
     description: 'Temporary second token for review and beta testing; clearing it leaves the main token valid.',
   }),
-  allowed_origins: setting.list(setting.origin({ anyPort: true }), {
+  allowed_origins: setting.list(setting.origin({ anyPort: true, word: OWN_ORIGIN }), {
     env: 'ACP_ALLOWED_ORIGINS',
     reload: true,
     description:
-      'Web origins that may call; `:*` at the end stands for any port. Empty: `http://localhost:*` and `http://127.0.0.1:*`.',
+      'Web origins that may call; `:*` at the end stands for any port. Our own origin is always allowed, and `self` alone allows no other. Empty: `http://localhost:*` and `http://127.0.0.1:*`.',
   }),
   webhook_secret: setting.text({
     default: '',

@@ -56,8 +56,11 @@ test('forwarding: trestle nodes lists the nodes, and explains where a call would
   ]);
 });
 
-test('B-92: doctor shows the map of nodes, and warns when the forward token is the main token', async (t) => {
-  const peer = await startScriptedHttp(t, ({ response }) => {
+test('B-92, DB-31: doctor shows the map of nodes, and warns of tokens that do not serve for forwarding', async (t) => {
+  // As a bridge answers a malformed hop that comes with its forward token.
+  let answerToToken = 400;
+  const peer = await startScriptedHttp(t, ({ path, response }) => {
+    if (path === '/acp/rpc') response.statusCode = answerToToken;
     response.end('running');
   });
   const gone = `http://127.0.0.1:${await freePort()}`;
@@ -87,6 +90,12 @@ test('B-92: doctor shows the map of nodes, and warns when the forward token is t
     own('distributed.task_forward_token').map(({ text }) => text),
     ['set'],
   );
+  const stateOfToken = async (status: number) => {
+    answerToToken = status;
+    return (await findingsOf(nodes))('node near')[0]?.text ?? '';
+  };
+  assert.match(await stateOfToken(200), /accepts our forward token as an ordinary one/);
+  assert.match(await stateOfToken(401), /does not accept our forward token/);
 });
 
 test('B-85: a bridge with a public endpoint in its configuration does not start', async (t) => {

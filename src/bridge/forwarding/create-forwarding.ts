@@ -8,6 +8,7 @@ import type { MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { BridgeCaller } from '../access.ts';
 import type { BridgeClient } from '../bridge-client.ts';
+import { OPERATOR } from '../principal.ts';
 import type { BridgeGroups } from '../settings.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createSessionRouteStore } from '../storage/session-route-store.ts';
@@ -15,12 +16,12 @@ import { createSessionStore } from '../storage/session-store.ts';
 import { readCallNames } from './call-names.ts';
 import { createCallPeer } from './call-peer.ts';
 import { checkEndpointNames } from './check-endpoint-names.ts';
-import { decideForward, type ForwardCandidate, type ForwardQuestion } from './decide-forward.ts';
+import { decideForward, type ForwardCandidate, type ForwardQuestion, refuseBeyondLimit } from './decide-forward.ts';
 import { createFindPlace } from './find-place.ts';
 import { createFollowPeer } from './follow-peer.ts';
 import { createSessionFollowing, type SessionFollowing, type SessionFollowingParts } from './follow-sessions.ts';
 import { createForwardCall, type ForwardLimits } from './forward-call.ts';
-import { createForwardingDispatch, type PlacedDecision } from './forwarding-dispatch.ts';
+import { createForwardingDispatch, type PlacedDecision, refusal } from './forwarding-dispatch.ts';
 import { nodeControls } from './node-controls.ts';
 import { createNodeHealth } from './node-health.ts';
 import { buildNodeMap } from './node-map.ts';
@@ -121,7 +122,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       {
         endpoint: nextHop.endpoint,
         path: DEFAULT_PATH,
-        headers: onwardHeaders({ target, owner: 'main', incoming: undefined, requestId: '' }),
+        headers: onwardHeaders({ target, owner: OPERATOR, incoming: undefined, requestId: '' }),
         id: 'probe',
         method: 'acp.capabilities',
         params: {},
@@ -175,14 +176,15 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
         send(outgoing) {
           if (isDraining && NEW_WORK.has(outgoing.method)) throw new AppError('SHUTTING_DOWN');
           const { call, owner } = outgoing;
-          const { forwarded } = call.caller.caller;
+          const { forwarded, hop } = call.caller.caller;
+          checkHop(call.caller.caller);
           const sent = forwardCall(
             {
               ...outgoing,
               path: forwarded?.path ?? DEFAULT_PATH,
               headersFor: (target) => ({
                 ...resumeHeaders(call.caller),
-                ...onwardHeaders({ target, owner, incoming: forwarded, requestId: call.requestId }),
+                ...onwardHeaders({ target, owner, incoming: forwarded, hop, requestId: call.requestId }),
               }),
             },
             ended.signal,
@@ -198,7 +200,14 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     );
   }
 
-  async function followedPlace({ principal, forwarded }: BridgeCaller, sessionId: string) {
+  /** Before anything goes to another node, whichever way it came to be sent there. */
+  function checkHop({ forwarded, hop }: BridgeCaller): void {
+    const beyond = refuseBeyondLimit(forwarded?.hop ?? hop ?? 0, distributed);
+    if (beyond !== undefined) throw refusal(beyond);
+  }
+
+  async function followedPlace(caller: BridgeCaller, sessionId: string) {
+    const { principal, forwarded, hop } = caller;
     const found =
       forwarded === undefined
         ? await findPlace(principal, { names: [{ kind: 'session', name: sessionId }], makes: false })
@@ -212,8 +221,10 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     if (target === undefined || target === map.localId) return undefined;
     const to = candidate(target);
     if (to === undefined) return undefined;
+    checkHop(caller);
     const owner = found?.owner ?? principal;
-    return { candidate: to, owner, headers: onwardHeaders({ target, owner, incoming: forwarded, requestId: '' }) };
+    const headers = onwardHeaders({ target, owner, incoming: forwarded, hop, requestId: '' });
+    return { candidate: to, owner, headers };
   }
 
   return {
@@ -231,8 +242,8 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       health,
       async decide(method, sessionId) {
         const about = readCallNames(method, { sessionId: sessionId ?? 'a session that is not known' });
-        const found = sessionId === undefined ? undefined : await findPlace('main', about);
-        return decideFor(method, 'main', found).decision;
+        const found = sessionId === undefined ? undefined : await findPlace(OPERATOR, about);
+        return decideFor(method, OPERATOR, found).decision;
       },
     }),
     reload(next) {

@@ -19,11 +19,13 @@ export type ForwardDecision =
       /** The rule that chose them, where it takes turns. */
       readonly rule: number | undefined;
     }
-  | {
-      readonly kind: 'refuse';
-      readonly code: 'TASK_FORWARD_HOP_LIMIT_EXCEEDED' | 'TASK_FORWARD_PEER_UNKNOWN';
-      readonly reason: string;
-    };
+  | Refusal;
+
+export interface Refusal {
+  readonly kind: 'refuse';
+  readonly code: 'TASK_FORWARD_HOP_LIMIT_EXCEEDED' | 'TASK_FORWARD_PEER_UNKNOWN';
+  readonly reason: string;
+}
 
 export interface ForwardQuestion {
   readonly method: string;
@@ -66,12 +68,15 @@ function decideIncoming(
   { target, hop }: Pick<ForwardedRequest, 'target' | 'hop'>,
 ): ForwardDecision {
   if (target === map.localId || map.localId === '') return local('another bridge sent it here');
-  const limit = settings.forwarding.hop_limit;
-  if (hop + 1 > limit) {
-    const reason = `it has passed ${hop} nodes on its way to "${target}", and hop_limit is ${limit}`;
-    return { kind: 'refuse', code: 'TASK_FORWARD_HOP_LIMIT_EXCEEDED', reason };
-  }
-  return toNode(map, target, `another bridge sent it to node "${target}"`);
+  return refuseBeyondLimit(hop, settings) ?? toNode(map, target, `another bridge sent it to node "${target}"`);
+}
+
+/** The refusal of a call that has passed as many nodes as it may; undefined when it may go on. */
+export function refuseBeyondLimit(hop: number, { forwarding }: ForwardQuestion['settings']): Refusal | undefined {
+  const { hop_limit: limit } = forwarding;
+  if (hop + 1 <= limit) return undefined;
+  const reason = `it has passed ${hop} nodes, and hop_limit is ${limit}; look for nodes that point at each other`;
+  return { kind: 'refuse', code: 'TASK_FORWARD_HOP_LIMIT_EXCEEDED', reason };
 }
 
 function byRule(question: ForwardQuestion, rule: Rule, index: number): ForwardDecision {

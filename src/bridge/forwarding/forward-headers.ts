@@ -41,6 +41,12 @@ export function readForwarded(headers: IncomingHttpHeaders, path: string): Forwa
   };
 }
 
+/** The hop of a request whose other headers may not count. Undefined when it has none, or a malformed one. */
+export function readHop(headers: IncomingHttpHeaders): number | undefined {
+  const value = headers[HOP];
+  return typeof value === 'string' && HOP_NUMBER.test(value) ? Number(value) : undefined;
+}
+
 export function forwardHeaders(
   { source, target, hop, trace, owner }: Omit<ForwardedRequest, 'path'>,
   contract: string,

@@ -3,7 +3,7 @@ import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-call.t
 import type { BridgeClient } from '../bridge-client.ts';
 import { type CallNames, readCallNames } from './call-names.ts';
 import { createCallOrder } from './call-order.ts';
-import type { ForwardCandidate, ForwardDecision } from './decide-forward.ts';
+import type { ForwardCandidate, ForwardDecision, Refusal } from './decide-forward.ts';
 import type { OutgoingCall } from './forward-call.ts';
 import type { ForwardedRequest } from './forward-headers.ts';
 import type { SessionRoutes } from './session-routes.ts';
@@ -58,13 +58,15 @@ export function createForwardingDispatch(
   async function serveOwn(call: MethodCall<BridgeClient>): Promise<unknown> {
     const method = parts.canonicalName(call.method);
     const about = readCallNames(method, call.params);
-    const { principal } = call.caller.caller;
+    const { principal, hop } = call.caller.caller;
     const [first] = about.names;
-    if (first !== undefined) {
+    // A call that another bridge has sent was put in order there. In a circle it would wait here for itself.
+    if (first !== undefined && hop === undefined) {
       const name = `${principal}\n${first.kind}\n${first.name}`;
       return order.run(name, (letNext) => go(call, method, about, letNext));
     }
-    const isThread = about.threadId !== '' && (method === 'session.cancel' || method === 'session.close');
+    const isThread =
+      first === undefined && about.threadId !== '' && (method === 'session.cancel' || method === 'session.close');
     return isThread ? toThread(call, method, about) : go(call, method, about, () => undefined);
   }
 
@@ -103,7 +105,7 @@ export function createForwardingDispatch(
   }
 }
 
-function refusal({ code, reason }: Extract<ForwardDecision, { kind: 'refuse' }>): AppError {
+export function refusal({ code, reason }: Refusal): AppError {
   return new AppError(code, { reason, outcome: 'not_started' });
 }
 

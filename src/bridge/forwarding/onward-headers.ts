@@ -1,4 +1,5 @@
 import type { BridgeClient } from '../bridge-client.ts';
+import { OPERATOR } from '../principal.ts';
 import { type ForwardedRequest, forwardHeaders } from './forward-headers.ts';
 
 export interface OnwardRequest {
@@ -7,6 +8,8 @@ export interface OnwardRequest {
   readonly owner: string;
   /** Set when another bridge has sent it; then this node only hands it on. */
   readonly incoming: ForwardedRequest | undefined;
+  /** How many nodes it has passed, when it came without the forward token; 0 unless given. */
+  readonly hop?: number | undefined;
   /** Empty where there is none. */
   readonly requestId: string;
 }
@@ -23,9 +26,9 @@ export interface OnwardHeadersOptions {
 }
 
 export function createOnwardHeaders({ localId, contract, token }: OnwardHeadersOptions): OnwardHeaders {
-  return ({ target, owner, incoming, requestId }) => {
+  return ({ target, owner, incoming, hop = 0, requestId }) => {
     // The holder of the main token is the node itself.
-    const begun = { source: localId, hop: 0, trace: '', owner: owner === 'main' ? '' : owner, ...incoming };
+    const begun = { source: localId, hop, trace: '', owner: owner === OPERATOR ? '' : owner, ...incoming };
     const trace = begun.trace || requestId;
     const credential = token();
     return {

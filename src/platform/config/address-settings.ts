@@ -40,17 +40,27 @@ export function url(options: UrlOptions): Setting<string> {
   });
 }
 
-/** A web origin as browsers send it; `anyPort` also takes `http://localhost:*`. */
-export function origin(options: LeafOptions<string> & { readonly anyPort?: boolean }): Setting<string> {
+export interface OriginOptions extends LeafOptions<string> {
+  /** Also accepts `http://localhost:*`. */
+  readonly anyPort?: boolean;
+  /** A word that is accepted as it is, because it stands for an origin that is not known yet. */
+  readonly word?: string;
+}
+
+/** A web origin as browsers send it. */
+export function origin(options: OriginOptions): Setting<string> {
+  const { word } = options;
   const example = options.anyPort === true ? 'https://app.example or http://localhost:*' : 'https://app.example';
+  const pattern = '[a-z][a-z0-9+.-]*://[^/?#*\\s]+(:\\*)?';
   return leaf(options, {
-    json: { type: 'string', pattern: '^[a-z][a-z0-9+.-]*://[^/?#*\\s]+(:\\*)?$' },
+    json: { type: 'string', pattern: word === undefined ? `^${pattern}$` : `^(?:${word}|${pattern})$` },
     type: 'origin',
     expects: `an origin such as ${example}, without a path`,
     read(raw): Reading<string> {
       const fault = faultOfText(raw);
       if (fault !== undefined) return fault;
       const written = String(raw);
+      if (word !== undefined && written === word) return { value: written };
       if (written === '*' || /:\/\/\*/.test(written))
         return { wrong: 'has a wildcard for a host', mend: 'list each origin by its name' };
       const anyPort = options.anyPort === true && written.endsWith(':*');

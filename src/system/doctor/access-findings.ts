@@ -21,12 +21,20 @@ export function accessFindings(settings: Settings, host: string): readonly Findi
     { name: 'distributed.task_forward_token', value: distributed.task_forward_token, needed: false },
   ];
   const exposed = !isLoopbackBind(host);
-  return tokens.flatMap(({ name, value, needed }) => {
+  const findings = tokens.flatMap(({ name, value, needed }) => {
     if (value === '') return needed ? [missing(name, exposed, settings.insecure)] : [];
     const weakness = tokenWeakness(value);
     return [weakness === undefined ? fine(name, 'set') : note(name, `weak: ${weakness}`)];
   });
+  const isOpen = bridge.auth_token === '' && bridge.review_auth_token === '';
+  return isOpen && bridge.allowed_origins.length === 0 ? [...findings, OPEN_TO_PAGES] : findings;
 }
+
+/** The default that the contract asks for, and that is too much where other programs serve pages. */
+const OPEN_TO_PAGES = note(
+  'bridge.allowed_origins',
+  'any page that another program serves on localhost can use the bridge, because it has no token; set a token, or allowed_origins: [self]',
+);
 
 function missing(name: string, exposed: boolean, insecure: boolean): Finding {
   if (!exposed) return fine(name, 'not set: open to programs on this machine only');

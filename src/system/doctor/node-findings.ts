@@ -16,7 +16,7 @@ export async function nodeFindings({ bridge, distributed }: Settings): Promise<r
       const hop = map.nextHopOf(id);
       const way = hop === id ? endpoint : `${endpoint}, by way of ${hop}`;
       if (hop !== id) return fine(`node ${id}`, way);
-      const problem = await look(endpoint);
+      const problem = (await look(endpoint)) ?? (await lookAtToken(endpoint, id, forwardToken || bridge.auth_token));
       return problem === undefined ? fine(`node ${id}`, way) : note(`node ${id}`, `${way}: ${problem}`);
     }),
   );
@@ -28,6 +28,37 @@ export async function nodeFindings({ bridge, distributed }: Settings): Promise<r
     'is the main token: who has that can pass for another bridge; give bridges a token of their own',
   );
   return [self, ...found, ...(isShared ? [shared] : [])];
+}
+
+/**
+ * Whether the other bridge takes our token for its forward token. It refuses a malformed hop only then: with any other
+ * credential it ignores the headers of forwarded requests, and would run calls that are meant for a node behind it.
+ */
+async function lookAtToken(endpoint: string, target: string, token: string): Promise<string | undefined> {
+  if (token === '') return undefined;
+  try {
+    const response = await fetch(`${endpoint}/acp/rpc`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${token}`,
+        'content-type': 'application/json',
+        'x-app-bridge-forwarded': '1',
+        'x-app-forward-source': 'doctor',
+        'x-app-forward-target': target,
+        'x-app-forward-hop': 'malformed',
+      },
+      body: '{"jsonrpc":"2.0","id":"1","method":"acp.capabilities","params":{}}',
+      redirect: 'manual',
+      signal: AbortSignal.timeout(PROBE_TIMEOUT_MS),
+    });
+    await response.body?.cancel();
+    if (response.status === 401)
+      return 'it does not accept our forward token; set the same distributed.task_forward_token there';
+    if (response.status !== 200) return undefined;
+    return 'it accepts our forward token as an ordinary one, so it ignores which node a call is for; set the same distributed.task_forward_token there';
+  } catch {
+    return 'no answer in time';
+  }
 }
 
 /** Whether anything answers there. `GET /` needs no credential on any bridge. */

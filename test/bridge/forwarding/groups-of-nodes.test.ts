@@ -1,12 +1,27 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Logger } from '../../../src/platform/log/logger.ts';
 import { postRpc } from '../../contract/bridge/bridge-client.ts';
 import { call, openClient } from '../../contract/bridge/session-client.ts';
+import { startBridge } from '../../contract/bridge/start-bridge.ts';
 import type { Scope } from '../../e2e/running-program.ts';
 import { startFaultProxy } from '../../fakes/fault-proxy.ts';
 import { startScriptedHttp } from '../../fakes/scripted-http.ts';
-import { asMain, type NodeOptions, startNode, turn } from './start-nodes.ts';
+import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
+import {
+  asMain,
+  asNode,
+  asReview,
+  everythingTo,
+  type NodeOptions,
+  type NodeUnderTest,
+  startNode,
+  turn,
+} from './start-nodes.ts';
 
+/** On a busy machine nothing fails for being slow, and no probe is counted as a call. */
+const LONG_LIMITS = { connectMs: 30_000, turnHeadersMs: 60_000, headersMs: 60_000, idleMs: 60_000, probeMs: 600_000 };
 const portOf = (url: string) => Number(new URL(url).port);
 const IN_TURN = '{ rules: [{ methods: [session.start], target: { selector: { role: x }, strategy: round_robin } }] }';
 
@@ -15,6 +30,7 @@ test('B-87: a circle of routes ends at the hop limit, and after no more than one
   const toB = await startFaultProxy(t, 0);
   const to = (id: string, url: string, other: string): NodeOptions => ({
     id,
+    limits: LONG_LIMITS,
     peers: { [other]: url, c: 'http://127.0.0.1:9' },
     forwarding: `{ hop_limit: 4, rules: [{ methods: ["*"], target: { node_id: c } }], routes: [{ target_node_id: c, next_hop_node_id: ${other} }] }`,
   });
@@ -33,6 +49,85 @@ test('B-87: a circle of routes ends at the hop limit, and after no more than one
   // The client's own request, and four that were forwarded.
   assert.equal(1 + toA.connections() + toB.connections(), 5);
   assert.equal(a.agent.asked.length + b.agent.asked.length, 0);
+});
+
+for (const size of [2, 3]) {
+  test(`DB-31: a circle of ${size} nodes, each with its own main token, ends at the hop limit`, async (t) => {
+    const proxies = await Promise.all(Array.from({ length: size }, () => startFaultProxy(t, 0)));
+    const nodes: NodeUnderTest[] = [];
+    for (const [index, proxy] of proxies.entries()) {
+      const next = (index + 1) % size;
+      const node = await startNode(t, {
+        id: `n${index}`,
+        isOpen: true,
+        limits: LONG_LIMITS,
+        peers: { [`n${next}`]: proxies[next]?.url ?? '' },
+        forwarding: everythingTo(`n${next}`),
+        // Each is let in with the main token of the next one, so the next one takes it for an app.
+        more: `  task_forward_token: main-token-of-node-${next}-123\nbridge: { auth_token: main-token-of-node-${index}-123 }\n`,
+      });
+      proxy.setTarget(portOf(node.url));
+      nodes.push(node);
+    }
+    const credential = { authorization: 'Bearer main-token-of-node-0-123' };
+    const ask = (method: string, params: unknown) =>
+      postRpc(nodes[0]?.url ?? '', { jsonrpc: '2.0', id: 1, method, params }, credential);
+    const calls: readonly (readonly [string, unknown])[] = [
+      ['session.start', turn('s1')],
+      ['app.jobs.submit', { taskPrompt: 'hello' }],
+      ['app.jobs.list', {}],
+      ['session.cancel', { threadId: 't1' }],
+    ];
+    for (const [method, params] of calls) {
+      const before = proxies.reduce((sum, proxy) => sum + proxy.connections(), 0);
+      const { json } = await ask(method, params);
+      assert.equal(json.error?.data.code, 'TASK_FORWARD_HOP_LIMIT_EXCEEDED', method);
+      // The limit is 3 unless it is configured.
+      assert.equal(proxies.reduce((sum, proxy) => sum + proxy.connections(), 0) - before, 3, method);
+    }
+    assert.deepEqual(
+      nodes.flatMap(({ agent }) => agent.asked),
+      [],
+    );
+  });
+}
+
+test('DB-31: a hop beyond the limit is refused with the main and the review token, and a call that stays here is not', async (t) => {
+  const b = await startNode(t, { id: 'b' });
+  const a = await startNode(t, {
+    id: 'a',
+    peers: { b: b.url },
+    forwarding: `{ hop_limit: 2, rules: [{ methods: [session.start], target: { node_id: b } }] }`,
+  });
+  for (const credential of [asMain, asReview]) {
+    const ask = async (method: string, hop: string) => {
+      const headers = { ...credential, 'x-app-forward-hop': hop };
+      const { json } = await postRpc(a.url, { jsonrpc: '2.0', id: 1, method, params: turn(`s-${hop}`) }, headers);
+      return json.error?.data.code ?? 'served';
+    };
+    assert.equal(await ask('session.start', '5'), 'TASK_FORWARD_HOP_LIMIT_EXCEEDED');
+    assert.equal(await ask('session.start', '2'), 'TASK_FORWARD_HOP_LIMIT_EXCEEDED');
+    assert.equal(await ask('session.start', '1'), 'served');
+    // Malformed ones count for nothing with such a credential.
+    assert.equal(await ask('session.start', 'x'), 'served');
+    assert.equal(await ask('acp.capabilities', '5'), 'served');
+  }
+});
+
+test('DB-31: headers that are ignored for their credential are reported once for an address', async (t) => {
+  const warnings: string[] = [];
+  const logger = { ...silentLogger, warn: (_members: unknown, text: string) => void warnings.push(text) } as Logger;
+  const bridge = await startBridge(t, { providers: [createScriptedProvider('first')], isGuarded: true, logger });
+  for (let count = 0; count < 3; count += 1) {
+    await postRpc(
+      bridge.url,
+      { jsonrpc: '2.0', id: 1, method: 'acp.capabilities', params: {} },
+      { ...asNode(), ...asReview },
+    );
+  }
+  const about = warnings.filter((text) => text.includes('headers of a forwarded request are ignored'));
+  assert.equal(about.length, 1);
+  assert.match(about[0] ?? '', /set distributed\.task_forward_token/);
 });
 
 /** A node that answers everything at once, and counts the methods it is asked for. */

@@ -25,7 +25,8 @@ test('B-92: a node gets the forward token and nothing of the client but its call
     'idempotency-key': 'key-1',
     'last-event-id': '41',
     'x-app-forward-source': 'spoofed',
-    'x-app-forward-hop': '7',
+    // Of these headers only the hop counts: it can only restrict.
+    'x-app-forward-hop': '1',
   };
   const { text, headers } = await postRpc(
     a.url,
@@ -42,7 +43,7 @@ test('B-92: a node gets the forward token and nothing of the client but its call
     'x-app-bridge-forwarded': '1',
     'x-app-forward-source': 'a',
     'x-app-forward-target': 'b',
-    'x-app-forward-hop': '1',
+    'x-app-forward-hop': '2',
     'x-app-forward-trace': 'trace-of-the-client',
     'x-app-forward-owner': 'review',
     'x-app-contract': '1.0.0',

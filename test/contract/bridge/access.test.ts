@@ -164,4 +164,57 @@ describe('origins', () => {
     assert.equal(foreign.headers.get('access-control-allow-origin'), null);
     assert.match(foreign.headers.get('vary') ?? '', /Origin/);
   });
+
+  test('DB-34: our own origin is allowed although the list does not name it, over HTTP and as a WebSocket', async (t) => {
+    for (const origin of [guarded.url, guarded.url.replace('http:', 'https:')]) {
+      const { status, headers } = await postRpc(guarded.url, CALL, { ...bearer(MAIN), origin });
+      assert.equal(status, 200, origin);
+      assert.equal(headers.get('access-control-allow-origin'), origin);
+      const socket = await openSocket(t, guarded.url, { origin, headers: bearer(MAIN) });
+      assert.equal((await socket.call(CALL)).ok, true);
+    }
+    const other = `http://127.0.0.1:${guarded.port + 1}`;
+    assert.equal((await postRpc(guarded.url, CALL, { ...bearer(MAIN), origin: other })).status, 403);
+  });
+
+  test('DB-23: with allowed_origins: [self] no page of another port drives an open bridge', async (t) => {
+    const closed = await startProgram(t, { args: ['bridge'], environment: { ACP_ALLOWED_ORIGINS: 'self' } });
+    for (const origin of ['http://localhost:3000', 'http://127.0.0.1:3000', 'self', 'null', 'https://evil.example']) {
+      assert.equal((await postRpc(closed.url, CALL, { origin })).status, 403, origin);
+      assert.equal((await refusedUpgrade(closed.url, { origin })).status, 403, origin);
+    }
+    assert.equal((await postRpc(closed.url, CALL, { origin: closed.url })).status, 200);
+    assert.equal((await postRpc(closed.url, CALL)).status, 200);
+  });
+
+  test('DB-23: a request that a browser makes from another site is refused also without an origin', async () => {
+    for (const site of ['cross-site', 'same-site']) {
+      const headers = { 'sec-fetch-site': site };
+      assert.equal((await postRpc(open.url, CALL, headers)).status, 403, site);
+      assert.equal((await refusedUpgrade(open.url, { headers })).status, 403, site);
+    }
+    for (const site of ['same-origin', 'none']) {
+      assert.equal((await postRpc(open.url, CALL, { 'sec-fetch-site': site })).status, 200, site);
+    }
+  });
+
+  test('DB-23: no cookie is a credential on /acp, whatever it holds', async () => {
+    for (const cookie of [`xc_session=${MAIN}`, `authorization=Bearer ${MAIN}`, `token=${MAIN}; auth_token=${MAIN}`]) {
+      const headers = { cookie, origin: guarded.url, 'sec-fetch-site': 'same-origin' };
+      assert.equal((await postRpc(guarded.url, CALL, headers)).status, 401, cookie);
+      assert.equal(
+        (await refusedUpgrade(guarded.url, { origin: guarded.url, headers: { cookie } })).status,
+        401,
+        cookie,
+      );
+    }
+  });
+
+  test('DB-23: doctor warns of an open bridge that pages of other ports can use', async (t) => {
+    const args = ['doctor', '--data-dir', await temporaryFolder(t), '--listen', '127.0.0.1:0'];
+    const warning = /bridge\.allowed_origins .* on localhost can use the bridge/;
+    assert.match((await runProgram(args)).stdout, warning);
+    const closed = await runProgram(args, { environment: { ACP_ALLOWED_ORIGINS: 'self' } });
+    assert.doesNotMatch(closed.stdout, warning);
+  });
 });
