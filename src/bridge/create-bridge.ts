@@ -37,6 +37,7 @@ import { createSessions } from './sessions/create-sessions.ts';
 import { repeat } from './sessions/repeat.ts';
 import { createSessionCalls } from './sessions/session-calls.ts';
 import type { Retention } from './sessions/sweep-old-records.ts';
+import { createTurnLimits } from './sessions/turn-limits.ts';
 import type { WorkingDirectories } from './sessions/working-directory.ts';
 import type { BridgeGroups } from './settings.ts';
 import { createArtifactStore } from './storage/artifact-store.ts';
@@ -150,8 +151,10 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     defaultAgent: settings.agents.default,
     probes,
   });
+  const limits = createTurnLimits(settings.bridge.limits);
   const multiAgent = createMultiAgent({
     providers,
+    limits,
     clock,
     async unavailableReason(explicitProviderId) {
       const routing = { explicitProviderId };
@@ -163,6 +166,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     providers: new Map([...providers, [multiAgent.id, multiAgent], [gateway.id, runtime.provider]]),
     keepArtifacts: artifacts.keep,
     instance: instance.id,
+    limits,
     route,
     agentFailed: probes.lookNow,
   });
@@ -187,6 +191,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     gatewayId: gateway.id,
     maxRunning: settings.jobs.max_running,
     maxRunningOfOwner: () => jobsOfOneOwner,
+    maxWaitingOfOwner: settings.jobs.max_waiting_per_owner,
+    hasRoom: limits.running.hasRoom,
     callbackAllow: settings.jobs.callback_allow,
     keptMs: options.retention.jobs,
     network: options.network,

@@ -74,6 +74,36 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
       maximum: 1_000_000,
       description: 'Open WebSockets from one address.',
     }),
+    turns: setting.integer({
+      default: 1024,
+      minimum: 1,
+      maximum: 1_000_000,
+      description: 'Turns that run at the same time. Others wait: principals take turns.',
+    }),
+    turns_per_principal: setting.integer({
+      default: 256,
+      minimum: 1,
+      maximum: 1_000_000,
+      description: 'Of these, how many may be of one principal. Keep it below `turns`, so that others find a place.',
+    }),
+    turns_per_agent: setting.integer({
+      default: 512,
+      minimum: 1,
+      maximum: 1_000_000,
+      description: 'Turns, and steps of multi-agent runs, that one agent works on at the same time.',
+    }),
+    waiting_turns: setting.integer({
+      default: 4096,
+      minimum: 0,
+      maximum: 1_000_000,
+      description: 'Turns that may wait, in all; more are refused with OVERLOADED.',
+    }),
+    waiting_turns_per_principal: setting.integer({
+      default: 1024,
+      minimum: 0,
+      maximum: 1_000_000,
+      description: 'Of these, how many may be of one principal.',
+    }),
   }),
 });
 
@@ -199,6 +229,12 @@ export const jobsSettings = setting.group('Background jobs.', {
     maximum: 1000,
     description:
       'Of these, how many may be of one owner. 0: all of them while the main token is the only credential, otherwise one less.',
+  }),
+  max_waiting_per_owner: setting.integer({
+    default: 100_000,
+    minimum: 1,
+    maximum: 10_000_000,
+    description: 'Pending jobs of one owner; more are refused with OVERLOADED.',
   }),
   callback_allow: setting.list(setting.cidr({}), {
     description: 'Private ranges to which callbacks may go although they are not public.',

@@ -54,6 +54,10 @@ export interface JobsOptions {
   readonly maxRunning: number;
   /** Of one owner, at this moment. */
   maxRunningOfOwner(): number;
+  /** Pending jobs of one owner. */
+  readonly maxWaitingOfOwner: number;
+  /** Whether a turn of the owner could run right now. */
+  hasRoom(owner: string): boolean;
   /** Ranges that callbacks may go to although they are not public. */
   readonly callbackAllow: readonly string[];
   /** How long ended jobs are kept, in milliseconds; 0 is for ever. */
@@ -114,7 +118,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     ...waiting,
     async take(hasRoom) {
       await followClock();
-      return waiting.take(hasRoom);
+      return waiting.take((owner) => hasRoom(owner) && options.hasRoom(owner));
     },
   };
   const abandonment = { store, search, ends, instance };
@@ -178,6 +182,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   const submit = createSubmitJob({
     ...options,
     store,
+    countWaiting: reports.countPending,
     checkCallback: callbacks.check,
     onSubmitted: () => void runner.look(),
   });

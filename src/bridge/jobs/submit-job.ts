@@ -7,6 +7,7 @@ import type { RoutingResolution, TurnRouting } from '../contract/routing.ts';
 import { readPlan } from '../multi-agent/read-plan.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
+import type { JobReportStore } from '../storage/job-report-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
 import { TENANT } from '../tenant.ts';
 import type { CallbackPost } from './callback-post.ts';
@@ -17,6 +18,8 @@ export type SubmitJob = (params: SubmitJobParams, owner: string) => Promise<Subm
 
 export interface SubmitJobOptions {
   readonly store: Pick<JobStore, 'add' | 'findByKey'>;
+  readonly countWaiting: JobReportStore['countPending'];
+  readonly maxWaitingOfOwner: number;
   readonly agentIds: readonly string[];
   readonly gatewayId: string;
   readonly clock: Pick<Clock, 'now'>;
@@ -88,6 +91,7 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
     const fingerprint = idempotencyKey === undefined ? '' : fingerprintOf(params);
     const earlier = idempotencyKey === undefined ? undefined : await store.findByKey(owner, idempotencyKey);
     if (earlier !== undefined) return repeated(earlier, fingerprint);
+    if ((await options.countWaiting(owner)) >= options.maxWaitingOfOwner) throw new AppError('OVERLOADED');
     const request = await prepare(params);
     const callbackUrl = readCallback(params);
     const [webhookUrl, providerId] = await Promise.all([

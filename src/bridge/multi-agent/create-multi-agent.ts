@@ -1,5 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { AgentProvider, AgentTurn, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
+import type { TurnLimits } from '../sessions/turn-limits.ts';
 import type { MultiAgentPlan } from './multi-agent-plan.ts';
 import { type RunEnd, runModes } from './run-modes.ts';
 import { createRunningStep, type RunningStep } from './run-step.ts';
@@ -8,13 +9,14 @@ export const MULTI_AGENT_ID = 'multi-agent';
 
 export interface MultiAgentOptions {
   readonly providers: ReadonlyMap<string, AgentProvider>;
+  readonly limits: Pick<TurnLimits, 'ofAgent'>;
   readonly clock: Clock;
   /** Why an agent cannot be used right now; undefined when it can. */
   unavailableReason(providerId: string): Promise<string | undefined>;
 }
 
 /** A run of several agents, to the session orchestrator a turn of one: the same updates, the same cancel, one result. */
-export function createMultiAgent({ providers, clock, unavailableReason }: MultiAgentOptions): AgentProvider {
+export function createMultiAgent({ providers, limits, clock, unavailableReason }: MultiAgentOptions): AgentProvider {
   const runs = new Map<string, { readonly steps: readonly RunningStep[]; isCancelled: boolean }>();
 
   async function startTurn(turn: AgentTurn): Promise<TurnEnd> {
@@ -24,7 +26,15 @@ export function createMultiAgent({ providers, clock, unavailableReason }: MultiA
     const steps = plan.steps.map((step, index) => {
       const provider = providers.get(step.providerId);
       if (provider === undefined) throw new Error(`the plan names ${step.providerId}, which is not there`);
-      return createRunningStep({ index, step, provider, turn, clock, unavailableReason });
+      return createRunningStep({
+        index,
+        step,
+        provider,
+        gate: limits.ofAgent(step.providerId),
+        turn,
+        clock,
+        unavailableReason,
+      });
     });
     const run = { steps, isCancelled: false };
     runs.set(turn.turnId, run);

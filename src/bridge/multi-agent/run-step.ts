@@ -1,5 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { AgentProvider, AgentTurn, FailureCode, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
+import type { FairGate, WaitingForPlace } from '../sessions/turn-limits.ts';
 import type { PlannedStep } from './multi-agent-plan.ts';
 
 /** How one step came out, as the result tells it (contract/bridge 6). */
@@ -35,6 +36,8 @@ export interface RunningStepOptions {
   readonly index: number;
   readonly step: PlannedStep;
   readonly provider: AgentProvider;
+  /** The places at the agent. */
+  readonly gate: FairGate;
   /** The turn of the whole run. */
   readonly turn: AgentTurn;
   readonly clock: Clock;
@@ -43,13 +46,14 @@ export interface RunningStepOptions {
 }
 
 export function createRunningStep(options: RunningStepOptions): RunningStep {
-  const { index, step, provider, turn, clock } = options;
+  const { index, step, provider, gate, turn, clock } = options;
   const { providerId } = step;
   const mark = { stepIndex: index, providerId };
   let reference: string | undefined;
   let turns = 0;
   let running: string | undefined;
   let isCancelled = false;
+  let waiting: WaitingForPlace | undefined;
 
   async function ask(prompt: string, conversationTurn?: number): Promise<StepEnd> {
     const startedAt = clock.monotonic();
@@ -76,7 +80,15 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
     const reason = await options.unavailableReason(providerId);
     if (isCancelled) return conclude({ status: 'cancelled' });
     if (reason !== undefined) return conclude({ status: 'failed', error: reason, code: 'PROVIDER_UNAVAILABLE' });
-    return conclude(await limited(prompt));
+    waiting = gate.enter(turn.owner);
+    const hasPlace = await waiting.entered;
+    waiting = undefined;
+    if (!hasPlace) return conclude({ status: 'cancelled' });
+    try {
+      return conclude(await limited(prompt));
+    } finally {
+      gate.leave(turn.owner);
+    }
   }
 
   async function limited(prompt: string): Promise<Concluded> {
@@ -119,6 +131,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
     ask,
     async cancel() {
       isCancelled = true;
+      waiting?.giveUp();
       if (running !== undefined) await provider.cancel(running);
     },
     async close() {

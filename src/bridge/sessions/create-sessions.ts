@@ -22,6 +22,7 @@ import { createSessionRecords } from './session-records.ts';
 import { createSessionTable } from './session-table.ts';
 import { settleInterrupted } from './settle-interrupted.ts';
 import { type Retention, sweepOldRecords } from './sweep-old-records.ts';
+import type { TurnLimits } from './turn-limits.ts';
 import { createTurnResumption } from './turn-resumption.ts';
 import { createTurnRunner, type TurnRunnerOptions } from './turn-runner.ts';
 import { createUpdateHub } from './update-hub.ts';
@@ -56,6 +57,7 @@ export interface SessionsOptions {
   readonly clock: Clock;
   readonly makeId: MakeId;
   readonly logger: Logger;
+  readonly limits: TurnLimits;
   route(request: RouteRequest): Promise<RoutingResolution>;
   agentFailed(providerId: string): void;
   readonly keepArtifacts: TurnRunnerOptions['keepArtifacts'];
@@ -129,6 +131,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     runner,
     hub,
     replay,
+    limits: options.limits,
     resumption: createTurnResumption({ turns, hub, replay, clock }),
     clock,
     makeId,

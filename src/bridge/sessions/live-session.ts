@@ -1,5 +1,6 @@
 import type { RoutingInput } from '../contract/routing.ts';
 import type { MultiAgentPlan } from '../multi-agent/multi-agent-plan.ts';
+import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { UpdateReceiver } from './update-hub.ts';
 import type { UpdateStream } from './update-stream.ts';
 
@@ -51,25 +52,32 @@ export interface LiveTurn {
   /** Called when the session that it waits in is stored; until then nobody knows whether there will be one. */
   onSessionStored: (() => void) | undefined;
   stopReason: StopReason | undefined;
-  /** Set while an agent works on it. */
+  /** A job has its place when it is put into line; other turns take one when they come first. */
+  hasPlace: boolean;
+  /** Set while an agent works on it, or while it waits for a place. */
   stopAgent: (() => void) | undefined;
+  /** Gives its place at the agent back; set while it has one. */
+  leaveAgent: (() => void) | undefined;
 }
 
-/** A session in memory. Of a closed one, or one that never began, only the names and the last number count. */
+/**
+ * A session in memory. Of a closed one, or one that never began, only the names and the last number count. What is
+ * readonly here changes by the functions below and nowhere else.
+ */
 export interface LiveSession {
   readonly key: string;
   readonly id: string;
   readonly owner: string;
-  threadId: string;
-  providerId: string;
-  reference: string;
-  workingDirectory: string;
-  isOpen: boolean;
-  isStored: boolean;
+  readonly threadId: string;
+  readonly providerId: string;
+  readonly reference: string;
+  readonly workingDirectory: string;
+  readonly isOpen: boolean;
+  readonly isStored: boolean;
   /** Another bridge runs a turn of it. */
-  isElsewhere: boolean;
+  readonly isElsewhere: boolean;
   /** It is not known whether the beginning of its last turn was stored; what ends that turn is on its way. */
-  isInDoubt: boolean;
+  readonly isInDoubt: boolean;
   readonly stream: UpdateStream;
   /** The first one runs, the others wait. */
   turns: LiveTurn[];
@@ -77,6 +85,52 @@ export interface LiveSession {
   running: Promise<void> | undefined;
   closing: Promise<void> | undefined;
   usedAt: number;
+}
+
+/** What a turn changes about its session when it begins. */
+export type SessionPlace = Pick<LiveSession, 'threadId' | 'providerId' | 'reference' | 'workingDirectory'>;
+
+type Changing = { -readonly [Member in keyof LiveSession]: LiveSession[Member] };
+
+/** A turn begins. Returns what the session was before, and what makes it so again when the beginning is not stored. */
+export function beginTurn(session: LiveSession, place: SessionPlace): { before: SessionPlace; undo(): void } {
+  const { threadId, providerId, reference, workingDirectory } = session;
+  const before = { threadId, providerId, reference, workingDirectory };
+  Object.assign(session, place);
+  return { before, undo: () => void Object.assign(session, before) };
+}
+
+/** The beginning of a turn is stored, and with it the session. */
+export function turnStored(session: Changing): void {
+  session.isOpen = true;
+  session.isStored = true;
+}
+
+/** The agent has a name for the conversation. */
+export function conversationOpened(session: Changing, reference: string): void {
+  session.reference = reference;
+}
+
+/** Whether the beginning of the last turn was stored cannot be known at the moment. */
+export function setInDoubt(session: Changing, isInDoubt: boolean): void {
+  session.isInDoubt = isInDoubt;
+}
+
+/** The session is over; what is left are its names and the last number. */
+export function sessionClosed(session: Changing): void {
+  Object.assign(session, { isOpen: false, reference: '', providerId: '', workingDirectory: '' });
+}
+
+/** Takes over what the store says of a session; `instance` is this bridge. */
+export function adoptRow(session: Changing, row: SessionRow, instance: string): void {
+  session.stream.restart(row.reserved_seq);
+  session.isStored = true;
+  session.isOpen = row.closed_at === null;
+  session.isElsewhere = row.instance !== '' && row.instance !== instance;
+  session.threadId = row.thread_id;
+  session.providerId = row.provider_id;
+  session.reference = row.reference;
+  session.workingDirectory = row.working_directory;
 }
 
 export function createLiveTurn(id: string, request: TurnRequest, createdAt: number): LiveTurn {
@@ -94,7 +148,9 @@ export function createLiveTurn(id: string, request: TurnRequest, createdAt: numb
     isStored: false,
     onSessionStored: undefined,
     stopReason: undefined,
+    hasPlace: false,
     stopAgent: undefined,
+    leaveAgent: undefined,
   };
 }
 

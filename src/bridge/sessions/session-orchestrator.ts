@@ -10,6 +10,7 @@ import {
   isBusy,
   type LiveSession,
   type LiveTurn,
+  sessionClosed,
   stopTurn,
   type TurnClient,
   type TurnRequest,
@@ -17,6 +18,7 @@ import {
 import type { Replay, ResumeRequest } from './replay.ts';
 import type { SessionRecords } from './session-records.ts';
 import type { SessionTable } from './session-table.ts';
+import { type TurnLimits, takePlace } from './turn-limits.ts';
 import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
 import type { TurnResumption } from './turn-resumption.ts';
 import { originOf, type TurnRunner } from './turn-runner.ts';
@@ -61,6 +63,7 @@ export interface SessionOrchestratorOptions {
   readonly hub: UpdateHub;
   readonly replay: Replay;
   readonly resumption: TurnResumption;
+  readonly limits: TurnLimits;
   readonly clock: Clock;
   readonly makeId: MakeId;
   /** Lets go of a conversation at its agent, and of the session's scratch folder; resolves when that is out of the way. */
@@ -73,7 +76,7 @@ const START = 'session.start';
 const MESSAGE = 'session.message';
 
 export function createSessionOrchestrator(options: SessionOrchestratorOptions): SessionOrchestrator {
-  const { table, records, runner, hub, replay, resumption, clock, makeId, discard } = options;
+  const { table, records, runner, hub, replay, resumption, limits, clock, makeId, discard } = options;
   /** By session, what the next call about it has to wait for. */
   const admissions = new Map<string, Promise<void>>();
   const early = createEarlyFollowers();
@@ -126,8 +129,10 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       const { sessionId, threadId, routing } = request;
       throw continuationLost(sessionId, threadId || sessionId, routing.explicitProviderId ?? '');
     }
+    const isFull = (found?.turns.length ?? 0) > (isStart ? 0 : MOST_WAITING);
+    if (found?.isElsewhere || isFull) throw new AppError('SESSION_BUSY');
+    limits.opened(request.principal);
     const session = found ?? table.create(request.principal, request.sessionId);
-    if (session.isElsewhere || session.turns.length > (isStart ? 0 : MOST_WAITING)) throw new AppError('SESSION_BUSY');
     const { receiver, stays } = client;
     if (receiver !== undefined) hub.subscribe(session.key, receiver);
     const { outcome } = enqueue(session, request);
@@ -144,9 +149,13 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       // From here until the turn stands in line nothing waits.
       if (isDraining) throw new AppError('SHUTTING_DOWN');
       if (found !== undefined && (found.isElsewhere || isBusy(found))) return undefined;
+      // A job takes a place now or waits in the table of jobs, so that it does not stand in the way of its session.
+      if (!limits.mayOpen(principal) || !limits.running.hasRoom(principal)) return undefined;
+      limits.opened(principal);
+      limits.running.tryEnter(principal);
       const continues = !newSession && !repeatsStart && found?.isOpen === true && found.reference !== '';
       const session = found ?? table.create(principal, sessionId);
-      return enqueue(session, { ...request, method: continues ? MESSAGE : START });
+      return enqueue(session, { ...request, method: continues ? MESSAGE : START }, true);
     });
     if (taken === undefined) return undefined;
     const cancel = () => stopTurn(taken, 'cancelled');
@@ -164,8 +173,9 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   }
 
   /** Puts a turn at the end of the line of its session. */
-  function enqueue(session: LiveSession, request: TurnRequest): LiveTurn {
+  function enqueue(session: LiveSession, request: TurnRequest, hasPlace = false): LiveTurn {
     const live = createLiveTurn(makeId('turn-'), request, clock.now());
+    live.hasPlace = hasPlace;
     if (!session.isOpen && session.turns.length === 0) admitEarly(session);
     session.turns.push(live);
     session.running ??= runAll(session);
@@ -189,8 +199,12 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
 
   async function runAll(session: LiveSession): Promise<void> {
     for (let next = session.turns[0]; next !== undefined; next = session.turns[0]) {
+      const { principal } = next.request;
+      next.hasPlace ||= await takePlace(limits.running, principal, next, () => waits(session, next));
       await runner.run(session, next);
       session.turns.shift();
+      if (next.hasPlace) limits.running.leave(principal);
+      limits.ended(principal);
     }
     session.running = undefined;
     tellIdle();
@@ -198,6 +212,12 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     if (session.isStored || session.isInDoubt) return;
     table.remove(session);
     hub.end(session.key);
+  }
+
+  /** A turn comes first in its session and waits for a place: its caller learns that it was taken. */
+  function waits(session: LiveSession, turn: LiveTurn): void {
+    turn.request.accepted();
+    if (session.isOpen && !turn.isStored) announce(session, turn);
   }
 
   function tellIdle(): void {
@@ -239,7 +259,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     await session.running;
     if (!session.isStored || !session.isOpen) return;
     const discarded = discard(session);
-    Object.assign(session, { isOpen: false, reference: '', providerId: '', workingDirectory: '' });
+    sessionClosed(session);
     hub.end(session.key);
     await discarded;
     await records.close(session);

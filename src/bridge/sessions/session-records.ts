@@ -7,7 +7,14 @@ import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import { TENANT } from '../tenant.ts';
-import type { LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
+import {
+  type LiveSession,
+  type LiveTurn,
+  type SessionPlace,
+  setInDoubt,
+  type TurnRequest,
+  turnStored,
+} from './live-session.ts';
 import { lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
@@ -20,8 +27,11 @@ export interface SessionRecords {
   readonly isShared: boolean;
   /** A turn that waits for others. */
   queued(session: LiveSession, turn: LiveTurn, base: ResultBase): void;
-  /** Resolves when session and turn are stored, and with them the numbers of the first updates. */
-  begin(session: LiveSession, turn: LiveTurn, base: ResultBase): Promise<void>;
+  /**
+   * Resolves when session and turn are stored, and with them the numbers of the first updates. `before` is what the session
+   * goes back to when that fails.
+   */
+  begin(session: LiveSession, turn: LiveTurn, base: ResultBase, before: SessionPlace): Promise<void>;
   /** The agent has a name for the conversation. No update is shown before it is stored: what was seen can be continued. */
   opened(session: LiveSession): void;
   audit(session: LiveSession, turn: LiveTurn, providerId: string, decision: string, subject: unknown): void;
@@ -80,9 +90,9 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   }
 
   /** Takes back what may have been stored of a turn's beginning. */
-  function takeBack({ key, stream }: LiveSession, turn: LiveTurn): readonly Statement[] {
+  function takeBack({ key, stream }: LiveSession, turn: LiveTurn, before: SessionPlace): readonly Statement[] {
     // The turn too: who repeats the call with its idempotency key wants it done, and it was not.
-    return [sessions.unclaim(key, turn.id, stream.reservedSeq()), turns.discard(turn.id)];
+    return [sessions.unclaim(key, turn.id, stream.reservedSeq(), before), turns.discard(turn.id)];
   }
 
   return {
@@ -91,9 +101,9 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       turn.firstSeq = session.stream.lastSeq() + 1;
       turn.isStored = true;
       void log.store([turns.queue(turnRow(session, turn, 'queued', base))]);
-      session.stream.emit(stageUpdate(base, 'queued', 'The turn waits for the one before it.'));
+      session.stream.emit(stageUpdate(base, 'queued', 'The turn waits until others have ended.'));
     },
-    async begin(session, turn, base) {
+    async begin(session, turn, base, before) {
       const { stream } = session;
       const now = clock.now();
       if (turn.firstSeq === 0) turn.firstSeq = stream.lastSeq() + 1;
@@ -120,16 +130,17 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       } catch (error) {
         // It may have been stored all the same; then the turn would stay open, and the session busy, until a restart.
         if (errorCode(error) === 'STORAGE_UNAVAILABLE' && !turn.isStored) {
-          session.isInDoubt = true;
-          void log.store(session.isStored ? takeBack(session, turn) : sessions.discard(session.key)).then(() => {
-            session.isInDoubt = false;
-          });
+          setInDoubt(session, true);
+          void log
+            .store(session.isStored ? takeBack(session, turn, before) : sessions.discard(session.key))
+            .then(() => {
+              setInDoubt(session, false);
+            });
         }
         throw error;
       }
       // Not before: what waits is told its numbers once there is a session for good that they belong to.
-      session.isOpen = true;
-      session.isStored = true;
+      turnStored(session);
       turn.isStored = true;
       stream.grant(upTo);
       for (const waiting of session.turns) {

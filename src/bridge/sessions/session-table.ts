@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
-import { isBusy, type LiveSession, maySee } from './live-session.ts';
+import { adoptRow, isBusy, type LiveSession, maySee } from './live-session.ts';
 import type { UpdateStream } from './update-stream.ts';
 
 /** The sessions in memory: those that work, and some that did lately. All others are in the store. */
@@ -83,14 +83,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     const known = sessions.get(nameOf(row.owner, row.session_id));
     if (known !== undefined && (isBusy(known) || !store.isShared)) return use(known);
     const session = known ?? make(row.key, row.session_id, row.owner, row.reserved_seq);
-    session.stream.restart(row.reserved_seq);
-    session.isStored = true;
-    session.isOpen = row.closed_at === null;
-    session.isElsewhere = row.instance !== '' && row.instance !== instance;
-    session.threadId = row.thread_id;
-    session.providerId = row.provider_id;
-    session.reference = row.reference;
-    session.workingDirectory = row.working_directory;
+    adoptRow(session, row, instance);
     return use(session);
   }
 

@@ -8,8 +8,9 @@ import type { Artifact } from '../contract/artifact.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
 import { gatewayUnavailable, multiAgentRoute, type RouteRequest } from '../routing/resolve-route.ts';
-import type { LiveSession, LiveTurn } from './live-session.ts';
+import { beginTurn, conversationOpened, type LiveSession, type LiveTurn } from './live-session.ts';
 import type { SessionRecords } from './session-records.ts';
+import { type TurnLimits, takePlace } from './turn-limits.ts';
 import {
   continuationLost,
   interruptedResult,
@@ -34,6 +35,7 @@ export interface TurnRunnerOptions {
   readonly directories: WorkingDirectories;
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly limits: Pick<TurnLimits, 'ofAgent'>;
   /** Who would do the work right now. May wait for a first look at the agents. */
   route(request: RouteRequest): Promise<RoutingResolution>;
   /** Told when an agent failed: it may be gone. */
@@ -55,6 +57,8 @@ interface PreparedTurn {
   readonly provider: AgentProvider;
   readonly route: RoutingResolution;
   readonly workingDirectory: string;
+  /** The working directory that the session keeps; empty: its scratch folder. */
+  readonly ofSession: string;
   readonly base: ResultBase;
 }
 
@@ -90,10 +94,16 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const base = resultBase(origin, route, '');
     if (turn.stopReason !== undefined) return stoppedOutcome(turn, base);
     if (route.unavailable || provider === undefined) return unavailableResult(base);
+    // Before the folder is checked, because waiting may take long. The steps of a multi-agent run take places of their own.
+    if (worker !== MULTI_AGENT_ID) {
+      const gate = options.limits.ofAgent(worker);
+      if (!(await takePlace(gate, request.principal, turn, request.accepted))) return stoppedOutcome(turn, base);
+      turn.leaveAgent = () => gate.leave(request.principal);
+    }
     const folder = request.workingDirectory || (continues ? session.workingDirectory : '');
     const workingDirectory = folder === '' ? await directories.scratch(session.key) : await directories.check(folder);
-    session.workingDirectory = folder === '' ? '' : workingDirectory;
-    return { provider, route, workingDirectory, base: resultBase(origin, route, workingDirectory) };
+    const ofSession = folder === '' ? '' : workingDirectory;
+    return { provider, route, workingDirectory, ofSession, base: resultBase(origin, route, workingDirectory) };
   }
 
   async function run(session: LiveSession, turn: LiveTurn): Promise<void> {
@@ -109,6 +119,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       session.stream.restart(session.stream.reservedSeq());
       // That it waits is stored and was told, so it must end as well; not where another bridge has taken the session.
       if (turn.isStored && errorCode(error) !== 'SESSION_BUSY') await records.conclude(session, turn, toOutcome(error));
+    } finally {
+      turn.leaveAgent?.();
     }
   }
 
@@ -117,17 +129,19 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const origin = originOf(session, turn);
     const isStart = turn.request.method === 'session.start';
     const reference = isStart ? '' : session.reference;
-    const before = { reference: session.reference, providerId: session.providerId };
-    session.threadId = origin.threadId;
-    session.providerId = provider.id;
-    session.reference = reference;
-    const begun = records.begin(session, turn, base).catch((error: unknown) => {
+    const place = { threadId: origin.threadId, workingDirectory: prepared.ofSession };
+    const { before, undo } = beginTurn(session, { ...place, providerId: provider.id, reference });
+    const begun = records.begin(session, turn, base, before).catch((error: unknown) => {
       throw errorCode(error) === 'STORAGE_CONFLICT' || errorCode(error) === 'STORAGE_DUPLICATE'
         ? new AppError('SESSION_BUSY', {}, { cause: error })
         : error;
     });
+    function undoAndFail(error: unknown): never {
+      undo();
+      throw error;
+    }
     // Where no other bridge can take the same session, the agent starts while the beginning is being stored.
-    if (records.isShared) await begun;
+    if (records.isShared) await begun.catch(undoAndFail);
     session.stream.emit(stageUpdate(origin, 'started', 'The turn has started.'));
 
     let isOver = false;
@@ -143,7 +157,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       ...(turn.request.plan === undefined ? {} : { plan: turn.request.plan }),
       opened(opened) {
         if (isOver || session.reference !== '') return;
-        session.reference = opened;
+        conversationOpened(session, opened);
         records.opened(session);
         running();
       },
@@ -174,14 +188,17 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       await begun;
     } catch (error) {
       if (isStart && session.reference !== '') closeConversation(provider.id, session.reference);
-      Object.assign(session, before);
-      throw error;
+      return undoAndFail(error);
     }
     // The session has started afresh: the conversation that it had is over.
     if (isStart && before.reference !== '') closeConversation(before.providerId, before.reference);
     const files = end.kind === 'completed' ? (end.files ?? []) : [];
-    const place = { workingDirectory: prepared.workingDirectory, turnId: turn.id };
-    const from = { ...place, owner: session.owner, sessionKey: session.key };
+    const from = {
+      workingDirectory: prepared.workingDirectory,
+      turnId: turn.id,
+      owner: session.owner,
+      sessionKey: session.key,
+    };
     const artifacts = await options.keepArtifacts(from, produced.paths(), files);
     return outcomeOf(session, turn, { ...base, artifacts: [...artifacts] }, end);
   }

@@ -21,6 +21,8 @@ export interface JobReportStore {
   list(page: JobPage): Promise<readonly JobRow[]>;
   /** Costs the same however many jobs there are. */
   counts(owner: string | undefined): Promise<readonly ProviderCounts[]>;
+  /** How many jobs of an owner are pending. */
+  countPending(owner: string): Promise<number>;
   oldestPending(owner: string | undefined): Promise<JobRow | undefined>;
   /** Jobs that ended before that moment, the longest ago first. */
   ended(before: number, limit: number): Promise<readonly EndedJob[]>;
@@ -92,6 +94,10 @@ export function createJobReportStore(database: Database<BridgeSchema>): JobRepor
       return database.read(choose({ owner, status: status ?? 'pending', before: before || NEWEST, limit }));
     },
     counts: (owner) => database.readKeyed(owner === undefined ? sumsOfAll({ owner: '' }) : sumsOfOwner({ owner })),
+    async countPending(owner) {
+      const rows = await database.readKeyed(sumsOfOwner({ owner }));
+      return rows.reduce((sum, { pending }) => sum + pending, 0);
+    },
     async oldestPending(owner) {
       const choose = owner === undefined ? oldestOfAll : oldestOfOwner;
       return (await database.readKeyed(choose({ owner: owner ?? '', status: 'pending' })))[0];

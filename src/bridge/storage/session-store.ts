@@ -21,8 +21,8 @@ export interface SessionStore {
   insert(row: SessionRow): Statement;
   /** Takes the session for an instance, or keeps it; fails with STORAGE_CONFLICT when another one was faster. */
   claim(claim: SessionClaim): Statement;
-  /** Takes a claim back, if it was stored together with the beginning of that turn. */
-  unclaim(key: string, turnId: string, lastSeq: number): Statement;
+  /** Takes a claim back, if it was stored together with the beginning of that turn: the session is as it was before. */
+  unclaim(key: string, turnId: string, lastSeq: number, before: SessionPlace): Statement;
   reserve(key: string, upTo: number): Statement;
   setReference(key: string, providerId: string, reference: string): Statement;
   /** Of this instance no turn runs or waits: numbers beyond the last one are free again. */
@@ -87,10 +87,17 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         ]),
       ),
   );
-  const unclaim = database.statement((query, given: { key: string; turnId: string; lastSeq: number }) =>
+  const unclaim = database.statement((query, given: SessionPlace & { key: string; turnId: string; lastSeq: number }) =>
     query
       .updateTable('sessions')
-      .set({ instance: '', reserved_seq: given.lastSeq })
+      .set({
+        instance: '',
+        reserved_seq: given.lastSeq,
+        thread_id: given.threadId,
+        provider_id: given.providerId,
+        reference: given.reference,
+        working_directory: given.workingDirectory,
+      })
       .where('key', '=', given.key)
       .where((where) =>
         where.exists(
@@ -167,7 +174,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     },
     insert,
     claim: (given) => expectChanges(claim(given), 1),
-    unclaim: (key, turnId, lastSeq) => unclaim({ key, turnId, lastSeq }),
+    unclaim: (key, turnId, lastSeq, before) => unclaim({ ...before, key, turnId, lastSeq }),
     reserve: (key, upTo) => reserve({ key, upTo }),
     setReference: (key, providerId, reference) => setReference({ key, providerId, reference }),
     release: (key, instance, lastSeq, now) => release({ key, instance, lastSeq, now }),
@@ -175,6 +182,14 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     discard: (key) => [remove({ key }), forgetTurns({ key }), forgetUpdates({ key })],
     close: (key, lastSeq, now) => [close({ key, lastSeq, now }), forgetTurns({ key }), forgetUpdates({ key })],
   };
+}
+
+/** What a turn changes about its session when it begins. */
+interface SessionPlace {
+  readonly threadId: string;
+  readonly providerId: string;
+  readonly reference: string;
+  readonly workingDirectory: string;
 }
 
 interface SessionPause {

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
@@ -99,3 +101,37 @@ test('who follows a session before its first turn, of whose beginning nobody lea
   await client.seen(({ event }) => event === 'completed');
   assert.equal(client.updates[0]?.seq, 1);
 });
+
+for (const isStored of [true, false]) {
+  const what = isStored ? 'was stored without an answer' : 'was not stored';
+  test(`DB-17: a turn whose beginning ${what} leaves folder, thread, agent and conversation of its session as they were`, async (context) => {
+    const [one, two] = [createScriptedProvider('one'), createScriptedProvider('two')];
+    const { url, root, database } = await startBridge(context, { providers: [one, two] });
+    const [kept, other] = [join(root, 'kept'), join(root, 'other')];
+    for (const folder of [kept, other]) await mkdir(folder);
+    const first = { sessionId: 's', taskPrompt: 'a', threadId: 't', workingDirectory: kept };
+    assert.equal((await call(url, 'session.start', first)).result?.status, 'completed');
+    const elsewhere = { sessionId: 's', taskPrompt: 'b', threadId: 'u', workingDirectory: other };
+    const routing = { explicitProviderId: 'two' };
+    const stored = () =>
+      database.query
+        .selectFrom('sessions')
+        .select(['thread_id', 'provider_id', 'reference', 'working_directory', 'instance'])
+        .executeTakeFirst();
+    const before = await stored();
+    for (const [method, params] of [
+      ['session.message', elsewhere],
+      ['session.start', { ...elsewhere, routing }],
+    ] as const) {
+      loseNextBeginning(database, isStored);
+      assert.equal((await call(url, method, params)).error?.data.code, 'STORAGE_UNAVAILABLE');
+      await until('the store to be as before', async () => JSON.stringify(await stored()) === JSON.stringify(before));
+      const { result } = await call(url, 'session.message', { sessionId: 's', taskPrompt: 'c' });
+      assert.deepEqual(
+        [result?.status, result?.threadId, result?.resolvedWorkingDirectory, result?.resolvedProviderId],
+        ['completed', 't', kept, 'one'],
+      );
+    }
+    assert.deepEqual(one.closed, [], 'its conversation goes on');
+  });
+}

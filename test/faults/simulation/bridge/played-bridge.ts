@@ -8,6 +8,7 @@ import { createLiveRouting } from '../../../../src/bridge/routing/live-routing.t
 import { createSessions } from '../../../../src/bridge/sessions/create-sessions.ts';
 import { createSessionCalls, type SessionCalls } from '../../../../src/bridge/sessions/session-calls.ts';
 import type { SessionOrchestrator } from '../../../../src/bridge/sessions/session-orchestrator.ts';
+import { createTurnLimits } from '../../../../src/bridge/sessions/turn-limits.ts';
 import type { WorkingDirectories } from '../../../../src/bridge/sessions/working-directory.ts';
 import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
 import { createInstanceStore } from '../../../../src/bridge/storage/instance-store.ts';
@@ -56,6 +57,14 @@ const directories: WorkingDirectories = {
   isScratch: () => true,
 };
 
+const LIMITS = {
+  turns: 1024,
+  turns_per_principal: 256,
+  turns_per_agent: 512,
+  waiting_turns: 4096,
+  waiting_turns_per_principal: 1024,
+};
+
 /** What `createBridge` makes before it comes to jobs, in the same order. */
 async function openParts({ database, clock, makeId, logger, agents }: PlayedSessionsOptions) {
   const instance = await registerInstance({
@@ -83,6 +92,7 @@ async function openParts({ database, clock, makeId, logger, agents }: PlayedSess
     clock,
     makeId,
     logger,
+    limits: createTurnLimits(LIMITS),
     route,
     agentFailed: probes.lookNow,
     keepArtifacts: async () => [],
@@ -116,6 +126,8 @@ export async function openPlayedBridge(options: PlayedBridgeOptions): Promise<Pl
     gatewayId: GATEWAY_ID,
     maxRunning,
     maxRunningOfOwner: () => maxRunning,
+    maxWaitingOfOwner: 100_000,
+    hasRoom: () => true,
     callbackAllow: [],
     keptMs: 0,
     network,
