@@ -1,8 +1,10 @@
+import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { bearerToken } from '../platform/http/bearer-token.ts';
 import type { Guard, RequestHead } from '../platform/http/surface.ts';
 import { isSecretParameter } from '../platform/log/secret-names.ts';
 import { readCookie, SESSION_COOKIE } from './cookies.ts';
+import { requireFreshLogin } from './login/reauthentication.ts';
 import type { SessionCheck } from './login/session-check.ts';
 import { type AdminPermission, holdsPermission, type PermissionMatrix } from './permissions.ts';
 import type { FoundSession } from './storage/session-store.ts';
@@ -25,9 +27,18 @@ export interface AccountsAccess {
   readonly user: Guard<UserCaller>;
   /** As `user`, for what a `readonly` user may change too: the own logout, password and second factor. */
   readonly userEvenReadonly: Guard<UserCaller>;
+  /**
+   * A user who has logged in within the last five minutes, for changes of what proves who someone is: a session that was
+   * left open somewhere, or stolen, is not enough. `readonly` users may, as with `userEvenReadonly`.
+   */
+  readonly freshLogin: Guard<UserCaller>;
+  /** As `freshLogin`, without `readonly` users. */
+  readonly freshUser: Guard<UserCaller>;
   adminWith(permission: AdminPermission): Guard<UserCaller>;
   /** Only root and admin: for what no permission key names. */
   readonly adminOnly: Guard<UserCaller>;
+  /** As `adminOnly`, with a login from the last five minutes. */
+  readonly freshAdmin: Guard<UserCaller>;
   readonly agent: Guard<AgentCaller>;
 }
 
@@ -37,12 +48,13 @@ export interface AccountsAccessOptions {
   matrix(): Promise<PermissionMatrix>;
   /** Under which users reach this program: `https://accounts.example`. */
   publicUrl(): string;
+  readonly clock: Pick<Clock, 'now'>;
 }
 
 const ADMIN_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
 
 export function createAccountsAccess(options: AccountsAccessOptions): AccountsAccess {
-  const { checkSession, agents, matrix, publicUrl } = options;
+  const { checkSession, agents, matrix, publicUrl, clock } = options;
 
   async function session(head: RequestHead): Promise<UserCaller> {
     refuseCredentialsInQuery(head, []);
@@ -57,7 +69,7 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
   }
 
   const adminBy =
-    (allows: (role: string) => Promise<boolean>): Guard<UserCaller> =>
+    (allows: (role: string) => Promise<boolean>): ((head: RequestHead) => Promise<UserCaller>) =>
     async (head) => {
       const caller = await session(head);
       const { role } = caller.user;
@@ -65,21 +77,35 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
       return caller;
     };
 
+  const adminOnly = adminBy(async (role) => role !== 'operator');
+  const fresh =
+    (guard: (head: RequestHead) => Promise<UserCaller>): Guard<UserCaller> =>
+    async (head) => {
+      const caller = await guard(head);
+      requireFreshLogin(caller.user, clock);
+      return caller;
+    };
+
+  async function user(head: RequestHead): Promise<UserCaller> {
+    const caller = await session(head);
+    if (caller.user.role === 'readonly' && isWrite(head)) throw new AppError('READ_ONLY_ACCOUNT');
+    return caller;
+  }
+
   return {
+    user,
+    freshUser: fresh(user),
+    freshLogin: fresh(session),
+    freshAdmin: fresh(adminOnly),
     anyone: (...allowed) => {
       return (head) => {
         refuseCredentialsInQuery(head, allowed);
         return undefined as never;
       };
     },
-    async user(head) {
-      const caller = await session(head);
-      if (caller.user.role === 'readonly' && isWrite(head)) throw new AppError('READ_ONLY_ACCOUNT');
-      return caller;
-    },
     userEvenReadonly: session,
     adminWith: (permission) => adminBy(async (role) => holdsPermission(role, permission, await matrix())),
-    adminOnly: adminBy(async (role) => role !== 'operator'),
+    adminOnly,
     async agent(head) {
       refuseCredentialsInQuery(head, []);
       const token = bearerToken(head);

@@ -12,9 +12,8 @@ import { type AccountsAccess, createAccountsAccess } from './access.ts';
 import { type Audit, createAudit } from './audit.ts';
 import { createFlows, type Flows } from './flows.ts';
 import type { CompletionKeys } from './keys/completion-keys.ts';
-import { type AddressFailures, createAddressFailures } from './login/address-failures.ts';
+import { createLimiter, type Limiter } from './limiter/limiter.ts';
 import { createSessionCheck, type SeenSession, type SessionCheck } from './login/session-check.ts';
-import { createMailLimits, type MailLimits } from './mail/mail-limits.ts';
 import { createMailPost, type MailPost } from './mail/mail-post.ts';
 import { createPasswordHasher, type PasswordHasher } from './passwords/password-hasher.ts';
 import { type AgentRegistry, createAgentRegistry } from './proxy-nodes/agent-registry.ts';
@@ -23,8 +22,9 @@ import type { AccountsSchema } from './storage/accounts-schema.ts';
 import { createAuditStore } from './storage/audit-store.ts';
 import { type BlacklistStore, createBlacklistStore } from './storage/blacklist-store.ts';
 import { type ClientListStore, createClientListStore } from './storage/client-list-store.ts';
-import { type CounterStore, createCounterStore } from './storage/counter-store.ts';
+import { type CredentialStore, createCredentialStore } from './storage/credential-store.ts';
 import { createFlowStore, type FlowStore } from './storage/flow-store.ts';
+import { createLimitStore } from './storage/limit-store.ts';
 import { createPermissionStore } from './storage/permission-store.ts';
 import { createProxyAgentStore, type ProxyAgentStore } from './storage/proxy-agent-store.ts';
 import { createSessionStore, type SessionStore } from './storage/session-store.ts';
@@ -75,9 +75,8 @@ export interface AccountsCore extends Omit<AccountsOptions, 'settings' | 'comple
   readonly flows: Flows;
   readonly audit: Audit;
   readonly mail: MailPost;
-  readonly mailLimits: MailLimits;
-  readonly counters: CounterStore;
-  readonly addressFailures: AddressFailures;
+  readonly credentials: CredentialStore;
+  readonly limiter: Limiter;
   readonly passwords: PasswordHasher;
   readonly userObjects: UserObjects;
   readonly checkSession: SessionCheck;
@@ -95,11 +94,12 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
   const sessions = createSessionStore(database);
   const agents = createProxyAgentStore(database);
   const flowStore = createFlowStore(database);
-  const counters = createCounterStore(database);
   const audit = createAudit({ store: createAuditStore(database), clock, makeId });
   const agentRegistry = createAgentRegistry({ database, store: agents, audit, settings, clock, randomness });
-  const userObjects = createUserObjects(createPermissionStore(database), clock);
+  const userObjects = createUserObjects(createPermissionStore(database), createLimitStore(database), clock);
   const mail = createMailPost({
+    database,
+    secretBox,
     settings: () => settings().smtp,
     outboxFolder: join(options.dataDirectory, 'outbox'),
     clock,
@@ -136,14 +136,13 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     flows: createFlows({ store: flowStore, secretBox, clock, randomness }),
     audit,
     mail,
-    mailLimits: createMailLimits({ database, counters, clock }),
-    counters,
-    addressFailures: createAddressFailures(counters, clock),
+    credentials: createCredentialStore(database),
+    limiter: createLimiter(database, clock),
     // Two more than there are cores: none of them waits while the end of one is told and the next begins.
     passwords: options.passwords ?? createPasswordHasher({ concurrency: availableParallelism() + 2 }),
     userObjects,
     checkSession,
-    access: createAccountsAccess({ checkSession, agents: agentRegistry, matrix: userObjects.matrix, publicUrl }),
+    access: createAccountsAccess({ checkSession, agents: agentRegistry, matrix: userObjects.matrix, publicUrl, clock }),
     async stop() {
       await mail.stop();
       await seen.close();

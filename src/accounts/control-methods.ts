@@ -13,7 +13,7 @@ import { describeAgent } from './proxy-nodes/agent-registry.ts';
 import { normalizeEmail } from './registration/email-address.ts';
 import { nameKey, normalizeName } from './registration/identity-names.ts';
 import { newUserRow } from './registration/new-user.ts';
-import type { UserRow } from './storage/accounts-schema.ts';
+import type { FoundUser } from './storage/accounts-schema.ts';
 
 /** Whoever may run commands on this data directory is above all users. */
 const COMMAND = { id: 'command', role: 'root' };
@@ -29,7 +29,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
   const { database, users, userAdministration, userObjects, agentRegistry, flows, audit, clock } = core;
   const administration = createUserAdministration(core);
 
-  async function findUser(named: string): Promise<UserRow> {
+  async function findUser(named: string): Promise<FoundUser> {
     const user = named.includes('@') ? await users.byEmail(normalizeEmail(named) ?? '') : await users.byId(named);
     if (user === undefined) throw new AppError('USER_NOT_FOUND');
     return user;
@@ -108,6 +108,16 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
         const issued = audit.statement({ event: 'password.token_issued', actor: COMMAND.id, subject: user.id });
         await database.write([statement, issued]);
         return { user: await userObjects.describe(user), token };
+      },
+    }),
+    defineMethod({
+      name: 'users.resetMfa',
+      summary: 'Removes the second factor of a user who has lost it.',
+      params: Type.Object(Named),
+      result: Type.Object({ user: User }),
+      async handle({ user: named }) {
+        const { id } = await findUser(named);
+        return { user: await userObjects.describe(await administration.resetMfa(id, COMMAND)) };
       },
     }),
     defineMethod({

@@ -3,6 +3,8 @@ import type { RequestHead } from '../platform/http/surface.ts';
 export const SESSION_COOKIE = 'xc_session';
 export const DEVICE_COOKIE = 'xc_device';
 export const VERIFICATION_COOKIE = 'xc_verification';
+/** Ties a login with another provider to the browser that began it. */
+export const OAUTH_COOKIE = 'xc_oauth';
 
 export interface CookieOptions {
   readonly secure: boolean;

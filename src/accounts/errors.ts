@@ -36,7 +36,15 @@ export const accountsErrors = {
   MFA_ALREADY_ENABLED: { status: 400, message: 'The second factor is on; switch it off to enrol another device.' },
   MFA_NOT_ENABLED: { status: 400, message: 'The second factor is not on.' },
   REAUTHENTICATION_REQUIRED: { status: 401, message: 'Confirm it with {fields}.' },
-  INVALID_EXCHANGE_CODE: { status: 401, message: 'The exchange code is unknown, was used, or has ended.' },
+  CREDENTIAL_NOT_FOUND: { status: 404, message: 'There is no such credential; list them at GET credentials.' },
+  LAST_CREDENTIAL: {
+    status: 409,
+    message: 'Nobody could log in to the account without this one; set a password or link a login first.',
+  },
+  INVALID_EXCHANGE_CODE: {
+    status: 401,
+    message: 'The exchange code is unknown, was used, has ended, or is for another browser.',
+  },
   INVALID_REFRESH_TOKEN: { status: 401, message: 'The refresh token is not valid; log in again.' },
   INVALID_TOKEN: { status: 400, message: 'The token is wrong, was used, or has ended.' },
   SESSION_NOT_FOUND: { status: 404, message: 'There is no such session.' },

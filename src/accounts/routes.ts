@@ -8,6 +8,7 @@ import { createUserAdministration } from './administration/user-administration.t
 import { userRoutes } from './administration/user-routes.ts';
 import { billingRoutes } from './billing/billing-routes.ts';
 import { configurationRoutes } from './configuration-routes.ts';
+import { createCredentials, credentialRoutes } from './credentials/credentials.ts';
 import { keyRoutes } from './keys/key-routes.ts';
 import { createLogin } from './login/login.ts';
 import { loginRoutes } from './login/login-routes.ts';
@@ -21,7 +22,7 @@ import { mfaRoutes } from './mfa/mfa-routes.ts';
 import { createSecondFactor } from './mfa/second-factor.ts';
 import { createOauthAccounts } from './oauth/oauth-accounts.ts';
 import { createOauthLogin } from './oauth/oauth-login.ts';
-import { createFindProvider } from './oauth/oauth-providers.ts';
+import { createOauthProviders } from './oauth/oauth-providers.ts';
 import { oauthRoutes } from './oauth/oauth-routes.ts';
 import { createPasswordChange } from './passwords/password-change.ts';
 import { passwordRoutes } from './passwords/password-routes.ts';
@@ -39,9 +40,10 @@ export function accountsRoutes(core: AccountsCore): readonly Route[] {
   const opening = createSessionOpening(core);
   const passwordCheck = createPasswordCheck(core);
   const secondFactor = createSecondFactor(core);
-  const reauthentication = createReauthentication(passwordCheck, secondFactor);
-  const parts = { ...core, opening, passwordCheck, secondFactor, reauthentication };
-  const findProvider = createFindProvider(() => core.settings().oauth, core.clock);
+  const reauthentication = createReauthentication({ ...core, passwordCheck, secondFactor });
+  const providers = createOauthProviders(() => core.settings().oauth, core.clock);
+  const ownCredentials = createCredentials({ ...core, providers });
+  const parts = { ...core, opening, passwordCheck, secondFactor, reauthentication, ownCredentials };
   const administration = createUserAdministration(core);
   return [
     ...registrationRoutes(core, createRegistration(core)),
@@ -49,8 +51,9 @@ export function accountsRoutes(core: AccountsCore): readonly Route[] {
     ...sessionRoutes(core),
     ...mfaRoutes(core, createEnrolment(parts)),
     ...passwordRoutes(core, createPasswordChange(parts)),
+    ...credentialRoutes(core, ownCredentials),
     ...configurationRoutes(core),
-    ...oauthRoutes(core, createOauthLogin({ ...core, findProvider, accounts: createOauthAccounts(core) })),
+    ...oauthRoutes(core, createOauthLogin({ ...core, providers, accounts: createOauthAccounts(core) })),
     ...subscriptionRoutes(core, createSubscriptions(core)),
     ...billingRoutes(core),
     ...keyRoutes(core),

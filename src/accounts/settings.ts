@@ -108,6 +108,11 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
           reload: true,
           description: 'The client’s secret. Empty: a public client.',
         }),
+        trust_email: setting.flag({
+          default: false,
+          description:
+            'Takes the issuer’s word for e-mail addresses that it does not call verified, as Microsoft Entra does. Only for an issuer where nobody can enter an address that is not theirs.',
+        }),
       }),
       { description: 'OpenID Connect issuers.' },
     ),

@@ -1,17 +1,22 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import type { User } from './contract/user.ts';
 import { type PermissionMatrix, permissionsOf } from './permissions.ts';
-import type { UserRow } from './storage/accounts-schema.ts';
+import type { FoundUser } from './storage/accounts-schema.ts';
+import type { LimitStore } from './storage/limit-store.ts';
 import type { PermissionStore } from './storage/permission-store.ts';
 
 export interface UserObjects {
   /** Read each time: a change of the matrix counts on the next request (contract/accounts, Rules: Admin). */
   matrix(): Promise<PermissionMatrix>;
-  describe(user: UserRow): Promise<User>;
-  describeAll(users: readonly UserRow[]): Promise<User[]>;
+  describe(user: FoundUser): Promise<User>;
+  describeAll(users: readonly FoundUser[]): Promise<User[]>;
 }
 
-export function createUserObjects(store: PermissionStore, clock: Pick<Clock, 'now'>): UserObjects {
+export function createUserObjects(
+  store: PermissionStore,
+  limits: Pick<LimitStore, 'lockedUntil'>,
+  clock: Pick<Clock, 'now'>,
+): UserObjects {
   /** What the text that was read last says. Only the text is read each time. */
   let last: ReadMatrix = { text: '{}', matrix: {}, permissions: new Map() };
 
@@ -20,12 +25,22 @@ export function createUserObjects(store: PermissionStore, clock: Pick<Clock, 'no
     if (text !== last.text) last = { text, matrix: JSON.parse(text) as PermissionMatrix, permissions: new Map() };
     return last;
   }
+  /** Only those who have a second factor can have a locked one: nothing is read for the others. */
+  function lockedOf(users: readonly FoundUser[]): Promise<ReadonlyMap<string, number>> {
+    const enrolled = users.filter(({ totp_state: state }) => state !== null).map(({ id }) => id);
+    return limits.lockedUntil('second_factor', enrolled, clock.now());
+  }
   return {
     matrix: async () => (await current()).matrix,
-    describe: async (user) => describeUser(user, permissionsIn(await current(), user.role), clock.now()),
+    async describe(user) {
+      const read = await current();
+      const locked = await lockedOf([user]);
+      return describeUser(user, permissionsIn(read, user.role), locked.get(user.id));
+    },
     async describeAll(users) {
       const read = await current();
-      return users.map((user) => describeUser(user, permissionsIn(read, user.role), clock.now()));
+      const locked = await lockedOf(users);
+      return users.map((user) => describeUser(user, permissionsIn(read, user.role), locked.get(user.id)));
     },
   };
 }
@@ -43,9 +58,9 @@ function permissionsIn({ matrix, permissions }: ReadMatrix, role: string): strin
   return known;
 }
 
-function describeUser(user: UserRow, permissions: string[], now: number): User {
-  const { totp_issued_at: issued, totp_confirmed_at: confirmed, totp_locked_until: locked } = user;
-  const totpEnabled = user.totp_secret !== null;
+function describeUser(user: FoundUser, permissions: string[], lockedUntil: number | undefined): User {
+  const { totp_issued_at: issued, totp_confirmed_at: confirmed } = user;
+  const totpEnabled = user.totp_state === 'active';
   return {
     id: user.id,
     uuid: user.id,
@@ -56,10 +71,10 @@ function describeUser(user: UserRow, permissions: string[], now: number): User {
     mfaEnabled: totpEnabled,
     mfa: {
       totpEnabled,
-      totpPending: user.totp_pending !== null,
+      totpPending: user.totp_state === 'pending',
       ...(issued === null ? {} : { totpSecretIssuedAt: timeText(issued) }),
       ...(confirmed === null ? {} : { totpConfirmedAt: timeText(confirmed) }),
-      ...(locked > now ? { totpLockedUntil: timeText(locked) } : {}),
+      ...(lockedUntil === undefined ? {} : { totpLockedUntil: timeText(lockedUntil) }),
     },
     role: user.role,
     groups: JSON.parse(user.groups) as string[],

@@ -18,16 +18,17 @@ interface MadeUser {
   readonly token?: string;
 }
 
-/** `trestle user create|list|role|reset-password`. */
+/** `trestle user create|list|role|reset-password|reset-mfa`. */
 export function registerUser(program: Command, context: CommandContext): void {
   const user = program
     .command('user')
-    .summary('make users, list them, change roles and passwords')
+    .summary('create users, list them, change roles, passwords and second factors')
     .description('Manages the users of the accounts service, whether the server runs or not.');
   registerCreate(user, context);
   registerList(user, context);
   registerRole(user, context);
   registerResetPassword(user, context);
+  registerResetMfa(user, context);
 }
 
 function registerCreate(user: Command, context: CommandContext): void {
@@ -109,6 +110,22 @@ function registerResetPassword(user: Command, context: CommandContext): void {
       const issued = (await ask(options, context, 'users.resetPassword', { user: named })) as MadeUser;
       if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);
       else context.stdout(`${userLine(issued.user)}${tokenText(issued.token)}`);
+    });
+}
+
+function registerResetMfa(user: Command, context: CommandContext): void {
+  user
+    .command('reset-mfa')
+    .summary('remove the second factor of a user who has lost it')
+    .description(
+      'Removes the authenticator app and the recovery codes of a user. Every login session of the user ends, and a mail tells the user.',
+    )
+    .argument('<user>', 'id or e-mail address')
+    .addHelpText('after', '\nExamples:\n  trestle user reset-mfa ann@example.org')
+    .action(async (named: string, _given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const changed = (await ask(options, context, 'users.resetMfa', { user: named })) as MadeUser;
+      context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : userLine(changed.user));
     });
 }
 

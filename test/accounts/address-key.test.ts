@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { addressKey } from '../../src/accounts/login/address-key.ts';
+import { addressKey } from '../../src/accounts/limiter/limiter.ts';
 
 test('an IPv4 address counts by itself, also when it came through an IPv6 socket', () => {
   assert.equal(addressKey('203.0.113.7'), '203.0.113.7');

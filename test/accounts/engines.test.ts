@@ -73,15 +73,7 @@ for (const engine of engines) {
       await accounts.login({ ...ann, password: 'not the password' });
       await accounts.post('password/forgot', { email: ann.email });
       await accounts.post('token/refresh', { refresh_token: ann.refreshToken });
-      const tables = [
-        'sessions',
-        'session_tokens',
-        'refresh_tokens',
-        'flows',
-        'login_failures',
-        'counters',
-        'audit',
-      ] as const;
+      const tables = ['sessions', 'session_tokens', 'refresh_tokens', 'flows', 'limits', 'audit'] as const;
       const counts = async () => {
         const { query } = accounts.database;
         const rows = await Promise.all(tables.map((table) => query.selectFrom(table).selectAll().execute()));

@@ -4,14 +4,17 @@ import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, type TestContext, test } from 'node:test';
+import { after, describe, type TestContext, test } from 'node:test';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import { createSmtpMailer, type SmtpSettings } from '../../src/accounts/mail/smtp-mailer.ts';
+import type { OutgoingMailRow } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
+import { databasePlaces, engines } from '../fakes/database-engines.ts';
 import { createFakeClock } from '../fakes/fake-clock.ts';
 import { makeSelfSignedCertificate } from '../fakes/self-signed-certificate.ts';
 import { until } from '../fakes/until.ts';
-import { accountsSettingsOf, startAccounts } from './start-accounts.ts';
+import { loggedInAs } from './people.ts';
+import { accountsSettingsOf, type RunningAccounts, startAccounts } from './start-accounts.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'trestle-mail-'));
 after(() => rm(folder, { recursive: true, force: true }));
@@ -66,7 +69,7 @@ const settingsFor = (port: number, more: Partial<SmtpSettings> = {}): SmtpSettin
   ...more,
 });
 
-const mail = { to: 'ann@example.org', subject: 'Hello', text: 'A line.\n' };
+const mail = { to: 'ann@example.org', subject: 'Hello', text: 'A line.\n', lifetimeMs: 60_000 };
 const mailerFor = (settings: SmtpSettings) => createSmtpMailer({ settings: () => settings, clock: systemClock });
 
 test('mail goes out over STARTTLS, to a server whose certificate is trusted, with a login', async (t) => {
@@ -161,3 +164,70 @@ test('without a mail server messages are files for their owner alone, and never 
   assert.equal((await stat(join(outbox, name))).mode & 0o777, 0o600);
   assert.ok(!accounts.log().includes(code));
 });
+
+const smtpSettings = (port: number) =>
+  `{ smtp: { host: localhost, port: ${port}, from: no-reply@example.org, ca_file: ${JSON.stringify(caFile)} } }`;
+const CLOSED_PORT = 1;
+
+for (const engine of engines) {
+  describe(`mails that wait on ${engine}`, () => {
+    const places = databasePlaces(engine);
+    const waiting = async ({ database }: RunningAccounts) =>
+      (await database.query.selectFrom('outgoing_mails').selectAll().execute()) as readonly OutgoingMailRow[];
+
+    test('DA-17: a mail that could not be sent is kept over a restart and sent later, once, by one of two instances', async (t) => {
+      const { port, received } = await startSmtp(t);
+      const location = places.location();
+      const folder = await mkdtemp(join(tmpdir(), 'trestle-mail-'));
+      t.after(() => rm(folder, { recursive: true, force: true }));
+      const clock = createFakeClock();
+      const first = await startAccounts(t, { location, clock, folder });
+      const ann = await first.register('Ann');
+      first.reload(accountsSettingsOf(smtpSettings(CLOSED_PORT)));
+      assert.equal((await first.post('password/forgot', { email: ann.email })).status, 202);
+      await first.eventually(async () => (await waiting(first))[0]?.attempts === 1);
+      assert.doesNotMatch(JSON.stringify(await waiting(first)), /ann@example|token/, 'sealed');
+      await first.close();
+
+      const settings = smtpSettings(port);
+      const second = await startAccounts(t, { location, clock, folder, settings });
+      const third = engine === 'postgres' ? await startAccounts(t, { location, clock, folder, settings }) : second;
+      // The second look is past the half minute after which a mail is tried again. Both instances look.
+      await clock.advance(31_000);
+      await third.eventually(async () => (await waiting(third)).length === 0);
+      await clock.advance(31_000);
+      assert.deepEqual(
+        received.map(({ to }) => to),
+        [[ann.email]],
+      );
+      const [, token = ''] = /token: ([\w-]{43})/.exec((received[0]?.text ?? '').replaceAll(/=\r?\n/g, '')) ?? [];
+      const done = await second.post('password/forgot/confirm', { token, password: 'nine green bottles 12 on a wall' });
+      assert.equal(done.status, 200, 'the link of the late mail works');
+    });
+
+    test('DA-17: a mail is stored with the change that causes it, or neither is', async (t) => {
+      const accounts = await startAccounts(t, { location: places.location(), settings: smtpSettings(CLOSED_PORT) });
+      const admin = await loggedInAs(accounts, 'admin');
+      const make = (name: string) =>
+        accounts.post('admin/users', { email: 'ben@example.org', name, role: 'user' }, { token: admin.token });
+      assert.equal((await make('Ben')).status, 201);
+      assert.equal((await waiting(accounts)).length, 1);
+      assert.equal((await make('Ben the second')).body.error, 'email_already_exists');
+      assert.equal((await waiting(accounts)).length, 1);
+    });
+
+    test('DA-17: a mail is given up once what it says has ended', async (t) => {
+      const clock = createFakeClock();
+      const settings = smtpSettings(CLOSED_PORT);
+      const accounts = await startAccounts(t, { location: places.location(), clock, settings });
+      const refused = await accounts.post('register/send', { email: 'ann@example.org' });
+      assert.equal(refused.body.error, 'smtp_failed');
+      assert.equal((await waiting(accounts)).length, 1, 'it is tried again');
+      await accounts.eventually(async () => {
+        await clock.advance(15_000);
+        return (await waiting(accounts)).length === 0;
+      });
+      assert.match(accounts.log(), /a mail was given up/);
+    });
+  });
+}

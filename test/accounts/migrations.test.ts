@@ -1,17 +1,141 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
+import { Secret, TOTP } from 'otpauth';
+import { recoveryCodeHash } from '../../src/accounts/mfa/recovery-codes.ts';
+import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
+import { systemRandomness } from '../../src/platform/clock/randomness.ts';
+import type { DatabaseLocation } from '../../src/platform/database/engine.ts';
 import { planMigrations } from '../../src/platform/database/migration.ts';
+import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
+import { type DatabasePlaces, databasePlaces, engines } from '../fakes/database-engines.ts';
+import { startAccounts } from './start-accounts.ts';
 
 /** What databases out there remember. A line is added with each migration; a change means that they would be refused. */
 const RELEASED = {
-  sqlite: { '0001-accounts': '4d4095d72fcccd9e56e869d4b225bf3178a4934ba98ccf70a74084bd2f9362b3' },
-  postgres: { '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d' },
+  sqlite: {
+    '0001-accounts': '4d4095d72fcccd9e56e869d4b225bf3178a4934ba98ccf70a74084bd2f9362b3',
+    '0002-credentials-and-limits': '770b2c22cf59d4f2b74846273150f0b13791f04a4d13fd685e72672f65f267a5',
+    '0003-outgoing-mails': '3d321e84d9234171cc0a7def6e84499e025e494a584e975c0704d86f21ba6e50',
+  },
+  postgres: {
+    '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d',
+    '0002-credentials-and-limits': '30738deef0879f37703066b94125bb52ab9846692b9f6911c4fd8f80b094add2',
+    '0003-outgoing-mails': '573a59af2abc91e4f0612d2b93802b739f041e8926cfa56ed5c0c19cff7f61c1',
+  },
 };
 
 for (const engine of ['sqlite', 'postgres'] as const) {
   test(`O-10: released migrations of accounts still compile to the same statements on ${engine}`, () => {
     const plan = planMigrations(engine, accountsMigrations);
     assert.deepEqual(Object.fromEntries(plan.map(({ id, checksum }) => [id, checksum])), RELEASED[engine]);
+  });
+}
+
+/** As 0.1.0 stored someone with a password, an authenticator app, a recovery code and a linked account. */
+async function storedBy010(places: DatabasePlaces, location: DatabaseLocation, key: Uint8Array) {
+  const old = await places.open<Record<string, Record<string, unknown>>>(
+    { name: 'accounts', migrations: accountsMigrations.slice(0, 1) },
+    { location },
+  );
+  const password = 'copper kettle 47 over the pass';
+  const secret = systemRandomness.bytes(20);
+  const hasher = createPasswordHasher({ concurrency: 1, parameters: { memoryCost: 64, timeCost: 1, parallelism: 1 } });
+  const user = {
+    id: 'usr_ann',
+    tenant: 'default',
+    name: 'Ann',
+    name_key: 'ann',
+    email: 'ann@example.org',
+    email_verified: 1,
+    password_hash: await hasher.hash(password),
+    role: 'user',
+    root_mark: null,
+    groups: '[]',
+    active: 1,
+    proxy_uuid: 'u-1',
+    proxy_uuid_expires_at: null,
+    subscribed: 0,
+    access_epoch: 3,
+    totp_secret: createSecretBox([key], systemRandomness).seal(secret, 'totp:usr_ann'),
+    totp_pending: null,
+    totp_issued_at: 1000,
+    totp_confirmed_at: 2000,
+    totp_last_step: 7,
+    totp_failures: 0,
+    totp_locks: 0,
+    totp_locked_until: 0,
+    created_at: 500,
+    updated_at: 500,
+    last_login_at: null,
+  };
+  const link = { provider: 'github:https://github.com', user_id: 'usr_ann', email: 'ann@github.test', created_at: 900 };
+  const { query } = old;
+  await old.write([
+    query.insertInto('users').values(user).compile(),
+    query
+      .insertInto('users')
+      .values({
+        ...user,
+        id: 'usr_ben',
+        name: 'Ben',
+        name_key: 'ben',
+        email: 'ben@example.org',
+        proxy_uuid: 'u-2',
+        password_hash: null,
+        totp_secret: null,
+        totp_pending: 'v1.sealed',
+      })
+      .compile(),
+    query
+      .insertInto('recovery_codes')
+      .values({ user_id: 'usr_ann', code_hash: recoveryCodeHash('usr_ann', 'aaaa-bbbb') })
+      .compile(),
+    query
+      .insertInto('oauth_links')
+      .values({ ...link, provider_user_id: '42' })
+      .compile(),
+    query
+      .insertInto('oauth_links')
+      .values({ ...link, provider_user_id: '43' })
+      .compile(),
+  ]);
+  await old.close();
+  return { password, secret };
+}
+
+for (const engine of engines) {
+  describe(`the upgrade from 0.1.0 on ${engine}`, () => {
+    const places = databasePlaces(engine);
+
+    test('DA-3: every credential of 0.1.0 still works, and linked logins are in the list', async (t) => {
+      const location = places.location();
+      const key = new Uint8Array(32).fill(7);
+      const { password, secret } = await storedBy010(places, location, key);
+      const accounts = await startAccounts(t, { location, secretKey: key });
+      const ann = { id: 'usr_ann', name: 'Ann', email: 'ann@example.org', password };
+      const totp = new TOTP({ secret: new Secret({ buffer: Uint8Array.from(secret).buffer }) });
+      const totpCode = totp.generate({ timestamp: accounts.clock.now() });
+      assert.equal((await accounts.login(ann)).body.mfaRequired, true);
+      const { body } = await accounts.login(ann, { totpCode });
+      assert.equal(body.user?.mfa.totpConfirmedAt, new Date(2000).toISOString());
+      const { mfa_ticket } = (await accounts.login(ann)).body;
+      assert.equal((await accounts.post('mfa/verify', { mfa_ticket, recoveryCode: 'AAAA BBBB' })).status, 200);
+      const { credentials } = (await accounts.get('credentials', { token: body.token })).body;
+      const links = credentials.filter(({ kind }: { kind: string }) => kind === 'oauth');
+      assert.deepEqual(
+        links.map(({ email }: { email: string }) => email),
+        ['ann@github.test', 'ann@github.test'],
+      );
+      const rows = await accounts.database.query
+        .selectFrom('credentials')
+        .selectAll()
+        .where('user_id', '=', 'usr_ben')
+        .execute();
+      assert.deepEqual(
+        rows.map(({ kind, state, value }) => [kind, state, value]),
+        [['totp', 'pending', 'v1.sealed']],
+      );
+    });
   });
 }

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { pino } from 'pino';
 import { createAudit } from '../../src/accounts/audit.ts';
-import { createAddressFailures } from '../../src/accounts/login/address-failures.ts';
+import { createLimiter } from '../../src/accounts/limiter/limiter.ts';
 import { createPasswordCheck, type PasswordAttempt } from '../../src/accounts/login/password-check.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
 import { createAuditStore } from '../../src/accounts/storage/audit-store.ts';
-import { createCounterStore } from '../../src/accounts/storage/counter-store.ts';
+import { createCredentialStore } from '../../src/accounts/storage/credential-store.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import { errorCode } from '../../src/platform/errors/app-error.ts';
 import type { RequestHead } from '../../src/platform/http/surface.ts';
@@ -15,7 +16,7 @@ import { databasePlaces } from '../fakes/database-engines.ts';
 import { createFakeClock } from '../fakes/fake-clock.ts';
 import { until } from '../fakes/until.ts';
 
-const ANN = { id: 'usr_ann', password_hash: 'the hash of right' };
+const ANN = { id: 'usr_ann' };
 
 function letEnd(comparing: (() => void)[]): void {
   for (const end of comparing.splice(0)) end();
@@ -42,8 +43,13 @@ describe('the password check', () => {
         return hash === `the hash of ${password}`;
       },
     };
-    const addressFailures = createAddressFailures(createCounterStore(database), clock);
-    const { check } = createPasswordCheck({ database, addressFailures, passwords, audit, clock });
+    const credentials = createCredentialStore(database);
+    await database.write([
+      credentials.setPassword({ userId: ANN.id, hash: 'the hash of right', confirmed: false, now: clock.now() }),
+    ]);
+    const limiter = createLimiter(database, clock);
+    const logger = pino({ level: 'silent' });
+    const { check } = createPasswordCheck({ database, limiter, credentials, passwords, audit, clock, logger });
     const attempt = async (given: Partial<PasswordAttempt> & { readonly from?: string } = {}) => {
       const { from = '10.0.0.1', ...rest } = given;
       const head = { address: from, requestId: 'req_1' } as RequestHead;
@@ -51,12 +57,12 @@ describe('the password check', () => {
         user: ANN,
         identifier: 'ann@example.org',
         password: 'wrong',
-        known: false,
+        known: undefined,
         head,
         ...rest,
       });
       if (right === undefined) return 'no';
-      await database.write(right);
+      await database.write(right.statements);
       return 'yes';
     };
     const events = async (name: string) => {
@@ -122,11 +128,11 @@ describe('the password check', () => {
     const { clock, attempt, events } = await prepare();
     for (let failure = 1; failure < 50; failure += 1) await attempt({ from: `10.7.${failure}.1` });
     assert.deepEqual(await events('account.known_devices_only'), []);
-    for (let failure = 50; failure <= 52; failure += 1) await attempt({ from: `10.7.${failure}.1`, known: true });
+    for (let failure = 50; failure <= 52; failure += 1) await attempt({ from: `10.7.${failure}.1` });
     const details = { until: new Date(clock.now() + 15 * 60_000).toISOString() };
     assert.deepEqual(await events('account.known_devices_only'), [{ subject: ANN.id, address: '10.7.50.1', details }]);
     assert.equal(await attempt({ from: '10.0.0.9', password: 'right' }), 'no');
-    assert.equal(await attempt({ from: '10.0.0.9', password: 'right', known: true }), 'yes');
+    assert.equal(await attempt({ from: '10.0.0.9', password: 'right', known: 'a device' }), 'yes');
   });
 
   test('A-13: tries on somebody who does not exist are counted, however the name is written', async () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import { createAccounts } from '../../src/accounts/create-accounts.ts';
-import { createFlows } from '../../src/accounts/flows.ts';
+import { createFlows, tokenKey } from '../../src/accounts/flows.ts';
 import type { CompletionKeys } from '../../src/accounts/keys/completion-keys.ts';
 import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
 import type { AccountsSettings } from '../../src/accounts/settings.ts';
@@ -38,7 +38,7 @@ export interface RunningAccounts extends AccountsClient {
   /** Texts of the mails in the outbox, oldest first; of one recipient when named. */
   mails(to?: string): Promise<string[]>;
   /** As a login elsewhere ends: the code that is exchanged for a session. */
-  issueExchangeCode(userId: string): Promise<string>;
+  issueExchangeCode(userId: string): Promise<{ readonly exchange_code: string; readonly verifier: string }>;
   /** What an operator's command asks for. */
   control<Result>(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>;
   /** The token of the set-up link that a server prints at its start. */
@@ -152,9 +152,10 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
     mails,
     async issueExchangeCode(userId) {
       const flows = createFlows({ store: createFlowStore(database), secretBox, clock, randomness: systemRandomness });
-      const { token, statement } = flows.issue('exchange', { userId });
+      const verifier = 'a verifier';
+      const { token, statement } = flows.issue('exchange', { userId, data: { challenge: tokenKey(verifier) } });
       await database.write([statement]);
-      return token;
+      return { exchange_code: token, verifier };
     },
     control: async <Result>(method: string, params = {}) => {
       const call = { method, params, id: '1', caller: undefined, signal: AbortSignal.timeout(10_000) };

@@ -98,10 +98,8 @@ describe('two instances on one PostgreSQL', () => {
   test('A-31: an exchange code is won at one instance', async (t) => {
     const [a, b] = await startTwo(t);
     const ann = await a.loggedIn('Ann');
-    const exchange_code = await a.issueExchangeCode(ann.id);
-    const answers = await Promise.all(
-      [a, b, a, b].map((instance) => instance.post('token/exchange', { exchange_code })),
-    );
+    const exchangeCode = await a.issueExchangeCode(ann.id);
+    const answers = await Promise.all([a, b, a, b].map((instance) => instance.post('token/exchange', exchangeCode)));
     assert.deepEqual(answers.map(({ status }) => status).sort(), [200, 401, 401, 401]);
   });
 

@@ -2,12 +2,12 @@ import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { setPasswordMail } from '../mail/messages.ts';
+import { securityNoticeMail, setPasswordMail } from '../mail/messages.ts';
 import { isRole, type Role } from '../permissions.ts';
 import { normalizeEmail } from '../registration/email-address.ts';
 import { normalizeName } from '../registration/identity-names.ts';
 import { newUserRow, randomUuid } from '../registration/new-user.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import type { FoundUser } from '../storage/accounts-schema.ts';
 import type { UserChange, UserDecision, UserStanding } from '../storage/user-administration-store.ts';
 import { isAdminRole, mayActOn, mayAssign, ROLE_NAMES } from './ranks.ts';
 
@@ -20,14 +20,16 @@ export interface Actor {
 
 export interface UserAdministration {
   /** Someone who has yet to choose a password, by the token that is mailed to them. */
-  create(given: { email: string; name: string; role: string }, actor: Actor): Promise<UserRow>;
-  setRole(id: string, role: string, actor: Actor): Promise<UserRow>;
+  create(given: { email: string; name: string; role: string }, actor: Actor): Promise<FoundUser>;
+  setRole(id: string, role: string, actor: Actor): Promise<FoundUser>;
   /** Every session ends at once. */
-  pause(id: string, actor: Actor): Promise<UserRow>;
-  resume(id: string, actor: Actor): Promise<UserRow>;
+  pause(id: string, actor: Actor): Promise<FoundUser>;
+  resume(id: string, actor: Actor): Promise<FoundUser>;
   /** A new UUID for proxy nodes; `expiresAt` null: it does not end. */
-  renewUuid(id: string, expiresAt: number | null, actor: Actor): Promise<UserRow>;
-  endSessions(id: string, actor: Actor): Promise<UserRow>;
+  renewUuid(id: string, expiresAt: number | null, actor: Actor): Promise<FoundUser>;
+  endSessions(id: string, actor: Actor): Promise<FoundUser>;
+  /** Removes authenticator app and recovery codes of someone who has lost them. Every session ends; the owner is told. */
+  resetMfa(id: string, actor: Actor): Promise<FoundUser>;
   remove(id: string, actor: Actor): Promise<void>;
   /** Refuses an address for registration and login; whoever has it is logged out. */
   block(email: string, actor: Actor): Promise<void>;
@@ -39,6 +41,7 @@ type Parts = Pick<
   | 'users'
   | 'userAdministration'
   | 'sessions'
+  | 'credentials'
   | 'flows'
   | 'flowStore'
   | 'blacklist'
@@ -69,10 +72,10 @@ export function createUserAdministration(parts: Parts): UserAdministration {
     event: string,
     decide: (standing: UserStanding) => UserChange,
     also: (
-      user: UserRow,
+      user: FoundUser,
       change: UserChange,
     ) => { details?: Record<string, unknown>; statements?: Runnable[] } = () => ({}),
-  ): Promise<UserRow> {
+  ): Promise<FoundUser> {
     const changed = await store.change(id, (standing): UserDecision => {
       const { user } = standing;
       if (!mayActOn(actor.role, user.role)) throw new AppError('FORBIDDEN');
@@ -90,8 +93,8 @@ export function createUserAdministration(parts: Parts): UserAdministration {
     for (const { id } of (await keys?.list(owner)) ?? []) await keys?.remove(owner, id);
   }
 
-  const ending = (user: UserRow): Runnable[] => [sessions.endAllOf(user.id), flowStore.removeOfUser(user.id)];
-  const nextEpoch = (user: UserRow): UserChange => ({ access_epoch: user.access_epoch + 1 });
+  const ending = (user: FoundUser): Runnable[] => [sessions.endAllOf(user.id), flowStore.removeOfUser(user.id)];
+  const nextEpoch = (user: FoundUser): UserChange => ({ access_epoch: user.access_epoch + 1 });
 
   return {
     async create(given, actor) {
@@ -108,8 +111,10 @@ export function createUserAdministration(parts: Parts): UserAdministration {
       );
       const { token, statement } = flows.issue('set_password', { userId: user.id });
       const made = audit.statement(entryOf('user.created', user.id, actor, { role }));
-      await database.write([...users.add(user), statement, made]).catch(explainTaken);
-      parts.mail.post(setPasswordMail(email, token, `${parts.frontendUrl()}/set-password#token=${token}`));
+      const link = `${parts.frontendUrl()}/set-password#token=${token}`;
+      const message = parts.mail.enqueue(setPasswordMail(email, token, link));
+      await database.write([...users.add(user), statement, made, message]).catch(explainTaken);
+      parts.mail.wake();
       return user;
     },
     async setRole(id, given, actor) {
@@ -153,6 +158,28 @@ export function createUserAdministration(parts: Parts): UserAdministration {
         ({ user }) => nextEpoch(user),
         (user) => ({ statements: ending(user) }),
       ),
+    async resetMfa(id, actor) {
+      const changed = await change(
+        id,
+        actor,
+        'mfa.reset',
+        ({ user }) => {
+          if (user.totp_state === null) throw new AppError('MFA_NOT_ENABLED');
+          return nextEpoch(user);
+        },
+        (user) => ({
+          statements: [
+            parts.credentials.removeSecondFactor(user.id),
+            ...ending(user),
+            parts.mail.enqueue(
+              securityNoticeMail(user.email, 'An administrator has removed the second factor of your account.'),
+            ),
+          ],
+        }),
+      );
+      parts.mail.wake();
+      return { ...changed, totp_state: null, totp_issued_at: null, totp_confirmed_at: null };
+    },
     async remove(id, actor) {
       const check = (standing: UserStanding): void => {
         if (!mayActOn(actor.role, standing.user.role)) throw new AppError('FORBIDDEN');

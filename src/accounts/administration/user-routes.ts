@@ -8,7 +8,7 @@ import { User } from '../contract/user.ts';
 import { BODY_LIMIT } from '../limits.ts';
 import { isRole } from '../permissions.ts';
 import { nameKey } from '../registration/identity-names.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import type { FoundUser } from '../storage/accounts-schema.ts';
 import { DAY_MS } from '../storage/user-count-store.ts';
 import { PageQuery, pageOf } from './page.ts';
 import { ROLE_NAMES } from './ranks.ts';
@@ -42,13 +42,13 @@ type Parts = Pick<AccountsCore, 'access' | 'userAdministration' | 'userObjects' 
 /** What administrators do with users (contract/accounts, Beyond the document: Admin). */
 export function userRoutes(parts: Parts, administration: UserAdministration): readonly Route[] {
   const { access, userAdministration: store, userObjects, clock } = parts;
-  const described = async (user: UserRow) => ({ user: await userObjects.describe(user) });
+  const described = async (user: FoundUser) => ({ user: await userObjects.describe(user) });
 
   const action = (
     name: string,
     guard: Route<UserCaller>['guard'],
     summary: string,
-    act: (id: string, actor: Actor, call: UserCall) => Promise<UserRow>,
+    act: (id: string, actor: Actor, call: UserCall) => Promise<FoundUser>,
     body?: NonNullable<Route['schema']>['body'],
   ): Route<UserCaller> => ({
     method: 'POST',
@@ -122,6 +122,12 @@ export function userRoutes(parts: Parts, administration: UserAdministration): re
       access.adminWith('admin.users.pause.write'),
       'Ends every session of a user.',
       administration.endSessions,
+    ),
+    action(
+      'reset-mfa',
+      access.freshAdmin,
+      'Removes the second factor of a user who has lost it; every session ends, and the user is told by mail.',
+      administration.resetMfa,
     ),
     {
       method: 'DELETE',

@@ -47,7 +47,8 @@ export function keyRoutes({
     {
       method: 'POST',
       path: '/api/auth/keys',
-      guard: access.user,
+      // A key outlives the session that creates it.
+      guard: access.freshUser,
       summary: 'Issues a key of the completions API to the caller. It is shown this once.',
       body: 'json',
       bodyLimit: BODY_LIMIT,

@@ -9,7 +9,8 @@ import type { DeviceStore } from '../storage/device-store.ts';
 
 /** Devices on which someone has logged in fully before. The cookie is sealed: nobody can make one. */
 export interface KnownDevices {
-  isKnown(head: RequestHead, userId: string): Promise<boolean>;
+  /** The digest of the device that the request comes from, if someone has logged in there before. */
+  find(head: RequestHead, userId: string): Promise<string | undefined>;
   /** The cookie's value for this device, the one it has when there is one, and the statement that remembers it. */
   remember(head: RequestHead, userId: string, now: number): { cookie: string; statement: Runnable };
 }
@@ -34,9 +35,11 @@ export function createKnownDevices(
     }
   };
   return {
-    async isKnown(head, userId) {
+    async find(head, userId) {
       const device = deviceOf(head);
-      return device !== undefined && (await store.has(userId, tokenKey(device)));
+      if (device === undefined) return undefined;
+      const hash = tokenKey(device);
+      return (await store.has(userId, hash)) ? hash : undefined;
     },
     remember(head, userId, now) {
       const device = deviceOf(head) ?? createToken(randomness);

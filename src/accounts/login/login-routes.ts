@@ -25,7 +25,10 @@ const SecondFactor = Type.Object({
   totpCode: optional,
   recoveryCode: optional,
 });
-const ExchangeCode = Type.Object({ exchange_code: Type.String() });
+const ExchangeCode = Type.Object({
+  exchange_code: Type.String(),
+  verifier: Type.Optional(Type.String({ description: 'Of the challenge that the login began with.' })),
+});
 const RefreshToken = Type.Object({ refresh_token: Type.String() });
 const Refreshed = Type.Object({
   access_token: Type.String(),
@@ -94,7 +97,10 @@ export function loginRoutes(
       body: 'json',
       bodyLimit: BODY_LIMIT,
       schema: { body: ExchangeCode, response: { 200: Answer } },
-      handle: (call) => login.withExchangeCode((call.body as Static<typeof ExchangeCode>).exchange_code, call),
+      handle(call) {
+        const { exchange_code: code, verifier } = call.body as Static<typeof ExchangeCode>;
+        return login.withExchangeCode(code, verifier, call);
+      },
     },
     refreshAt('/api/auth/token/refresh', 'Gives a new pair of tokens for a refresh token.'),
     refreshAt('/api/auth/refresh', 'The same as token/refresh.'),

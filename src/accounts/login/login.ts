@@ -1,13 +1,16 @@
 import type { Static } from 'typebox';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { Call } from '../../platform/http/surface.ts';
+import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import { sameSecret } from '../../platform/secrets/token-digest.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import type { LoginAnswer, SecondFactorAnswer } from '../contract/login.ts';
-import type { GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
+import { OAUTH_COOKIE, readCookie } from '../cookies.ts';
+import { tokenKey } from '../flows.ts';
+import type { FactorOrigin, GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
 import { normalizeEmail } from '../registration/email-address.ts';
 import { nameKey } from '../registration/identity-names.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import type { FoundUser } from '../storage/accounts-schema.ts';
 import type { PasswordCheck } from './password-check.ts';
 import type { SessionOpening } from './session-opening.ts';
 
@@ -23,15 +26,13 @@ type LoginCall = Pick<Call, 'head' | 'reply'>;
 export interface Login {
   withPassword(credentials: Credentials, call: LoginCall): Promise<Answer>;
   withTicket(ticket: string, given: GivenFactor, call: LoginCall): Promise<Answer>;
-  withExchangeCode(code: string, call: LoginCall): Promise<Answer>;
+  /** Good for the browser that began the login, or for whoever has the verifier of its challenge. */
+  withExchangeCode(code: string, verifier: string | undefined, call: LoginCall): Promise<Answer>;
 }
 
 const TICKET_TRIES = 5;
 
-type Parts = Pick<
-  AccountsCore,
-  'database' | 'users' | 'flows' | 'audit' | 'userObjects' | 'passwords' | 'blacklist' | 'logger'
-> & {
+type Parts = Pick<AccountsCore, 'database' | 'users' | 'flows' | 'audit' | 'userObjects' | 'blacklist'> & {
   readonly opening: SessionOpening;
   readonly passwordCheck: PasswordCheck;
   readonly secondFactor: SecondFactor;
@@ -40,7 +41,7 @@ type Parts = Pick<
 export function createLogin(parts: Parts): Login {
   const { database, users, flows, audit, opening, passwordCheck, secondFactor } = parts;
 
-  async function find(identifier: string): Promise<UserRow | undefined> {
+  async function find(identifier: string): Promise<FoundUser | undefined> {
     if (!identifier.includes('@')) return users.byNameKey(nameKey(identifier.slice(0, 256)));
     const email = normalizeEmail(identifier);
     // Looked up all the same when it cannot be anybody's: the time must not tell which.
@@ -48,7 +49,7 @@ export function createLogin(parts: Parts): Login {
   }
 
   /** Opens the session together with what leads to it, or not at all. */
-  async function finish(user: UserRow, before: readonly Runnable[], how: string, call: LoginCall, lost: string) {
+  async function finish(user: FoundUser, before: readonly Runnable[], how: string, call: LoginCall, lost: string) {
     const session = opening.open(user, user.access_epoch, call);
     const done = audit.statement({
       event: 'login',
@@ -72,7 +73,7 @@ export function createLogin(parts: Parts): Login {
     };
   }
 
-  async function askSecondFactor(user: UserRow, before: readonly Runnable[], lost: string): Promise<Answer> {
+  async function askSecondFactor(user: FoundUser, before: readonly Runnable[], lost: string): Promise<Answer> {
     const { token, statement } = flows.issue('mfa_ticket', { userId: user.id, data: { epoch: user.access_epoch } });
     try {
       await database.write([...before, statement]);
@@ -83,49 +84,67 @@ export function createLogin(parts: Parts): Login {
     return { mfaRequired: true, mfa_required: true, mfaMethod: 'totp', mfa_method: 'totp', ...names };
   }
 
-  async function refuseUnlessWelcome(user: UserRow): Promise<void> {
+  async function refuseUnlessWelcome(user: FoundUser): Promise<void> {
     if (user.active !== 1 || (await parts.blacklist.has(user.email))) throw new AppError('ACCOUNT_SUSPENDED');
     if (user.email_verified !== 1) throw new AppError('EMAIL_NOT_VERIFIED');
   }
 
-  /** The same password under newer parameters. A login does not fail because of it. */
-  async function rehash(user: UserRow, password: string): Promise<void> {
-    const before = user.password_hash;
-    if (before === null || !parts.passwords.isOutdated(before)) return;
-    const after = await parts.passwords.hash(password);
-    await database.write([users.rehash({ id: user.id, before, after })]);
+  /** While strangers have used up the guesses on an account, a wrong code tells no more than a wrong password does. */
+  async function proveUnderLock(user: FoundUser, given: GivenFactor, origin: FactorOrigin) {
+    try {
+      return await secondFactor.prove(user, given, origin);
+    } catch (error) {
+      throw error instanceof AppError ? new AppError('INVALID_CREDENTIALS') : error;
+    }
   }
 
   return {
     async withPassword({ identifier, password, code, recoveryCode }, call) {
       const user = await find(identifier);
       // Asked for people who do not exist as well: the same reads, the same time.
-      const known = await opening.isKnownDevice(call, user?.id ?? '');
-      const right = await passwordCheck.check({ user, identifier, password, known, head: call.head });
+      const known = await opening.knownDevice(call, user?.id ?? '');
+      const hasCode = code !== undefined || recoveryCode !== undefined;
+      const withCode = hasCode && user?.totp_state === 'active';
+      const origin = { head: call.head, known };
+      const right = await passwordCheck.check({ user, identifier, password, withCode, ...origin });
       if (user === undefined || right === undefined) throw new AppError('INVALID_CREDENTIALS');
+      const given = { code, recoveryCode };
+      const early = right.needsSecondFactor ? await proveUnderLock(user, given, origin) : undefined;
       await refuseUnlessWelcome(user);
-      await rehash(user, password).catch((error) => parts.logger.warn({ err: error }, 'a password was not rehashed'));
-      if (user.totp_secret === null) return finish(user, right, 'password', call, 'INVALID_CREDENTIALS');
-      if (code === undefined && recoveryCode === undefined) return askSecondFactor(user, right, 'INVALID_CREDENTIALS');
-      const proof = await secondFactor.prove(user, { code, recoveryCode }, call.head);
-      return finish(user, [...right, ...proof], 'password and code', call, 'INVALID_MFA_CODE');
+      const { statements } = right;
+      if (user.totp_state !== 'active') return finish(user, statements, 'password', call, 'INVALID_CREDENTIALS');
+      if (!hasCode) return askSecondFactor(user, statements, 'INVALID_CREDENTIALS');
+      const proof = early ?? (await secondFactor.prove(user, given, origin));
+      return finish(user, [...statements, ...proof], 'password and code', call, 'INVALID_MFA_CODE');
     },
     async withTicket(ticket, given, call) {
       const flow = await flows.tryOpen('mfa_ticket', ticket, TICKET_TRIES);
       const user = flow === undefined ? undefined : await users.byId(flow.userId);
       const isCurrent = user !== undefined && user.active === 1 && user.access_epoch === flow?.data.epoch;
       if (!isCurrent) throw new AppError('INVALID_MFA_TICKET');
-      const proof = await secondFactor.prove(user, given, call.head);
+      const known = await opening.knownDevice(call, user.id);
+      const proof = await secondFactor.prove(user, given, { head: call.head, known });
       return finish(user, [flows.take('mfa_ticket', ticket), ...proof], 'second factor', call, 'INVALID_MFA_CODE');
     },
-    async withExchangeCode(code, call) {
+    async withExchangeCode(code, verifier, call) {
       const flow = await flows.open('exchange', code);
-      const user = flow === undefined ? undefined : await users.byId(flow.userId);
+      const isTheirs = flow !== undefined && isBoundTo(flow.data, verifier, call.head);
+      const user = isTheirs ? await users.byId(flow.userId) : undefined;
       if (user === undefined) throw new AppError('INVALID_EXCHANGE_CODE');
       await refuseUnlessWelcome(user);
       const take = [flows.take('exchange', code)];
-      if (user.totp_secret !== null) return askSecondFactor(user, take, 'INVALID_EXCHANGE_CODE');
+      if (user.totp_state === 'active') return askSecondFactor(user, take, 'INVALID_EXCHANGE_CODE');
       return finish(user, take, 'exchange code', call, 'INVALID_EXCHANGE_CODE');
     },
   };
+}
+
+/** Somebody else's code in a link must not log a person in as that somebody (login CSRF). */
+function isBoundTo(
+  { browser, challenge }: Readonly<Record<string, unknown>>,
+  verifier: string | undefined,
+  head: RequestHead,
+): boolean {
+  if (typeof challenge === 'string') return verifier !== undefined && sameSecret(tokenKey(verifier), challenge);
+  return typeof browser === 'string' && sameSecret(tokenKey(readCookie(head, OAUTH_COOKIE)), browser);
 }

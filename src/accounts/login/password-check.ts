@@ -2,70 +2,99 @@ import type { Runnable } from '../../platform/database/statement.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import { digestToken } from '../../platform/secrets/token-digest.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import { byAddress, type Limited } from '../limiter/limiter.ts';
 import type { UserRow } from '../storage/accounts-schema.ts';
-import { type AccountRule, createLoginFailureStore, type PairRule } from '../storage/login-failure-store.ts';
-import { addressKey } from './address-key.ts';
-import { createAttemptGate } from './attempt-gate.ts';
 
 export interface PasswordAttempt {
   /** Undefined for someone who does not exist: the same is done, and the answer is no. */
-  readonly user: Pick<UserRow, 'id' | 'password_hash'> | undefined;
+  readonly user: Pick<UserRow, 'id'> | undefined;
   /** What was asked for, so that failures on what does not exist count as well. */
   readonly identifier: string;
   readonly password: string;
-  /** Whether it comes from a device, or a session, of that user. */
-  readonly known: boolean;
+  /** The device or login session of that user that it comes from: failures of strangers do not count against it. */
+  readonly known: string | undefined;
+  /** Whether a code of the second factor came along, which the caller checks next. */
+  readonly withCode?: boolean;
   readonly head: RequestHead;
+}
+
+export interface RightPassword {
+  /** For the batch that follows from it: undone when a lock began meanwhile, here or on another instance. */
+  readonly statements: readonly Runnable[];
+  /** Only the correct second factor lets this login in: strangers have used up the guesses on the account. */
+  readonly needsSecondFactor: boolean;
 }
 
 /** Compares passwords, and counts what is wrong: the one way by which anybody can try one. */
 export interface PasswordCheck {
-  /** The statements that belong to a right password, for the batch that follows from it; undefined for a wrong one. */
-  check(attempt: PasswordAttempt): Promise<readonly Runnable[] | undefined>;
+  /** Undefined for a wrong password, and for any while it is locked. */
+  check(attempt: PasswordAttempt): Promise<RightPassword | undefined>;
 }
 
-/** Contract/accounts, Rules: Lockout. Five failures, then 30 s, doubling to 15 minutes. */
-const PAIR_TRIES = 5;
-const PAIR: PairRule = {
-  lockMs: [0, 0, 0, 0, 30_000, 60_000, 120_000, 240_000, 480_000, 900_000],
-  forgetMs: 15 * 60_000,
-};
-/** Fifty failures within 15 minutes: only known devices for 15 minutes. */
-const ACCOUNT: AccountRule = { limit: 50, windowMs: 15 * 60_000, lockMs: 15 * 60_000 };
+/** A password that its owner has just set by a mailed token is not the one that strangers have been guessing at. */
+const FRESH_RESET_MS = 15 * 60_000;
 
-type Parts = Pick<AccountsCore, 'database' | 'addressFailures' | 'passwords' | 'audit' | 'clock'>;
+type Parts = Pick<AccountsCore, 'database' | 'limiter' | 'credentials' | 'passwords' | 'audit' | 'clock' | 'logger'>;
 
-export function createPasswordCheck({ database, addressFailures, passwords, audit, clock }: Parts): PasswordCheck {
-  const failures = createLoginFailureStore(database);
-  const gate = createAttemptGate();
+export function createPasswordCheck(parts: Parts): PasswordCheck {
+  const { database, limiter, credentials, passwords, audit, clock } = parts;
+
+  /** The same password under newer parameters. Nothing fails because of it. */
+  async function rehash(userId: string, before: string, password: string): Promise<void> {
+    if (!passwords.isOutdated(before)) return;
+    try {
+      await database.write([credentials.rehash({ userId, before, after: await passwords.hash(password) })]);
+    } catch (error) {
+      parts.logger.warn({ err: error }, 'a password was not rehashed');
+    }
+  }
 
   return {
-    async check({ user, identifier, password, known, head }) {
+    async check({ user, identifier, password, known, withCode = false, head }) {
       const account = user?.id ?? `unknown:${digestToken(identifier.toLowerCase()).toString('base64url')}`;
-      const address = addressKey(head.address);
-      const hash = user?.password_hash ?? null;
+      const stored = await credentials.find('password', user?.id ?? '');
+      const hash = stored?.value ?? null;
+      const fromAddress = byAddress('address_failures', head);
+      const isFresh = clock.now() - (stored?.confirmed_at ?? 0) < FRESH_RESET_MS;
+      const own: Limited =
+        known === undefined
+          ? { policy: 'password_pair', key: `${account} ${fromAddress.key}` }
+          : { policy: 'password_known', key: `${account} ${known}` };
+      const anywhere: Limited = { policy: 'password_account', key: account };
+      let accountLocked = false;
 
       const left = async (): Promise<readonly number[]> => {
-        const now = clock.now();
-        const forAddress = await addressFailures.left(head.address);
-        const { pair, account: anywhere } = await failures.find(account, address, now);
-        const locked = (pair?.locked_until ?? 0) > now || (!known && (anywhere?.locked_until ?? 0) > now);
-        if (locked) return [0, forAddress];
-        // After a lock has ended there is one try, and the next lock.
-        return [Math.max(1, PAIR_TRIES - (pair?.failures ?? 0)), forAddress];
+        if (known !== undefined) return [await limiter.left(own)];
+        await limiter.refuseWhileLocked(fromAddress);
+        const forAddress = await limiter.left(fromAddress);
+        accountLocked = (await limiter.lockedUntil(anywhere)) > 0 && !isFresh;
+        return [accountLocked && !withCode ? 0 : await limiter.left(own), forAddress];
       };
 
-      const leave = await gate.enter([`pair:${account}:${address}`, `address:${address}`], left);
+      const keys = [`${own.policy} ${own.key}`, ...(known === undefined ? [`address ${fromAddress.key}`] : [])];
+      const leave = await limiter.gate.enter(keys, left);
       if (leave === undefined) {
-        // As much work as for a password that is looked at, so that nobody can tell.
+        // As much work as for a password that is compared, so that nobody can tell.
         await passwords.verify(hash, password);
+        // One record of the lock is enough for a known device: nothing else bounds how many it could write.
+        if (known !== undefined) return undefined;
         const refused = audit.statement({ event: 'login.refused', subject: user?.id ?? '', head });
-        await database.write([addressFailures.count(head.address), refused]);
+        await database.write([limiter.count(fromAddress), refused]);
         return undefined;
       }
       try {
-        if (await passwords.verify(hash, password)) return [failures.forget(account, address)];
-        await countFailure(account, address, user?.id ?? '', head);
+        if ((await passwords.verify(hash, password)) && user !== undefined && hash !== null) {
+          await rehash(user.id, hash, password);
+          const alsoFree = known === undefined && !accountLocked && !isFresh ? anywhere : undefined;
+          const statements = [
+            limiter.expectFree(alsoFree === undefined ? [own] : [own, alsoFree]),
+            limiter.forget(own),
+            credentials.noteUse('password', user.id, clock.now()),
+          ];
+          return { statements, needsSecondFactor: accountLocked };
+        }
+        const counted = known === undefined ? [own, anywhere, fromAddress] : [own];
+        await countFailure(counted, user?.id ?? '', head);
         return undefined;
       } finally {
         leave();
@@ -73,28 +102,19 @@ export function createPasswordCheck({ database, addressFailures, passwords, audi
     },
   };
 
-  async function countFailure(account: string, address: string, subject: string, head: RequestHead): Promise<void> {
-    const now = clock.now();
-    const [pair, anywhere, fromAddress] = await database.write([
-      failures.countForPair({ account, address }, PAIR, now),
-      failures.countForAccount(account, ACCOUNT, now),
-      addressFailures.count(head.address),
+  async function countFailure(counted: readonly Limited[], subject: string, head: RequestHead): Promise<void> {
+    const results = await database.write([
+      ...counted.map(limiter.count),
       audit.statement({ event: 'login.failed', subject, head }),
     ]);
-    const pairLock = pair.rows[0]?.locked_until ?? 0;
-    const { failures: total = 0, locked_until: accountLock = 0 } = anywhere.rows[0] ?? {};
-    if (addressFailures.isLast(fromAddress.rows[0])) await audit.record({ event: 'address.limited', head });
-    if (pairLock > now) {
-      await audit.record({
-        event: 'login.locked',
-        subject,
-        head,
-        details: { until: new Date(pairLock).toISOString() },
-      });
-    }
-    if (accountLock > now && total === ACCOUNT.limit) {
-      const until = new Date(accountLock).toISOString();
-      await audit.record({ event: 'account.known_devices_only', subject, head, details: { until } });
+    for (const [index, limited] of counted.entries()) {
+      const row = results[index]?.rows[0] as Parameters<typeof limiter.hasLocked>[1];
+      if (!limiter.hasLocked(limited, row)) continue;
+      const details = { until: new Date(row?.locked_until ?? 0).toISOString() };
+      if (limited.policy === 'address_failures') await audit.record({ event: 'address.limited', head });
+      else if (limited.policy === 'password_account') {
+        await audit.record({ event: 'account.known_devices_only', subject, head, details });
+      } else await audit.record({ event: 'login.locked', subject, head, details });
     }
   }
 }

@@ -1,39 +1,78 @@
+import type { Clock } from '../../platform/clock/clock.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import type { CredentialStore } from '../storage/credential-store.ts';
+import type { FoundSession } from '../storage/session-store.ts';
 import type { PasswordCheck } from './password-check.ts';
 
-/** Whoever finds a screen unlocked has a session; what only the owner may change asks for what only the owner knows. */
+/** A login this recent proves who is there; an older session may have been left open somewhere (ASVS 7.5.1). */
+export const FRESH_LOGIN_MS = 5 * 60_000;
+
+export function isFreshLogin({ session_created_at: since }: FoundSession, now: number): boolean {
+  return now - since <= FRESH_LOGIN_MS;
+}
+
+/** Throws REAUTHENTICATION_REQUIRED unless the session was opened by a login in the last five minutes. */
+export function requireFreshLogin(user: FoundSession, clock: Pick<Clock, 'now'>): void {
+  if (isFreshLogin(user, clock.now())) return;
+  throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'a login from the last five minutes' });
+}
+
+/** Anyone who finds a screen unlocked has a session; what only the owner may change asks for what only the owner knows. */
 export interface Reauthentication {
   /** The statements that belong to it, for the batch that follows; throws REAUTHENTICATION_REQUIRED. */
-  password(user: UserRow, password: string | undefined, head: RequestHead): Promise<readonly Runnable[]>;
-  /** Password and second factor. */
+  password(user: FoundSession, password: string | undefined, head: RequestHead): Promise<readonly Runnable[]>;
+  /** The password, or a login in the last five minutes. */
+  passwordOrFreshLogin(
+    user: FoundSession,
+    password: string | undefined,
+    head: RequestHead,
+  ): Promise<readonly Runnable[]>;
+  /** Password and second factor. For someone without a password: a fresh login and the second factor. */
   both(
-    user: UserRow,
+    user: FoundSession,
     given: GivenFactor & { readonly password?: string | undefined },
     head: RequestHead,
   ): Promise<readonly Runnable[]>;
 }
 
-export function createReauthentication(passwordCheck: PasswordCheck, secondFactor: SecondFactor): Reauthentication {
-  const password: Reauthentication['password'] = async (user, given, head) => {
-    const attempt = { user, identifier: user.email, password: given ?? '', known: true, head };
+export function createReauthentication(parts: {
+  readonly passwordCheck: PasswordCheck;
+  readonly secondFactor: SecondFactor;
+  readonly credentials: Pick<CredentialStore, 'find'>;
+  readonly clock: Pick<Clock, 'now'>;
+}): Reauthentication {
+  const { passwordCheck, secondFactor, credentials, clock } = parts;
+
+  async function password(user: FoundSession, given: string | undefined, head: RequestHead, fields: string) {
+    const known = user.session_id;
+    const attempt = { user, identifier: user.email, password: given ?? '', known, head };
     const right = given === undefined || given === '' ? undefined : await passwordCheck.check(attempt);
-    if (right === undefined) throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'the current password' });
-    return right;
+    if (right === undefined) throw new AppError('REAUTHENTICATION_REQUIRED', { fields });
+    return right.statements;
+  }
+
+  const passwordOrFreshLogin: Reauthentication['passwordOrFreshLogin'] = async (user, given, head) => {
+    if ((given === undefined || given === '') && isFreshLogin(user, clock.now())) return [];
+    return password(user, given, head, 'the current password, or a login from the last five minutes');
   };
+
   return {
-    password,
+    password: (user, given, head) => password(user, given, head, 'the current password'),
+    passwordOrFreshLogin,
     async both(user, given, head) {
-      const right = await password(user, given.password, head);
+      const hasPassword = (await credentials.find('password', user.id)) !== undefined;
+      const right = hasPassword
+        ? await password(user, given.password, head, 'the current password')
+        : await passwordOrFreshLogin(user, undefined, head);
       const fields = 'the password and a code or recovery code';
       if (given.code === undefined && given.recoveryCode === undefined) {
         throw new AppError('REAUTHENTICATION_REQUIRED', { fields });
       }
       try {
-        return [...right, ...(await secondFactor.prove(user, given, head))];
+        return [...right, ...(await secondFactor.prove(user, given, { head, known: user.session_id }))];
       } catch (error) {
         throw errorCode(error) === 'INVALID_MFA_CODE' ? new AppError('REAUTHENTICATION_REQUIRED', { fields }) : error;
       }

@@ -32,7 +32,10 @@ export interface SessionOpening {
    * never made into a session (fixation).
    */
   open(user: Pick<UserRow, 'id'>, epoch: number, call: Pick<Call, 'head'>): OpeningSession;
-  isKnownDevice(call: Pick<Call, 'head'>, userId: string): Promise<boolean>;
+  /** The digest of the device, when this user has logged in on it before. */
+  knownDevice(call: Pick<Call, 'head'>, userId: string): Promise<string | undefined>;
+  /** Makes the browser a known device of the user: the cookie is sent, the statement stores the device. */
+  rememberDevice(call: Pick<Call, 'head' | 'reply'>, userId: string): { statement: Runnable; sendCookie(): void };
   setSessionCookie(call: Pick<Call, 'head' | 'reply'>, token: string): void;
 }
 
@@ -53,8 +56,18 @@ export function createSessionOpening(parts: Parts): SessionOpening {
       maxAgeSeconds: ACCESS_LIFETIME_MS / 1000,
     });
 
+  const deviceCookie = ({ head }: Pick<Call, 'head'>, value: string): string =>
+    cookieText(DEVICE_COOKIE, value, {
+      secure: parts.cookiesAreSecure(head),
+      maxAgeSeconds: DEVICE_LIFETIME_MS / 1000,
+    });
+
   return {
-    isKnownDevice: ({ head }, userId) => devices.isKnown(head, userId),
+    knownDevice: ({ head }, userId) => devices.find(head, userId),
+    rememberDevice(call, userId) {
+      const { cookie, statement } = devices.remember(call.head, userId, clock.now());
+      return { statement, sendCookie: () => void call.reply.header('set-cookie', deviceCookie(call, cookie)) };
+    },
     setSessionCookie: (call, token) => void call.reply.header('set-cookie', sessionCookie(call, token)),
     open(user, epoch, { head }) {
       const now = clock.now();
@@ -78,12 +91,7 @@ export function createSessionOpening(parts: Parts): SessionOpening {
       return {
         statements: [...started, users.noteLogin({ id: user.id, now }), device.statement],
         hand(call) {
-          const secure = parts.cookiesAreSecure(call.head);
-          const deviceCookie = cookieText(DEVICE_COOKIE, device.cookie, {
-            secure,
-            maxAgeSeconds: DEVICE_LIFETIME_MS / 1000,
-          });
-          call.reply.header('set-cookie', [sessionCookie(call, token), deviceCookie]);
+          call.reply.header('set-cookie', [sessionCookie(call, token), deviceCookie(call, device.cookie)]);
           return {
             token,
             access_token: token,

@@ -1,50 +1,137 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Runnable } from '../../platform/database/statement.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import { createSerialQueue } from '../../platform/queue/serial-queue.ts';
+import type { SecretBox } from '../../platform/secrets/secret-box.ts';
+import type { AccountsSchema, OutgoingMailRow } from '../storage/accounts-schema.ts';
+import { createOutgoingMailStore } from '../storage/outgoing-mail-store.ts';
 import type { Mail, Mailer } from './mailer.ts';
 import { createOutboxMailer } from './outbox-mailer.ts';
 import { createSmtpMailer, type SmtpSettings } from './smtp-mailer.ts';
 
-/** How mail leaves: while the caller waits for it, or afterwards. */
+/** How mail leaves: through a table, so that a restart or a mail server that is down loses none. */
 export interface MailPost extends Mailer {
-  /** For notices, and where the time that mail takes would tell something: the caller goes on at once. */
-  post(mail: Mail): void;
-  /** Lets what waits go out, for a while. */
+  /** For the batch of the change that the mail is about: both are stored, or neither. Call `wake` afterwards. */
+  enqueue(mail: Mail): Runnable;
+  /** As much work as `enqueue`, and no mail: where the time of an answer must not tell whether there is a recipient. */
+  enqueueNothing(): Runnable;
+  /** Sends what was stored, soon; the caller goes on. */
+  wake(): void;
+  /** Lets what waits go out, for a while. The rest stays in the table for the next start, or another instance. */
   stop(): Promise<void>;
 }
 
 export interface MailPostOptions {
+  readonly database: Database<AccountsSchema>;
+  readonly secretBox: SecretBox;
   settings(): SmtpSettings;
   readonly outboxFolder: string;
-  readonly clock: Pick<Clock, 'after'>;
+  readonly clock: Pick<Clock, 'now' | 'after'>;
   readonly makeId: MakeId;
   readonly logger: Logger;
 }
 
-const WAITING = 1000;
 const STOP_MS = 10_000;
+/** Longer than a mail server may take to answer: until then no other instance sends the same mail. */
+const CLAIM_MS = 60_000;
+const LOOK_EVERY_MS = 15_000;
+/** After the first, second, ... failed try; after the last one the mail is given up. About a day in all. */
+const RETRY_MS: readonly number[] = [0.5, 1, 2, 5, 15, 60, 240, 720].map((minutes) => minutes * 60_000);
 
 /** Over SMTP; without a mail server, into the outbox folder (contract/accounts, Rules: Mail). */
-export function createMailPost({ settings, outboxFolder, clock, makeId, logger }: MailPostOptions): MailPost {
+export function createMailPost(options: MailPostOptions): MailPost {
+  const { database, secretBox, settings, outboxFolder, clock, makeId, logger } = options;
+  const store = createOutgoingMailStore(database);
   const smtp = createSmtpMailer({ settings, clock });
   const outbox = createOutboxMailer({ folder: outboxFolder, from: () => settings().from, makeId });
-  const queue = createSerialQueue({ capacity: WAITING });
-  const underWay = new Set<Promise<void>>();
-  const send: Mailer['send'] = (mail) => (settings().host === '' ? outbox : smtp).send(mail);
+  const hand: Mailer['send'] = (mail) => (settings().host === '' ? outbox : smtp).send(mail);
+  let isStopped = false;
+  let isWanted = false;
+  let round: Promise<void> | undefined;
+
+  function rowOf(mail: Mail | undefined): OutgoingMailRow {
+    const id = makeId('mail_');
+    const now = clock.now();
+    const data = secretBox.seal(JSON.stringify(mail ?? {}), contextOf(id));
+    return { id, data, attempts: 0, due_at: now, created_at: now };
+  }
+
+  /** Undefined for what was stored only to take the same time. */
+  function mailIn({ id, data }: OutgoingMailRow): Mail | undefined {
+    const mail = JSON.parse(Buffer.from(secretBox.open(data, contextOf(id))).toString('utf8')) as Partial<Mail>;
+    return mail.to === undefined ? undefined : (mail as Mail);
+  }
+
+  /** Sends a mail that this instance has claimed. Throws what the mail server said; the mail is tried again then. */
+  async function deliver(row: OutgoingMailRow): Promise<void> {
+    const mail = mailIn(row);
+    try {
+      if (mail !== undefined) await hand(mail);
+    } catch (error) {
+      const pause = RETRY_MS[row.attempts - 1];
+      const endsAt = row.created_at + (mail?.lifetimeMs ?? 0);
+      if (pause === undefined || clock.now() + pause >= endsAt) {
+        logger.error({ err: error, mail: row.id, tries: row.attempts }, 'a mail was given up');
+        await database.write([store.remove(row.id)]);
+      } else await database.write([store.putOff(row.id, clock.now() + pause)]);
+      throw error;
+    }
+    await database.write([store.remove(row.id)]);
+  }
+
+  async function deliverAll(): Promise<void> {
+    while (isWanted) {
+      isWanted = false;
+      for (let row = await claim(); row !== undefined; row = await claim()) {
+        await deliver(row).catch((error) => logger.warn({ err: error }, 'a mail was not sent; it is tried again'));
+      }
+    }
+  }
+  const claim = () => store.claimNext(clock.now(), clock.now() + CLAIM_MS);
+
+  function wake(): void {
+    isWanted = true;
+    round ??= deliverAll()
+      .catch((error) => logger.warn({ err: error }, 'the mails that wait could not be read'))
+      .finally(() => {
+        round = undefined;
+      });
+  }
+
+  let cancel = () => {};
+  const lookAgain = (): void => {
+    cancel = clock.after(LOOK_EVERY_MS, () => {
+      if (isStopped) return;
+      wake();
+      lookAgain();
+    });
+  };
+  lookAgain();
+
   return {
-    send,
-    post(mail) {
-      const sent = queue
-        .run(() => send(mail))
-        .catch((error) => logger.warn({ err: error }, 'a mail was not sent'))
-        .finally(() => underWay.delete(sent));
-      underWay.add(sent);
+    async send(mail) {
+      // Claimed from the start: the caller waits for this very try, and nobody else makes it.
+      const row = { ...rowOf(mail), attempts: 1, due_at: clock.now() + CLAIM_MS };
+      const [{ changes }] = await database.write([store.add(row)]);
+      if (changes === 0) throw new AppError('OVERLOADED');
+      await deliver(row);
     },
+    enqueue: (mail) => store.add(rowOf(mail)),
+    enqueueNothing: () => store.add(rowOf(undefined)),
+    wake,
     async stop() {
-      await withinTime(clock, STOP_MS, Promise.all(underWay), () => undefined);
-      await queue.close();
+      isStopped = true;
+      cancel();
+      await withinTime(clock, STOP_MS, Promise.resolve(round), () => {
+        isWanted = false;
+      });
     },
   };
+}
+
+function contextOf(id: string): string {
+  return `mail:${id}`;
 }

@@ -3,6 +3,8 @@ export interface Mail {
   readonly to: string;
   readonly subject: string;
   readonly text: string;
+  /** How long it is worth sending: a code that has ended helps nobody. */
+  readonly lifetimeMs: number;
 }
 
 /** Resolves when the message is out of our hands; otherwise SMTP_TIMEOUT or SMTP_FAILED. */

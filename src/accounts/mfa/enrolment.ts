@@ -1,4 +1,4 @@
-import type { Runnable } from '../../platform/database/statement.ts';
+import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Call, RequestHead } from '../../platform/http/surface.ts';
 import type { UserCaller } from '../access.ts';
@@ -7,7 +7,6 @@ import type { Reauthentication } from '../login/reauthentication.ts';
 import type { SessionOpening, TokenMembers } from '../login/session-opening.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
 import type { UserRow } from '../storage/accounts-schema.ts';
-import { createSecondFactorStore } from '../storage/second-factor-store.ts';
 import { createRecoveryCodes, recoveryCodeHash } from './recovery-codes.ts';
 import { type GivenFactor, type SecondFactor, totpContext } from './second-factor.ts';
 import { newTotpSecret, type TotpLabel, totpUri } from './totp.ts';
@@ -24,7 +23,8 @@ type Confirmation = GivenFactor & { readonly password?: string | undefined };
 
 /** Switching the second factor on and off (contract/accounts: mfa/*). */
 export interface Enrolment {
-  provision(user: UserRow, label: Partial<TotpLabel>): Promise<Provision>;
+  /** Needs the password, or a login in the last five minutes: a session alone must not lock its owner out. */
+  provision(given: Partial<TotpLabel> & { readonly password?: string | undefined }, call: UserCall): Promise<Provision>;
   /** Every other session ends, and this one is replaced. */
   confirm(given: { token?: string | undefined; code: string }, call: UserCall): Promise<Confirmed>;
   /** Every other session ends. */
@@ -43,7 +43,17 @@ const LONGEST_LABEL = 100;
 
 type Parts = Pick<
   AccountsCore,
-  'database' | 'sessions' | 'flows' | 'flowStore' | 'secretBox' | 'audit' | 'mail' | 'clock' | 'randomness'
+  | 'database'
+  | 'users'
+  | 'sessions'
+  | 'credentials'
+  | 'flows'
+  | 'flowStore'
+  | 'secretBox'
+  | 'audit'
+  | 'mail'
+  | 'clock'
+  | 'randomness'
 > & {
   readonly opening: SessionOpening;
   readonly secondFactor: SecondFactor;
@@ -51,8 +61,7 @@ type Parts = Pick<
 };
 
 export function createEnrolment(parts: Parts): Enrolment {
-  const { database, sessions, flows, flowStore, secretBox, audit, mail, clock, randomness } = parts;
-  const store = createSecondFactorStore(database);
+  const { database, users, sessions, credentials, flows, flowStore, secretBox, audit, mail, clock, randomness } = parts;
 
   const note = (event: string, user: UserRow, head: RequestHead): Runnable =>
     audit.statement({ event, actor: user.id, subject: user.id, head });
@@ -60,19 +69,21 @@ export function createEnrolment(parts: Parts): Enrolment {
   const newCodes = (userId: string) => {
     const codes = createRecoveryCodes(randomness);
     const hashes = codes.map((code) => recoveryCodeHash(userId, code));
-    return { codes, statements: store.replaceRecoveryCodes(userId, hashes) };
+    return { codes, statements: credentials.replaceRecoveryCodes(userId, hashes, clock.now()) };
   };
 
   return {
-    async provision(user, label) {
-      if (user.totp_secret !== null) throw new AppError('MFA_ALREADY_ENABLED');
+    async provision({ password, ...label }, { caller: { user }, head }) {
+      if (user.totp_state === 'active') throw new AppError('MFA_ALREADY_ENABLED');
+      const proof = await parts.reauthentication.passwordOrFreshLogin(user, password, head);
       const issuer = labelText(label.issuer, ISSUER);
       const account = labelText(label.account, user.email);
       const bytes = newTotpSecret(randomness.bytes);
       const sealed = secretBox.seal(bytes, totpContext(user.id));
       const { token, statement } = flows.issue('mfa_provision', { userId: user.id });
       await storeOr('MFA_ALREADY_ENABLED', [
-        store.setPending({ userId: user.id, sealed, now: clock.now() }),
+        ...proof,
+        credentials.setPendingTotp({ userId: user.id, sealed, now: clock.now() }),
         flowStore.removeOfUser(user.id, ['mfa_provision']),
         statement,
       ]);
@@ -84,45 +95,50 @@ export function createEnrolment(parts: Parts): Enrolment {
       if (token !== undefined && (await flows.open('mfa_provision', token))?.userId !== user.id) {
         throw new AppError('INVALID_MFA_TICKET');
       }
-      const { step, sealed } = await parts.secondFactor.provePending(user, code, call.head);
+      const origin = { head: call.head, known: user.session_id };
+      const { step, sealed, statements: proof } = await parts.secondFactor.provePending(user, code, origin);
       const epoch = user.access_epoch;
       const session = parts.opening.open(user, epoch + 1, call);
       const { codes, statements } = newCodes(user.id);
       await storeOr('INVALID_MFA_CODE', [
-        store.confirm({ userId: user.id, sealed, step, epoch, now: clock.now() }),
+        ...proof,
+        expectChanges(users.raiseEpoch({ id: user.id, epoch, now: clock.now() }), 1),
+        credentials.confirmTotp({ userId: user.id, sealed, step, now: clock.now() }),
         sessions.endAllOf(user.id),
         flowStore.removeOfUser(user.id),
         ...statements,
         ...session.statements,
         note('mfa.enabled', user, call.head),
+        mail.enqueue(securityNoticeMail(user.email, 'The second factor of your account was switched on.')),
       ]);
-      mail.post(securityNoticeMail(user.email, 'The second factor of your account was switched on.'));
       return { tokens: session.hand(call), recoveryCodes: codes };
     },
     async disable(given, call) {
       const { user } = call.caller;
-      if (user.totp_secret === null) throw new AppError('MFA_NOT_ENABLED');
+      if (user.totp_state !== 'active') throw new AppError('MFA_NOT_ENABLED');
       const proof = await parts.reauthentication.both(user, given, call.head);
       const epoch = user.access_epoch;
       await storeOr('REAUTHENTICATION_REQUIRED', [
         ...proof,
-        ...store.remove({ userId: user.id, epoch, now: clock.now() }),
+        expectChanges(users.raiseEpoch({ id: user.id, epoch, now: clock.now() }), 1),
+        credentials.removeSecondFactor(user.id),
         sessions.endOthersOf({ id: user.session_id, userId: user.id }),
         sessions.carryOver({ id: user.session_id, epoch }),
         flowStore.removeOfUser(user.id),
         note('mfa.disabled', user, call.head),
+        mail.enqueue(securityNoticeMail(user.email, 'The second factor of your account was switched off.')),
       ]);
-      mail.post(securityNoticeMail(user.email, 'The second factor of your account was switched off.'));
     },
-    recoveryCodesLeft: store.countRecoveryCodes,
+    recoveryCodesLeft: credentials.countRecoveryCodes,
     async renewRecoveryCodes(given, call) {
       const { user } = call.caller;
-      if (user.totp_secret === null) throw new AppError('MFA_NOT_ENABLED');
+      if (user.totp_state !== 'active') throw new AppError('MFA_NOT_ENABLED');
       const proof = await parts.reauthentication.both(user, given, call.head);
       const { codes, statements } = newCodes(user.id);
       const renewed = note('mfa.recovery_codes_renewed', user, call.head);
-      await storeOr('REAUTHENTICATION_REQUIRED', [...proof, ...statements, renewed]);
-      mail.post(securityNoticeMail(user.email, 'New recovery codes were made for your account; the old ones ended.'));
+      const what = 'New recovery codes were created for your account; the old ones do not work any more.';
+      const notice = mail.enqueue(securityNoticeMail(user.email, what));
+      await storeOr('REAUTHENTICATION_REQUIRED', [...proof, ...statements, renewed, notice]);
       return codes;
     },
   };
@@ -135,6 +151,7 @@ export function createEnrolment(parts: Parts): Enrolment {
       const fields = 'the password and a code or recovery code';
       throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError(code, { fields }) : error;
     }
+    mail.wake();
   }
 }
 

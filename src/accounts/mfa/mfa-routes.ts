@@ -6,12 +6,16 @@ import { FreshSession } from '../contract/login.ts';
 import { optionalBody } from '../contract/optional-body.ts';
 import { User } from '../contract/user.ts';
 import { BODY_LIMIT } from '../limits.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import type { FoundUser } from '../storage/accounts-schema.ts';
 import type { Enrolment } from './enrolment.ts';
 
 const optional = Type.Optional(Type.String());
 
-const Label = Type.Object({ issuer: optional, account: optional });
+const NewSecret = Type.Object({
+  issuer: optional,
+  account: optional,
+  password: Type.Optional(Type.String({ description: 'Needed unless the login is at most five minutes old.' })),
+});
 const Confirmation = Type.Object({ token: optional, code: Type.String({ examples: ['123456'] }) });
 const Reauthentication = Type.Object({ password: optional, code: optional, recoveryCode: optional });
 const mfa = User.properties.mfa;
@@ -33,19 +37,19 @@ const Status = Type.Object({ enabled: Type.Boolean(), mfa, user: User, recoveryC
 type Parts = Pick<AccountsCore, 'access' | 'users' | 'userObjects'>;
 
 export function mfaRoutes({ access, users, userObjects }: Parts, enrolment: Enrolment): readonly Route[] {
-  const current = async (user: UserRow) => userObjects.describe((await users.byId(user.id)) ?? user);
+  const current = async (user: FoundUser) => userObjects.describe((await users.byId(user.id)) ?? user);
   const rows: readonly Route<UserCaller>[] = [
     {
       method: 'POST',
       path: '/api/auth/mfa/totp/provision',
       guard: access.userEvenReadonly,
-      summary: 'Makes a secret for an authenticator app; it counts once a code of it has come.',
+      summary: 'Creates a secret for an authenticator app; it counts once a code of it has come.',
       body: 'json',
       bodyLimit: BODY_LIMIT,
-      schema: { body: optionalBody(Label), response: { 200: Provisioned } },
-      async handle({ body, caller }) {
-        const provision = await enrolment.provision(caller.user, (body ?? {}) as Static<typeof Label>);
-        const user = await current(caller.user);
+      schema: { body: optionalBody(NewSecret), response: { 200: Provisioned } },
+      async handle(call) {
+        const provision = await enrolment.provision((call.body ?? {}) as Static<typeof NewSecret>, call);
+        const user = await current(call.caller.user);
         return { ...provision, mfa: user.mfa, user };
       },
     },

@@ -8,6 +8,8 @@ export interface OidcSettings {
   readonly issuer: string;
   readonly client_id: string;
   readonly client_secret: string;
+  /** Takes the issuer's word for every address, also where it does not say that it has verified it. */
+  readonly trust_email: boolean;
 }
 
 const TIMEOUT_SECONDS = 10;
@@ -65,18 +67,21 @@ export function createOidcProvider(settings: OidcSettings, clock: Pick<Clock, 'm
       const claims = tokens.claims();
       if (claims === undefined) throw new Error('the issuer sent no ID token');
       if (claims.email !== undefined || configuration.serverMetadata().userinfo_endpoint === undefined) {
-        return identityOf(claims.sub, claims);
+        return identityOf(claims.sub, claims, settings.trust_email);
       }
-      return identityOf(claims.sub, await client.fetchUserInfo(configuration, tokens.access_token, claims.sub));
+      const userInfo = await client.fetchUserInfo(configuration, tokens.access_token, claims.sub);
+      return identityOf(claims.sub, userInfo, settings.trust_email);
     },
   };
 }
 
-function identityOf(id: string, claims: Readonly<Record<string, unknown>>): OauthIdentity {
+function identityOf(id: string, claims: Readonly<Record<string, unknown>>, trustEmail: boolean): OauthIdentity {
   const { email, email_verified: verified, name, preferred_username: username } = claims;
+  // The claim is a boolean, but Apple and Amazon Cognito send it as a string.
+  const isVerified = verified === true || verified === 'true';
   return {
     id,
-    email: typeof email === 'string' && verified === true ? email : undefined,
+    email: typeof email === 'string' && (isVerified || trustEmail) ? email : undefined,
     name: typeof name === 'string' ? name : typeof username === 'string' ? username : '',
   };
 }

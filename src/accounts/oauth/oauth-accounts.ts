@@ -1,3 +1,4 @@
+import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { AccountsCore } from '../accounts-core.ts';
@@ -8,7 +9,7 @@ import { normalizeName } from '../registration/identity-names.ts';
 import { newUserRow } from '../registration/new-user.ts';
 import { trialOf } from '../registration/trial.ts';
 import type { UserRow } from '../storage/accounts-schema.ts';
-import { createOauthLinkStore } from '../storage/oauth-link-store.ts';
+import { linkSubject } from '../storage/credential-store.ts';
 import type { OauthIdentity } from './oauth-provider.ts';
 
 /** Why someone was not let in, as the address that the browser is sent back to says it. */
@@ -26,8 +27,14 @@ export type OauthOutcome = { readonly userId: string } | { readonly problem: Oau
 export interface OauthAccounts {
   /** Whom it belongs to; a new user when the address is new here too. */
   enter(namespace: string, identity: OauthIdentity, head: RequestHead): Promise<OauthOutcome>;
-  /** Links it to someone who is logged in. */
-  link(namespace: string, identity: OauthIdentity, user: UserRow, head: RequestHead): Promise<OauthOutcome>;
+  /** Links it to someone who is logged in, as long as the session that asked for it has not ended. */
+  link(namespace: string, identity: OauthIdentity, linker: Linker, head: RequestHead): Promise<OauthOutcome>;
+}
+
+export interface Linker {
+  readonly user: UserRow;
+  /** Undoes the batch when the session that asked for it has ended. */
+  readonly isLive: Runnable;
 }
 
 const NAME_TRIES = 5;
@@ -36,6 +43,7 @@ type Parts = Pick<
   AccountsCore,
   | 'database'
   | 'users'
+  | 'credentials'
   | 'subscriptions'
   | 'blacklist'
   | 'audit'
@@ -47,15 +55,15 @@ type Parts = Pick<
 >;
 
 export function createOauthAccounts(parts: Parts): OauthAccounts {
-  const { database, users, audit, clock, randomness } = parts;
-  const links = createOauthLinkStore(database);
+  const { database, users, credentials, audit, clock, randomness } = parts;
 
   const linkRow = (namespace: string, { id, email }: OauthIdentity, userId: string) => ({
+    id: parts.makeId('lnk_'),
+    userId,
     provider: namespace,
-    provider_user_id: id,
-    user_id: userId,
+    providerUserId: id,
     email: normalizeEmail(email ?? '') ?? '',
-    created_at: clock.now(),
+    now: clock.now(),
   });
 
   async function register(
@@ -75,7 +83,7 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
     await database
       .write([
         ...users.add(user),
-        links.add(linkRow(namespace, identity, user.id)),
+        credentials.addLink(linkRow(namespace, identity, user.id)),
         ...trial.map(parts.subscriptions.add),
         audit.statement({ event: 'register', actor: user.id, subject: user.id, head, details }),
       ])
@@ -84,7 +92,7 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
   }
 
   async function linked(namespace: string, { id }: OauthIdentity): Promise<OauthOutcome | undefined> {
-    const link = await links.find(namespace, id);
+    const link = await credentials.find('oauth', linkSubject(namespace, id));
     return link === undefined ? undefined : { userId: link.user_id };
   }
 
@@ -112,17 +120,20 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
       }
       throw new AppError('NAME_ALREADY_EXISTS');
     },
-    async link(namespace, identity, user, head) {
+    async link(namespace, identity, { user, isLive }, head) {
       const details = { how: namespace };
       const entry = audit.statement({ event: 'oauth.linked', actor: user.id, subject: user.id, head, details });
+      const what = 'An account from elsewhere can now log in to your account.';
+      const notice = parts.mail.enqueue(securityNoticeMail(user.email, what));
       try {
-        await database.write([links.add(linkRow(namespace, identity, user.id)), entry]);
+        await database.write([isLive, credentials.addLink(linkRow(namespace, identity, user.id)), entry, notice]);
       } catch (error) {
+        if (errorCode(error) === 'STORAGE_CONFLICT') return { problem: 'invalid_state' };
         if (errorCode(error) !== 'STORAGE_DUPLICATE') throw error;
-        const other = await links.find(namespace, identity.id);
+        const other = await credentials.find('oauth', linkSubject(namespace, identity.id));
         return other?.user_id === user.id ? { userId: user.id } : { problem: 'already_linked' };
       }
-      parts.mail.post(securityNoticeMail(user.email, 'An account from elsewhere can now log in to your account.'));
+      parts.mail.wake();
       return { userId: user.id };
     },
   };

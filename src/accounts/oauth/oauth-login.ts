@@ -1,14 +1,15 @@
-import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/create-token.ts';
 import { sameSecret } from '../../platform/secrets/token-digest.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { type OpenFlow, tokenKey } from '../flows.ts';
-import { addressKey } from '../login/address-key.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import { byAddress } from '../limiter/limiter.ts';
+import { linkSubject } from '../storage/credential-store.ts';
+import type { FoundSession } from '../storage/session-store.ts';
 import type { OauthAccounts, OauthProblem } from './oauth-accounts.ts';
 import type { OauthIdentity, OauthProvider } from './oauth-provider.ts';
-import type { FindProvider } from './oauth-providers.ts';
+import type { Providers } from './oauth-providers.ts';
 
 /** A login that was begun: where the browser goes, and what it must bring back. */
 export interface BegunLogin {
@@ -18,37 +19,50 @@ export interface BegunLogin {
 
 /** Logins with accounts from elsewhere (contract/accounts, Beyond the document: OAuth). */
 export interface OauthLogin {
-  /** `user`: who is logged in and wants to link the account. */
-  begin(providerId: string, user: UserRow | undefined, head: RequestHead): Promise<BegunLogin>;
+  begin(providerId: string, options: BeginOptions, head: RequestHead): Promise<BegunLogin>;
   /** Where the browser goes in the end, whatever happened. */
   finish(providerId: string, browserToken: string, head: RequestHead): Promise<string>;
 }
 
-const STARTS = { kind: 'oauth_starts', limit: 30, windowMs: 60_000 };
+export interface BeginOptions {
+  /** Who is logged in and wants to link the account. */
+  readonly user: FoundSession | undefined;
+  /** For a web console at another address, which has no cookie of ours: the digest of what it shows at the exchange. */
+  readonly challenge: string | undefined;
+}
 
 type Parts = Pick<
   AccountsCore,
   | 'database'
   | 'users'
+  | 'sessions'
   | 'flows'
-  | 'counters'
+  | 'limiter'
+  | 'credentials'
   | 'audit'
   | 'publicUrl'
   | 'frontendUrl'
   | 'clock'
   | 'randomness'
   | 'logger'
-> & { readonly findProvider: FindProvider; readonly accounts: OauthAccounts };
+> & { readonly providers: Providers; readonly accounts: OauthAccounts };
 
 export function createOauthLogin(parts: Parts): OauthLogin {
-  const { database, users, flows, audit, accounts, findProvider, clock, randomness } = parts;
+  const { database, users, sessions, flows, limiter, audit, accounts, providers, clock, randomness } = parts;
   const redirectUri = (providerId: string) => `${parts.publicUrl()}/api/auth/oauth/callback/${providerId}`;
   const backTo = (result: Readonly<Record<string, string>>) =>
     `${parts.frontendUrl()}/login?${new URLSearchParams(result)}`;
 
   async function failed(problem: OauthProblem, providerId: string, head: RequestHead): Promise<string> {
     const details = { provider: providerId.slice(0, 64), problem };
-    await audit.record({ event: 'oauth.failed', head, details });
+    const entry = audit.statement({ event: 'oauth.failed', head, details });
+    try {
+      await database.write([limiter.take(byAddress('oauth_failure', head)), entry]);
+    } catch (error) {
+      // Many at the same moment, and this one was too many.
+      if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+      await limiter.refuseWhileLocked(byAddress('oauth_failure', head));
+    }
     return backTo({ error: problem });
   }
 
@@ -98,16 +112,17 @@ export function createOauthLogin(parts: Parts): OauthLogin {
     }
   }
 
-  /** Links the account to whoever began this, if they are still logged in. */
+  /** Links the account to whoever began this, if the session that began it has not ended. */
   async function link(provider: OauthProvider, identity: OauthIdentity, flow: OpenFlow, head: RequestHead) {
     const user = await users.byId(flow.userId);
-    const isCurrent = user !== undefined && user.active === 1 && user.access_epoch === flow.data.epoch;
-    return isCurrent ? accounts.link(provider.namespace, identity, user, head) : { problem: 'invalid_state' as const };
+    if (user === undefined || user.active !== 1) return { problem: 'invalid_state' as const };
+    const session = { id: String(flow.data.session), userId: user.id, epoch: user.access_epoch, now: clock.now() };
+    return accounts.link(provider.namespace, identity, { user, isLive: sessions.expectLive(session) }, head);
   }
 
   return {
-    async begin(providerId, user, head) {
-      const provider = findProvider(providerId);
+    async begin(providerId, { user, challenge }, head) {
+      const provider = providers.find(providerId);
       const browserToken = createToken(randomness);
       const [nonce, verifier] = [createToken(randomness), createToken(randomness)];
       const data = {
@@ -115,15 +130,16 @@ export function createOauthLogin(parts: Parts): OauthLogin {
         browser: tokenKey(browserToken),
         nonce,
         verifier,
-        ...(user !== undefined && { epoch: user.access_epoch }),
+        ...(challenge !== undefined && { challenge }),
+        ...(user !== undefined && { session: user.session_id }),
       };
       const { token: state, statement } = flows.issue('oauth_state', { userId: user?.id ?? '', data });
-      const started = parts.counters.countWithin({ ...STARTS, key: addressKey(head.address) }, clock.now());
+      const start = byAddress('oauth_start', head);
       try {
-        await database.write([started, statement]);
+        await database.write([limiter.take(start), statement]);
       } catch (error) {
-        if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
-        throw new AppError('RATE_LIMITED', { retryAfterSeconds: STARTS.windowMs / 1000 });
+        if (errorCode(error) === 'STORAGE_CONFLICT') await limiter.refuseWhileLocked(start);
+        throw error;
       }
       const request = { redirectUri: redirectUri(providerId), state, nonce, codeVerifier: verifier };
       try {
@@ -134,7 +150,8 @@ export function createOauthLogin(parts: Parts): OauthLogin {
       }
     },
     async finish(providerId, browserToken, head) {
-      const provider = findProvider(providerId);
+      const provider = providers.find(providerId);
+      await limiter.refuseWhileLocked(byAddress('oauth_failure', head));
       const taken = await takeFlow(providerId, browserToken, head);
       if (taken === undefined) return failed('invalid_state', providerId, head);
       const { flow } = taken;
@@ -150,10 +167,12 @@ export function createOauthLogin(parts: Parts): OauthLogin {
         : await accounts.enter(provider.namespace, identity, head);
       if ('problem' in outcome) return failed(outcome.problem, providerId, head);
       if (isLink) return backTo({ linked: providerId });
-      const { token, statement } = flows.issue('exchange', { userId: outcome.userId });
+      const { browser, challenge } = flow.data;
+      const { token, statement } = flows.issue('exchange', { userId: outcome.userId, data: { browser, challenge } });
       const details = { provider: providerId };
       const entry = { event: 'oauth.login', actor: outcome.userId, subject: outcome.userId, head, details };
-      await database.write([statement, audit.statement(entry)]);
+      const used = parts.credentials.noteUse('oauth', linkSubject(provider.namespace, identity.id), clock.now());
+      await database.write([statement, used, audit.statement(entry)]);
       return backTo({ exchange_code: token });
     },
   };

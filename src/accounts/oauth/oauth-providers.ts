@@ -7,30 +7,41 @@ import type { OauthProvider } from './oauth-provider.ts';
 
 const GOOGLE_ISSUER = 'https://accounts.google.com';
 
-/** The provider of a login address. Throws PROVIDER_NOT_FOUND for one that is not configured. */
-export type FindProvider = (id: string) => OauthProvider;
+/** The providers that are configured now: a client's secret may be replaced while the program runs. */
+export interface Providers {
+  /** By the name in the login address. Throws PROVIDER_NOT_FOUND for one that is not configured. */
+  find(id: string): OauthProvider;
+  /** The name of the provider whose ids have this namespace; undefined when none is configured. */
+  nameOf(namespace: string): string | undefined;
+}
 
-/** Made anew when the settings change: a client's secret may be replaced while the program runs. */
-export function createFindProvider(
+export function createOauthProviders(
   settings: () => AccountsSettings['oauth'],
   clock: Pick<Clock, 'monotonic'>,
-): FindProvider {
+): Providers {
   let current:
     | { readonly settings: AccountsSettings['oauth']; readonly providers: Map<string, OauthProvider> }
     | undefined;
-  return (id) => {
+  const configured = (): Map<string, OauthProvider> => {
     const now = settings();
     if (current?.settings !== now) current = { settings: now, providers: createProviders(now, clock) };
-    const provider = current.providers.get(id);
-    if (provider === undefined) throw new AppError('PROVIDER_NOT_FOUND', { provider: id.slice(0, 64) });
-    return provider;
+    return current.providers;
+  };
+  return {
+    find(id) {
+      const provider = configured().get(id);
+      if (provider === undefined) throw new AppError('PROVIDER_NOT_FOUND', { provider: id.slice(0, 64) });
+      return provider;
+    },
+    nameOf: (namespace) => [...configured()].find(([, provider]) => provider.namespace === namespace)?.[0],
   };
 }
 
 function createProviders({ github, google, oidc }: AccountsSettings['oauth'], clock: Pick<Clock, 'monotonic'>) {
   const providers = new Map<string, OauthProvider>();
   if (github.client_id !== '') providers.set('github', createGithubProvider(github));
-  if (google.client_id !== '') providers.set('google', createOidcProvider({ issuer: GOOGLE_ISSUER, ...google }, clock));
+  if (google.client_id !== '')
+    providers.set('google', createOidcProvider({ issuer: GOOGLE_ISSUER, trust_email: false, ...google }, clock));
   for (const { id, ...issuer } of oidc) providers.set(id, createOidcProvider(issuer, clock));
   return providers;
 }

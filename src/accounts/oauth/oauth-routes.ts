@@ -3,18 +3,22 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Guard, RequestHead, Route } from '../../platform/http/surface.ts';
 import type { UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { cookieText, readCookie } from '../cookies.ts';
+import { cookieText, OAUTH_COOKIE, readCookie } from '../cookies.ts';
 import { FLOW_LIFETIMES } from '../flows.ts';
+import { requireFreshLogin } from '../login/reauthentication.ts';
 import type { OauthLogin } from './oauth-login.ts';
 
-/** What ties a login elsewhere to the browser that began it. */
-const OAUTH_COOKIE = 'xc_oauth';
-
 const Redirect = Type.Null({ description: 'The browser is sent on.' });
-const LoginQuery = Type.Object({ link: Type.Optional(Type.Literal('1')) });
-
-/** A way to log in is not added by a session that may have been left open somewhere (ASVS 7.5.1). */
-const FRESH_LOGIN_MS = 15 * 60_000;
+const LoginQuery = Type.Object({
+  link: Type.Optional(Type.Literal('1')),
+  challenge: Type.Optional(
+    Type.String({
+      pattern: '^[A-Za-z0-9_-]{43}$',
+      description:
+        'For a web console at another address: base64url(SHA-256(verifier)); it sends the verifier with the exchange code.',
+    }),
+  ),
+});
 
 type Parts = Pick<AccountsCore, 'access' | 'cookiesAreSecure' | 'publicUrl' | 'frontendUrl' | 'clock'>;
 
@@ -28,7 +32,7 @@ export function oauthRoutes(parts: Parts, login: OauthLogin): readonly Route[] {
   const cookie = (head: RequestHead, value: string) =>
     cookieText(OAUTH_COOKIE, value, {
       secure: parts.cookiesAreSecure(head),
-      maxAgeSeconds: value === '' ? 0 : FLOW_LIFETIMES.oauth_state / 1000,
+      maxAgeSeconds: (FLOW_LIFETIMES.oauth_state + FLOW_LIFETIMES.exchange) / 1000,
     });
 
   const begin: Route<UserCaller | undefined> = {
@@ -41,10 +45,9 @@ export function oauthRoutes(parts: Parts, login: OauthLogin): readonly Route[] {
       const user = isLink(head) ? caller?.user : undefined;
       if (user !== undefined) refuseForeignStart(head, [parts.publicUrl(), parts.frontendUrl()]);
       if (user?.role === 'readonly') throw new AppError('READ_ONLY_ACCOUNT');
-      if (user !== undefined && parts.clock.now() - user.session_created_at > FRESH_LOGIN_MS) {
-        throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'a login from the last 15 minutes' });
-      }
-      const { location, browserToken } = await login.begin(params.provider ?? '', user, head);
+      if (user !== undefined) requireFreshLogin(user, parts.clock);
+      const challenge = head.query.get('challenge') ?? undefined;
+      const { location, browserToken } = await login.begin(params.provider ?? '', { user, challenge }, head);
       return reply.code(302).header('location', location).header('set-cookie', cookie(head, browserToken)).send();
     },
   };
@@ -56,7 +59,8 @@ export function oauthRoutes(parts: Parts, login: OauthLogin): readonly Route[] {
     schema: { response: { 302: Redirect } },
     async handle({ params, head, reply }) {
       const location = await login.finish(params.provider ?? '', readCookie(head, OAUTH_COOKIE), head);
-      return reply.code(302).header('location', location).header('set-cookie', cookie(head, '')).send();
+      // The cookie stays: the exchange code is good for the browser that has it.
+      return reply.code(302).header('location', location).send();
     },
   };
   return [begin, finish];

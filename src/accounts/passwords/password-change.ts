@@ -1,27 +1,42 @@
-import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
+import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { RequestHead } from '../../platform/http/surface.ts';
+import type { Call, RequestHead } from '../../platform/http/surface.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import type { LinkedLogin } from '../contract/credential.ts';
+import type { Credentials } from '../credentials/credentials.ts';
 import type { Reauthentication } from '../login/reauthentication.ts';
 import type { SessionOpening, TokenMembers } from '../login/session-opening.ts';
-import { passwordResetMail, securityNoticeMail } from '../mail/messages.ts';
+import { passwordChangedMail, passwordResetMail } from '../mail/messages.ts';
 import type { UserCall } from '../mfa/enrolment.ts';
 import { normalizeEmail } from '../registration/email-address.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import type { FoundUser } from '../storage/accounts-schema.ts';
 import { createClientListStore } from '../storage/client-list-store.ts';
 import { createDeviceStore } from '../storage/device-store.ts';
 import { checkNewPassword } from './password-rules.ts';
 
+/** A new password by a mailed token. */
+export interface ResetGiven {
+  readonly token: string;
+  readonly password: string;
+  /** Also removes the linked accounts elsewhere: whoever had access may have linked one. */
+  readonly removeLinks: boolean;
+}
+
 /** The three ways to a new password. Each ends every session of the user; the first two give a fresh one. */
 export interface PasswordChange {
-  change(given: { currentPassword?: string | undefined; newPassword: string }, call: UserCall): Promise<TokenMembers>;
+  change(given: { currentPassword?: string | undefined; newPassword: string }, call: UserCall): Promise<Changed>;
   /** Mails a token to someone who is logged in. */
   startReset(email: string | undefined, call: UserCall): Promise<void>;
-  confirmReset(given: { token: string; password: string }, call: UserCall): Promise<TokenMembers>;
+  confirmReset(given: ResetGiven, call: UserCall): Promise<Changed>;
   /** Mails a token to someone who is not; says nothing of whether there is such a person. */
   startForgot(email: string, head: RequestHead): Promise<void>;
-  /** Logs nobody in, and leaves the second factor as it is. */
-  confirmForgot(given: { token: string; password: string }, head: RequestHead): Promise<void>;
+  /** Logs nobody in, and leaves the second factor as it is. Gives the linked accounts that can still log in. */
+  confirmForgot(given: ResetGiven, call: Pick<Call, 'head' | 'reply'>): Promise<readonly LinkedLogin[]>;
+}
+
+export interface Changed {
+  readonly tokens: TokenMembers;
+  readonly linkedLogins: readonly LinkedLogin[];
 }
 
 type Parts = Pick<
@@ -33,32 +48,54 @@ type Parts = Pick<
   | 'flowStore'
   | 'audit'
   | 'mail'
-  | 'mailLimits'
+  | 'limiter'
   | 'passwords'
   | 'clock'
   | 'frontendUrl'
-> & { readonly opening: SessionOpening; readonly reauthentication: Reauthentication };
+> & {
+  readonly opening: SessionOpening;
+  readonly reauthentication: Reauthentication;
+  readonly ownCredentials: Credentials;
+};
 
 export function createPasswordChange(parts: Parts): PasswordChange {
-  const { database, users, sessions, flows, flowStore, audit, mail, mailLimits, clock } = parts;
+  const { database, users, sessions, flows, flowStore, audit, mail, limiter, clock, ownCredentials } = parts;
   const devices = createDeviceStore(database);
   const clients = createClientListStore(database);
 
-  /** What belongs to every new password: it counts, and nothing that was opened with the old one does. */
-  function replacing(user: UserRow, passwordHash: string, verifiesEmail: boolean): readonly Runnable[] {
-    const change = { id: user.id, epoch: user.access_epoch, passwordHash, verifiesEmail, now: clock.now() };
-    return [
-      expectChanges(users.setPassword(change), 1),
+  const note = (event: string, user: FoundUser, head: RequestHead): Runnable =>
+    audit.statement({ event, actor: user.id, subject: user.id, head });
+
+  /**
+   * What belongs to every new password: it counts, and nothing that was opened with the old one does. Linked accounts
+   * stay unless the owner says otherwise; the mail names those that stay.
+   */
+  async function replacing(
+    user: FoundUser,
+    passwordHash: string,
+    how: { readonly verifiesEmail?: boolean; readonly byToken?: boolean; readonly removeLinks?: boolean },
+    head: RequestHead,
+  ) {
+    const { verifiesEmail = false, byToken = false, removeLinks = false } = how;
+    const now = clock.now();
+    const change = { id: user.id, epoch: user.access_epoch, passwordHash, verifiesEmail, byToken, now };
+    const links = await ownCredentials.links(user.id);
+    const linkedLogins = removeLinks ? [] : links;
+    const dropped = removeLinks && links.length > 0 ? ownCredentials.droppingLinks(user, links, head) : [];
+    const statements = [
+      ...users.setPassword(change),
       sessions.endAllOf(user.id),
       flowStore.removeOfUser(user.id),
       devices.forgetAllOf(user.id),
-      // Who has proven their address is let in by proxy nodes.
+      // Strangers have been guessing at the old password.
+      ...limiter.forgetStrangers(user.id),
+      // Someone whose address is verified is let in by proxy nodes.
       ...(verifiesEmail ? [clients.touch()] : []),
+      ...dropped,
+      mail.enqueue(passwordChangedMail(user.email, linkedLogins, removeLinks ? links.length : 0)),
     ];
+    return { statements, linkedLogins };
   }
-
-  const note = (event: string, user: UserRow, head: RequestHead): Runnable =>
-    audit.statement({ event, actor: user.id, subject: user.id, head });
 
   async function storeOr(lost: string, statements: readonly Runnable[]): Promise<void> {
     try {
@@ -66,25 +103,25 @@ export function createPasswordChange(parts: Parts): PasswordChange {
     } catch (error) {
       throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError(lost) : error;
     }
+    mail.wake();
   }
 
   async function freshSession(
     lost: string,
     before: readonly Runnable[],
-    password: string,
+    { password, ...how }: { readonly password: string; readonly byToken?: boolean; readonly removeLinks?: boolean },
     event: string,
     call: UserCall,
-  ) {
+  ): Promise<Changed> {
     const { user } = call.caller;
     const passwordHash = await parts.passwords.hash(password);
     const session = parts.opening.open(user, user.access_epoch + 1, call);
-    const changed = [...before, ...replacing(user, passwordHash, false), ...session.statements];
-    await storeOr(lost, [...changed, note(event, user, call.head)]);
-    mail.post(securityNoticeMail(user.email, 'The password of your account was changed.'));
-    return session.hand(call);
+    const { statements, linkedLogins } = await replacing(user, passwordHash, how, call.head);
+    await storeOr(lost, [...before, ...statements, ...session.statements, note(event, user, call.head)]);
+    return { tokens: session.hand(call), linkedLogins };
   }
 
-  const resetMail = (user: UserRow, token: string) =>
+  const resetMail = (user: FoundUser, token: string) =>
     passwordResetMail(user.email, token, `${parts.frontendUrl()}/reset-password#token=${token}`);
 
   return {
@@ -92,48 +129,55 @@ export function createPasswordChange(parts: Parts): PasswordChange {
       const { user } = call.caller;
       checkNewPassword(newPassword, user);
       const right = await parts.reauthentication.password(user, currentPassword, call.head);
-      return freshSession('INVALID_SESSION', right, newPassword, 'password.changed', call);
+      return freshSession('INVALID_SESSION', right, { password: newPassword }, 'password.changed', call);
     },
     async startReset(email, { caller: { user }, head }) {
       if (email !== undefined && normalizeEmail(email) !== user.email) throw new AppError('FORBIDDEN');
-      await mailLimits.count({ email: user.email, address: head.address });
+      await limiter.takeMail({ email: user.email, address: head.address, session: user.session_id });
       const { token, statement } = flows.issue('reset', { userId: user.id, data: { epoch: user.access_epoch } });
       const asked = note('password.reset_asked', user, head);
       await database.write([flowStore.removeOfUser(user.id, ['reset']), statement, asked]);
       await mail.send(resetMail(user, token));
     },
-    async confirmReset({ token, password }, call) {
+    async confirmReset({ token, ...given }, call) {
       const { user } = call.caller;
       const flow = await flows.open('reset', token);
       if (flow?.userId !== user.id || flow.data.epoch !== user.access_epoch) throw new AppError('INVALID_TOKEN');
-      checkNewPassword(password, user);
-      return freshSession('INVALID_TOKEN', [flows.take('reset', token)], password, 'password.reset', call);
+      checkNewPassword(given.password, user);
+      return freshSession(
+        'INVALID_TOKEN',
+        [flows.take('reset', token)],
+        { ...given, byToken: true },
+        'password.reset',
+        call,
+      );
     },
     async startForgot(given, head) {
       const email = normalizeEmail(given);
       if (email === undefined || !(await isWithinLimits(email, head.address))) return;
       const user = await users.byEmail(email);
-      // Stored for strangers as well, and mailed afterwards: whether there is such a person takes no time to tell.
+      // The same is stored for strangers: whether there is such a person takes no time to tell.
       const { token, statement } = flows.issue('forgot', { userId: user?.id ?? '', email });
       const asked = audit.statement({ event: 'password.forgot_asked', subject: user?.id ?? '', head });
-      await database.write([statement, asked]);
-      if (user !== undefined) mail.post(resetMail(user, token));
+      const message = user === undefined ? mail.enqueueNothing() : mail.enqueue(resetMail(user, token));
+      await database.write([statement, asked, message]);
+      mail.wake();
     },
-    async confirmForgot({ token, password }, head) {
+    async confirmForgot({ token, password, removeLinks }, call) {
       for (const kind of ['forgot', 'set_password'] as const) {
         const flow = await flows.open(kind, token);
         const user = flow === undefined ? undefined : await users.byId(flow.userId);
         if (user === undefined) continue;
         checkNewPassword(password, user);
         const passwordHash = await parts.passwords.hash(password);
-        const changed = replacing(user, passwordHash, true);
-        await storeOr('INVALID_TOKEN', [
-          flows.take(kind, token),
-          ...changed,
-          note('password.set_by_token', user, head),
-        ]);
-        mail.post(securityNoticeMail(user.email, 'The password of your account was changed.'));
-        return;
+        const how = { verifiesEmail: true, byToken: true, removeLinks };
+        const { statements, linkedLogins } = await replacing(user, passwordHash, how, call.head);
+        // This browser becomes a known device: strangers who go on guessing do not keep its owner out.
+        const device = parts.opening.rememberDevice(call, user.id);
+        const done = note('password.set_by_token', user, call.head);
+        await storeOr('INVALID_TOKEN', [flows.take(kind, token), ...statements, device.statement, done]);
+        device.sendCookie();
+        return linkedLogins;
       }
       throw new AppError('INVALID_TOKEN');
     },
@@ -141,7 +185,7 @@ export function createPasswordChange(parts: Parts): PasswordChange {
 
   async function isWithinLimits(email: string, address: string): Promise<boolean> {
     try {
-      await mailLimits.count({ email, address });
+      await limiter.takeMail({ email, address });
       return true;
     } catch (error) {
       if (errorCode(error) !== 'RATE_LIMITED') throw error;

@@ -1,8 +1,7 @@
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Role } from '../permissions.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
-import { TENANT } from '../storage/user-store.ts';
+import { type NewUserRow, TENANT } from '../storage/user-store.ts';
 import { nameKey } from './identity-names.ts';
 
 export interface NewUser {
@@ -17,7 +16,7 @@ export interface NewUser {
 }
 
 /** The row of someone who has just come: every member is ours to set, none is taken over from a request. */
-export function newUserRow(user: NewUser, makeId: MakeId, randomness: Pick<Randomness, 'bytes'>): UserRow {
+export function newUserRow(user: NewUser, makeId: MakeId, randomness: Pick<Randomness, 'bytes'>): NewUserRow {
   return {
     id: makeId('usr_'),
     tenant: TENANT,
@@ -34,14 +33,9 @@ export function newUserRow(user: NewUser, makeId: MakeId, randomness: Pick<Rando
     proxy_uuid_expires_at: null,
     subscribed: 0,
     access_epoch: 1,
-    totp_secret: null,
-    totp_pending: null,
+    totp_state: null,
     totp_issued_at: null,
     totp_confirmed_at: null,
-    totp_last_step: 0,
-    totp_failures: 0,
-    totp_locks: 0,
-    totp_locked_until: 0,
     created_at: user.now,
     updated_at: user.now,
     last_login_at: null,

@@ -2,9 +2,10 @@ import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import { byAddress } from '../limiter/limiter.ts';
 import { accountExistsMail, registrationCodeMail } from '../mail/messages.ts';
 import { checkNewPassword } from '../passwords/password-rules.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import type { FoundUser } from '../storage/accounts-schema.ts';
 import { normalizeEmail } from './email-address.ts';
 import { createEmailCodes } from './email-codes.ts';
 import { normalizeName } from './identity-names.ts';
@@ -24,7 +25,7 @@ export interface Registration {
   sendCode(email: string, head: RequestHead): Promise<void>;
   /** A token that stands for a right code. */
   verify(email: string, code: string, head: RequestHead): Promise<{ token: string; expiresAt: number }>;
-  register(application: Application, head: RequestHead): Promise<UserRow>;
+  register(application: Application, head: RequestHead): Promise<FoundUser>;
 }
 
 type Parts = Pick<
@@ -37,8 +38,7 @@ type Parts = Pick<
   | 'flowStore'
   | 'audit'
   | 'mail'
-  | 'mailLimits'
-  | 'addressFailures'
+  | 'limiter'
   | 'passwords'
   | 'settings'
   | 'secretBox'
@@ -49,12 +49,12 @@ type Parts = Pick<
 
 /** Contract/accounts: register/send, register/verify, register. */
 export function createRegistration(parts: Parts): Registration {
-  const { database, users, flows, flowStore, audit, mail, clock, makeId, randomness, addressFailures } = parts;
+  const { database, users, flows, flowStore, audit, mail, clock, makeId, randomness, limiter } = parts;
   const codes = createEmailCodes({ store: flowStore, secretBox: parts.secretBox, clock, randomness });
 
   async function refuseCode(email: string, head: RequestHead): Promise<never> {
     const failed = audit.statement({ event: 'register.code_failed', head, details: { email } });
-    await database.write([addressFailures.count(head.address), failed]);
+    await database.write([limiter.count(byAddress('address_failures', head)), failed]);
     throw new AppError('INVALID_CODE');
   }
 
@@ -63,7 +63,7 @@ export function createRegistration(parts: Parts): Registration {
     const { code = '', verificationToken: token = '' } = given;
     if (!parts.settings().require_verification) return [];
     if (code === '' && token === '') throw new AppError('VERIFICATION_REQUIRED');
-    await addressFailures.left(head.address);
+    await limiter.refuseWhileLocked(byAddress('address_failures', head));
     if (code !== '') {
       if (!(await codes.check(email, code))) return refuseCode(email, head);
       return [codes.take(email), flowStore.removeOfEmail(email, ['verification'])];
@@ -76,7 +76,7 @@ export function createRegistration(parts: Parts): Registration {
   return {
     async sendCode(given, head) {
       const email = requireEmail(given);
-      await parts.mailLimits.count({ email, address: head.address });
+      await limiter.takeMail({ email, address: head.address });
       const [user, blocked] = await Promise.all([users.byEmail(email), parts.blacklist.has(email)]);
       // Made for everyone, so that the same is done whether or not the address is known.
       const code = await codes.current(email);
@@ -85,7 +85,7 @@ export function createRegistration(parts: Parts): Registration {
     },
     async verify(given, code, head) {
       const email = requireEmail(given);
-      await addressFailures.left(head.address);
+      await limiter.refuseWhileLocked(byAddress('address_failures', head));
       if (!(await codes.check(email, code))) return refuseCode(email, head);
       const { token, expiresAt, statement } = flows.issue('verification', { email });
       await database.write([statement]);

@@ -6,7 +6,7 @@ import { checkNewPassword } from '../passwords/password-rules.ts';
 import { normalizeEmail } from '../registration/email-address.ts';
 import { normalizeName } from '../registration/identity-names.ts';
 import { newUserRow } from '../registration/new-user.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import type { FoundUser } from '../storage/accounts-schema.ts';
 
 export interface FirstAdmin {
   readonly token: string;
@@ -20,7 +20,7 @@ export interface Setup {
   /** A token for the set-up page, good once and for 15 minutes; undefined as soon as there is an administrator. */
   issueToken(): Promise<string | undefined>;
   /** Makes the one root user, once. */
-  complete(first: FirstAdmin, head: RequestHead): Promise<UserRow>;
+  complete(first: FirstAdmin, head: RequestHead): Promise<FoundUser>;
 }
 
 type Parts = Pick<

@@ -1,4 +1,4 @@
-import type { CreateTableBuilder, SchemaModule } from 'kysely';
+import { type CreateTableBuilder, type SchemaModule, sql } from 'kysely';
 import type { Migration } from '../../platform/database/migration.ts';
 
 /** Columns by name; a `?` after the type says that there may be nothing in it. */
@@ -16,6 +16,95 @@ export const accountsMigrations: readonly Migration[] = [
       ...administrationTables(schema),
     ],
   },
+  {
+    id: '0002-credentials-and-limits',
+    statements: ({ schema, query }) => [
+      ...credentialTables(schema),
+      ...CREDENTIAL_COPIES.map((copy) => sql.raw(copy).compile(query)),
+      schema.dropTable('recovery_codes'),
+      schema.dropTable('oauth_links'),
+      ...MOVED_COLUMNS.map((column) => schema.alterTable('users').dropColumn(column)),
+      // What was counted is forgotten: the longest lock of 0.1.0 lasted an hour.
+      schema.dropTable('login_failures'),
+      schema.dropTable('counters'),
+      table(schema, 'limits', ['policy', 'key'], {
+        policy: 'text',
+        key: 'text',
+        count: 'integer',
+        locked_until: 'integer',
+        expires_at: 'integer',
+      }),
+      schema.createIndex('limits_expires_at').on('limits').column('expires_at'),
+    ],
+  },
+  {
+    id: '0003-outgoing-mails',
+    statements: ({ schema }) => [
+      table(schema, 'outgoing_mails', ['id'], {
+        id: 'text',
+        data: 'text',
+        attempts: 'integer',
+        due_at: 'integer',
+        created_at: 'integer',
+      }),
+      schema.createIndex('outgoing_mails_due_at').on('outgoing_mails').columns(['due_at', 'id']),
+    ],
+  },
+];
+
+function credentialTables(schema: SchemaModule) {
+  return [
+    table(schema, 'credentials', ['id'], {
+      id: 'text',
+      user_id: 'text',
+      kind: 'text',
+      subject: 'text',
+      value: 'text',
+      state: 'text',
+      label: 'text',
+      counter: 'integer',
+      created_at: 'integer',
+      confirmed_at: 'integer?',
+      last_used_at: 'integer?',
+    }),
+    schema.createIndex('credentials_subject').on('credentials').columns(['kind', 'subject']).unique(),
+    schema.createIndex('credentials_user_id').on('credentials').columns(['user_id', 'kind']),
+  ];
+}
+
+const CREDENTIAL_COLUMNS =
+  '(id, user_id, kind, subject, value, state, label, counter, created_at, confirmed_at, last_used_at)';
+
+/** Carries the credentials of 0.1.0 over, each with its value as it was: hashes and sealed secrets stay readable. */
+const CREDENTIAL_COPIES: readonly string[] = [
+  `insert into credentials ${CREDENTIAL_COLUMNS}
+    select 'pwd_' || id, id, 'password', id, password_hash, 'active', '', 0, created_at, null, null
+    from users where password_hash is not null`,
+  `insert into credentials ${CREDENTIAL_COLUMNS}
+    select 'totp_' || id, id, 'totp', id, coalesce(totp_secret, totp_pending),
+      case when totp_secret is null then 'pending' else 'active' end, '', totp_last_step,
+      coalesce(totp_issued_at, created_at), totp_confirmed_at, null
+    from users where totp_secret is not null or totp_pending is not null`,
+  `insert into credentials ${CREDENTIAL_COLUMNS}
+    select 'rec_' || code_hash, user_id, 'recovery_code', code_hash, '', 'active', '', 0,
+      coalesce((select totp_confirmed_at from users where users.id = recovery_codes.user_id), 0), null, null
+    from recovery_codes`,
+  `insert into credentials ${CREDENTIAL_COLUMNS}
+    select 'lnk_' || user_id || '_' || row_number() over (partition by user_id order by created_at, provider, provider_user_id),
+      user_id, 'oauth', provider || ' ' || provider_user_id, '', 'active', email, 0, created_at, null, null
+    from oauth_links`,
+];
+
+const MOVED_COLUMNS = [
+  'password_hash',
+  'totp_secret',
+  'totp_pending',
+  'totp_issued_at',
+  'totp_confirmed_at',
+  'totp_last_step',
+  'totp_failures',
+  'totp_locks',
+  'totp_locked_until',
 ];
 
 function userTables(schema: SchemaModule) {

@@ -9,8 +9,6 @@ export interface UserRow {
   /** As addresses are compared: see `email-address.ts`. */
   readonly email: string;
   readonly email_verified: number;
-  /** Null for someone who only logs in elsewhere, or has yet to choose one. */
-  readonly password_hash: string | null;
   readonly role: string;
   /** `root` for the one user of that role: the column is unique. */
   readonly root_mark: string | null;
@@ -23,18 +21,39 @@ export interface UserRow {
   readonly subscribed: number;
   /** A session counts only while it carries this number: raising it ends them all. */
   readonly access_epoch: number;
-  readonly totp_secret: string | null;
-  readonly totp_pending: string | null;
-  readonly totp_issued_at: number | null;
-  readonly totp_confirmed_at: number | null;
-  /** The last time step whose code was accepted. */
-  readonly totp_last_step: number;
-  readonly totp_failures: number;
-  readonly totp_locks: number;
-  readonly totp_locked_until: number;
   readonly created_at: number;
   readonly updated_at: number;
   readonly last_login_at: number | null;
+}
+
+/** A user as every read finds one: with the state of the second factor, which is one of their credentials. */
+export interface FoundUser extends UserRow {
+  readonly totp_state: string | null;
+  readonly totp_issued_at: number | null;
+  readonly totp_confirmed_at: number | null;
+}
+
+export type CredentialKind = 'password' | 'totp' | 'recovery_code' | 'oauth';
+
+/** One means to prove who someone is. A subject belongs to one credential of its kind. */
+export interface CredentialRow {
+  readonly id: string;
+  readonly user_id: string;
+  readonly kind: string;
+  /** What finds it: the user's id (password, totp), the digest of a recovery code, `<provider> <id there>` (oauth). */
+  readonly subject: string;
+  /** The argon2 hash of a password, the sealed secret of an authenticator app; otherwise empty. */
+  readonly value: string;
+  /** `active`, or `pending` until the first code has come. */
+  readonly state: string;
+  /** What its owner knows it by: the e-mail address of a linked account. */
+  readonly label: string;
+  /** The last time step of an authenticator app whose code was accepted. */
+  readonly counter: number;
+  readonly created_at: number;
+  /** When the first code of an authenticator app came; when a mailed token set a password, otherwise null. */
+  readonly confirmed_at: number | null;
+  readonly last_used_at: number | null;
 }
 
 /** How many users registered on one day (UTC, counted from 1970) and have one role, kept up with every change of a user. */
@@ -100,28 +119,25 @@ export interface FlowRow {
   readonly expires_at: number;
 }
 
-export interface RecoveryCodeRow {
-  readonly user_id: string;
-  readonly code_hash: string;
-}
-
-/** Failures on one account: from one address, or (`*`) from anywhere. */
-export interface LoginFailureRow {
-  readonly account: string;
-  readonly address: string;
-  readonly failures: number;
-  readonly window_started_at: number;
+/** How often something happened that a policy of `limiter.ts` limits, and until when it is refused. */
+export interface LimitRow {
+  readonly policy: string;
+  readonly key: string;
+  readonly count: number;
   readonly locked_until: number;
   readonly expires_at: number;
 }
 
-/** How often something happened in a window that began with its first time. */
-export interface CounterRow {
-  readonly kind: string;
-  readonly key: string;
-  readonly count: number;
-  readonly window_started_at: number;
-  readonly expires_at: number;
+/** A mail that has yet to go out. */
+export interface OutgoingMailRow {
+  readonly id: string;
+  /** Sealed: recipient, subject and text, which may hold a token. */
+  readonly data: string;
+  /** How often it was tried. */
+  readonly attempts: number;
+  /** When it is tried next; while someone tries it, when that someone is given up. */
+  readonly due_at: number;
+  readonly created_at: number;
 }
 
 export interface DeviceRow {
@@ -129,14 +145,6 @@ export interface DeviceRow {
   readonly user_id: string;
   readonly created_at: number;
   readonly last_seen_at: number;
-}
-
-export interface OauthLinkRow {
-  readonly provider: string;
-  readonly provider_user_id: string;
-  readonly user_id: string;
-  readonly email: string;
-  readonly created_at: number;
 }
 
 export interface SubscriptionRow {
@@ -224,11 +232,10 @@ export interface AccountsSchema {
   session_tokens: SessionTokenRow;
   refresh_tokens: RefreshTokenRow;
   flows: FlowRow;
-  recovery_codes: RecoveryCodeRow;
-  login_failures: LoginFailureRow;
-  counters: CounterRow;
+  credentials: CredentialRow;
+  limits: LimitRow;
+  outgoing_mails: OutgoingMailRow;
   devices: DeviceRow;
-  oauth_links: OauthLinkRow;
   subscriptions: SubscriptionRow;
   billing_deliveries: BillingDeliveryRow;
   permission_matrix: PermissionMatrixRow;

@@ -1,10 +1,10 @@
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
-import type { AccountsSchema, RefreshTokenRow, SessionRow, UserRow } from './accounts-schema.ts';
+import type { AccountsSchema, FoundUser, RefreshTokenRow, SessionRow } from './accounts-schema.ts';
 
 /** A session and its user, as one keyed read finds them by a token. */
-export interface FoundSession extends UserRow {
+export interface FoundSession extends FoundUser {
   readonly session_id: string;
   readonly session_epoch: number;
   readonly session_created_at: number;
@@ -42,6 +42,8 @@ export interface Rotation {
 export interface SessionStore {
   byToken(tokenHash: string): Promise<FoundSession | undefined>;
   byRefreshToken(tokenHash: string): Promise<FoundRefreshToken | undefined>;
+  /** Undoes the batch when the session has ended. */
+  expectLive(session: { id: string; userId: string; epoch: number; now: number }): Runnable;
   /** The first statement changes nothing, and so undoes the batch, unless the user is active and has that epoch. */
   start(session: NewSession): readonly Runnable[];
   /** The first statement undoes the batch when another call was quicker. */
@@ -64,8 +66,14 @@ export function createSessionStore(database: Database<AccountsSchema>): SessionS
       .selectFrom('session_tokens')
       .innerJoin('sessions', 'sessions.id', 'session_tokens.session_id')
       .innerJoin('users', 'users.id', 'sessions.user_id')
+      .leftJoin('credentials as totp', (join) =>
+        join.onRef('totp.subject', '=', 'users.id').on('totp.kind', '=', 'totp'),
+      )
       .selectAll('users')
       .select([
+        'totp.state as totp_state',
+        'totp.created_at as totp_issued_at',
+        'totp.confirmed_at as totp_confirmed_at',
         'sessions.id as session_id',
         'sessions.epoch as session_epoch',
         'sessions.created_at as session_created_at',
@@ -152,6 +160,18 @@ export function createSessionStore(database: Database<AccountsSchema>): SessionS
   return {
     byToken: async (tokenHash) => (await database.readKeyed(byToken({ tokenHash })))[0],
     byRefreshToken: async (tokenHash) => (await database.readKeyed(byRefreshToken({ tokenHash })))[0],
+    expectLive: ({ id, userId, epoch, now }) =>
+      expectChanges(
+        query
+          .selectFrom('sessions')
+          .select('id')
+          .where('id', '=', id)
+          .where('user_id', '=', userId)
+          .where('epoch', '=', epoch)
+          .where('expires_at', '>', now)
+          .compile(),
+        1,
+      ),
     start: ({ tokenHash, refreshHash, ...session }) => [
       expectChanges(insertSession(session), 1),
       insertToken({ tokenHash, sessionId: session.id, expiresAt: session.access_expires_at }),

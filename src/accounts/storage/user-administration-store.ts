@@ -1,9 +1,10 @@
 import { sql } from 'kysely';
 import type { Database, Transaction } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
-import type { AccountsSchema, UserRow } from './accounts-schema.ts';
+import type { AccountsSchema, FoundUser, UserRow } from './accounts-schema.ts';
 import { createClientListStore } from './client-list-store.ts';
 import { createUserCountStore } from './user-count-store.ts';
+import { selectUsers } from './user-store.ts';
 
 export type UserChange = Partial<
   Pick<
@@ -21,7 +22,7 @@ export interface UserDecision {
 
 /** How a user stands when something is decided about them: nothing else changes any administrator meanwhile. */
 export interface UserStanding {
-  readonly user: UserRow;
+  readonly user: FoundUser;
   /** Administrators besides this one who can log in. */
   readonly otherAdmins: number;
 }
@@ -37,17 +38,17 @@ export interface UserAdministrationStore {
   /** Undefined when there is no such user. */
   standing(id: string): Promise<UserStanding | undefined>;
   /** Undefined when there is no such user. `decide` throws to refuse; on PostgreSQL it may be asked more than once. */
-  change(id: string, decide: (standing: UserStanding) => UserDecision): Promise<UserRow | undefined>;
+  change(id: string, decide: (standing: UserStanding) => UserDecision): Promise<FoundUser | undefined>;
   /** Removes the user and all that is theirs. */
-  remove(id: string, decide: (standing: UserStanding) => readonly Runnable[]): Promise<UserRow | undefined>;
+  remove(id: string, decide: (standing: UserStanding) => readonly Runnable[]): Promise<FoundUser | undefined>;
   /** Newest first; `before` is the id of the last of the page before. */
-  list(filter: UserFilter, before: string | undefined, limit: number): Promise<UserRow[]>;
+  list(filter: UserFilter, before: string | undefined, limit: number): Promise<FoundUser[]>;
   count(filter: UserFilter): Promise<number>;
   /** Whether anyone could administer this installation. */
   hasAdmin(): Promise<boolean>;
 }
 
-const OWNED_TABLES = ['sessions', 'flows', 'recovery_codes', 'devices', 'oauth_links', 'subscriptions'] as const;
+const OWNED_TABLES = ['sessions', 'flows', 'credentials', 'devices', 'subscriptions'] as const;
 
 export function createUserAdministrationStore(database: Database<AccountsSchema>): UserAdministrationStore {
   const { query } = database;
@@ -57,7 +58,7 @@ export function createUserAdministrationStore(database: Database<AccountsSchema>
   const admins = () => query.selectFrom('users').where('role', 'in', ['root', 'admin']);
 
   async function standingOf(transaction: Transaction<AccountsSchema>, id: string): Promise<UserStanding | undefined> {
-    const { rows } = await transaction.run(query.selectFrom('users').selectAll().where('id', '=', id).compile());
+    const { rows } = await transaction.run(selectUsers(query).where('users.id', '=', id).compile());
     const [user] = rows;
     if (user === undefined) return undefined;
     const others = admins()
@@ -71,15 +72,15 @@ export function createUserAdministrationStore(database: Database<AccountsSchema>
   }
 
   const filtered = ({ search, role }: UserFilter) => {
-    let select = query.selectFrom('users');
-    if (role !== undefined) select = select.where('role', '=', role);
+    let select = selectUsers(query);
+    if (role !== undefined) select = select.where('users.role', '=', role);
     if (search !== undefined) {
       const pattern = `%${search.replaceAll(/[\\%_]/g, (sign) => `\\${sign}`)}%`;
       select = select.where((build) =>
         build.or([
-          build('id', '=', search),
-          sql<boolean>`email like ${pattern} escape '\\'`,
-          sql<boolean>`name_key like ${pattern} escape '\\'`,
+          build('users.id', '=', search),
+          sql<boolean>`users.email like ${pattern} escape '\\'`,
+          sql<boolean>`users.name_key like ${pattern} escape '\\'`,
         ]),
       );
     }
@@ -122,13 +123,15 @@ export function createUserAdministrationStore(database: Database<AccountsSchema>
         return standing.user;
       }),
     list(filter, before, limit) {
-      const select = filtered(filter).selectAll().orderBy('id', 'desc').limit(limit);
-      return database.read((before === undefined ? select : select.where('id', '<', before)).compile());
+      const select = filtered(filter).orderBy('users.id', 'desc').limit(limit);
+      return database.read((before === undefined ? select : select.where('users.id', '<', before)).compile());
     },
     async count(filter) {
       // Only a search has to look at the users themselves.
       if (filter.search === undefined) return (await counts.totals(filter.role)).total;
-      const count = filtered(filter).select((build) => build.fn.countAll<number>().as('count'));
+      const count = filtered(filter)
+        .clearSelect()
+        .select((build) => build.fn.countAll<number>().as('count'));
       return (await database.read(count.compile()))[0]?.count ?? 0;
     },
     async hasAdmin() {

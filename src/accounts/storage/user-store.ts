@@ -1,19 +1,27 @@
+import type { Kysely } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
-import type { Runnable } from '../../platform/database/statement.ts';
-import type { AccountsSchema, UserRow } from './accounts-schema.ts';
+import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
+import type { AccountsSchema, FoundUser } from './accounts-schema.ts';
 import { createClientListStore } from './client-list-store.ts';
+import { createCredentialStore } from './credential-store.ts';
 import { createUserCountStore } from './user-count-store.ts';
 
 /** Everyone belongs to this tenant for now; the column is there for when there are more. */
 export const TENANT = 'default';
 
+/** Someone who has just come, with the hash of the password that they chose. */
+export interface NewUserRow extends FoundUser {
+  /** Null for someone who only logs in elsewhere, or has yet to choose one. */
+  readonly password_hash: string | null;
+}
+
 /** Users, by the three things that name one. What changes them is a statement, to be part of a batch. */
 export interface UserStore {
-  byId(id: string): Promise<UserRow | undefined>;
-  byEmail(email: string): Promise<UserRow | undefined>;
-  byNameKey(nameKey: string): Promise<UserRow | undefined>;
+  byId(id: string): Promise<FoundUser | undefined>;
+  byEmail(email: string): Promise<FoundUser | undefined>;
+  byNameKey(nameKey: string): Promise<FoundUser | undefined>;
   /** Adds and counts them. */
-  add(user: UserRow): readonly Runnable[];
+  add(user: NewUserRow): readonly Runnable[];
   /**
    * Sets the password of someone whose epoch is still the given one, proves the address, and raises the epoch: no
    * session and no unfinished login counts any more.
@@ -23,10 +31,9 @@ export interface UserStore {
     epoch: number;
     passwordHash: string;
     verifiesEmail: boolean;
+    byToken: boolean;
     now: number;
-  }): Runnable;
-  /** The same password under newer parameters; nothing happens when it was changed meanwhile. */
-  rehash(change: { id: string; before: string; after: string }): Runnable;
+  }): readonly Runnable[];
   /** Ends everything that was begun with the present epoch. */
   raiseEpoch(change: { id: string; epoch: number; now: number }): Runnable;
   noteLogin(change: { id: string; now: number }): Runnable;
@@ -34,13 +41,13 @@ export interface UserStore {
 
 export function createUserStore(database: Database<AccountsSchema>): UserStore {
   const byId = database.statement((query, given: { id: string }) =>
-    query.selectFrom('users').selectAll().where('id', '=', given.id),
+    selectUsers(query).where('users.id', '=', given.id),
   );
   const byEmail = database.statement((query, given: { email: string }) =>
-    query.selectFrom('users').selectAll().where('tenant', '=', TENANT).where('email', '=', given.email),
+    selectUsers(query).where('users.tenant', '=', TENANT).where('users.email', '=', given.email),
   );
   const byNameKey = database.statement((query, given: { nameKey: string }) =>
-    query.selectFrom('users').selectAll().where('tenant', '=', TENANT).where('name_key', '=', given.nameKey),
+    selectUsers(query).where('users.tenant', '=', TENANT).where('users.name_key', '=', given.nameKey),
   );
   const noteLogin = database.statement((query, given: { id: string; now: number }) =>
     query.updateTable('users').set({ last_login_at: given.now }).where('id', '=', given.id),
@@ -48,27 +55,34 @@ export function createUserStore(database: Database<AccountsSchema>): UserStore {
   const { query } = database;
   const counts = createUserCountStore(database);
   const clients = createClientListStore(database);
+  const credentials = createCredentialStore(database);
 
   return {
     byId: async (id) => (await database.readKeyed(byId({ id })))[0],
     byEmail: async (email) => (await database.readKeyed(byEmail({ email })))[0],
     byNameKey: async (nameKey) => (await database.readKeyed(byNameKey({ nameKey })))[0],
-    add: (user) => [query.insertInto('users').values(user).compile(), counts.change(user, 1), clients.touch()],
-    setPassword: ({ id, epoch, passwordHash, verifiesEmail, now }) =>
-      query
-        .updateTable('users')
-        .set({ password_hash: passwordHash, access_epoch: epoch + 1, updated_at: now })
-        .$if(verifiesEmail, (update) => update.set({ email_verified: 1 }))
-        .where('id', '=', id)
-        .where('access_epoch', '=', epoch)
-        .compile(),
-    rehash: ({ id, before, after }) =>
-      query
-        .updateTable('users')
-        .set({ password_hash: after })
-        .where('id', '=', id)
-        .where('password_hash', '=', before)
-        .compile(),
+    add({ password_hash: hash, totp_state: _, totp_issued_at: __, totp_confirmed_at: ___, ...user }) {
+      const password = { userId: user.id, hash: hash ?? '', confirmed: false, now: user.created_at };
+      return [
+        query.insertInto('users').values(user).compile(),
+        ...(hash === null ? [] : [credentials.setPassword(password)]),
+        counts.change(user, 1),
+        clients.touch(),
+      ];
+    },
+    setPassword: ({ id, epoch, passwordHash, verifiesEmail, byToken, now }) => [
+      expectChanges(
+        query
+          .updateTable('users')
+          .set({ access_epoch: epoch + 1, updated_at: now })
+          .$if(verifiesEmail, (update) => update.set({ email_verified: 1 }))
+          .where('id', '=', id)
+          .where('access_epoch', '=', epoch)
+          .compile(),
+        1,
+      ),
+      credentials.setPassword({ userId: id, hash: passwordHash, confirmed: byToken, now }),
+    ],
     raiseEpoch: ({ id, epoch, now }) =>
       query
         .updateTable('users')
@@ -78,4 +92,17 @@ export function createUserStore(database: Database<AccountsSchema>): UserStore {
         .compile(),
     noteLogin,
   };
+}
+
+/** Users with the state of their second factor, by one more lookup in an index. */
+export function selectUsers(query: Kysely<AccountsSchema>) {
+  return query
+    .selectFrom('users')
+    .leftJoin('credentials as totp', (join) => join.onRef('totp.subject', '=', 'users.id').on('totp.kind', '=', 'totp'))
+    .selectAll('users')
+    .select([
+      'totp.state as totp_state',
+      'totp.created_at as totp_issued_at',
+      'totp.confirmed_at as totp_confirmed_at',
+    ]);
 }

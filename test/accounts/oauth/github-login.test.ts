@@ -51,12 +51,16 @@ async function logIn(accounts: RunningAccounts, github: ScriptedHttp) {
   callback.searchParams.set('code', 'the-code');
   callback.searchParams.set('state', authorize.searchParams.get('state') ?? '');
   const end = new URL(await browser.open(callback.href, (url) => url.startsWith(FRONTEND)));
-  return { authorize, result: end.searchParams };
+  const cookie = `xc_oauth=${browser.cookie(accounts.url, 'xc_oauth')}`;
+  return { authorize, result: end.searchParams, cookie };
 }
+
+const exchange = (accounts: RunningAccounts, { result, cookie }: { result: URLSearchParams; cookie: string }) =>
+  accounts.post('token/exchange', { exchange_code: result.get('exchange_code') }, { cookie });
 
 test('GitHub is asked in its own shape, with PKCE, and says who someone is through its API', async (t) => {
   const { accounts, github } = await startWithGithub(t);
-  const { authorize, result } = await logIn(accounts, github);
+  const { authorize, result, cookie } = await logIn(accounts, github);
   assert.equal(authorize.pathname, '/login/oauth/authorize');
   assert.deepEqual(
     ['client_id', 'scope', 'code_challenge_method'].map((name) => authorize.searchParams.get(name)),
@@ -76,20 +80,20 @@ test('GitHub is asked in its own shape, with PKCE, and says who someone is throu
   assert.deepEqual(calls.map(({ path }) => path).sort(), ['/api/v3/user', '/api/v3/user/emails']);
   for (const { headers } of calls)
     assert.deepEqual([headers.authorization, headers['user-agent']], ['Bearer gho_token', 'trestle']);
-  const login = await accounts.post('token/exchange', { exchange_code: result.get('exchange_code') });
+  const login = await accounts.post('token/exchange', { exchange_code: result.get('exchange_code') }, { cookie });
   assert.deepEqual([login.body.user.email, login.body.user.name], ['ann@example.org', 'Ann']);
 });
 
 test('someone is known by GitHub’s id alone: neither a name that moved on nor an address makes anyone someone else', async (t) => {
   const { accounts, github, script } = await startWithGithub(t);
   const first = await logIn(accounts, github);
-  const { user } = (await accounts.post('token/exchange', { exchange_code: first.result.get('exchange_code') })).body;
+  const { user } = (await exchange(accounts, first)).body;
   // Another person has taken the login name, and has Ann's address as a verified one.
   script.answers = { ...GOOD, '/api/v3/user': { id: 999, login: 'ann', name: 'Ann' } };
   assert.equal((await logIn(accounts, github)).result.get('error'), 'account_exists');
   script.answers = { ...GOOD, '/api/v3/user': { id: 583231, login: 'ann-renamed', name: null } };
   const second = await logIn(accounts, github);
-  const again = await accounts.post('token/exchange', { exchange_code: second.result.get('exchange_code') });
+  const again = await exchange(accounts, second);
   assert.equal(again.body.user.id, user.id);
 });
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { type Browser, createBrowser } from '../../fakes/browser.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
@@ -36,11 +37,15 @@ const isAtCallback = (url: string) => url.includes('/oauth/callback/');
 async function logIn(accounts: RunningAccounts, browser: Browser = createBrowser()): Promise<URLSearchParams> {
   const end = new URL(await browser.open(loginUrl(accounts), isAtFrontend));
   assert.equal(end.origin + end.pathname, `${FRONTEND}/login`);
+  cookies.set(end.searchParams, `xc_oauth=${browser.cookie(accounts.url, 'xc_oauth')}`);
   return end.searchParams;
 }
 
-const exchange = (accounts: RunningAccounts, result: URLSearchParams) =>
-  accounts.post('token/exchange', { exchange_code: result.get('exchange_code') });
+/** By what a login ended with: the cookie of the browser that began it. */
+const cookies = new WeakMap<URLSearchParams, string>();
+
+const exchange = (accounts: RunningAccounts, result: URLSearchParams, cookie = cookies.get(result) ?? '') =>
+  accounts.post('token/exchange', { exchange_code: result.get('exchange_code') }, { cookie });
 
 for (const engine of engines) {
   describe(`login with an OpenID provider on ${engine}`, () => {
@@ -57,7 +62,6 @@ for (const engine of engines) {
         [user.email, user.name, user.emailVerified, user.role],
         ['ann@example.org', 'Ann', true, 'user'],
       );
-      assert.equal(browser.cookie(accounts.url, 'xc_oauth'), undefined, 'what tied the login to the browser is gone');
       issuer.person({ ...ANN, email: 'renamed@example.org', name: 'Renamed' });
       const second = await exchange(accounts, await logIn(accounts));
       assert.equal(second.body.user.id, user.id);
@@ -229,7 +233,7 @@ test('another site cannot make someone link an account, nor can who only reads, 
   }
   assert.equal((await link({ 'sec-fetch-site': 'none' })).status, 302);
   const old = await loggedInAs(accounts, 'user', 'Old');
-  await accounts.clock.advance(15 * 60_000 + 1);
+  await accounts.clock.advance(5 * 60_000 + 1);
   const stale = await accounts.get('/api/auth/oauth/login/acme?link=1', { token: old.token });
   assert.deepEqual([stale.status, stale.body.error], [401, 'reauthentication_required']);
   const stranger = await accounts.get('/api/auth/oauth/login/acme?link=1');
@@ -283,4 +287,70 @@ test('a provider that cannot be reached sends the browser back to the console', 
   });
   const answer = await accounts.get('oauth/login/acme');
   assert.deepEqual([answer.status, answer.headers.get('location')], [302, `${FRONTEND}/login?error=provider_failed`]);
+});
+
+test('DA-13: an exchange code is good only for the browser that began the login', async (t) => {
+  const { accounts, issuer } = await startWithIssuer(t);
+  issuer.person(ANN);
+  const victim = createBrowser();
+  await victim.open(loginUrl(accounts), isAtCallback);
+  const attackers = await logIn(accounts);
+  for (const cookie of ['', `xc_oauth=${victim.cookie(accounts.url, 'xc_oauth')}`]) {
+    const refused = await exchange(accounts, attackers, cookie);
+    assert.deepEqual([refused.status, refused.body.error], [401, 'invalid_exchange_code']);
+  }
+  assert.equal((await exchange(accounts, attackers)).status, 200, 'the right browser, afterwards');
+});
+
+test('DA-13: a console at another address exchanges the code with the verifier of its challenge', async (t) => {
+  const { accounts, issuer } = await startWithIssuer(t);
+  issuer.person(ANN);
+  const verifier = 'what only the console knows';
+  const challenge = createHash('sha256').update(verifier).digest('base64url');
+  const browser = createBrowser();
+  const end = new URL(await browser.open(`${loginUrl(accounts)}?challenge=${challenge}`, isAtFrontend));
+  const exchange_code = end.searchParams.get('exchange_code');
+  const cookie = `xc_oauth=${browser.cookie(accounts.url, 'xc_oauth')}`;
+  for (const body of [{ exchange_code }, { exchange_code, verifier: 'a guess' }]) {
+    assert.equal((await accounts.post('token/exchange', body, { cookie })).body.error, 'invalid_exchange_code');
+  }
+  assert.equal((await accounts.post('token/exchange', { exchange_code, verifier })).status, 200);
+  const bad = await accounts.get('oauth/login/acme?challenge=short');
+  assert.deepEqual([bad.status, bad.body.error], [400, 'invalid_request']);
+});
+
+test('DA-14: an address counts as verified when the provider says so as a string, or when its word is trusted', async (t) => {
+  const { accounts, issuer } = await startWithIssuer(t);
+  const registers = async (sub: string, email_verified: unknown) => {
+    issuer.person({ ...ANN, sub, email: `${sub}@example.org`, email_verified } as typeof ANN);
+    return (await logIn(accounts)).get('error');
+  };
+  assert.equal(await registers('as-a-string', 'true'), null);
+  for (const claim of ['false', '', 1, null, undefined]) {
+    assert.equal(await registers('nobody', claim), 'email_not_verified', String(claim));
+  }
+  const trusting = settingsFor(issuer, accounts.url);
+  const oidc = trusting.oauth.oidc.map((one) => ({ ...one, trust_email: true }));
+  accounts.reload({ ...trusting, oauth: { ...trusting.oauth, oidc } });
+  assert.equal(await registers('trusted', undefined), null);
+});
+
+test('DA-15: an account is not linked once the session that asked for it has ended', async (t) => {
+  const { accounts, issuer } = await startWithIssuer(t);
+  issuer.person(ANN);
+  const ben = await loggedInAs(accounts, 'user', 'Ben');
+  const begin = async (token: string) => {
+    const browser = createBrowser();
+    browser.setCookie(accounts.url, 'xc_session', token);
+    const headers = { 'sec-fetch-site': 'same-origin' };
+    return { browser, callback: await browser.open(`${loginUrl(accounts)}?link=1`, isAtCallback, headers) };
+  };
+  const { browser, callback } = await begin(ben.token);
+  const other = (await accounts.login(ben)).body.token;
+  await accounts.call('DELETE', 'session', { token: ben.token });
+  assert.match(await browser.open(callback, isAtFrontend), /error=invalid_state$/);
+  assert.equal((await logIn(accounts)).has('exchange_code'), true, 'it belongs to nobody');
+  issuer.person({ ...ANN, sub: 'sub-ben' });
+  const again = await begin(other);
+  assert.match(await again.browser.open(again.callback, isAtFrontend), /linked=acme$/);
 });

@@ -39,6 +39,8 @@ const EXPECTED: Readonly<Record<string, Expectation>> = {
   'POST /api/auth/password/reset': 'own',
   'POST /api/auth/password/reset/confirm': 'own',
   'POST /api/auth/password/change': 'own',
+  'GET /api/auth/credentials': 'own',
+  'DELETE /api/auth/credentials/:id': 'own',
   'GET /api/auth/subscriptions': 'user',
   'POST /api/auth/subscriptions': 'user',
   'POST /api/auth/subscriptions/cancel': 'user',
@@ -62,6 +64,7 @@ const EXPECTED: Readonly<Record<string, Expectation>> = {
   'POST /api/auth/admin/users/:id/resume': 'operator',
   'POST /api/auth/admin/users/:id/renew-uuid': 'operator',
   'POST /api/auth/admin/users/:id/end-sessions': 'operator',
+  'POST /api/auth/admin/users/:id/reset-mfa': 'admin',
   'DELETE /api/auth/admin/users/:id': 'admin',
   'GET /api/auth/admin/blacklist': 'operator',
   'POST /api/auth/admin/blacklist': 'operator',
@@ -92,7 +95,7 @@ async function credentialOf(kind: Kind): Promise<string | undefined> {
   if (kind === 'agent') return agentToken;
   const person = kind === 'ticket' ? careful : people[kind];
   const code = await accounts.issueExchangeCode(person.id);
-  const { body } = await accounts.post('token/exchange', { exchange_code: code });
+  const { body } = await accounts.post('token/exchange', code);
   return kind === 'ticket' ? body.mfa_ticket : body.token;
 }
 

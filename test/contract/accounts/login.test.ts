@@ -37,10 +37,9 @@ test('A-11: a hash with old parameters is renewed by a login, and only then', as
   const { hash } = await import('@node-rs/argon2');
   const weak = await hash(ann.password, { memoryCost: 8192, timeCost: 1, parallelism: 1 });
   const users = accounts.database.query;
-  await users.updateTable('users').set({ password_hash: weak }).execute();
+  await users.updateTable('credentials').set({ value: weak }).execute();
   await accounts.post('login', { identifier: 'ann', password: 'not the password' });
-  const stored = async () =>
-    (await users.selectFrom('users').select('password_hash').executeTakeFirstOrThrow()).password_hash;
+  const stored = async () => (await users.selectFrom('credentials').select('value').executeTakeFirstOrThrow()).value;
   assert.equal(await stored(), weak);
   assert.equal((await accounts.login(ann)).status, 200);
   assert.match((await stored()) ?? '', /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
@@ -112,9 +111,9 @@ test('A-14: the lock grows to 15 minutes and no further', async (t) => {
   for (let failure = 1; failure <= 12; failure += 1) {
     await accounts.login(wrong, {}, { from: '10.0.0.1' });
     const rows = await accounts.database.query
-      .selectFrom('login_failures')
+      .selectFrom('limits')
       .selectAll()
-      .where('address', '!=', '*')
+      .where('policy', '=', 'password_pair')
       .execute();
     const until = rows[0]?.locked_until ?? 0;
     const lock = Math.max(0, until - accounts.clock.now());
@@ -133,12 +132,12 @@ test('A-14: a burst of parallel guesses gets no more tries than guesses one afte
   );
   // Which five are looked at is a matter of order; the right one is among the first five only by chance.
   const [row] = await accounts.database.query
-    .selectFrom('login_failures')
+    .selectFrom('limits')
     .selectAll()
-    .where('address', '!=', '*')
+    .where('policy', '=', 'password_pair')
     .execute();
   const passed = answers.some(({ status }) => status === 200);
-  assert.ok(passed || row?.failures === 5, `${row?.failures} were looked at`);
+  assert.ok(passed || row?.count === 5, `${row?.count} were looked at`);
   const failed = await accounts.database.query
     .selectFrom('audit')
     .select('event')

@@ -84,12 +84,12 @@ test('A-46: a sealed secret opens for its owner alone: moved to somebody else it
   const { code } = await accounts.enrol(ann);
   await accounts.enrol(ben);
   const { query } = accounts.database;
-  const { totp_secret } = await query
-    .selectFrom('users')
-    .select('totp_secret')
-    .where('id', '=', ann.id)
+  const { value } = await query
+    .selectFrom('credentials')
+    .select('value')
+    .where('id', '=', `totp_${ann.id}`)
     .executeTakeFirstOrThrow();
-  await query.updateTable('users').set({ totp_secret }).where('id', '=', ben.id).execute();
+  await query.updateTable('credentials').set({ value }).where('id', '=', `totp_${ben.id}`).execute();
   await accounts.clock.advance(2 * STEP_MS);
   const answer = await accounts.login(ben, { totpCode: code() });
   assert.ok(answer.status >= 400 && answer.body.token === undefined, String(answer.status));

@@ -7,7 +7,8 @@ export function readStoredAccounts(file: string): StoredAccounts {
   try {
     const rows = <Row>(query: string): Row[] => database.prepare(query).all() as Row[];
     const users = rows<{ id: string; email: string; step: number; totp: number }>(
-      'SELECT id, email, totp_last_step AS step, totp_secret IS NOT NULL AS totp FROM users',
+      `SELECT users.id, email, coalesce(totp.counter, 0) AS step, coalesce(totp.state = 'active', 0) AS totp FROM users
+        LEFT JOIN credentials totp ON totp.kind = 'totp' AND totp.subject = users.id`,
     );
     const tokens = rows<{ hash: string; session: string; generation: number; used: number | null }>(
       'SELECT token_hash AS hash, session_id AS session, generation, used_at AS used FROM refresh_tokens',

@@ -6,7 +6,7 @@ import type { Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';
 import { createAskAccounts } from './ask-accounts.ts';
 import { noteStore } from './note-store.ts';
-import { rowsIn, userOf } from './stored-rows.ts';
+import { credentialOf, rowsIn, userOf } from './stored-rows.ts';
 
 const FIRST = { name: 'Ann', email: 'ann@example.org', password: GOOD_PASSWORD };
 const BEN = 'ben@example.org';
@@ -48,6 +48,8 @@ export const commandsScenario: Scenario = {
       ask: () => ask('POST', 'login', { body: { identifier: FIRST.email, password: GOOD_PASSWORD } }),
     });
 
+    const passwordOf = async (email: string) =>
+      credentialOf(accounts, (await userOf(accounts, email))?.id ?? '', 'password');
     const exists = (email: string) => async () => storedOf((await userOf(accounts, email)) !== undefined);
     const taken = ['email_already_exists', 'name_already_exists'];
     await stage.step({
@@ -75,7 +77,7 @@ export const commandsScenario: Scenario = {
     await stage.step({
       name: 'a password by that token',
       ask: () => ask('POST', 'password/forgot/confirm', { body: { token: reset?.token, password: GOOD_PASSWORD } }),
-      stored: async () => storedOf((await userOf(accounts, DAN))?.password_hash !== null),
+      stored: async () => storedOf((await passwordOf(DAN)) !== undefined),
       whenDone: ['invalid_token'],
     });
     await stage.step({

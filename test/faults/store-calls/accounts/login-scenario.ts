@@ -23,10 +23,10 @@ export const loginScenario: Scenario = {
     const ann = await loggedInAs(accounts, 'user', 'Ann');
     const ben = await loggedInAs(accounts, 'user', 'Ben');
     const dan = await loggedInAs(accounts, 'user', 'Dan');
-    const password_hash = await olderHashes.hash(GOOD_PASSWORD);
-    await accounts.database.query.updateTable('users').set({ password_hash }).where('id', '=', dan.id).execute();
+    const value = await olderHashes.hash(GOOD_PASSWORD);
+    await accounts.database.query.updateTable('credentials').set({ value }).where('user_id', '=', dan.id).execute();
     for (let count = 0; count < 4; count += 1) await accounts.login({ ...ben, password: WRONG });
-    const exchange_code = await accounts.issueExchangeCode(ann.id);
+    const exchangeCode = await accounts.issueExchangeCode(ann.id);
     const device = ann.answer.headers.getSetCookie().find((cookie) => cookie.startsWith('xc_device='));
     stage.watch(accounts.database);
 
@@ -38,8 +38,8 @@ export const loginScenario: Scenario = {
       ask('POST', 'login', { body: { identifier, password }, ...(cookie !== '' && { cookie }) });
     const failuresOf = async (userId: string): Promise<number> => {
       const { query } = accounts.database;
-      const rows = await query.selectFrom('login_failures').select('failures').where('account', '=', userId).execute();
-      return Math.max(0, ...rows.map(({ failures }) => failures));
+      const rows = await query.selectFrom('limits').select('count').where('key', 'like', `${userId}%`).execute();
+      return Math.max(0, ...rows.map(({ count }) => count));
     };
     const refusal = 'invalid_credentials';
 
@@ -58,7 +58,7 @@ export const loginScenario: Scenario = {
     });
     await logIn('a password that is hashed anew', dan.id, () => login(dan.email, GOOD_PASSWORD));
     await logIn('a password that was hashed anew', dan.id, () => login(dan.email, GOOD_PASSWORD));
-    const exchange = () => ask('POST', 'token/exchange', { body: { exchange_code } });
+    const exchange = () => ask('POST', 'token/exchange', { body: exchangeCode });
     const used = 'invalid_exchange_code';
     await logIn('an exchange code', ann.id, exchange, { whenDone: [used] });
     await logIn('an exchange code that was used', ann.id, exchange, { refusal: used });

@@ -32,6 +32,7 @@ export const oauthScenario: Scenario = {
     const ben = await loggedInAs(accounts, 'user', 'Ben');
     stage.watch(accounts.database);
 
+    let lastCookie = '';
     /** The whole way: there and back. Whoever is turned away begins anew. */
     const goThere = async (query: string, token: string | undefined, back: object): Promise<Asked<URLSearchParams>> => {
       const begun = await ask('GET', `oauth/login/github${query}`, token === undefined ? {} : { token });
@@ -42,10 +43,11 @@ export const oauthScenario: Scenario = {
       const ended = await ask('GET', `oauth/callback/github?${callback}`, { cookie });
       if (ended.told === undefined) return { code: ended.code, problems: ended.problems };
       const told = new URL(ended.told.headers.get('location') ?? '').searchParams;
+      lastCookie = cookie;
       return { told, code: told.get('error') ?? '', problems: [] };
     };
     const links = (userId: string) =>
-      accounts.database.query.selectFrom('oauth_links').select('user_id').where('user_id', '=', userId).execute();
+      accounts.database.query.selectFrom('credentials').select('id').where('user_id', '=', userId).execute();
 
     const enter = (name: string) =>
       stage.step({
@@ -60,7 +62,9 @@ export const oauthScenario: Scenario = {
     const second = await enter('a second one');
     const userId = (await userOf(accounts, EMAIL))?.id ?? '';
     const before = await sessionsOf(accounts, userId);
-    const exchange = () => ask('POST', 'token/exchange', { body: { exchange_code: second?.get('exchange_code') } });
+    const body = { exchange_code: second?.get('exchange_code') };
+    const cookie = lastCookie;
+    const exchange = () => ask('POST', 'token/exchange', { body, cookie });
     const used = 'invalid_exchange_code';
     const opened = () => openedSince(accounts, userId, before);
     await stage.step({ name: 'the exchange', ask: exchange, stored: opened, whenDone: [used] });

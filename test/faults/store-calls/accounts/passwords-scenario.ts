@@ -6,7 +6,7 @@ import type { Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';
 import { createAskAccounts } from './ask-accounts.ts';
 import { noteStore } from './note-store.ts';
-import { sessionsOf, userOf } from './stored-rows.ts';
+import { credentialOf, sessionsOf } from './stored-rows.ts';
 
 const SECOND = 'violet ladder 12 behind the mill';
 const THIRD = 'narrow harbour 88 under the moon';
@@ -30,14 +30,14 @@ export const passwordsScenario: Scenario = {
       accounts.database.query.selectFrom('flows').select('key').where('kind', '=', kind).execute();
     /** The password counts, and every session from before has ended. */
     const replaced = async (name: string, how: Pick<Parameters<typeof stage.step>[0], 'ask' | 'whenDone'>) => {
-      const before = (await userOf(accounts, ann.email))?.password_hash;
+      const before = (await credentialOf(accounts, ann.id, 'password'))?.value;
       const known = await sessionsOf(accounts, ann.id);
       return stage.step({
         name,
         ...how,
         async stored() {
           const isEnded = (await sessionsOf(accounts, ann.id)).every((id) => !known.includes(id));
-          return storedOf((await userOf(accounts, ann.email))?.password_hash !== before, isEnded);
+          return storedOf((await credentialOf(accounts, ann.id, 'password'))?.value !== before, isEnded);
         },
       });
     };

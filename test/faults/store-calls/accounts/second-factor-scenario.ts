@@ -6,7 +6,7 @@ import type { Asked, Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';
 import { createAskAccounts } from './ask-accounts.ts';
 import { noteStore } from './note-store.ts';
-import { openedSince, rowsIn, sessionsOf, userOf } from './stored-rows.ts';
+import { credentialOf, openedSince, rowsIn, sessionsOf } from './stored-rows.ts';
 
 const STEP_MS = 30_000;
 const WRONG = 'invalid_mfa_code';
@@ -23,11 +23,13 @@ export const secondFactorScenario: Scenario = {
     const ann = await loggedInAs(accounts, 'user', 'Ann');
     stage.watch(accounts.database);
 
-    const codes = () => accounts.database.query.selectFrom('recovery_codes').select('code_hash').execute();
+    const codes = () =>
+      accounts.database.query.selectFrom('credentials').select('subject').where('kind', '=', 'recovery_code').execute();
+    const totpState = async () => (await credentialOf(accounts, ann.id, 'totp'))?.state;
     const provisioned = await stage.step({
       name: 'a secret',
       ask: () => ask('POST', 'mfa/totp/provision', { token: ann.token, body: {} }),
-      stored: async () => storedOf((await userOf(accounts, ann.email))?.totp_pending !== null),
+      stored: async () => storedOf((await totpState()) === 'pending'),
     });
     const totp = new TOTP({ secret: Secret.fromBase32(provisioned?.body.secret) });
     secrets.push(provisioned?.body.secret);
@@ -40,9 +42,8 @@ export const secondFactorScenario: Scenario = {
       name: 'the first code',
       ask: () => confirm(codeNow()),
       async stored() {
-        const user = await userOf(accounts, ann.email);
         const isOpened = (await openedSince(accounts, ann.id, before)) === 'whole';
-        return storedOf(user?.totp_secret !== null, (await codes()).length === 10, isOpened);
+        return storedOf((await totpState()) === 'active', (await codes()).length === 10, isOpened);
       },
       // The session that it was asked for with has ended.
       whenDone: ['invalid_session'],
@@ -81,12 +82,12 @@ export const secondFactorScenario: Scenario = {
     accounts.clock.stepWall(STEP_MS);
     const confirmation = () => ({ token: late, body: { password: GOOD_PASSWORD, code: codeNow() } });
     await stage.step({ name: 'how it stands', ask: () => ask('GET', 'mfa/status', { token: late }) });
-    const old = (await codes()).map(({ code_hash }) => code_hash);
+    const old = (await codes()).map(({ subject }) => subject);
     const unconfirmed = 'reauthentication_required';
     const renewed = await stage.step({
       name: 'new recovery codes',
       ask: () => ask('POST', 'mfa/recovery-codes', confirmation()),
-      stored: async () => storedOf(...(await codes()).map(({ code_hash }) => !old.includes(code_hash))),
+      stored: async () => storedOf(...(await codes()).map(({ subject }) => !old.includes(subject))),
       whenDone: [unconfirmed],
     });
     const oldCode: string = confirmed?.body.recoveryCodes[0] ?? 'aaaa-aaaa-aaaa-aaaa-aaaa-aaaa';
@@ -102,7 +103,14 @@ export const secondFactorScenario: Scenario = {
 
     accounts.clock.stepWall(STEP_MS);
     await stage.aside(async () => {
-      await accounts.database.query.updateTable('users').set({ totp_failures: 4 }).where('id', '=', ann.id).execute();
+      const limit = { policy: 'second_factor', key: ann.id, count: 4, locked_until: 0 };
+      const expires_at = accounts.clock.now() + 3_600_000;
+      const { query } = accounts.database;
+      await query.deleteFrom('limits').where('policy', '=', 'second_factor').execute();
+      await query
+        .insertInto('limits')
+        .values({ ...limit, expires_at })
+        .execute();
     });
     const fifth = await ticket();
     const locked = 'mfa_challenge_locked';
@@ -113,8 +121,7 @@ export const secondFactorScenario: Scenario = {
     await stage.step({
       name: 'the second factor off',
       ask: () => ask('POST', 'mfa/disable', confirmation()),
-      stored: async () =>
-        storedOf((await userOf(accounts, ann.email))?.totp_secret === null, (await codes()).length === 0),
+      stored: async () => storedOf((await totpState()) === undefined, (await codes()).length === 0),
       whenDone: ['mfa_not_enabled'],
     });
     await enter('the password alone is enough', () => asked({}));

@@ -1,4 +1,9 @@
-import type { AccountsSchema, UserRow } from '../../../../src/accounts/storage/accounts-schema.ts';
+import type {
+  AccountsSchema,
+  CredentialKind,
+  CredentialRow,
+  UserRow,
+} from '../../../../src/accounts/storage/accounts-schema.ts';
 import type { RunningAccounts } from '../../../accounts/start-accounts.ts';
 import type { Stored } from '../check-steps.ts';
 import { storedOf } from '../stored-of.ts';
@@ -7,6 +12,15 @@ type Store = Pick<RunningAccounts, 'database'>;
 
 export async function userOf({ database }: Store, email: string): Promise<UserRow | undefined> {
   return database.query.selectFrom('users').selectAll().where('email', '=', email).executeTakeFirst();
+}
+
+export async function credentialOf(
+  { database }: Store,
+  userId: string,
+  kind: CredentialKind,
+): Promise<CredentialRow | undefined> {
+  const select = database.query.selectFrom('credentials').selectAll().where('user_id', '=', userId);
+  return select.where('kind', '=', kind).executeTakeFirst();
 }
 
 /** Ids of the sessions of a user, those that were opened last at the end. */

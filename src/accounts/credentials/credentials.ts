@@ -1,0 +1,118 @@
+import { Type } from 'typebox';
+import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { RequestHead, Route } from '../../platform/http/surface.ts';
+import type { UserCaller } from '../access.ts';
+import type { AccountsCore } from '../accounts-core.ts';
+import { Credential, type LinkedLogin } from '../contract/credential.ts';
+import { securityNoticeMail } from '../mail/messages.ts';
+import type { UserCall } from '../mfa/enrolment.ts';
+import type { Providers } from '../oauth/oauth-providers.ts';
+import type { CredentialRow, FoundUser } from '../storage/accounts-schema.ts';
+import { timeText } from '../user-object.ts';
+
+/** What owners see and remove of their own credentials. Every change is mailed and recorded. */
+export interface Credentials {
+  list(userId: string): Promise<readonly Credential[]>;
+  /** Removes a password or a linked account, and ends every other session. Never the last means of login. */
+  remove(id: string, call: UserCall): Promise<void>;
+  links(userId: string): Promise<readonly LinkedLogin[]>;
+  /** Removes all linked accounts, for the batch that sets a password. */
+  droppingLinks(user: FoundUser, links: readonly LinkedLogin[], head: RequestHead): readonly Runnable[];
+}
+
+type Parts = Pick<AccountsCore, 'users' | 'sessions' | 'credentials' | 'flowStore' | 'audit' | 'mail' | 'clock'> & {
+  readonly providers: Providers;
+};
+
+export function createCredentials(parts: Parts): Credentials {
+  const { users, sessions, credentials, flowStore, audit, mail, clock, providers } = parts;
+
+  function linkOf({ id, subject, label, created_at: since }: CredentialRow): LinkedLogin {
+    const [namespace = ''] = subject.split(' ');
+    return { id, provider: providers.nameOf(namespace) ?? namespace, email: label, createdAt: timeText(since) };
+  }
+
+  /** Whether someone can log in with it by itself. A linked account counts only while its provider is configured. */
+  function isMeansOfLogin({ kind, subject }: CredentialRow): boolean {
+    if (kind === 'password') return true;
+    return kind === 'oauth' && providers.nameOf(subject.split(' ')[0] ?? '') !== undefined;
+  }
+
+  const removal = (user: Pick<FoundUser, 'id'>, credential: string, details: object, head: RequestHead): Runnable => {
+    const entry = { event: 'credential.removed', actor: user.id, subject: user.id, head };
+    return audit.statement({ ...entry, details: { credential, ...details } });
+  };
+
+  return {
+    async list(userId) {
+      const rows = await credentials.ofUser(userId);
+      const codes = rows.filter(({ kind }) => kind === 'recovery_code');
+      const described = rows.filter(({ kind }) => kind !== 'recovery_code').map((row) => describe(row, linkOf));
+      const [first] = codes;
+      if (first === undefined) return described;
+      const since = timeText(first.created_at);
+      const group = { id: 'recovery_codes', kind: 'recovery_codes', state: 'active', left: codes.length };
+      return [...described, { ...group, createdAt: since, lastUsedAt: null }];
+    },
+    async remove(id, { caller: { user }, head }) {
+      const removed = await credentials.remove({ id, userId: user.id }, (row, rest) => {
+        // A code is asked for where the second factor is switched off; a session alone must not be able to.
+        if (row.kind !== 'password' && row.kind !== 'oauth') {
+          throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'the password and a code at mfa/disable' });
+        }
+        if (!rest.some(isMeansOfLogin)) throw new AppError('LAST_CREDENTIAL');
+        const what = row.kind === 'password' ? 'The password' : `The login with ${linkOf(row).provider}`;
+        return [
+          users.raiseEpoch({ id: user.id, epoch: user.access_epoch, now: clock.now() }),
+          // Whoever came in by it goes.
+          sessions.endOthersOf({ id: user.session_id, userId: user.id }),
+          sessions.carryOver({ id: user.session_id, epoch: user.access_epoch }),
+          flowStore.removeOfUser(user.id),
+          removal(user, row.kind, row.kind === 'oauth' ? { provider: linkOf(row).provider } : {}, head),
+          mail.enqueue(securityNoticeMail(user.email, `${what} was removed from your account.`)),
+        ];
+      });
+      if (removed === undefined) throw new AppError('CREDENTIAL_NOT_FOUND');
+      mail.wake();
+    },
+    links: async (userId) => (await credentials.ofUser(userId, 'oauth')).map(linkOf),
+    droppingLinks: (user, links, head) => [
+      expectChanges(credentials.removeLinks(user.id), links.length),
+      ...links.map(({ provider }) => removal(user, 'oauth', { provider }, head)),
+    ],
+  };
+}
+
+function describe(row: CredentialRow, linkOf: (row: CredentialRow) => LinkedLogin): Credential {
+  const { id, kind, state, created_at: since, last_used_at: used } = row;
+  const times = { createdAt: timeText(since), lastUsedAt: used === null ? null : timeText(used) };
+  if (kind !== 'oauth') return { id, kind, state, ...times };
+  const { provider, email } = linkOf(row);
+  return { id, kind, state, provider, email, ...times };
+}
+
+const List = Type.Object({ credentials: Type.Array(Credential) });
+
+/** The own means of login. A login from the last five minutes is needed even to see them. */
+export function credentialRoutes({ access }: Pick<AccountsCore, 'access'>, credentials: Credentials): readonly Route[] {
+  const rows: readonly Route<UserCaller>[] = [
+    {
+      method: 'GET',
+      path: '/api/auth/credentials',
+      guard: access.freshLogin,
+      summary: 'The own password, second factor, recovery codes and linked logins.',
+      schema: { response: { 200: List } },
+      handle: async ({ caller }) => ({ credentials: [...(await credentials.list(caller.user.id))] }),
+    },
+    {
+      method: 'DELETE',
+      path: '/api/auth/credentials/:id',
+      guard: access.freshLogin,
+      summary: 'Removes the password or a linked login, never the last means of login; all other sessions end.',
+      schema: { response: { 204: Type.Null() } },
+      handle: (call) => credentials.remove(call.params.id ?? '', call),
+    },
+  ];
+  return rows;
+}

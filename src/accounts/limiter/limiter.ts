@@ -1,0 +1,219 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Runnable } from '../../platform/database/statement.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { formatIpAddress, parseIpAddress, unmapAddress } from '../../platform/network-address/ip-address.ts';
+import type { AccountsSchema, LimitRow } from '../storage/accounts-schema.ts';
+import { createLimitStore, type LimitKey, type LimitRule } from '../storage/limit-store.ts';
+import { type AttemptGate, createAttemptGate } from './attempt-gate.ts';
+
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const PASSWORD_LOCKS_MS = [30, 60, 120, 240, 480, 900].map((seconds) => seconds * SECOND_MS);
+const CODE_LOCKS_MS = [5, 10, 20, 40, 60].map((minutes) => minutes * MINUTE_MS);
+
+/**
+ * THE TABLE of limits in accounts: what is counted, by which key, how many in which window, and who is exempt. No other
+ * file of the service holds a limit on how often someone may do something (docs/accounts.md shows the same table).
+ */
+export const POLICIES = {
+  password_pair: {
+    what: 'wrong passwords for one account from one client address',
+    key: 'account and address',
+    rule: { limit: 5, windowMs: 15 * MINUTE_MS, lockMs: PASSWORD_LOCKS_MS, sliding: true },
+    exempt: 'known devices and login sessions',
+  },
+  password_account: {
+    what: 'wrong passwords for one account from anywhere',
+    key: 'account',
+    rule: { limit: 50, windowMs: 15 * MINUTE_MS, lockMs: [15 * MINUTE_MS] },
+    exempt:
+      'known devices, login sessions, a password set by a mailed token in the last 15 minutes, the correct second factor',
+  },
+  password_known: {
+    what: 'wrong passwords from one known device or login session of the account',
+    key: 'account and device or login session',
+    rule: { limit: 5, windowMs: 15 * MINUTE_MS, lockMs: PASSWORD_LOCKS_MS, sliding: true },
+    exempt: 'nobody',
+  },
+  address_failures: {
+    what: 'wrong passwords, codes and tokens from one client address',
+    key: 'address',
+    rule: { limit: 30, windowMs: MINUTE_MS },
+    exempt: 'known devices and login sessions',
+  },
+  second_factor: {
+    what: 'wrong codes of an authenticator app after the correct password',
+    key: 'account',
+    rule: { limit: 5, windowMs: 24 * HOUR_MS, lockMs: CODE_LOCKS_MS, every: 5, sliding: true },
+    exempt: 'known devices, login sessions, a correct recovery code',
+  },
+  second_factor_known: {
+    what: 'wrong codes from one known device or login session of the account',
+    key: 'account and device or login session',
+    rule: { limit: 5, windowMs: 24 * HOUR_MS, lockMs: CODE_LOCKS_MS, every: 5, sliding: true },
+    exempt: 'a correct recovery code',
+  },
+  mail_requester: {
+    what: 'mails that one client address asks for',
+    key: 'address',
+    rule: { limit: 30, windowMs: HOUR_MS },
+    exempt: 'login sessions',
+  },
+  mail_pair_minute: {
+    what: 'mails to one recipient that one requester asks for',
+    key: 'recipient and address or login session',
+    rule: { limit: 3, windowMs: MINUTE_MS },
+    exempt: 'nobody',
+  },
+  mail_pair_hour: {
+    what: 'mails to one recipient that one requester asks for',
+    key: 'recipient and address or login session',
+    rule: { limit: 10, windowMs: HOUR_MS },
+    exempt: 'nobody',
+  },
+  mail_recipient: {
+    what: 'mails to one recipient that anyone asks for',
+    key: 'recipient',
+    rule: { limit: 10, windowMs: HOUR_MS },
+    exempt: 'login sessions; afterwards one mail in ten minutes',
+  },
+  mail_recipient_trickle: {
+    what: 'mails to one recipient once mail_recipient is used up: its token or code lives longer than this window',
+    key: 'recipient',
+    rule: { limit: 1, windowMs: 10 * MINUTE_MS },
+    exempt: 'login sessions',
+  },
+  oauth_start: {
+    what: 'logins with other providers that one client address begins',
+    key: 'address',
+    rule: { limit: 30, windowMs: MINUTE_MS },
+    exempt: 'nobody',
+  },
+  oauth_failure: {
+    what: 'failed returns from other providers from one client address',
+    key: 'address',
+    rule: { limit: 30, windowMs: MINUTE_MS },
+    exempt: 'nobody',
+  },
+} as const satisfies Readonly<
+  Record<string, { readonly what: string; readonly key: string; readonly rule: LimitRule; readonly exempt: string }>
+>;
+
+export type PolicyName = keyof typeof POLICIES;
+
+/** One key under one policy. */
+export interface Limited extends LimitKey {
+  readonly policy: PolicyName;
+}
+
+export interface Limiter {
+  /** Keeps guesses that arrive at the same time within what may still fail, in this process. */
+  readonly gate: AttemptGate;
+  /** How many more events are allowed now; 0 while it is locked. */
+  left(limited: Limited): Promise<number>;
+  /** Until when it is locked; 0 when it is not. */
+  lockedUntil(limited: Limited): Promise<number>;
+  /** Throws RATE_LIMITED while it is locked. */
+  refuseWhileLocked(limited: Limited): Promise<void>;
+  /** For the batch that stores a failure. Its row is missing while the limit is locked: nothing is counted then. */
+  count(limited: Limited): Runnable<LimitRow>;
+  /** Whether this event led to a lock. */
+  hasLocked(limited: Limited, counted: LimitRow | undefined): boolean;
+  /** For the batch of something that is limited as such: undone with STORAGE_CONFLICT when none is left. */
+  take(limited: Limited): Runnable;
+  /** Takes one of each, or none and throws RATE_LIMITED with the time after which there is one of each again. */
+  takeAll(limited: readonly Limited[]): Promise<void>;
+  /**
+   * Takes one mail, or throws RATE_LIMITED. Counts by requester first. The recipient counts last, and never ends the mail
+   * altogether: strangers who ask for mails in somebody's name must not keep that person from getting one.
+   */
+  takeMail(mail: { readonly email: string; readonly address: string; readonly session?: string }): Promise<void>;
+  /**
+   * For the batch that follows from a correct password or code: undone when a lock began meanwhile, on whichever
+   * instance. So guesses at the same time on several instances get no more tries than one after another.
+   */
+  expectFree(limited: readonly [Limited, Limited?]): Runnable;
+  forget(limited: Limited): Runnable;
+  /** Forgets all wrong passwords of an account by strangers. */
+  forgetStrangers(account: string): readonly Runnable[];
+}
+
+export function createLimiter(database: Database<AccountsSchema>, clock: Pick<Clock, 'now'>): Limiter {
+  const store = createLimitStore(database);
+  const ruleOf = ({ policy }: Limited): LimitRule => POLICIES[policy].rule;
+  const retryAfterSeconds = (until: number) => Math.max(1, Math.ceil((until - clock.now()) / SECOND_MS));
+
+  async function lockedUntil(limited: Limited): Promise<number> {
+    const now = clock.now();
+    const until = (await store.find(limited, now))?.locked_until ?? 0;
+    return until > now ? until : 0;
+  }
+
+  async function takeAll(limited: readonly Limited[]): Promise<void> {
+    try {
+      await database.write(limited.map((one) => store.countWithin(one, ruleOf(one), clock.now())));
+    } catch (error) {
+      if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+      const until = Math.max(...(await Promise.all(limited.map(lockedUntil))));
+      throw new AppError('RATE_LIMITED', { retryAfterSeconds: retryAfterSeconds(until) });
+    }
+  }
+
+  return {
+    gate: createAttemptGate(),
+    lockedUntil,
+    async left(limited) {
+      const now = clock.now();
+      const row = await store.find(limited, now);
+      const { limit, every = 1 } = ruleOf(limited);
+      if (row === undefined) return limit;
+      if (row.locked_until > now) return 0;
+      return row.count < limit ? limit - row.count : every - ((row.count - limit) % every);
+    },
+    async refuseWhileLocked(limited) {
+      const until = await lockedUntil(limited);
+      if (until > 0) throw new AppError('RATE_LIMITED', { retryAfterSeconds: retryAfterSeconds(until) });
+    },
+    count: (limited) => store.count(limited, ruleOf(limited), clock.now()),
+    hasLocked: (limited, counted) =>
+      counted !== undefined && counted.locked_until > clock.now() && counted.count >= ruleOf(limited).limit,
+    take: (limited) => store.countWithin(limited, ruleOf(limited), clock.now()),
+    takeAll,
+    async takeMail({ email, address, session }) {
+      const key = `${email} ${session ?? addressKey(address)}`;
+      const pair: readonly Limited[] = [
+        { policy: 'mail_pair_minute', key },
+        { policy: 'mail_pair_hour', key },
+      ];
+      if (session !== undefined) return takeAll(pair);
+      const requester = [byAddress('mail_requester', { address }), ...pair];
+      const recipient: Limited = { policy: 'mail_recipient', key: email };
+      if ((await lockedUntil(recipient)) === 0) return takeAll([...requester, recipient]);
+      return takeAll([...requester, { policy: 'mail_recipient_trickle', key: email }]);
+    },
+    expectFree: ([first, second = first]) => store.expectFree(first, second, clock.now()),
+    forget: store.forget,
+    forgetStrangers: (account) => [
+      store.forgetAll('password_pair', account),
+      store.forget({ policy: 'password_account', key: account }),
+    ],
+  };
+}
+
+/** What counts as one client address: a household has a whole IPv6 /64, so its addresses count together. */
+export function addressKey(address: string): string {
+  const parsed = parseIpAddress(address);
+  if (parsed === undefined) return address;
+  const plain = unmapAddress(parsed);
+  if (plain.version === 4) return formatIpAddress(plain);
+  return `${plain.groups
+    .slice(0, 4)
+    .map((group) => group.toString(16))
+    .join(':')}::/64`;
+}
+
+export function byAddress(policy: PolicyName, { address }: { readonly address: string }): Limited {
+  return { policy, key: addressKey(address) };
+}
