@@ -104,9 +104,10 @@ export function createMailPost(options: MailPostOptions): MailPost {
   let cancel = () => {};
   const lookAgain = (): void => {
     cancel = clock.after(LOOK_EVERY_MS, () => {
-      if (isStopped) return;
       wake();
-      lookAgain();
+      void round?.then(() => {
+        if (!isStopped) lookAgain();
+      });
     });
   };
   lookAgain();
