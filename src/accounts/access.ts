@@ -4,8 +4,7 @@ import { bearerToken } from '../platform/http/bearer-token.ts';
 import type { Guard, RequestHead } from '../platform/http/surface.ts';
 import { isSecretParameter } from '../platform/log/secret-names.ts';
 import { readCookie, SESSION_COOKIE } from './cookies.ts';
-import { requireFreshLogin } from './login/reauthentication.ts';
-import type { SessionCheck } from './login/session-check.ts';
+import { requireFreshLogin, type SessionCheck } from './login/session-check.ts';
 import { type AdminPermission, holdsPermission, type PermissionMatrix } from './permissions.ts';
 import type { FoundSession } from './storage/session-store.ts';
 

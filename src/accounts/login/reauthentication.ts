@@ -6,19 +6,7 @@ import type { GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
 import type { CredentialStore } from '../storage/credential-store.ts';
 import type { FoundSession } from '../storage/session-store.ts';
 import type { PasswordCheck } from './password-check.ts';
-
-/** A login this recent proves who is there; an older session may have been left open somewhere (ASVS 7.5.1). */
-export const FRESH_LOGIN_MS = 5 * 60_000;
-
-export function isFreshLogin({ session_created_at: since }: FoundSession, now: number): boolean {
-  return now - since <= FRESH_LOGIN_MS;
-}
-
-/** Throws REAUTHENTICATION_REQUIRED unless the session was opened by a login in the last five minutes. */
-export function requireFreshLogin(user: FoundSession, clock: Pick<Clock, 'now'>): void {
-  if (isFreshLogin(user, clock.now())) return;
-  throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'a login from the last five minutes' });
-}
+import { isFreshLogin } from './session-check.ts';
 
 /** Anyone who finds a screen unlocked has a session; what only the owner may change asks for what only the owner knows. */
 export interface Reauthentication {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { Batcher } from '../../platform/queue/batcher.ts';
 import { tokenKey } from '../flows.ts';
 import type { FoundSession, SessionStore } from '../storage/session-store.ts';
@@ -39,4 +40,17 @@ export function createSessionCheck({ store, clock, seen }: SessionCheckOptions):
     if (now - found.session_last_seen_at >= NOTED_EVERY_MS) seen.add({ id: found.session_id, now });
     return found;
   };
+}
+
+/** A login this recent proves who is there; an older session may have been left open somewhere (ASVS 7.5.1). */
+const FRESH_LOGIN_MS = 5 * 60_000;
+
+export function isFreshLogin({ session_created_at: since }: FoundSession, now: number): boolean {
+  return now - since <= FRESH_LOGIN_MS;
+}
+
+/** Throws REAUTHENTICATION_REQUIRED unless the session was opened by a login in the last five minutes. */
+export function requireFreshLogin(user: FoundSession, clock: Pick<Clock, 'now'>): void {
+  if (isFreshLogin(user, clock.now())) return;
+  throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'a login from the last five minutes' });
 }

@@ -5,7 +5,7 @@ import type { UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { cookieText, OAUTH_COOKIE, readCookie } from '../cookies.ts';
 import { FLOW_LIFETIMES } from '../flows.ts';
-import { requireFreshLogin } from '../login/reauthentication.ts';
+import { requireFreshLogin } from '../login/session-check.ts';
 import type { OauthLogin } from './oauth-login.ts';
 
 const Redirect = Type.Null({ description: 'The browser is sent on.' });
