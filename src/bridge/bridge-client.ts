@@ -1,6 +1,6 @@
 import type { BridgeCaller } from './access.ts';
 import type { ResumeRequest } from './sessions/replay.ts';
-import type { UpdateReceiver } from './sessions/update-hub.ts';
+import type { ReceiverState, UpdateReceiver } from './sessions/update-hub.ts';
 
 /** Who makes a call, and over what: a connection that stays, or one request. */
 export type BridgeClient = SocketClient | RequestClient;
@@ -15,6 +15,6 @@ export interface RequestClient {
   readonly kind: 'request';
   readonly caller: BridgeCaller;
   readonly resume: ResumeRequest;
-  /** Resolves when the stream of the answer can take more, with false when it is gone. Undefined: it is no stream. */
-  readonly drained: (() => Promise<boolean>) | undefined;
+  /** The stream of the answer. Undefined: the answer is one document. */
+  readonly stream: ReceiverState | undefined;
 }

@@ -224,7 +224,13 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   });
   const dispatch = forwarding.wrap(dispatchHere);
 
-  const overHttp = createRpcOverHttp({ access, dispatch, clock, onUnexpectedError });
+  const overHttp = createRpcOverHttp({
+    access,
+    dispatch,
+    clock,
+    stalledAfterMs: settings.bridge.limits.stalled_after,
+    onUnexpectedError,
+  });
   const overSocket = createRpcOverSocket({
     dispatch,
     sessions: forwarding.following(orchestrator),

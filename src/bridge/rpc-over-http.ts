@@ -4,7 +4,7 @@ import type { Call, RequestHead } from '../platform/http/surface.ts';
 import { answerHttp, type HttpAnswer, streamHttp } from '../platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import type { Dispatch } from '../platform/json-rpc/method-call.ts';
-import { openEventStream } from '../platform/sse/sse-writer.ts';
+import { type EventStreamOptions, openEventStream } from '../platform/sse/sse-writer.ts';
 import type { BridgeAccess, BridgeCaller } from './access.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import { bridgeErrors } from './errors.ts';
@@ -23,6 +23,8 @@ export interface RpcOverHttpOptions {
   readonly access: Pick<BridgeAccess, 'originAllowed'>;
   readonly dispatch: Dispatch<BridgeClient>;
   readonly clock: Clock;
+  /** After how long a client that reads nothing is disconnected. */
+  readonly stalledAfterMs: number;
   onUnexpectedError(error: unknown, requestId: string): void;
 }
 
@@ -43,7 +45,12 @@ const CODES_WITH_STATUS: ReadonlySet<string> = new Set([
   'TASK_FORWARD_FAILED',
 ]);
 
-export function createRpcOverHttp({ access, dispatch, clock, onUnexpectedError }: RpcOverHttpOptions): RpcOverHttp {
+/** So much may wait in the stream of an answer before its updates are taken from the log instead. */
+const BEHIND_BYTES = 1024 * 1024;
+
+export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
+  const { access, dispatch, clock, stalledAfterMs, onUnexpectedError } = options;
+
   function corsHeaders(head: RequestHead): Readonly<Record<string, string>> {
     const { origin } = head.headers;
     if (origin === undefined || origin === '' || !access.originAllowed(head)) return { vary: 'Origin' };
@@ -62,8 +69,8 @@ export function createRpcOverHttp({ access, dispatch, clock, onUnexpectedError }
     },
     async answer({ head, caller, body, reply }) {
       reply.headers(corsHeaders(head));
-      const sink = wantsEvents(head) ? createSink(reply, clock) : undefined;
-      const client: BridgeClient = { kind: 'request', caller, resume: readResume(head), drained: sink?.drained };
+      const sink = wantsEvents(head) ? createSink(reply, { clock, stalledAfterMs }) : undefined;
+      const client: BridgeClient = { kind: 'request', caller, resume: readResume(head), stream: sink };
       const exchange = {
         body: body as Uint8Array,
         caller: client,
@@ -100,15 +107,16 @@ function toSeq(text: string): number {
 }
 
 /** Opens the event stream with the first thing to send: until then the call can still be refused with a status. */
-function createSink(reply: FastifyReply, clock: Clock) {
+function createSink(reply: FastifyReply, options: EventStreamOptions) {
   let stream: ReturnType<typeof openEventStream> | undefined;
   const opened = () => {
-    stream ??= openEventStream(reply, { clock });
+    stream ??= openEventStream(reply, options);
     return stream;
   };
   const event = (data: string, id: string | number | undefined) =>
     id === undefined ? { data } : { data, id: String(id) };
   return {
+    isBehind: () => (stream?.waitingBytes() ?? 0) > BEHIND_BYTES,
     async drained(): Promise<boolean> {
       await stream?.whenWritable();
       return stream?.closed !== true;

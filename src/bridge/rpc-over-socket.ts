@@ -54,10 +54,12 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
       let isGone = false;
       const receiver: UpdateReceiver = {
         update: (params) => peer.notify('session.update', params),
+        isBehind: () => channel.isBehind?.() ?? false,
         async drained() {
           await channel.drained?.();
           return !isGone;
         },
+        lost: () => channel.close(1011, 'the updates could not be read'),
       };
       const peer = createPeer<BridgeClient>({
         channel,

@@ -104,6 +104,13 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
       maximum: 1_000_000,
       description: 'Of these, how many may be of one principal.',
     }),
+    stalled_after: setting.duration({
+      default: '30s',
+      minimum: '1s',
+      maximum: '1h',
+      description:
+        'A client that reads nothing for this long, although updates wait for it, is disconnected (WebSocket 1013); it resumes with its number. How fast a client reads, and how much waits, do not matter.',
+    }),
   }),
 });
 

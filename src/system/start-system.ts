@@ -103,6 +103,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       // Only the bridge has WebSockets.
       socketsPerAddress: settings.bridge.limits.connections_per_address,
       messageBytes: settings.bridge.limits.message_bytes,
+      stalledAfterMs: settings.bridge.limits.stalled_after,
     },
     readinessChecks: { store: stores.check },
     metrics: createMetrics(

@@ -66,6 +66,15 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     for (const word of rest.split(/(?<= )/)) say(id, word);
     return 'end_turn';
   },
+  /** `burst COUNT LENGTH`: so many pieces of text, each that long, as fast as its output takes them. */
+  async burst({ id }, rest) {
+    const [count = 0, length = 0] = rest.split(' ').map(Number);
+    for (let index = 0; index < count; index += 1) {
+      const isTaken = say(id, `#${index} `.padEnd(length, 'x'));
+      if (!isTaken) await new Promise((resolve) => process.stdout.once('drain', resolve));
+    }
+    return 'end_turn';
+  },
   async ask({ id, folder }) {
     const toolCall = { toolCallId: 'call-1', title: 'touch made', kind: 'execute' };
     const options = [

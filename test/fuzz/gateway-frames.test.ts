@@ -83,7 +83,10 @@ test('G18: a connection to a gateway outlives any frames, and its next request i
     token: '',
     version: '0',
     platform: 'test',
-    onEvent: (event) => events.push(event),
+    onEvent(event) {
+      events.push(event);
+      return undefined;
+    },
   });
   t.after(() => connection.close());
   const frame = fc.oneof(

@@ -1,8 +1,7 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
-import { createLineChannel } from '../../platform/json-rpc/line-channel.ts';
-import type { MessageChannel } from '../../platform/json-rpc/message-channel.ts';
+import { createLineChannel, type LineChannel } from '../../platform/json-rpc/line-channel.ts';
 
 /** A message of JSON-RPC, whether or not it says its version. */
 export interface RpcMessage {
@@ -18,8 +17,10 @@ export interface AgentChannel {
   send(text: string): void;
   /** Messages only: what else a program prints has been left out. */
   onMessage(listener: (message: RpcMessage, text: string) => void): void;
-  onEnd: MessageChannel['onEnd'];
-  close: MessageChannel['close'];
+  onEnd: LineChannel['onEnd'];
+  close: LineChannel['close'];
+  /** Reads no further message until the promise is settled; undefined: there is nothing to wait for. */
+  holdBack(until: Promise<void> | undefined): void;
 }
 
 /** An answer may carry whole files and images. */
@@ -62,6 +63,9 @@ export function createAgentChannel(process: RunningProcess, clock: Pick<Clock, '
     },
     onEnd: channel.onEnd,
     close: channel.close,
+    holdBack(until) {
+      if (until !== undefined) channel.holdBack(until);
+    },
   };
 }
 

@@ -27,7 +27,8 @@ export interface PromptRequest {
   readonly folder: string;
   /** Empty: as it is. */
   readonly model: string;
-  report(event: AgentEvent): void;
+  /** As `AgentTurn.report`. */
+  report(event: AgentEvent): Promise<void> | undefined;
 }
 
 /** How the agent says that a turn ended. What it said and did was reported before. */

@@ -43,8 +43,11 @@ export interface AgentTurn {
    * reference is stored even if the turn never ends. A reference holds all that `continueTurn` needs after a restart.
    */
   opened(reference: string): void;
-  /** In the order in which things happened; `step` says which part of a multi-agent run tells it. */
-  report(event: AgentEvent, step?: StepMark): void;
+  /**
+   * In the order in which things happened; `step` says which part of a multi-agent run tells it. Where it gives a promise,
+   * the store cannot keep up: nothing more is read from the agent until the promise resolves.
+   */
+  report(event: AgentEvent, step?: StepMark): Promise<void> | undefined;
 }
 
 export interface StepMark {

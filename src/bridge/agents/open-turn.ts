@@ -14,8 +14,8 @@ export interface TurnPlace {
 /** A turn from its beginning to its end. */
 export interface OpenTurn {
   readonly turn: AgentTurn;
-  /** Passes an event on, unless the turn is over. */
-  report(event: AgentEvent): void;
+  /** Passes an event on, unless the turn is over; as `AgentTurn.report`. */
+  report(event: AgentEvent): Promise<void> | undefined;
   /** The final text so far. */
   output(): string;
   /** The agent works on it from now on: its silence is counted. */
@@ -49,10 +49,12 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
   let over = false;
   let place: TurnPlace | undefined;
   let lastSign = 0;
+  /** How many events wait until more may be reported: the agent is not heard meanwhile. */
+  let waits = 0;
   let stopTimer = (): void => undefined;
 
   function listen(): void {
-    const left = lastSign + silenceMs - clock.monotonic();
+    const left = waits > 0 ? silenceMs : lastSign + silenceMs - clock.monotonic();
     if (left > 0) stopTimer = clock.after(left, listen);
     else onSilence(open);
   }
@@ -60,11 +62,17 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
   const open: OpenTurn = {
     turn,
     report(event) {
-      if (over) return;
+      if (over) return undefined;
       lastSign = clock.monotonic();
-      if (!isWorthPassingOn(event)) return;
+      if (!isWorthPassingOn(event)) return undefined;
       text.add(event);
-      turn.report(event);
+      const room = turn.report(event);
+      if (room === undefined) return undefined;
+      waits += 1;
+      return room.then(() => {
+        waits -= 1;
+        lastSign = clock.monotonic();
+      });
     },
     output: text.value,
     begin(where) {

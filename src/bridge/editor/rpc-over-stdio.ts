@@ -45,10 +45,12 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
     let isGone = false;
     const receiver: UpdateReceiver = {
       update: ({ text }) => sessions.update(JSON.parse(text) as Readonly<Record<string, unknown>>),
+      isBehind: () => channel.isBehind?.() ?? false,
       async drained() {
         await channel.drained?.();
         return !isGone;
       },
+      lost: () => channel.close(1011, 'the updates could not be read'),
     };
     const sessions = createEditorSessions({
       dispatch,

@@ -28,6 +28,7 @@ export function splitChannel(channel: MessageChannel): SplitChannel {
   const shared = {
     send: channel.send,
     close: channel.close,
+    ...(channel.isBehind !== undefined && { isBehind: channel.isBehind }),
     ...(channel.drained !== undefined && { drained: channel.drained }),
     onEnd: (listener: (end: ChannelEnd) => void) => void endListeners.push(listener),
   };

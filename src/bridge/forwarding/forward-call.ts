@@ -120,7 +120,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
     beforeSend: () => Promise<void>,
   ): Promise<PeerAnswer> {
     const client = call.caller;
-    const drained = client.kind === 'socket' ? client.receiver.drained : client.drained;
+    const connection = client.kind === 'socket' ? client.receiver : client.stream;
     const session = about.names.find(({ kind }) => kind === 'session');
     const shared =
       client.kind === 'socket' && session !== undefined
@@ -149,7 +149,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
           const seq = seqOf(params);
           if (shared === undefined || seq === undefined) send();
           else shared.take(seq, send);
-          if (drained !== undefined) isHeard = await drained();
+          if (connection !== undefined) isHeard = await connection.drained();
         },
       },
       signal,

@@ -20,12 +20,15 @@ export interface GatewayEvent {
   readonly payload: Readonly<Record<string, unknown>>;
 }
 
+/** Takes an event. Where it gives a promise, nothing more is read from the gateway until that resolves. */
+export type HearEvent = (event: GatewayEvent) => Promise<void> | undefined;
+
 export interface ConnectionOptions extends Omit<ConnectOptions, 'challenge'> {
   readonly url: string;
   readonly clock: Pick<Clock, 'after' | 'monotonic'>;
   readonly handshakeMs: number;
   readonly signal?: AbortSignal | undefined;
-  onEvent(event: GatewayEvent): void;
+  readonly onEvent: HearEvent;
 }
 
 interface PendingRequest {
@@ -49,6 +52,8 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
   let lastSeq = 0;
   let lastSign = clock.monotonic();
   let isOpen = true;
+  /** How many events wait until more may be read. */
+  let holds = 0;
   let stopTicks = (): void => undefined;
 
   const socket = new WebSocket(url, {
@@ -113,7 +118,18 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
       if (seq <= lastSeq) return;
       lastSeq = seq;
     }
-    options.onEvent({ name: textOf(event), payload: asObject(payload) });
+    const room = options.onEvent({ name: textOf(event), payload: asObject(payload) });
+    if (room !== undefined) holdBack(room);
+  }
+
+  function holdBack(until: Promise<void>): void {
+    holds += 1;
+    if (socket.readyState === WebSocket.OPEN) socket.pause();
+    void until.then(() => {
+      holds -= 1;
+      lastSign = clock.monotonic();
+      if (holds === 0 && socket.isPaused) socket.resume();
+    });
   }
 
   function send(id: string, method: string, params: unknown): void {
@@ -123,7 +139,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
   /** A gateway that has been silent for more than two of its ticks is gone, whatever TCP says. */
   function watchTicks(tickMs: number): void {
     stopTicks = clock.after(tickMs, () => {
-      if (clock.monotonic() - lastSign > 2.5 * tickMs) socket.terminate();
+      if (holds === 0 && clock.monotonic() - lastSign > 2.5 * tickMs) socket.terminate();
       else watchTicks(tickMs);
     });
   }
@@ -136,7 +152,12 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
     lastId += 1;
     const id = `r${lastId}`;
-    const stop = clock.after(timeoutMs, () => fail(gatewayFailed('RPC_TIMEOUT', `no answer within ${timeoutMs} ms`)));
+    let stop = clock.after(timeoutMs, expire);
+    // An answer may wait behind events that are not read yet.
+    function expire(): void {
+      if (holds > 0) stop = clock.after(timeoutMs, expire);
+      else fail(gatewayFailed('RPC_TIMEOUT', `no answer within ${timeoutMs} ms`));
+    }
     const cancel = (): void => fail(gatewayFailed('CANCELLED', 'the call was cancelled'));
     const done = (): void => {
       stop();

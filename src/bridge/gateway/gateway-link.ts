@@ -9,7 +9,7 @@ import { sameSecret } from '../../platform/secrets/token-digest.ts';
 import type { ProbeResult } from '../agents/probe-board.ts';
 import type { GatewaySnapshot } from '../contract/gateway.ts';
 import type { DeviceKey } from './device-key.ts';
-import { type GatewayConnection, type GatewayEvent, openGatewayConnection } from './gateway-connection.ts';
+import { type GatewayConnection, type HearEvent, openGatewayConnection } from './gateway-connection.ts';
 import { describeGatewayFailure, type GatewayFailure, gatewayFailed } from './gateway-failure.ts';
 
 /** The one connection that this bridge has to its gateway; made when it is needed, and made again when it is lost. */
@@ -19,7 +19,7 @@ export interface GatewayLink {
   /** Connects by itself. */
   request(method: string, params: unknown, timeoutMs: number, signal?: AbortSignal): Promise<unknown>;
   /** Hears all events until the returned function is called; while somebody hears, `disconnect` waits. */
-  listen(hear: (event: GatewayEvent) => void): () => void;
+  listen(hear: HearEvent): () => void;
   disconnect(): void;
   snapshot(): Promise<GatewaySnapshot>;
   probe(signal: AbortSignal): Promise<ProbeResult>;
@@ -53,7 +53,7 @@ const LIMITS = {
 export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
   const { url, clock, randomness, logger } = options;
   const limits = { ...LIMITS, ...options.limits };
-  const hearers = new Set<(event: GatewayEvent) => void>();
+  const hearers = new Set<HearEvent>();
   const stopped = new AbortController();
   let { token } = options;
   let deviceKey: Promise<DeviceKey> | undefined;
@@ -74,7 +74,7 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
     return deviceKey;
   }
 
-  async function open(signal: AbortSignal, onEvent: (event: GatewayEvent) => void): Promise<GatewayConnection> {
+  async function open(signal: AbortSignal, onEvent: HearEvent): Promise<GatewayConnection> {
     if (url === '') throw gatewayFailed('OFFLINE', 'no gateway is configured; set gateway.url', true);
     const device = await loadKey();
     const { version } = options;
@@ -97,7 +97,10 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
     stopRetry = undefined;
     try {
       const connection = await open(stopped.signal, (event) => {
-        for (const hear of hearers) hear(event);
+        let room: Promise<void> | undefined;
+        // Each event is about one task at most.
+        for (const hear of hearers) room = hear(event) ?? room;
+        return room;
       });
       current = connection;
       failures = 0;

@@ -59,16 +59,16 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
   let lastSign = clock.monotonic();
 
   /** Only what belongs to this very run: nothing of one session reaches another. */
-  function hear(event: GatewayEvent): void {
-    if (event.payload.runId !== runId) return;
+  function hear(event: GatewayEvent): Promise<void> | undefined {
+    if (event.payload.runId !== runId) return undefined;
     lastSign = clock.monotonic();
     if (event.name === 'chat' && event.payload.state === 'final') finalText = messageText(event.payload.message);
     if (event.payload.stream === 'usage') usage = readUsage(event.payload.data) ?? usage;
     const told = readGatewayEvent(event);
-    if (told === undefined || !isWorthPassingOn(told)) return;
+    if (told === undefined || !isWorthPassingOn(told)) return undefined;
     if (told.kind === 'text') hasSpoken = true;
     text.add(told);
-    turn.report(told);
+    return turn.report(told);
   }
 
   async function sendAndWait(): Promise<Ending> {
@@ -131,7 +131,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
       };
     }
     // Events may have been lost with a socket: then the answer is told as a whole.
-    if (!hasSpoken && output !== '') turn.report({ kind: 'text', text: output });
+    if (!hasSpoken && output !== '') void turn.report({ kind: 'text', text: output });
     const files = await fetchGatewayArtifacts(link, sessionKey, runId, logger);
     return { kind: 'completed', ...shared, stopReason: ending.stopReason, files };
   }

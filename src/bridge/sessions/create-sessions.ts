@@ -14,7 +14,7 @@ import { createRetentionStore } from '../storage/retention-store.ts';
 import { createSessionStore } from '../storage/session-store.ts';
 import { createTurnStore } from '../storage/turn-store.ts';
 import { createUpdateStore } from '../storage/update-store.ts';
-import { type LiveSession, stopTurn } from './live-session.ts';
+import type { LiveSession } from './live-session.ts';
 import { repeat } from './repeat.ts';
 import { createReplay } from './replay.ts';
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
@@ -87,7 +87,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     insertChunks: updates.insert,
     onLost: (count) => logger.error({ count }, 'updates of sessions could not be stored'),
   });
-  const hub = createUpdateHub();
+  const replay = createReplay(log, updates);
+  const hub = createUpdateHub(replay, clock);
 
   /** Work that nobody waits for, until the bridge stops. */
   const kept = new Set<Promise<unknown>>();
@@ -112,25 +113,18 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
         },
         hasRoom: log.hasRoom,
         whenRoom: log.whenRoom,
+        receiversKeepUp: () => hub.room(key),
         reserve: (upTo) => log.store([sessions.reserve(key, upTo)]),
-        onOverflow() {
-          for (const session of table.all()) {
-            const [first] = session.turns;
-            if (session.key === key && first !== undefined) stopTurn(first, 'unstorable');
-          }
-        },
       }),
   });
   const audits = createAuditStore(database);
   const records = createSessionRecords({ sessions, turns, audits, log, hub, instance, clock, makeId, write });
-  const replay = createReplay(log, updates);
   const runner = createTurnRunner({ ...options, records, keep });
   const orchestrator = createSessionOrchestrator({
     table,
     records,
     runner,
     hub,
-    replay,
     limits: options.limits,
     resumption: createTurnResumption({ turns, hub, replay, clock }),
     clock,

@@ -34,7 +34,7 @@ export interface TurnClient {
 }
 
 /** Why a turn is to end before its agent is done. */
-export type StopReason = 'cancelled' | 'interrupted' | 'unstorable';
+export type StopReason = 'cancelled' | 'interrupted';
 
 /** A turn that runs or waits. */
 export interface LiveTurn {
@@ -47,6 +47,8 @@ export interface LiveTurn {
   fail(error: unknown): void;
   /** The number of its first update; 0 until it has one. */
   firstSeq: number;
+  /** The number of its last update; 0 until that is stored. */
+  lastSeq: number;
   /** Whether the store knows of it. */
   isStored: boolean;
   /** Called when the session that it waits in is stored; until then nobody knows whether there will be one. */
@@ -145,6 +147,7 @@ export function createLiveTurn(id: string, request: TurnRequest, createdAt: numb
     settle: resolve,
     fail: reject,
     firstSeq: 0,
+    lastSeq: 0,
     isStored: false,
     onSessionStored: undefined,
     stopReason: undefined,

@@ -1,38 +1,39 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import { rawJson } from '../../platform/json-rpc/raw-json.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
-import type { UpdateStore } from '../storage/update-store.ts';
-import type { UpdateReceiver } from './update-hub.ts';
+import type { UpdateChunk, UpdateStore } from '../storage/update-store.ts';
+import type { Replay, UpdateReceiver } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
-
-/** Sends what was stored of a session after one number, up to another, and answers with the last number sent. */
-export type Replay = (
-  sessionKey: string,
-  receiver: UpdateReceiver,
-  afterSeq: number,
-  upToSeq?: number,
-) => Promise<number>;
+import { wireText } from './update-text.ts';
 
 export function createReplay(log: Pick<UpdateLog, 'flush'>, store: Pick<UpdateStore, 'readAfter'>): Replay {
   return async (sessionKey, receiver, afterSeq, upToSeq = Number.POSITIVE_INFINITY) => {
     await log.flush();
-    let last = afterSeq;
-    for (;;) {
+    for (let last = afterSeq; ; ) {
       const chunks = await store.readAfter(sessionKey, last);
       if (chunks.length === 0) return last;
-      for (const { first_seq: first, updates } of chunks) {
-        for (const [index, text] of updates.split('\n').entries()) {
-          const seq = first + index;
-          if (seq > upToSeq) return last;
-          if (seq <= last) continue;
-          receiver.update(rawJson(text), seq);
-          last = seq;
-        }
-        // A past may be long: it is not pushed faster than the client reads.
-        if (!(await receiver.drained())) return last;
-      }
+      last = sendSome(chunks, receiver, last, upToSeq);
+      if (last >= upToSeq) return last;
+      // Nothing of what was read is kept while a slow client catches up: it is read again.
+      if (!(await receiver.drained())) return last;
     }
   };
+}
+
+/** Sends updates until the receiver is behind, and answers with the number of the last one. */
+function sendSome(chunks: readonly UpdateChunk[], receiver: UpdateReceiver, afterSeq: number, upToSeq: number): number {
+  let last = afterSeq;
+  for (const { first_seq: first, updates } of chunks) {
+    for (const [index, text] of updates.split('\n').entries()) {
+      const seq = first + index;
+      if (seq > upToSeq) return upToSeq;
+      if (seq <= last) continue;
+      receiver.update(rawJson(wireText(text)), seq);
+      last = seq;
+      if (receiver.isBehind()) return last;
+    }
+  }
+  return last;
 }
 
 /** What a repeated call says about the one it repeats (contract/bridge 1, Resume). */

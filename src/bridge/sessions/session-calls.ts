@@ -9,6 +9,7 @@ import { wantsGateway } from '../routing/resolve-route.ts';
 import type { TurnClient, TurnRequest } from './live-session.ts';
 import type { ResumeRequest } from './replay.ts';
 import type { JobTurnRequest, SessionOrchestrator } from './session-orchestrator.ts';
+import type { UpdateReceiver } from './update-hub.ts';
 
 type Call = MethodCall<BridgeClient>;
 
@@ -116,11 +117,14 @@ function identify(method: string, call: Call): Pick<TurnRequest, 'requestId' | '
 function clientOf(call: Call): TurnClient {
   const { caller: client } = call;
   if (client.kind === 'socket') return { receiver: client.receiver, stays: true };
-  const { drained } = client;
-  if (drained === undefined) return { receiver: undefined, stays: false };
-  const receiver = {
-    update: (params: RawJson, seq: number) => call.notify('session.update', params, seq),
-    drained,
+  const { stream } = client;
+  if (stream === undefined) return { receiver: undefined, stays: false };
+  const receiver: UpdateReceiver = {
+    update: (params, seq) => call.notify('session.update', params, seq),
+    isBehind: stream.isBehind,
+    drained: stream.drained,
+    // The call itself fails then.
+    lost: () => undefined,
   };
   return { receiver, stays: false };
 }

@@ -15,7 +15,7 @@ import {
   type TurnClient,
   type TurnRequest,
 } from './live-session.ts';
-import type { Replay, ResumeRequest } from './replay.ts';
+import type { ResumeRequest } from './replay.ts';
 import type { SessionRecords } from './session-records.ts';
 import type { SessionTable } from './session-table.ts';
 import { type TurnLimits, takePlace } from './turn-limits.ts';
@@ -61,7 +61,6 @@ export interface SessionOrchestratorOptions {
   readonly records: SessionRecords;
   readonly runner: TurnRunner;
   readonly hub: UpdateHub;
-  readonly replay: Replay;
   readonly resumption: TurnResumption;
   readonly limits: TurnLimits;
   readonly clock: Clock;
@@ -76,7 +75,7 @@ const START = 'session.start';
 const MESSAGE = 'session.message';
 
 export function createSessionOrchestrator(options: SessionOrchestratorOptions): SessionOrchestrator {
-  const { table, records, runner, hub, replay, resumption, limits, clock, makeId, discard } = options;
+  const { table, records, runner, hub, resumption, limits, clock, makeId, discard } = options;
   /** By session, what the next call about it has to wait for. */
   const admissions = new Map<string, Promise<void>>();
   const early = createEarlyFollowers();
@@ -135,9 +134,18 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     const session = found ?? table.create(request.principal, request.sessionId);
     const { receiver, stays } = client;
     if (receiver !== undefined) hub.subscribe(session.key, receiver);
-    const { outcome } = enqueue(session, request);
-    if (receiver === undefined || stays) return outcome;
-    return outcome.finally(() => hub.unsubscribe(session.key, receiver));
+    const live = enqueue(session, request);
+    if (receiver === undefined) return live.outcome;
+    return outcomeFor(session, live, receiver).finally(() => {
+      if (!stays) hub.unsubscribe(session.key, receiver);
+    });
+  }
+
+  /** The caller learns of the outcome after all updates of the turn, however slowly it reads them. */
+  async function outcomeFor({ key }: LiveSession, live: LiveTurn, receiver: UpdateReceiver): Promise<string> {
+    const outcome = await live.outcome;
+    await hub.reached(key, receiver, live.lastSeq);
+    return outcome;
   }
 
   async function jobTurn(request: JobTurnRequest, signal: AbortSignal): Promise<RawJson | undefined> {
@@ -295,7 +303,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       early.remove(receiver);
       const { key } = session;
       if (afterSeq === undefined) hub.subscribe(key, receiver);
-      else await hub.subscribeAfter(key, receiver, afterSeq, (seq) => replay(key, receiver, seq));
+      else await hub.subscribeAfter(key, receiver, afterSeq);
     },
     forget(receiver) {
       early.remove(receiver);

@@ -18,7 +18,7 @@ import {
 import { lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
-import { FIRST_BLOCK } from './update-stream.ts';
+import { NUMBERS_AHEAD } from './update-stream.ts';
 import { stageUpdate } from './update-text.ts';
 
 /** What is written down about sessions and turns, and when. */
@@ -89,10 +89,10 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     return promise;
   }
 
-  /** Takes back what may have been stored of a turn's beginning. */
-  function takeBack({ key, stream }: LiveSession, turn: LiveTurn, before: SessionPlace): readonly Statement[] {
-    // The turn too: who repeats the call with its idempotency key wants it done, and it was not.
-    return [sessions.unclaim(key, turn.id, stream.reservedSeq(), before), turns.discard(turn.id)];
+  /** Takes back what may have been stored of a turn's beginning. The numbers stay reserved, in the store and here. */
+  function takeBack({ key }: LiveSession, turn: LiveTurn, upTo: number, before: SessionPlace): readonly Statement[] {
+    // The turn too: whoever repeats the call with its idempotency key wants it done, and it was not.
+    return [sessions.unclaim(key, turn.id, before), sessions.reserve(key, upTo), turns.discard(turn.id)];
   }
 
   return {
@@ -108,7 +108,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const now = clock.now();
       if (turn.firstSeq === 0) turn.firstSeq = stream.lastSeq() + 1;
       const expectedSeq = stream.reservedSeq();
-      const upTo = Math.max(expectedSeq, stream.lastSeq() + FIRST_BLOCK);
+      const upTo = Math.max(expectedSeq, stream.lastSeq() + NUMBERS_AHEAD);
       const names = { key: session.key, thread_id: base.threadId, instance, provider_id: session.providerId };
       const rest = { reference: session.reference, working_directory: session.workingDirectory, reserved_seq: upTo };
       const taken = session.isStored
@@ -131,18 +131,18 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
         // It may have been stored all the same; then the turn would stay open, and the session busy, until a restart.
         if (errorCode(error) === 'STORAGE_UNAVAILABLE' && !turn.isStored) {
           setInDoubt(session, true);
-          void log
-            .store(session.isStored ? takeBack(session, turn, before) : sessions.discard(session.key))
-            .then(() => {
-              setInDoubt(session, false);
-            });
+          const undone = session.isStored ? takeBack(session, turn, upTo, before) : sessions.discard(session.key);
+          void log.store(undone).then(() => {
+            setInDoubt(session, false);
+            stream.noteReserved(upTo);
+          });
         }
         throw error;
       }
       // Not before: what waits is told its numbers once there is a session for good that they belong to.
       turnStored(session);
       turn.isStored = true;
-      stream.grant(upTo);
+      stream.open(upTo);
       for (const waiting of session.turns) {
         waiting.onSessionStored?.();
         waiting.onSessionStored = undefined;
@@ -171,26 +171,26 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       // Should the store be out of reach, the caller hears of it now; the turn is stored when it is back.
       if (stream.isHolding()) log.flush().catch(turn.fail);
       const { seq, text } = await stream.conclude(stageUpdate(origin, stageOf(outcome), lastWords(outcome)));
-      // With nothing waiting, the numbers that were reserved and not used are given back.
       const isLast = session.turns.length === 1;
+      if (isLast) stream.close();
       const now = clock.now();
       const status = 'failure' in outcome ? 'failed' : outcome.status;
       log.update(key, seq, text);
       const stored = log.store([
         turns.end({ id: turn.id, status, outcome: outcomeText, lastSeq: seq, now }),
-        isLast ? sessions.release(key, instance, seq, now) : sessions.keep(key, instance, seq, now),
+        sessions.endTurn(key, instance, isLast ? '' : instance, seq, now),
       ]);
       log.flush().catch(turn.fail);
       await stored;
       hub.publish(key, seq, text);
-      stream.resume(isLast);
-      if (!isLast) stream.grant(seq);
+      stream.resume(seq);
+      turn.lastSeq = seq;
       turn.settle(outcomeText);
     },
     async isLastTurn({ key }, method, requestId) {
       const last = await turns.latest(key);
       return last?.method === method && last.request_id === requestId;
     },
-    close: ({ key, stream }) => storeSoon(sessions.close(key, stream.lastSeq(), clock.now())),
+    close: ({ key }) => storeSoon(sessions.close(key, clock.now())),
   };
 }

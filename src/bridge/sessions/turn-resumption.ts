@@ -4,9 +4,9 @@ import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import type { LiveSession, LiveTurn, TurnClient, TurnRequest } from './live-session.ts';
-import { findRepeated, type RepeatableTurn, type Replay, type ResumeRequest } from './replay.ts';
+import { findRepeated, type RepeatableTurn, type ResumeRequest } from './replay.ts';
 import { answerOf } from './turn-outcome.ts';
-import type { UpdateHub } from './update-hub.ts';
+import type { Replay, UpdateHub } from './update-hub.ts';
 
 /** Lets a repeated call take up the turn of the first one (contract/bridge 1, Resume). Nothing is run here. */
 export interface TurnResumption {
@@ -59,9 +59,11 @@ export function createTurnResumption({ turns, hub, replay, clock }: TurnResumpti
       }
       try {
         if (receiver !== undefined) {
-          await hub.subscribeAfter(session.key, receiver, after, (seq) => replay(session.key, receiver, seq));
+          await hub.subscribeAfter(session.key, receiver, after);
         }
-        return answerOf(await live.outcome);
+        const outcome = await live.outcome;
+        if (receiver !== undefined) await hub.reached(session.key, receiver, live.lastSeq);
+        return answerOf(outcome);
       } finally {
         if (receiver !== undefined && !stays) hub.unsubscribe(session.key, receiver);
       }

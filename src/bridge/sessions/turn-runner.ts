@@ -20,7 +20,7 @@ import {
   type TurnOutcome,
   unavailableResult,
 } from './turn-outcome.ts';
-import { eventUpdate, stageUpdate, type UpdateOrigin } from './update-text.ts';
+import { eventUpdates, stageUpdate, type UpdateOrigin } from './update-text.ts';
 import type { WorkingDirectories } from './working-directory.ts';
 
 /** Runs one turn of a session from its first check to its stored end. */
@@ -115,8 +115,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       await records.conclude(session, turn, outcome);
     } catch (error) {
       turn.fail(error);
-      // It has not begun as far as the store knows: the numbers that were given to it are free.
-      session.stream.restart(session.stream.reservedSeq());
+      // It has not begun as far as the store knows: nothing of it may be told.
+      session.stream.drop();
       // That it waits is stored and was told, so it must end as well; not where another bridge has taken the session.
       if (turn.isStored && errorCode(error) !== 'SESSION_BUSY') await records.conclude(session, turn, toOutcome(error));
     } finally {
@@ -145,6 +145,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     session.stream.emit(stageUpdate(origin, 'started', 'The turn has started.'));
 
     let isOver = false;
+    let cancelTimer: (() => void) | undefined;
     const produced = createProducedPaths();
     const running = () => session.stream.emit(stageUpdate(origin, 'running', `${provider.id} is working.`));
     const agentTurn: AgentTurn = {
@@ -162,21 +163,28 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
         running();
       },
       report(event, step) {
-        if (isOver) return;
-        session.stream.emit(eventUpdate(step === undefined ? origin : { ...origin, ...step }, event));
+        if (isOver) return undefined;
+        const { stream } = session;
+        // An agent that was asked to stop is not slowed down any more; what the store has no room for is dropped.
+        const isStopping = cancelTimer !== undefined;
+        if (isStopping && !stream.hasRoom()) return undefined;
+        for (const update of eventUpdates(step === undefined ? origin : { ...origin, ...step }, event)) {
+          stream.emit(update);
+        }
         produced.note(event);
         if (event.kind === 'permission') noteDecision(session, turn, step?.providerId ?? provider.id, event);
+        return isStopping ? undefined : stream.room();
       },
     };
-    if (!isStart) running();
     const abandoned = Promise.withResolvers<TurnEnd>();
     begun.catch(() => stop());
-    let cancelTimer: (() => void) | undefined;
     function stop(): void {
       if (isOver || cancelTimer !== undefined) return;
       cancelTimer = clock.after(STOP_LIMIT_MS, () => abandoned.resolve({ kind: 'cancelled', output: '' }));
+      session.stream.giveRoom();
       options.keep(provider.cancel(turn.id));
     }
+    if (!isStart) running();
     turn.stopAgent = stop;
     const asked = isStart ? provider.startTurn(agentTurn) : provider.continueTurn(reference, agentTurn);
     if (turn.stopReason !== undefined) stop();
@@ -260,9 +268,5 @@ export function originOf(session: LiveSession, turn: LiveTurn): UpdateOrigin {
 
 function stoppedOutcome(turn: LiveTurn, base: ResultBase, output = ''): TurnOutcome {
   if (turn.stopReason === 'cancelled') return resultOf(base, { kind: 'cancelled', output });
-  const error =
-    turn.stopReason === 'unstorable'
-      ? 'The turn was stopped because its updates could not be stored.'
-      : 'The bridge was stopped while the turn was open.';
-  return interruptedResult(base, output, error);
+  return interruptedResult(base, output, 'The bridge was stopped while the turn was open.');
 }

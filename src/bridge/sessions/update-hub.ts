@@ -1,28 +1,52 @@
+import type { Clock } from '../../platform/clock/clock.ts';
 import { type RawJson, rawJson } from '../../platform/json-rpc/raw-json.ts';
+import { wireText } from './update-text.ts';
 
-/** A connection that gets updates. */
-export interface UpdateReceiver {
-  update(params: RawJson, seq: number): void;
-  /** Resolves when the connection can take more; with false when it is gone. */
+/** How a connection keeps up. */
+export interface ReceiverState {
+  /** True while so much waits for the connection that it must catch up before it gets more. */
+  isBehind(): boolean;
+  /** Resolves when the connection has caught up; with false when it is gone. */
   drained(): Promise<boolean>;
 }
 
-/** Who gets the updates of which session. It knows nothing of what is stored. */
+/** A connection that gets updates. */
+export interface UpdateReceiver extends ReceiverState {
+  update(params: RawJson, seq: number): void;
+  /** Called when its updates can no longer be read from the store: its client must resume. */
+  lost(): void;
+}
+
+/**
+ * Sends what was stored of a session after one number, up to another, at the receiver's own pace. Resolves with the last
+ * number that was looked at: nothing up to it is left to send.
+ */
+export type Replay = (
+  sessionKey: string,
+  receiver: UpdateReceiver,
+  afterSeq: number,
+  upToSeq?: number,
+) => Promise<number>;
+
+/**
+ * Who gets the updates of which session. A receiver that keeps up gets each update as it is published. One that is behind
+ * is fed at its own pace, from memory as long as little waits, otherwise from the log; nothing grows with how slow it is.
+ */
 export interface UpdateHub {
+  /** `text` as it is stored. */
   publish(sessionKey: string, seq: number, text: string): void;
   /** Does nothing when the receiver is subscribed already. */
   subscribe(sessionKey: string, receiver: UpdateReceiver): void;
   unsubscribe(sessionKey: string, receiver: UpdateReceiver): void;
+  /** Subscribes with a past: first what came after a number, then all that follows. Resolves when the past was sent. */
+  subscribeAfter(sessionKey: string, receiver: UpdateReceiver, afterSeq: number): Promise<void>;
+  /** Resolves when a receiver has got all updates up to a number, or gets no more. Rejects when they cannot be read. */
+  reached(sessionKey: string, receiver: UpdateReceiver, seq: number): Promise<void>;
   /**
-   * Subscribes with a past: `replay` sends what came after a number, in order, and answers with the number of the last
-   * update it sent. What is published meanwhile follows then.
+   * Undefined while the session's receivers keep up. Otherwise resolves when those that have just fallen behind have caught
+   * up, and soon in any case: whoever publishes a burst waits for readers that are reading, never long for one that is not.
    */
-  subscribeAfter(
-    sessionKey: string,
-    receiver: UpdateReceiver,
-    afterSeq: number,
-    replay: (afterSeq: number) => Promise<number>,
-  ): Promise<void>;
+  room(sessionKey: string): Promise<void> | undefined;
   /** The session is over: nobody is its client any more. */
   end(sessionKey: string): void;
   /** The connection is gone. */
@@ -30,19 +54,30 @@ export interface UpdateHub {
 }
 
 interface Subscription {
-  /** What came while the past is being replayed. */
-  waiting: { readonly seq: number; readonly params: RawJson }[] | undefined;
-  /** More came than may wait: it is in the log, and is replayed as well. */
-  hasOverflowed: boolean;
-  /** What the replay has sent already: the last update of a turn is stored before it is published. */
+  readonly receiver: UpdateReceiver;
+  /** The last number that was sent, or that needs not be. */
   sentUpTo: number;
+  /** Set while the receiver is behind. */
+  feeding: Promise<void> | undefined;
+  /** Set while the publisher waits for it; resolves when it has caught up, or has had its time. */
+  grace: Promise<void> | undefined;
+  /** What was published while it is behind. */
+  waiting: { readonly seq: number; readonly text: string }[];
+  waitingLength: number;
+  /** More was published than may wait in memory: it is read from the log. */
+  isInLog: boolean;
+  isOver: boolean;
+  readonly whenReached: { readonly seq: number; readonly resolve: () => void }[];
 }
 
-const MOST_WAITING = 1000;
+/** How long a publisher waits for a receiver that falls behind. After that the receiver is fed without anybody waiting. */
+const GRACE_MS = 250;
+const MAX_WAITING = 1000;
+const MAX_WAITING_LENGTH = 1024 * 1024;
 /** A connection that has used more sessions than this gets no more updates of the one it used first. */
 const SESSIONS_PER_RECEIVER = 10_000;
 
-export function createUpdateHub(): UpdateHub {
+export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): UpdateHub {
   const bySession = new Map<string, Map<UpdateReceiver, Subscription>>();
   const byReceiver = new Map<UpdateReceiver, Set<string>>();
 
@@ -51,7 +86,17 @@ export function createUpdateHub(): UpdateHub {
     bySession.set(sessionKey, receivers);
     const known = receivers.get(receiver);
     if (known !== undefined) return known;
-    const subscription: Subscription = { waiting: undefined, hasOverflowed: false, sentUpTo: 0 };
+    const subscription: Subscription = {
+      receiver,
+      sentUpTo: 0,
+      feeding: undefined,
+      grace: undefined,
+      waiting: [],
+      waitingLength: 0,
+      isInLog: false,
+      isOver: false,
+      whenReached: [],
+    };
     receivers.set(receiver, subscription);
     const sessions = byReceiver.get(receiver) ?? new Set<string>();
     byReceiver.set(receiver, sessions);
@@ -63,43 +108,108 @@ export function createUpdateHub(): UpdateHub {
 
   function unsubscribe(sessionKey: string, receiver: UpdateReceiver): void {
     const receivers = bySession.get(sessionKey);
+    const subscription = receivers?.get(receiver);
+    if (subscription !== undefined) {
+      subscription.isOver = true;
+      subscription.waiting = [];
+      for (const { resolve } of subscription.whenReached.splice(0)) resolve();
+    }
     if (receivers?.delete(receiver) && receivers.size === 0) bySession.delete(sessionKey);
     const sessions = byReceiver.get(receiver);
     if (sessions?.delete(sessionKey) && sessions.size === 0) byReceiver.delete(receiver);
+  }
+
+  /** Feeds a receiver at its own pace until nothing waits for it. */
+  function feed(sessionKey: string, subscription: Subscription): Promise<void> {
+    subscription.feeding ??= feedAll(sessionKey, subscription).then(
+      () => {
+        subscription.feeding = undefined;
+      },
+      (error: unknown) => {
+        // Whoever waits for a number learns of the failure.
+        subscription.whenReached.length = 0;
+        unsubscribe(sessionKey, subscription.receiver);
+        throw error;
+      },
+    );
+    return subscription.feeding;
+  }
+
+  async function feedAll(sessionKey: string, subscription: Subscription): Promise<void> {
+    const { receiver } = subscription;
+    while (!subscription.isOver) {
+      if (!(await receiver.drained())) {
+        unsubscribe(sessionKey, receiver);
+        return;
+      }
+      const { waiting, isInLog } = subscription;
+      subscription.waiting = [];
+      subscription.waitingLength = 0;
+      subscription.isInLog = false;
+      if (isInLog) noteSent(subscription, await replay(sessionKey, receiver, subscription.sentUpTo));
+      else if (waiting.length === 0) return;
+      for (const { seq, text } of waiting) {
+        if (subscription.isOver || seq <= subscription.sentUpTo) continue;
+        receiver.update(rawJson(wireText(text)), seq);
+        noteSent(subscription, seq);
+        if (receiver.isBehind() && !(await receiver.drained())) break;
+      }
+    }
+  }
+
+  function beginGrace(subscription: Subscription): void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const stopTimer = clock.after(GRACE_MS, end);
+    function end(): void {
+      stopTimer();
+      subscription.grace = undefined;
+      resolve();
+    }
+    subscription.grace = promise;
+    subscription.feeding?.then(end, end);
   }
 
   return {
     publish(sessionKey, seq, text) {
       const receivers = bySession.get(sessionKey);
       if (receivers === undefined) return;
-      const params = rawJson(text);
-      for (const [receiver, subscription] of receivers) {
+      let params: RawJson | undefined;
+      for (const subscription of receivers.values()) {
+        const { receiver } = subscription;
         if (seq <= subscription.sentUpTo) continue;
-        if (subscription.waiting === undefined) receiver.update(params, seq);
-        else wait(subscription, seq, params);
+        if (subscription.feeding !== undefined) {
+          wait(subscription, seq, text);
+          continue;
+        }
+        params ??= rawJson(wireText(text));
+        receiver.update(params, seq);
+        subscription.sentUpTo = seq;
+        if (!receiver.isBehind()) continue;
+        feed(sessionKey, subscription).catch(() => receiver.lost());
+        beginGrace(subscription);
       }
     },
     subscribe: (sessionKey, receiver) => void add(sessionKey, receiver),
     unsubscribe,
-    async subscribeAfter(sessionKey, receiver, afterSeq, replay) {
+    async subscribeAfter(sessionKey, receiver, afterSeq) {
       const subscription = add(sessionKey, receiver);
-      // The same connection asked for it twice: the first replay goes on.
-      if (subscription.waiting !== undefined) return;
-      let lastSent = afterSeq;
-      try {
-        do {
-          subscription.waiting = [];
-          subscription.hasOverflowed = false;
-          lastSent = await replay(lastSent);
-        } while (subscription.hasOverflowed);
-      } catch (error) {
-        unsubscribe(sessionKey, receiver);
-        throw error;
+      // The same connection asked for it twice: the first replay continues.
+      if (subscription.feeding === undefined) {
+        subscription.sentUpTo = afterSeq;
+        subscription.isInLog = true;
       }
-      const { waiting } = subscription;
-      subscription.waiting = undefined;
-      subscription.sentUpTo = lastSent;
-      for (const { seq, params } of waiting) if (seq > lastSent) receiver.update(params, seq);
+      await feed(sessionKey, subscription);
+    },
+    async reached(sessionKey, receiver, seq) {
+      const subscription = bySession.get(sessionKey)?.get(receiver);
+      if (subscription?.feeding === undefined || subscription.sentUpTo >= seq) return;
+      const { promise, resolve } = Promise.withResolvers<void>();
+      subscription.whenReached.push({ seq, resolve });
+      await Promise.race([promise, subscription.feeding]);
+    },
+    room(sessionKey) {
+      for (const { grace } of bySession.get(sessionKey)?.values() ?? []) if (grace !== undefined) return grace;
+      return undefined;
     },
     end(sessionKey) {
       for (const receiver of bySession.get(sessionKey)?.keys() ?? []) unsubscribe(sessionKey, receiver);
@@ -110,11 +220,18 @@ export function createUpdateHub(): UpdateHub {
   };
 }
 
-function wait(subscription: Subscription, seq: number, params: RawJson): void {
-  const { waiting } = subscription;
-  if (waiting === undefined || subscription.hasOverflowed) return;
-  waiting.push({ seq, params });
-  if (waiting.length <= MOST_WAITING) return;
-  waiting.length = 0;
-  subscription.hasOverflowed = true;
+function noteSent(subscription: Subscription, seq: number): void {
+  const { whenReached } = subscription;
+  subscription.sentUpTo = seq;
+  while (whenReached[0] !== undefined && whenReached[0].seq <= seq) whenReached.shift()?.resolve();
+}
+
+function wait(subscription: Subscription, seq: number, text: string): void {
+  if (subscription.isInLog) return;
+  subscription.waiting.push({ seq, text });
+  subscription.waitingLength += text.length;
+  if (subscription.waiting.length <= MAX_WAITING && subscription.waitingLength <= MAX_WAITING_LENGTH) return;
+  subscription.waiting = [];
+  subscription.waitingLength = 0;
+  subscription.isInLog = true;
 }

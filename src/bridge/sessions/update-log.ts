@@ -31,15 +31,15 @@ type LogItem =
 /** Updates are stored within 20 ms (contract/bridge 1): this wait, a commit that is under way, and their own. */
 const MAX_DELAY_MS = 4;
 const MAX_BATCH = 2000;
-/** Beyond these there is no room for updates; what ends a turn is let in all the same. */
-const MOST_ITEMS = 20_000;
-const MOST_BYTES = 32 * 1024 * 1024;
+/** Beyond these there is no room for updates: agents are slowed down. What ends a turn is let in all the same. */
+const MAX_ITEMS = 20_000;
+const MAX_LENGTH = 4 * 1024 * 1024;
 /** A chunk is read whole when it is replayed. */
-const CHUNK_LENGTH = 256 * 1024;
+const CHUNK_LENGTH = 64 * 1024;
 
 export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
   const { clock, insertChunks, write, onLost } = options;
-  let bytes = 0;
+  let length = 0;
   let listeners: (() => void)[] = [];
 
   const batcher = createBatcher<LogItem>({
@@ -53,7 +53,7 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
       const statements = batch.flatMap((item) => (item.kind === 'statements' ? item.statements : []));
       await write([...insertChunks(chunks), ...statements]);
       for (const item of batch) {
-        if (item.kind === 'update') bytes -= item.text.length;
+        if (item.kind === 'update') length -= item.text.length;
         else item.done();
       }
       if (listeners.length > 0 && hasRoom()) tellListeners();
@@ -61,7 +61,7 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
   });
 
   function hasRoom(): boolean {
-    return bytes < MOST_BYTES && batcher.size() < MOST_ITEMS;
+    return length < MAX_LENGTH && batcher.size() < MAX_ITEMS;
   }
 
   function tellListeners(): void {
@@ -72,7 +72,7 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
 
   return {
     update(sessionKey, seq, text) {
-      bytes += text.length;
+      length += text.length;
       batcher.add({ kind: 'update', sessionKey, seq, text });
     },
     store(statements) {

@@ -2,7 +2,8 @@ import type { MakeUpdate } from './update-text.ts';
 
 /**
  * Gives the updates of one session their numbers and lets them out in order. A number is used only once the store has
- * reserved it, so that no crash can lead to its being used twice; whatever comes sooner is held.
+ * reserved it, so that a crash never causes a number to be used twice; whatever comes sooner is held. Numbers that were
+ * reserved are never handed back: a gap does no harm.
  */
 export interface UpdateStream {
   lastSeq(): number;
@@ -11,8 +12,16 @@ export interface UpdateStream {
   emit(make: MakeUpdate): void;
   /** Whether updates wait for the store. */
   isHolding(): boolean;
-  /** Numbers up to this one are reserved now. */
-  grant(upTo: number): void;
+  /** Whether the store takes more. */
+  hasRoom(): boolean;
+  /** Undefined while more may be emitted; otherwise resolves when the store, and those who read the updates, take more. */
+  room(): Promise<void> | undefined;
+  /** Lets go of whoever waits for room. */
+  giveRoom(): void;
+  /** The store has numbers up to this one reserved. */
+  noteReserved(upTo: number): void;
+  /** A turn of the session has begun here: from now on more numbers are reserved as they are needed. */
+  open(upTo: number): void;
   /** Holds what comes next until that is stored: what a client has seen must not be undone by a crash. */
   holdUntil(stored: Promise<void>): void;
   /**
@@ -20,9 +29,13 @@ export interface UpdateStream {
    * caller stores it together with the end of the turn and publishes it then.
    */
   conclude(make: MakeUpdate): Promise<{ readonly seq: number; readonly text: string }>;
-  /** Lets go of what was held since `conclude`. With `exact`, no number beyond the last one is reserved any more. */
-  resume(exact: boolean): void;
-  /** Forgets everything and goes on after that number; for a session that another bridge may have used. */
+  /** The end of the turn with that number is stored: lets go of what was held since `conclude`. */
+  resume(seq: number): void;
+  /** No turn of the session runs or waits here any more: no further numbers are reserved. */
+  close(): void;
+  /** Drops what is held; its numbers are not used. */
+  drop(): void;
+  /** Drops everything and continues after that number; for a session that another bridge may have used. */
   restart(lastSeq: number): void;
 }
 
@@ -33,16 +46,16 @@ export interface UpdateStreamOptions {
   /** False while the log has no room. */
   hasRoom(): boolean;
   whenRoom(listener: () => void): void;
+  /** Undefined while those who get the updates keep up; otherwise resolves soon. */
+  receiversKeepUp(): Promise<void> | undefined;
   /** Resolves when the store has reserved numbers up to that one; however long that takes. */
   reserve(upTo: number): Promise<void>;
-  /** Told when more is held than memory should hold; once, until all has left. */
-  onOverflow(): void;
 }
 
-/** Numbers that are reserved with the beginning of a turn. */
-export const FIRST_BLOCK = 128;
-const LARGEST_BLOCK = 4096;
-const MOST_HELD = 16 * 1024 * 1024;
+/** So many numbers are reserved ahead. */
+export const NUMBERS_AHEAD = 512;
+/** With more than this held, whoever emits is asked to wait. */
+const MAX_HELD_LENGTH = 1024 * 1024;
 
 interface HeldUpdate {
   readonly seq: number;
@@ -50,48 +63,45 @@ interface HeldUpdate {
 }
 
 export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
-  const { publish, hasRoom, whenRoom, reserve, onOverflow } = options;
+  const { publish, hasRoom, whenRoom, receiversKeepUp, reserve } = options;
   let last = options.lastSeq;
   let reserved = options.lastSeq;
-  let block = FIRST_BLOCK;
   let held: HeldUpdate[] = [];
-  let heldSize = 0;
-  /** False until the beginning of a turn has brought the first numbers. */
-  let isGranted = false;
-  let isReserving = false;
-  let isConcluding = false;
-  let isWaiting = false;
-  /** Grows when reservations under way stop counting. */
-  let epoch = 0;
-  let waitsForRoom = false;
-  let whenEmpty: (() => void) | undefined;
+  let heldLength = 0;
+  /** What must be stored before anything else leaves. */
+  let storing: unknown;
+  /** Whether numbers may be reserved, and whether that is under way. */
+  let reserving: 'closed' | 'open' | 'under way' = 'closed';
+  let empty: PromiseWithResolvers<void> | undefined;
+  let roomy: PromiseWithResolvers<void> | undefined;
+  let listensForRoom = false;
 
   function emit(make: MakeUpdate): void {
     last += 1;
     const text = make(last);
-    if (held.length > 0 || !mayLeave(last)) hold({ seq: last, text });
-    else publish(last, text);
+    if (held.length === 0 && mayLeave(last)) {
+      publish(last, text);
+    } else {
+      held.push({ seq: last, text });
+      heldLength += text.length;
+    }
     reserveAhead();
   }
 
   function mayLeave(seq: number): boolean {
-    if (isConcluding || isWaiting || seq > reserved) return false;
+    return storing === undefined && seq <= reserved && logHasRoom();
+  }
+
+  function logHasRoom(): boolean {
     if (hasRoom()) return true;
-    if (!waitsForRoom) {
-      waitsForRoom = true;
+    if (!listensForRoom) {
+      listensForRoom = true;
       whenRoom(() => {
-        waitsForRoom = false;
+        listensForRoom = false;
         letOut();
       });
     }
     return false;
-  }
-
-  function hold(update: HeldUpdate): void {
-    held.push(update);
-    const before = heldSize;
-    heldSize += update.text.length;
-    if (heldSize > MOST_HELD && before <= MOST_HELD) onOverflow();
   }
 
   function letOut(): void {
@@ -99,31 +109,45 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     for (const { seq, text } of held) {
       if (!mayLeave(seq)) break;
       publish(seq, text);
-      heldSize -= text.length;
+      heldLength -= text.length;
       count += 1;
     }
     if (count > 0) held = held.slice(count);
-    if (held.length === 0) whenEmpty?.();
+    if (held.length === 0) empty?.resolve();
+    if (roomy !== undefined && hasRoomForMore()) giveRoom();
+  }
+
+  function hasRoomForMore(): boolean {
+    return heldLength <= MAX_HELD_LENGTH && logHasRoom();
+  }
+
+  function giveRoom(): void {
+    roomy?.resolve();
+    roomy = undefined;
   }
 
   /** Asks for more numbers when half of the last ones are used up. */
   function reserveAhead(): void {
-    if (reserved - last >= block / 2 || isReserving || isConcluding || !isGranted) return;
-    isReserving = true;
-    block = Math.min(block * 2, LARGEST_BLOCK);
-    const upTo = last + block;
-    const asked = epoch;
+    if (reserving !== 'open' || reserved - last >= NUMBERS_AHEAD / 2) return;
+    reserving = 'under way';
+    const upTo = last + NUMBERS_AHEAD;
     void reserve(upTo).then(() => {
-      isReserving = false;
-      if (asked === epoch) grant(upTo);
+      if (reserving === 'under way') reserving = 'open';
+      noteReserved(upTo);
     });
   }
 
-  function grant(upTo: number): void {
-    isGranted = true;
+  function noteReserved(upTo: number): void {
     if (upTo > reserved) reserved = upTo;
     letOut();
     reserveAhead();
+  }
+
+  function drop(): void {
+    held = [];
+    heldLength = 0;
+    storing = undefined;
+    letOut();
   }
 
   return {
@@ -131,51 +155,56 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     reservedSeq: () => reserved,
     emit,
     isHolding: () => held.length > 0,
-    grant,
+    hasRoom: hasRoomForMore,
+    room() {
+      if (hasRoomForMore()) return receiversKeepUp();
+      roomy ??= Promise.withResolvers<void>();
+      return roomy.promise;
+    },
+    giveRoom,
+    noteReserved,
+    open(upTo) {
+      if (reserving === 'closed') reserving = 'open';
+      noteReserved(upTo);
+    },
     holdUntil(stored) {
-      const asked = epoch;
-      isWaiting = true;
+      storing = stored;
       void stored.then(() => {
-        if (asked !== epoch) return;
-        isWaiting = false;
+        if (storing !== stored) return;
+        storing = undefined;
         letOut();
       });
     },
     async conclude(make) {
       if (held.length > 0) {
-        const { promise, resolve } = Promise.withResolvers<void>();
-        whenEmpty = resolve;
+        empty = Promise.withResolvers<void>();
         // A turn that ended before it began: nothing else will ask for numbers.
-        if (!isGranted) void reserve(last).then(() => grant(last));
-        await promise;
-        whenEmpty = undefined;
+        if (reserving === 'closed') {
+          const upTo = last;
+          void reserve(upTo).then(() => noteReserved(upTo));
+        }
+        await empty.promise;
+        empty = undefined;
       }
-      isConcluding = true;
+      storing = make;
+      // A number that is stored together with the end of the turn needs no reservation.
       last += 1;
       return { seq: last, text: make(last) };
     },
-    resume(exact) {
-      isConcluding = false;
-      // The end of the turn is stored, and so is all that came before it.
-      isWaiting = false;
-      if (exact) {
-        reserved = held[0] === undefined ? last : held[0].seq - 1;
-        block = FIRST_BLOCK;
-        isGranted = false;
-        epoch += 1;
-      }
-      letOut();
+    resume(seq) {
+      // All that came before the end of the turn is stored too.
+      storing = undefined;
+      noteReserved(seq);
     },
+    close() {
+      reserving = 'closed';
+    },
+    drop,
     restart(lastSeq) {
       last = lastSeq;
       reserved = lastSeq;
-      block = FIRST_BLOCK;
-      isGranted = false;
-      isConcluding = false;
-      isWaiting = false;
-      epoch += 1;
-      held = [];
-      heldSize = 0;
+      reserving = 'closed';
+      drop();
     },
   };
 }

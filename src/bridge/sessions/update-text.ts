@@ -7,8 +7,13 @@ export interface UpdateOrigin extends Partial<StepMark> {
   readonly turnId: string;
 }
 
-/** Makes the JSON text of an update once its number is known. */
+/** Makes the stored text of an update once its number is known. */
 export type MakeUpdate = (seq: number) => string;
+
+/** The text of one delta update; a longer one is told in several. */
+const MAX_DELTA_LENGTH = 16 * 1024;
+/** How the stored text of a delta begins: the length of what comes before its text, which is stored once. */
+const DELTA_MARK = '+';
 
 export type TurnStage = 'queued' | 'started' | 'running' | 'completed' | 'failed' | 'cancelled';
 
@@ -21,17 +26,55 @@ export function stageUpdate(origin: UpdateOrigin, stage: TurnStage, message: str
 }
 
 /**
- * What the agent told. Each update is serialised once, whoever gets it, and a delta's text is escaped once although it
- * stands in it four times: it is what most updates are.
+ * The update as clients get it. Most updates are stored as they are sent. The text of a delta stands in its notification
+ * eight times, for older clients (contract/bridge 4), so it is escaped and stored once and repeated here.
  */
-export function eventUpdate(origin: UpdateOrigin, event: AgentEvent): MakeUpdate {
+export function wireText(stored: string): string {
+  if (!stored.startsWith(DELTA_MARK)) return stored;
+  const space = stored.indexOf(' ');
+  const end = space + 1 + Number(stored.slice(1, space));
+  const head = stored.slice(space + 1, end);
+  const text = stored.slice(end);
+  return (
+    `{${head},"type":"delta","event":"delta","delta":${text},"text":${text},"message":${text},` +
+    `"structuredEvent":{"kind":"text","type":"text","text":${text}}}`
+  );
+}
+
+/** What the agent told, as one update or, where it is long, as several. */
+export function eventUpdates(origin: UpdateOrigin, event: AgentEvent): readonly MakeUpdate[] {
+  if ((event.kind !== 'text' && event.kind !== 'thinking') || event.text.length <= MAX_DELTA_LENGTH) {
+    return [eventUpdate(origin, event)];
+  }
+  return pieces(event.text).map((text) => eventUpdate(origin, { kind: event.kind, text }));
+}
+
+/** Cuts a text between characters. */
+function pieces(text: string): readonly string[] {
+  const found: string[] = [];
+  for (let at = 0; at < text.length; ) {
+    let end = at + MAX_DELTA_LENGTH;
+    if (isFirstHalf(text.charCodeAt(end - 1)) && end < text.length) end -= 1;
+    found.push(text.slice(at, end));
+    at = end;
+  }
+  return found;
+}
+
+/** Whether it is the first of the two code units of one character. */
+function isFirstHalf(unit: number): boolean {
+  return unit >= 0xd800 && unit <= 0xdbff;
+}
+
+function eventUpdate(origin: UpdateOrigin, event: AgentEvent): MakeUpdate {
   switch (event.kind) {
     case 'text': {
-      const head = originText(origin);
+      const origins = originText(origin);
       const text = JSON.stringify(event.text);
-      return (seq) =>
-        `{${head},"seq":${seq},"type":"delta","event":"delta","delta":${text},"text":${text},"message":${text},` +
-        `"structuredEvent":{"kind":"text","type":"text","text":${text}}}`;
+      return (seq) => {
+        const head = `${origins},"seq":${seq}`;
+        return `${DELTA_MARK}${head.length} ${head}${text}`;
+      };
     }
     case 'stage':
       return statusUpdate(origin, event.event, {

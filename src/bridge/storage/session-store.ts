@@ -22,17 +22,15 @@ export interface SessionStore {
   /** Takes the session for an instance, or keeps it; fails with STORAGE_CONFLICT when another one was faster. */
   claim(claim: SessionClaim): Statement;
   /** Takes a claim back, if it was stored together with the beginning of that turn: the session is as it was before. */
-  unclaim(key: string, turnId: string, lastSeq: number, before: SessionPlace): Statement;
+  unclaim(key: string, turnId: string, before: SessionPlace): Statement;
   reserve(key: string, upTo: number): Statement;
   setReference(key: string, providerId: string, reference: string): Statement;
-  /** Of this instance no turn runs or waits: numbers beyond the last one are free again. */
-  release(key: string, instance: string, lastSeq: number, now: number): Statement;
-  /** A turn has ended and the next one of this instance follows: what was reserved stays so. */
-  keep(key: string, instance: string, lastSeq: number, now: number): Statement;
+  /** A turn of this instance has ended; `holder` is the instance again while its next turn follows, otherwise empty. */
+  endTurn(key: string, instance: string, holder: string, lastSeq: number, now: number): Statement;
   /** Leaves nothing at all, for a session that never began. */
   discard(key: string): readonly Statement[];
-  /** Leaves nothing but the names and the last number. */
-  close(key: string, lastSeq: number, now: number): readonly Statement[];
+  /** Leaves nothing but the names and the number up to which numbers are reserved. */
+  close(key: string, now: number): readonly Statement[];
 }
 
 export function createSessionStore(database: Database<BridgeSchema>): SessionStore {
@@ -87,12 +85,11 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         ]),
       ),
   );
-  const unclaim = database.statement((query, given: SessionPlace & { key: string; turnId: string; lastSeq: number }) =>
+  const unclaim = database.statement((query, given: SessionPlace & { key: string; turnId: string }) =>
     query
       .updateTable('sessions')
       .set({
         instance: '',
-        reserved_seq: given.lastSeq,
         thread_id: given.threadId,
         provider_id: given.providerId,
         reference: given.reference,
@@ -122,21 +119,14 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .set({ provider_id: given.providerId, reference: given.reference })
       .where('key', '=', given.key),
   );
-  const release = database.statement((query, given: SessionPause) =>
+  const endTurn = database.statement((query, given: TurnEnd) =>
     query
       .updateTable('sessions')
-      .set({ instance: '', reserved_seq: given.lastSeq, updated_at: given.now })
+      .set({ instance: given.holder, reserved_seq: atLeast(given.lastSeq), updated_at: given.now })
       .where('key', '=', given.key)
       .where('instance', 'in', ['', given.instance]),
   );
-  const keep = database.statement((query, given: SessionPause) =>
-    query
-      .updateTable('sessions')
-      .set({ instance: given.instance, reserved_seq: atLeast(given.lastSeq), updated_at: given.now })
-      .where('key', '=', given.key)
-      .where('instance', 'in', ['', given.instance]),
-  );
-  const close = database.statement((query, given: { key: string; lastSeq: number; now: number }) =>
+  const close = database.statement((query, given: { key: string; now: number }) =>
     query
       .updateTable('sessions')
       .set({
@@ -145,7 +135,6 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         provider_id: '',
         reference: '',
         working_directory: '',
-        reserved_seq: given.lastSeq,
         updated_at: given.now,
         closed_at: given.now,
       })
@@ -174,13 +163,12 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     },
     insert,
     claim: (given) => expectChanges(claim(given), 1),
-    unclaim: (key, turnId, lastSeq, before) => unclaim({ ...before, key, turnId, lastSeq }),
+    unclaim: (key, turnId, before) => unclaim({ ...before, key, turnId }),
     reserve: (key, upTo) => reserve({ key, upTo }),
     setReference: (key, providerId, reference) => setReference({ key, providerId, reference }),
-    release: (key, instance, lastSeq, now) => release({ key, instance, lastSeq, now }),
-    keep: (key, instance, lastSeq, now) => keep({ key, instance, lastSeq, now }),
+    endTurn: (key, instance, holder, lastSeq, now) => endTurn({ key, instance, holder, lastSeq, now }),
     discard: (key) => [remove({ key }), forgetTurns({ key }), forgetUpdates({ key })],
-    close: (key, lastSeq, now) => [close({ key, lastSeq, now }), forgetTurns({ key }), forgetUpdates({ key })],
+    close: (key, now) => [close({ key, now }), forgetTurns({ key }), forgetUpdates({ key })],
   };
 }
 
@@ -192,9 +180,10 @@ interface SessionPlace {
   readonly workingDirectory: string;
 }
 
-interface SessionPause {
+interface TurnEnd {
   readonly key: string;
   readonly instance: string;
+  readonly holder: string;
   readonly lastSeq: number;
   readonly now: number;
 }

@@ -12,11 +12,12 @@ export interface UpdateStore {
   readAfter(sessionKey: string, afterSeq: number): Promise<readonly UpdateChunkRow[]>;
 }
 
-/** Of the form of the stored updates: contract/bridge 4. */
-const VERSION = 1;
+/** Of the form of the stored updates. 1: each line is an update as it is sent. 2: the text of a delta stands in it once. */
+const VERSION = 2;
 /** Statements for these numbers of rows are compiled ahead: building one costs more than running it. */
 const SIZES = [64, 8, 1] as const;
-const PAGE = 32;
+/** Chunks read at a time; what a client that is behind has no room for is read again. */
+const PAGE = 8;
 
 export function createUpdateStore(database: Database<BridgeSchema>): UpdateStore {
   const inserts = SIZES.map((size) => ({ size, make: compileInsert(database, size) }));

@@ -96,7 +96,10 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
           resumable: true,
           attempts: ATTEMPTS,
           signal: AbortSignal.any([signal, limit]),
-          onUpdate: ({ message }) => progress(textOf(message).slice(0, 200)),
+          onUpdate({ message }) {
+            progress(textOf(message).slice(0, 200));
+            return undefined;
+          },
         });
         if (reply.kind === 'aborted') {
           await cancelSession(sessionId);

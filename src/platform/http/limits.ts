@@ -1,3 +1,5 @@
+import { STALLED_AFTER_MS } from '../queue/stalled-writes.ts';
+
 /** Bounds of one listener. All times in milliseconds, all sizes in bytes. */
 export interface ListenerLimits {
   /** From the opening of a connection, or the end of the last request on it, to the last header. */
@@ -14,10 +16,12 @@ export interface ListenerLimits {
   readonly socketsPerAddress: number;
   readonly messageBytes: number;
   readonly messageFragments: number;
-  /** What may wait for a slow reader of a WebSocket before it is closed. */
+  /** With more than this waiting for the reader of a WebSocket, none of its further messages are read. */
   readonly socketBufferBytes: number;
-  /** What may wait for all of them together; beyond, those for whom more than their share waits are closed. */
+  /** What may wait for all of them together; beyond, each slow reader has its share of it instead. */
   readonly allSocketBuffersBytes: number;
+  /** A reader of a WebSocket that takes nothing for this long, although something waits for it, is closed. */
+  readonly stalledAfterMs: number;
   readonly pingIntervalMs: number;
   /** How long the peer of a closed WebSocket may take to say goodbye. */
   readonly closeTimeoutMs: number;
@@ -42,6 +46,7 @@ export const defaultLimits: ListenerLimits = {
   messageFragments: 16 * 1024,
   socketBufferBytes: 4 * 1024 * 1024,
   allSocketBuffersBytes: 64 * 1024 * 1024,
+  stalledAfterMs: STALLED_AFTER_MS,
   pingIntervalMs: 30_000,
   closeTimeoutMs: 5_000,
   lingerMs: 1_000,

@@ -1,13 +1,19 @@
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
+import type { Clock } from '../clock/clock.ts';
 import type { ChannelEnd, MessageChannel } from '../json-rpc/message-channel.ts';
 import type { Logger } from '../log/logger.ts';
+import { type StallWatch, watchStalledWrites, whenDrained } from '../queue/stalled-writes.ts';
 import type { Beating } from './heartbeat.ts';
 
 /** What all channels of one listener share. */
 export interface ChannelRules {
+  /** With more than this waiting for a peer, nothing more is read from it: its calls would only add to what waits. */
   readonly socketBufferBytes: number;
   readonly allSocketBuffersBytes: number;
+  /** A peer that takes nothing for this long, although something waits for it, is closed. */
+  readonly stalledAfterMs: number;
+  readonly clock: Pick<Clock, 'after'>;
   /** What waits for slow readers, and how many of them there are. */
   readonly backlog: { bytes: number; readers: number };
   readonly logger: Logger;
@@ -20,6 +26,8 @@ const MAX_MISSES = 2;
 const MAX_REASON_BYTES = 123;
 /** Less than this waits for everybody now and then. */
 const SMALL_BACKLOG_BYTES = 64 * 1024;
+/** Whoever sends a lot stops here, until the peer has caught up. */
+const BEHIND_BYTES = 1024 * 1024;
 /** Seen locally when a connection broke; may not be sent. */
 const BROKEN = 1006;
 
@@ -43,6 +51,9 @@ export class WebSocketChannel implements MessageChannel, Beating {
   #corked = false;
   /** Undefined unless it is among the slow readers. */
   #waitingBytes: number | undefined = undefined;
+  /** Set once the peer has been behind. */
+  #stalls: StallWatch | undefined = undefined;
+  #isReadingPaused = false;
   #closedWith = 0;
   #end: ChannelEnd | undefined = undefined;
   #onMessage: ((text: string) => void) | undefined = undefined;
@@ -71,7 +82,7 @@ export class WebSocketChannel implements MessageChannel, Beating {
   }
 
   send(text: string): void {
-    if (this.#socket.readyState !== WebSocket.OPEN || !this.#keepsUp()) return;
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
     if (!this.#corked) {
       this.#corked = true;
       this.#stream.cork();
@@ -80,18 +91,21 @@ export class WebSocketChannel implements MessageChannel, Beating {
     this.#socket.send(text);
   }
 
+  isBehind(): boolean {
+    const limit = Math.min(BEHIND_BYTES, this.#limit());
+    if (this.#stream.writableLength <= limit) return false;
+    // Part of it may only wait for the end of this tick.
+    if (this.#corked) {
+      this.#stream.uncork();
+      this.#stream.cork();
+    }
+    return this.#stream.writableLength > limit;
+  }
+
   drained(): Promise<void> {
     const stream = this.#stream;
     if (!stream.writableNeedDrain || stream.destroyed) return Promise.resolve();
-    return new Promise((resolve) => {
-      const done = (): void => {
-        stream.off('drain', done);
-        stream.off('close', done);
-        resolve();
-      };
-      stream.on('drain', done);
-      stream.on('close', done);
-    });
+    return whenDrained(stream);
   }
 
   close(code = 1000, reason = ''): void {
@@ -117,6 +131,8 @@ export class WebSocketChannel implements MessageChannel, Beating {
   }
 
   beat(): void {
+    // A peer that is behind is not heard, and a ping would only wait with all the rest: its stall is watched instead.
+    if (this.#isReadingPaused) return;
     if (this.#misses >= MAX_MISSES) {
       this.#socket.terminate();
       return;
@@ -132,8 +148,10 @@ export class WebSocketChannel implements MessageChannel, Beating {
 
   pinged(data: Buffer): void {
     this.#misses = 0;
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
     // Answered here and not by the library, which would queue answers for a peer that never reads them.
-    if (this.#socket.readyState === WebSocket.OPEN && this.#keepsUp()) this.#socket.pong(data);
+    this.#socket.pong(data);
+    if (!this.#corked) this.#watchBacklog();
   }
 
   received(data: Buffer, isBinary: boolean): void {
@@ -152,6 +170,7 @@ export class WebSocketChannel implements MessageChannel, Beating {
   }
 
   concluded(code: number, reason: Buffer): void {
+    this.#stalls?.stop();
     this.#caughtUp();
     const own = code === BROKEN && this.#closedWith !== 0;
     this.#end = { code: own ? this.#closedWith : code, reason: reason.toString() };
@@ -166,38 +185,38 @@ export class WebSocketChannel implements MessageChannel, Beating {
   flush(): void {
     this.#corked = false;
     this.#stream.uncork();
-    this.#countBacklog();
+    this.#watchBacklog();
   }
 
-  /** Closes a peer for whom too much waits already. One message is never too large for an empty buffer. */
-  #keepsUp(): boolean {
-    const most = this.#mostWaiting();
-    if (this.#stream.writableLength <= most) return true;
-    // Perhaps it only waits for the end of this tick.
-    if (this.#corked) this.#stream.uncork();
-    const keepsUp = this.#stream.writableLength <= most;
-    if (this.#corked) this.#stream.cork();
-    if (!keepsUp) this.close(1013, 'reads too slowly');
-    return keepsUp;
-  }
-
-  /** When slow readers take too much together, each of them may have its share of what there is for all. */
-  #mostWaiting(): number {
+  /** What may wait: when slow readers take too much together, each has its share of what there is for all. */
+  #limit(): number {
     const { socketBufferBytes, allSocketBuffersBytes, backlog } = this.#rules;
     if (this.#waitingBytes === undefined || backlog.bytes <= allSocketBuffersBytes) return socketBufferBytes;
     return Math.min(socketBufferBytes, allSocketBuffersBytes / backlog.readers);
   }
 
-  #countBacklog(): void {
+  #watchBacklog(): void {
     const bytes = this.#stream.writableLength;
     const { backlog } = this.#rules;
     if (this.#waitingBytes === undefined) {
       if (bytes <= SMALL_BACKLOG_BYTES || this.#end !== undefined) return;
       backlog.readers += 1;
       this.#stream.once('drain', () => this.#caughtUp());
+      this.#stalls ??= this.#createStallWatch();
     }
     backlog.bytes += bytes - (this.#waitingBytes ?? 0);
     this.#waitingBytes = bytes;
+    this.#stalls?.wrote();
+    if (bytes > this.#limit() && !this.#isReadingPaused && this.#closedWith === 0) {
+      this.#isReadingPaused = true;
+      this.#socket.pause();
+    }
+  }
+
+  #createStallWatch(): StallWatch {
+    const { clock, stalledAfterMs } = this.#rules;
+    const onStalled = (): void => this.close(1013, 'nothing was read for too long');
+    return watchStalledWrites(this.#stream, { clock, stalledAfterMs, onStalled });
   }
 
   #caughtUp(): void {
@@ -205,6 +224,10 @@ export class WebSocketChannel implements MessageChannel, Beating {
     this.#rules.backlog.bytes -= this.#waitingBytes;
     this.#rules.backlog.readers -= 1;
     this.#waitingBytes = undefined;
+    if (!this.#isReadingPaused) return;
+    this.#isReadingPaused = false;
+    this.#misses = 0;
+    if (this.#socket.isPaused) this.#socket.resume();
   }
 }
 

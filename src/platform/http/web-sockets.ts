@@ -65,6 +65,8 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
     logger,
     socketBufferBytes: limits.socketBufferBytes,
     allSocketBuffersBytes: limits.allSocketBuffersBytes,
+    stalledAfterMs: limits.stalledAfterMs,
+    clock,
     backlog: { bytes: 0, readers: 0 },
     ended(channel, { code }) {
       channels.delete(channel);

@@ -1,6 +1,7 @@
 import { Buffer, isUtf8 } from 'node:buffer';
 import type { Readable, Writable } from 'node:stream';
 import { type Clock, systemClock } from '../clock/clock.ts';
+import { STALLED_AFTER_MS, watchStalledWrites, whenDrained } from '../queue/stalled-writes.ts';
 import type { ChannelEnd, MessageChannel } from './message-channel.ts';
 import { createFrameReader, type Frame } from './message-framing.ts';
 
@@ -9,8 +10,9 @@ export interface LineChannelOptions {
   readonly writable: Writable;
   /** A longer message ends the channel. */
   readonly maxLineBytes: number;
-  /** What may wait for a reader that takes it slowly, before the channel ends. */
+  /** With more than this waiting, a reader that takes nothing for `stalledAfterMs` ends the channel. */
   readonly maxBufferedBytes?: number;
+  readonly stalledAfterMs?: number;
   /**
    * For the output of foreign programs: takes lines that do not start like a message, which are otherwise messages that
    * cannot be parsed. Bytes that are not UTF-8 are then replaced; otherwise they end the channel, as on a WebSocket.
@@ -19,7 +21,15 @@ export interface LineChannelOptions {
   readonly clock?: Pick<Clock, 'after'>;
 }
 
+export interface LineChannel extends MessageChannel {
+  isBehind(): boolean;
+  drained(): Promise<void>;
+  /** Reads nothing more until the promise is settled, so that the other side is slowed down by its full pipe. */
+  holdBack(until: Promise<unknown>): void;
+}
+
 const DEFAULT_BUFFERED_BYTES = 4 * 1024 * 1024;
+const BEHIND_BYTES = 1024 * 1024;
 /** How long a broken output may be outlived by the input. */
 const LAST_WORDS_MS = 1000;
 const NORMAL = 1000;
@@ -36,15 +46,23 @@ const BEFORE_MESSAGE: ReadonlySet<number> = new Set([0x20, 0x09, 0xef, 0xbb, 0xb
  * Messages over a pair of byte streams: a child's pipes, our own standard streams, a socket. One message per line, or
  * behind a `Content-Length` header; what is sent takes the form in which the last message came, lines at first.
  */
-export function createLineChannel(options: LineChannelOptions): MessageChannel {
+export function createLineChannel(options: LineChannelOptions): LineChannel {
   const { readable, writable, maxLineBytes, maxBufferedBytes = DEFAULT_BUFFERED_BYTES, onNoise } = options;
-  const { clock = systemClock } = options;
+  const { clock = systemClock, stalledAfterMs = STALLED_AFTER_MS } = options;
   let stopWaiting: (() => void) | undefined;
   let ended: ChannelEnd | undefined;
   let onMessage: ((text: string) => void) | undefined;
   let onEnd: ((end: ChannelEnd) => void) | undefined;
   let counted = false;
+  /** How many promises the reading waits for. */
+  let holds = 0;
 
+  const stalls = watchStalledWrites(writable, {
+    clock,
+    stalledAfterMs,
+    minBytes: maxBufferedBytes,
+    onStalled: () => finish(TOO_SLOW, 'the other side has stopped reading'),
+  });
   const reader = createFrameReader(maxLineBytes, takeFrame);
 
   function takeFrame(frame: Frame): void {
@@ -64,6 +82,7 @@ export function createLineChannel(options: LineChannelOptions): MessageChannel {
     if (ended !== undefined) return;
     ended = { code, reason };
     stopWaiting?.();
+    stalls.stop();
     readable.off('data', takeChunk);
     if (gracefully) writable.end();
     else writable.destroy();
@@ -97,7 +116,21 @@ export function createLineChannel(options: LineChannelOptions): MessageChannel {
     send(text) {
       if (ended !== undefined || !writable.writable) return;
       writable.write(counted ? toCounted(text) : toLine(text));
-      if (writable.writableLength > maxBufferedBytes) finish(TOO_SLOW, 'the other side reads too slowly');
+      stalls.wrote();
+    },
+    isBehind: () => ended === undefined && writable.writableLength > BEHIND_BYTES,
+    drained() {
+      if (ended !== undefined || !writable.writableNeedDrain) return Promise.resolve();
+      return whenDrained(writable);
+    },
+    holdBack(until) {
+      holds += 1;
+      readable.pause();
+      const resume = (): void => {
+        holds -= 1;
+        if (holds === 0 && ended === undefined) readable.resume();
+      };
+      until.then(resume, resume);
     },
     close(code = NORMAL, reason = '') {
       finish(code, reason, true);

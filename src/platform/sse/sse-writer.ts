@@ -1,21 +1,27 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import type { Clock } from '../clock/clock.ts';
-import { encodeComment, encodeEvent, type StreamEvent } from './encode-event.ts';
+import { STALLED_AFTER_MS, watchStalledWrites } from '../queue/stalled-writes.ts';
+import { encodeComment, encodeEvent, encodeInParts, type StreamEvent } from './encode-event.ts';
 
 export interface EventStreamOptions {
   readonly clock: Clock;
   readonly headers?: Readonly<Record<string, string>>;
   /** After this much silence a comment is sent, so that proxies keep the connection. */
   readonly keepAliveMs?: number;
-  /** What may wait for a slow reader; one event more and the connection is broken off. */
-  readonly maxBufferedBytes?: number;
+  /** A reader that takes nothing for this long, although something waits for it, is disconnected. */
+  readonly stalledAfterMs?: number;
 }
 
 export interface EventStream {
-  /** False when the reader is behind: `whenWritable` tells when it has caught up. After the end it does nothing. */
+  /**
+   * False when the reader is behind: `whenWritable` tells when it has caught up, and whoever sends a lot waits for that.
+   * After the end it does nothing.
+   */
   send(event: StreamEvent): boolean;
   comment(text: string): boolean;
+  /** How many bytes wait for the reader. */
+  waitingBytes(): number;
   /** Resolves when everything sent has left, or the stream has closed. */
   whenWritable(): Promise<void>;
   end(): void;
@@ -25,7 +31,7 @@ export interface EventStream {
 }
 
 const KEEP_ALIVE_MS = 15_000;
-const MAX_BUFFERED_BYTES = 4 * 1024 * 1024;
+const LARGE_DATA = 64 * 1024;
 const HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache',
@@ -34,7 +40,7 @@ const HEADERS = {
 
 /** Turns a reply into a stream of events. The headers, those set on the reply included, go out at once. */
 export function openEventStream(reply: FastifyReply, options: EventStreamOptions): EventStream {
-  const { clock, headers = {}, keepAliveMs = KEEP_ALIVE_MS, maxBufferedBytes = MAX_BUFFERED_BYTES } = options;
+  const { clock, headers = {}, keepAliveMs = KEEP_ALIVE_MS, stalledAfterMs = STALLED_AFTER_MS } = options;
   const response = reply.raw;
   const listeners: (() => void)[] = [];
   let waiting: (() => void)[] = [];
@@ -48,14 +54,15 @@ export function openEventStream(reply: FastifyReply, options: EventStreamOptions
     if (!closed) stopTimer = clock.after(keepAliveMs - (silence >= keepAliveMs ? 0 : silence), keepAlive);
   }
 
-  function write(text: string): boolean {
+  function write(text: string | Buffer): boolean {
     if (closed) return false;
-    if (response.writableLength > maxBufferedBytes) {
-      response.destroy();
-      return false;
-    }
     lastWrite = clock.monotonic();
-    return response.write(text);
+    return noteWrite(response.write(text));
+  }
+
+  function noteWrite(hasRoom: boolean): boolean {
+    if (!hasRoom) stalls?.wrote();
+    return hasRoom;
   }
 
   function release(): void {
@@ -72,11 +79,20 @@ export function openEventStream(reply: FastifyReply, options: EventStreamOptions
     for (const listener of listeners.splice(0)) listener();
   }
 
+  /** The socket outlives the end of the stream: what waits then must leave as well. */
+  const stalls =
+    response.socket === null
+      ? undefined
+      : watchStalledWrites(response.socket, { clock, stalledAfterMs, onStalled: () => response.destroy() });
+
   const all: OutgoingHttpHeaders = { ...(reply.getHeaders() as OutgoingHttpHeaders), ...HEADERS, ...headers };
   reply.hijack();
   if (!closed) {
     response.on('drain', release);
-    response.on('close', over);
+    response.on('close', () => {
+      stalls?.stop();
+      over();
+    });
     response.writeHead(reply.statusCode, all);
     response.flushHeaders();
     // A HEAD request wants no more than that.
@@ -85,8 +101,15 @@ export function openEventStream(reply: FastifyReply, options: EventStreamOptions
   }
 
   return {
-    send: (event) => write(encodeEvent(event)),
+    send(event) {
+      if (event.data.length < LARGE_DATA || closed) return write(encodeEvent(event));
+      response.cork();
+      for (const part of encodeInParts(event)) write(part);
+      response.uncork();
+      return noteWrite(!response.writableNeedDrain);
+    },
     comment: (text) => write(encodeComment(text)),
+    waitingBytes: () => (closed ? 0 : response.writableLength),
     whenWritable() {
       if (closed || !response.writableNeedDrain) return Promise.resolve();
       return new Promise((resolve) => waiting.push(resolve));
@@ -94,6 +117,7 @@ export function openEventStream(reply: FastifyReply, options: EventStreamOptions
     end() {
       if (closed) return;
       response.end();
+      stalls?.wrote();
       over();
     },
     get closed() {

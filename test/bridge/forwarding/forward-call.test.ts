@@ -77,7 +77,8 @@ function scriptedCall(script: Script) {
     candidate: (id) => (known.includes(id) ? candidate(id) : undefined),
     onFailure: ({ nodeId, outcome }) => events.push(`failed ${nodeId} ${outcome}`),
   });
-  const client = { kind: 'request', drained } as unknown as BridgeClient;
+  const stream = drained === undefined ? undefined : { isBehind: () => false, drained };
+  const client = { kind: 'request', stream } as unknown as BridgeClient;
   const call = {
     method,
     params,

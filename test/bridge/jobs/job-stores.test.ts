@@ -201,7 +201,7 @@ for (const engine of engines) {
       const session = sessionRow({ key: 'ses_1', session_id: 's', instance: 'b' });
       await database.write([createSessionStore(database).insert(session)]);
       assert.deepEqual(await next(), [other.id], 'a turn runs in the session');
-      await database.write([createSessionStore(database).release('ses_1', 'b', 1, 4000)]);
+      await database.write([createSessionStore(database).endTurn('ses_1', 'b', '', 1, 4000)]);
       assert.deepEqual(await next(), [second.id, other.id]);
     });
 

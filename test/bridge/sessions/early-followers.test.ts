@@ -3,7 +3,12 @@ import { test } from 'node:test';
 import { createEarlyFollowers } from '../../../src/bridge/sessions/early-followers.ts';
 import type { UpdateReceiver } from '../../../src/bridge/sessions/update-hub.ts';
 
-const receiver = (): UpdateReceiver => ({ update() {}, drained: async () => true });
+const receiver = (): UpdateReceiver => ({
+  update() {},
+  isBehind: () => false,
+  drained: async () => true,
+  lost() {},
+});
 const session = { id: 's', owner: 'review' };
 
 test('a session that starts takes in those who may see it, and they wait no longer', () => {

@@ -110,9 +110,9 @@ for (const engine of engines) {
       await database.write([claim('one'), turns.begin(turn('turn-1', { instance: 'one' }))]);
       await assert.rejects(database.write([claim('two')]), { code: 'STORAGE_CONFLICT' });
       await database.write(updates.insert([{ session_key: 's', first_seq: 1, last_seq: 1, at: 1, updates: '{}' }]));
-      await database.write(sessions.close('s', 7, 9));
+      await database.write(sessions.close('s', 9));
       const row = await sessions.find('s', 'main');
-      assert.deepEqual([row?.reserved_seq, row?.closed_at, row?.reference], [7, 9, '']);
+      assert.deepEqual([row?.reserved_seq, row?.closed_at, row?.reference], [128, 9, '']);
       assert.deepEqual(await turns.findSame('s', 'd'), []);
       assert.deepEqual(await updates.readAfter('s', 0), []);
     });

@@ -1,18 +1,35 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createUpdateHub, type UpdateReceiver } from '../../../src/bridge/sessions/update-hub.ts';
+import { createUpdateHub, type Replay, type UpdateReceiver } from '../../../src/bridge/sessions/update-hub.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+const noReplay: Replay = () => Promise.reject(new Error('nothing is stored'));
 
 function createReceiver() {
   const seen: number[] = [];
+  const state = { isBehind: false, isLost: false, catchUp: (_isThere: boolean): void => undefined };
   const receiver: UpdateReceiver = {
     update: (_params, seq) => void seen.push(seq),
-    drained: () => Promise.resolve(true),
+    isBehind: () => state.isBehind,
+    drained() {
+      if (!state.isBehind) return Promise.resolve(true);
+      return new Promise((resolve) => {
+        state.catchUp = (isThere) => {
+          state.isBehind = false;
+          resolve(isThere);
+        };
+      });
+    },
+    lost() {
+      state.isLost = true;
+    },
   };
-  return { seen, receiver };
+  return { seen, receiver, state };
 }
 
 test('an update reaches the receivers of its session only', () => {
-  const hub = createUpdateHub();
+  const hub = createUpdateHub(noReplay, createFakeClock());
   const [one, two] = [createReceiver(), createReceiver()];
   hub.subscribe('s', one.receiver);
   hub.subscribe('s', one.receiver);
@@ -28,10 +45,11 @@ test('an update reaches the receivers of its session only', () => {
 });
 
 test('what is published during a replay follows it, once and in order', async () => {
-  const hub = createUpdateHub();
-  const { seen, receiver } = createReceiver();
   const replayed = Promise.withResolvers<number>();
-  const ready = hub.subscribeAfter('s', receiver, 0, () => replayed.promise);
+  const hub = createUpdateHub(() => replayed.promise, createFakeClock());
+  const { seen, receiver } = createReceiver();
+  const ready = hub.subscribeAfter('s', receiver, 0);
+  await settled();
   for (const seq of [3, 4, 5]) hub.publish('s', seq, '{}');
   seen.push(1, 2, 3, 4);
   replayed.resolve(4);
@@ -40,46 +58,157 @@ test('what is published during a replay follows it, once and in order', async ()
   assert.deepEqual(seen, [1, 2, 3, 4, 5, 6]);
 });
 
-test('what is too much to wait for the replay is replayed as well', async () => {
-  const hub = createUpdateHub();
-  const { seen, receiver } = createReceiver();
+/** A store of all that was published, and a replay of it that may publish more. */
+function createStored() {
+  const clock = createFakeClock();
   const stored: number[] = [];
-  const publish = (count: number) => {
+  const state = { rounds: 0, onReplay: (_round: number): void => undefined };
+  const replay: Replay = async (_session, receiver, afterSeq) => {
+    state.rounds += 1;
+    const page = stored.filter((seq) => seq > afterSeq);
+    state.onReplay(state.rounds);
+    for (const seq of page) receiver.update({ text: '{}' }, seq);
+    return page.at(-1) ?? afterSeq;
+  };
+  const hub = createUpdateHub(replay, clock);
+  const publish = (count: number, text = '{}') => {
     for (let times = 0; times < count; times += 1) {
       stored.push(stored.length + 1);
-      hub.publish('s', stored.length, '{}');
+      hub.publish('s', stored.length, text);
     }
   };
-  let rounds = 0;
-  await hub.subscribeAfter('s', receiver, 0, async (afterSeq) => {
-    rounds += 1;
-    const page = stored.slice(afterSeq);
-    publish(rounds === 1 ? 5000 : 7);
-    seen.push(...page);
-    return page.at(-1) ?? afterSeq;
-  });
-  assert.equal(rounds, 2);
+  return { hub, stored, state, publish, clock };
+}
+
+test('what is too much to wait for the replay is replayed as well', async () => {
+  const { hub, stored, state, publish } = createStored();
+  const { seen, receiver } = createReceiver();
+  state.onReplay = (round) => publish(round === 1 ? 5000 : 7);
+  await hub.subscribeAfter('s', receiver, 0);
+  assert.equal(state.rounds, 2);
   assert.deepEqual(seen, stored);
 });
 
+test('DB-25: a receiver that is behind gets nothing until it has caught up, then all of it once and in order', async () => {
+  const { hub, stored, state, publish } = createStored();
+  const { seen, receiver, state: connection } = createReceiver();
+  hub.subscribe('s', receiver);
+  publish(3);
+  connection.isBehind = true;
+  publish(1);
+  assert.deepEqual(seen, [1, 2, 3, 4]);
+  publish(20);
+  await settled();
+  assert.equal(seen.length, 4);
+  connection.catchUp(true);
+  await settled();
+  publish(1);
+  assert.deepEqual([seen, state.rounds], [stored, 0]);
+});
+
+for (const [what, count, text] of [
+  ['many small updates', 5000, '{}'],
+  ['a few large updates', 20, `{"x":"${'x'.repeat(100_000)}"}`],
+] as const) {
+  test(`DB-25: ${what} for a receiver that is behind are not kept in memory but read from the log`, async () => {
+    const { hub, stored, state, publish } = createStored();
+    const { seen, receiver, state: connection } = createReceiver();
+    hub.subscribe('s', receiver);
+    connection.isBehind = true;
+    publish(1 + count, text);
+    assert.equal(seen.length, 1);
+    await settled();
+    connection.catchUp(true);
+    await settled();
+    assert.deepEqual([seen, state.rounds], [stored, 1]);
+  });
+}
+
+test('DB-25: the answer of a turn can wait for the updates of that turn, not for those after it', async () => {
+  const { hub, publish } = createStored();
+  const { receiver, state: connection } = createReceiver();
+  hub.subscribe('s', receiver);
+  await hub.reached('s', receiver, 5);
+  connection.isBehind = true;
+  publish(1);
+  publish(5000);
+  let isReached = false;
+  const reached = hub.reached('s', receiver, 5001).then(() => {
+    isReached = true;
+  });
+  await settled();
+  assert.equal(isReached, false);
+  connection.catchUp(true);
+  await reached;
+});
+
+test('DB-25: whoever publishes waits for a receiver that catches up soon, and not for one that does not', async () => {
+  const { hub, publish, clock } = createStored();
+  const { receiver, state: connection } = createReceiver();
+  hub.subscribe('s', receiver);
+  assert.equal(hub.room('s'), undefined);
+  connection.isBehind = true;
+  publish(1);
+  const room = hub.room('s');
+  assert.ok(room !== undefined);
+  await settled();
+  connection.catchUp(true);
+  await room;
+  assert.deepEqual([hub.room('s'), clock.pending()], [undefined, 0]);
+  connection.isBehind = true;
+  publish(1);
+  const stuck = hub.room('s');
+  await clock.advance(250);
+  await stuck;
+  publish(5000);
+  assert.equal(hub.room('s'), undefined);
+});
+
+test('DB-25: a receiver that is gone while it is behind is waited for by nobody', async () => {
+  const { hub, publish } = createStored();
+  const { seen, receiver, state: connection } = createReceiver();
+  hub.subscribe('s', receiver);
+  connection.isBehind = true;
+  publish(2);
+  const reached = hub.reached('s', receiver, 2);
+  await settled();
+  connection.catchUp(false);
+  await reached;
+  publish(1);
+  assert.deepEqual(seen, [1]);
+});
+
+test('DB-25: a receiver whose updates cannot be read is told so, and gets no more', async () => {
+  const hub = createUpdateHub(noReplay, createFakeClock());
+  const { seen, receiver, state: connection } = createReceiver();
+  hub.subscribe('s', receiver);
+  connection.isBehind = true;
+  for (let seq = 1; seq <= 2000; seq += 1) hub.publish('s', seq, '{}');
+  const failed = assert.rejects(hub.reached('s', receiver, 2000), /nothing is stored/);
+  await settled();
+  connection.catchUp(true);
+  await failed;
+  await settled();
+  assert.equal(connection.isLost, true);
+  hub.publish('s', 2001, '{}');
+  assert.deepEqual(seen, [1]);
+});
+
 test('a replay that fails leaves nobody subscribed', async () => {
-  const hub = createUpdateHub();
+  const hub = createUpdateHub(noReplay, createFakeClock());
   const { seen, receiver } = createReceiver();
-  await assert.rejects(
-    hub.subscribeAfter('s', receiver, 0, () => Promise.reject(new Error('store'))),
-    /store/,
-  );
+  await assert.rejects(hub.subscribeAfter('s', receiver, 0), /nothing is stored/);
   hub.publish('s', 1, '{}');
   assert.deepEqual(seen, []);
 });
 
 test('an update that the replay has sent is not sent again when it is published afterwards', async () => {
-  const hub = createUpdateHub();
   const { seen, receiver } = createReceiver();
-  await hub.subscribeAfter('s', receiver, 0, () => {
+  const hub = createUpdateHub(() => {
     seen.push(1, 2);
     return Promise.resolve(2);
-  });
+  }, createFakeClock());
+  await hub.subscribeAfter('s', receiver, 0);
   for (const seq of [2, 3]) hub.publish('s', seq, '{}');
   assert.deepEqual(seen, [1, 2, 3]);
 });

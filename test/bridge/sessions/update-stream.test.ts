@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createUpdateStream, FIRST_BLOCK } from '../../../src/bridge/sessions/update-stream.ts';
+import { createUpdateStream, NUMBERS_AHEAD } from '../../../src/bridge/sessions/update-stream.ts';
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -8,19 +8,17 @@ function createStream(lastSeq = 0) {
   const published: string[] = [];
   const reservations: { upTo: number; done: () => void }[] = [];
   const listeners: (() => void)[] = [];
-  const state = { hasRoom: true, overflows: 0 };
+  const state = { hasRoom: true };
   const stream = createUpdateStream({
     lastSeq,
     publish: (seq, text) => published.push(`${seq} ${text}`),
     hasRoom: () => state.hasRoom,
     whenRoom: (listener) => listeners.push(listener),
+    receiversKeepUp: () => undefined,
     reserve(upTo) {
       const { promise, resolve } = Promise.withResolvers<void>();
       reservations.push({ upTo, done: resolve });
       return promise;
-    },
-    onOverflow: () => {
-      state.overflows += 1;
     },
   });
   const emit = (count: number, text = 'x') => {
@@ -34,21 +32,21 @@ test('no number leaves before the store has reserved it', async () => {
   emit(3);
   assert.deepEqual(published, []);
   assert.equal(reservations.length, 0);
-  stream.grant(10 + FIRST_BLOCK);
+  stream.open(10 + NUMBERS_AHEAD);
   assert.deepEqual(published, ['11 x', '12 x', '13 x']);
-  emit(FIRST_BLOCK);
-  assert.equal(published.length, FIRST_BLOCK);
-  assert.equal(stream.lastSeq(), 13 + FIRST_BLOCK);
+  emit(NUMBERS_AHEAD);
+  assert.equal(published.length, NUMBERS_AHEAD);
+  assert.equal(stream.lastSeq(), 13 + NUMBERS_AHEAD);
   const [first] = reservations;
-  assert.ok((first?.upTo ?? 0) > 10 + FIRST_BLOCK);
+  assert.ok((first?.upTo ?? 0) > 10 + NUMBERS_AHEAD);
   first?.done();
   await settled();
-  assert.equal(published.length, FIRST_BLOCK + 3);
+  assert.equal(published.length, NUMBERS_AHEAD + 3);
 });
 
 test('what comes while something is being stored leaves when it is stored', async () => {
   const { stream, published, emit } = createStream();
-  stream.grant(FIRST_BLOCK);
+  stream.open(NUMBERS_AHEAD);
   emit(1);
   const { promise, resolve } = Promise.withResolvers<void>();
   stream.holdUntil(promise);
@@ -63,26 +61,25 @@ test('what comes while something is being stored leaves when it is stored', asyn
 
 test('a turn that ends while something is being stored leaves nothing held for the next one', async () => {
   const { stream, published, emit } = createStream();
-  stream.grant(FIRST_BLOCK);
+  stream.open(NUMBERS_AHEAD);
   stream.holdUntil(new Promise(() => {}));
-  await stream.conclude(() => 'end');
-  stream.resume(true);
-  stream.grant(FIRST_BLOCK);
+  const { seq } = await stream.conclude(() => 'end');
+  stream.resume(seq);
   emit(1);
   assert.deepEqual(published, ['2 x']);
 });
 
-test('more than a block that was held before the first grant leaves in the end, in order', async () => {
+test('more than what is reserved ahead, held before the turn has begun, leaves in the end, in order', async () => {
   const { stream, published, reservations, emit } = createStream();
-  emit(10 * FIRST_BLOCK);
-  stream.grant(FIRST_BLOCK);
+  emit(10 * NUMBERS_AHEAD);
+  stream.open(NUMBERS_AHEAD);
   for (let index = 0; index < reservations.length; index += 1) {
     reservations[index]?.done();
     await settled();
   }
   assert.deepEqual(
     published,
-    Array.from({ length: 10 * FIRST_BLOCK }, (_, index) => `${index + 1} x`),
+    Array.from({ length: 10 * NUMBERS_AHEAD }, (_, index) => `${index + 1} x`),
   );
 });
 
@@ -91,50 +88,76 @@ test('the last update of a turn comes after all others, and nothing leaves until
   emit(2);
   const concluding = stream.conclude(() => 'end');
   await settled();
-  stream.grant(FIRST_BLOCK);
+  stream.open(NUMBERS_AHEAD);
   const { seq, text } = await concluding;
   assert.deepEqual([seq, text, published.length], [3, 'end', 2]);
   emit(1, 'later');
   assert.equal(published.length, 2);
-  stream.resume(false);
+  stream.resume(seq);
   assert.deepEqual(published.at(-1), '4 later');
 });
 
-test('numbers that were given back are not used before they are reserved again', async () => {
-  const { stream, published, emit } = createStream();
-  stream.grant(FIRST_BLOCK);
+test('DB-22: numbers that were reserved stay so at the end of a turn, and the next turn uses them', async () => {
+  const { stream, published, reservations, emit } = createStream();
+  stream.open(NUMBERS_AHEAD);
   const { seq } = await stream.conclude(() => 'end');
+  stream.close();
+  stream.resume(seq);
+  assert.equal(stream.reservedSeq(), NUMBERS_AHEAD);
   emit(1, 'next turn');
-  stream.resume(true);
-  assert.equal(stream.reservedSeq(), seq);
-  assert.deepEqual(published, []);
-  stream.grant(seq + FIRST_BLOCK);
   assert.deepEqual(published, ['2 next turn']);
+  assert.equal(reservations.length, 0);
 });
 
-test('a reservation that is done after the numbers were given back grants nothing', async () => {
+test('DB-22: no numbers are reserved between turns, when another bridge may take the session', async () => {
   const { stream, reservations, emit } = createStream();
-  stream.grant(FIRST_BLOCK);
-  emit(FIRST_BLOCK - 1);
+  stream.open(NUMBERS_AHEAD);
   const { seq } = await stream.conclude(() => 'end');
-  stream.resume(true);
-  for (const { done } of reservations) done();
-  await settled();
-  assert.equal(stream.reservedSeq(), seq);
+  stream.close();
+  stream.resume(seq);
+  emit(2 * NUMBERS_AHEAD);
+  assert.equal(reservations.length, 0);
+  stream.restart(5000);
+  emit(1);
+  assert.deepEqual([stream.lastSeq(), reservations.length], [5001, 0]);
 });
 
-test('while the log has no room updates are held, and too many of them are told once', () => {
+test('DB-22: what is dropped leaves a gap, and its numbers are not used again', () => {
+  const { stream, published, emit } = createStream();
+  emit(3);
+  stream.drop();
+  stream.open(NUMBERS_AHEAD);
+  emit(1);
+  assert.deepEqual(published, ['4 x']);
+});
+
+test('DB-28: while the log has no room updates are held, and whoever emits them is asked to wait', async () => {
   const { stream, published, listeners, state, emit } = createStream();
-  stream.grant(FIRST_BLOCK);
+  stream.open(NUMBERS_AHEAD);
+  assert.equal(stream.room(), undefined);
   state.hasRoom = false;
   emit(3, 'y'.repeat(9 * 1024 * 1024));
   assert.deepEqual(published, []);
-  assert.equal(state.overflows, 1);
   assert.equal(stream.isHolding(), true);
+  const room = stream.room();
+  assert.ok(room !== undefined);
   state.hasRoom = true;
   for (const listener of listeners) listener();
+  await room;
   assert.equal(published.length, 3);
   assert.equal(stream.isHolding(), false);
+  assert.equal(stream.room(), undefined);
+});
+
+test('DB-28: whoever waits for room is let go when its turn is to stop', async () => {
+  const { stream, state, emit } = createStream();
+  stream.open(NUMBERS_AHEAD);
+  state.hasRoom = false;
+  emit(1);
+  const room = stream.room();
+  stream.giveRoom();
+  await room;
+  assert.ok(stream.room() !== undefined);
 });
 
 test('a turn that ends before it began still gets its numbers', async () => {

@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AgentEvent } from '../../../src/bridge/agents/agent-provider.ts';
-import { eventUpdate, stageUpdate } from '../../../src/bridge/sessions/update-text.ts';
+import { eventUpdates, stageUpdate, wireText } from '../../../src/bridge/sessions/update-text.ts';
 
 const origin = { sessionId: 's"1', threadId: 't', turnId: 'turn-1' };
 const head = { ...origin, seq: 7 };
 const status = { ...head, type: 'status', pending: true, error: false };
+
+/** As clients get them. */
+function toUpdates(event: AgentEvent): Record<string, unknown>[] {
+  return eventUpdates(origin, event).map((make, index) => JSON.parse(wireText(make(7 + index))));
+}
 
 test('a stage is a status with pending and error', () => {
   for (const [stage, pending, error] of [
@@ -91,10 +96,27 @@ test('B-67: every event of an agent becomes one of four kinds, named twice, in i
       },
     ],
   ];
-  for (const [event, expected] of cases) assert.deepEqual(JSON.parse(eventUpdate(origin, event)(7)), expected);
+  for (const [event, expected] of cases) assert.deepEqual(toUpdates(event), [expected]);
 });
 
 test('B-67: what an agent adds to an event of a known kind does not pass', () => {
   const event = { kind: 'tool_call', toolCallId: 'c', title: 't', status: 'pending', toolKind: 'read', secret: 1 };
-  assert.doesNotMatch(eventUpdate(origin, event as unknown as AgentEvent)(1), /secret/);
+  assert.doesNotMatch(JSON.stringify(toUpdates(event as unknown as AgentEvent)), /secret/);
+});
+
+test('DB-25: a long text is told in pieces of at most 16 KiB that end between characters', () => {
+  const text = `a${'🙂'.repeat(20_000)}`;
+  for (const kind of ['text', 'thinking'] as const) {
+    const told = toUpdates({ kind, text }).map(({ message }) => String(message));
+    assert.equal(told.join(''), text);
+    assert.ok(told.length === 3 && told.every((piece) => piece.length <= 16 * 1024 && piece.isWellFormed()));
+  }
+});
+
+test('DB-25: the text of a delta is stored once, and what was stored before that is sent as it is', () => {
+  const text = 'x'.repeat(1000);
+  const [make] = eventUpdates(origin, { kind: 'text', text });
+  const stored = make?.(7) ?? '';
+  assert.ok(stored.length < 1200);
+  assert.equal(wireText(wireText(stored)), wireText(stored));
 });

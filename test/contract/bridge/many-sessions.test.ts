@@ -104,9 +104,9 @@ describe('two bridges on one PostgreSQL', () => {
     isEndless = false;
     const there = await stream(two.url, { method: 'session.message', params: start('s') });
     assert.equal(there.final.result?.status, 'completed');
-    assert.equal(there.updates[0]?.seq, (client.updates.at(-1)?.seq ?? 0) + 1);
+    assert.ok((there.updates[0]?.seq ?? 0) > (client.updates.at(-1)?.seq ?? 0));
     const here = await stream(one.url, { method: 'session.message', params: start('s') });
-    assert.equal(here.updates[0]?.seq, (there.updates.at(-1)?.seq ?? 0) + 1);
+    assert.ok((here.updates[0]?.seq ?? 0) > (there.updates.at(-1)?.seq ?? 0));
     const both = await Promise.all([one, two].map(({ url }) => call(url, 'session.start', start('new'))));
     const outcomes = both.map(({ result, error }) => result?.status ?? error?.data.code);
     assert.ok(outcomes.includes('completed'));

@@ -1,4 +1,5 @@
 import { DatabaseSync } from 'node:sqlite';
+import { wireText } from '../../../src/bridge/sessions/update-text.ts';
 import type { StoredSessions, Update } from './check-operations.ts';
 
 /** What the file has, read without the program. */
@@ -21,7 +22,7 @@ export function storedSessionsOf(look: (sql: string) => readonly Row[]): StoredS
     updates: chunks.flatMap(({ session, first_seq: first, updates }) =>
       String(updates)
         .split('\n')
-        .map((line, index) => readUpdate(String(session), Number(first) + index, JSON.parse(line))),
+        .map((line, index) => readUpdate(String(session), Number(first) + index, JSON.parse(wireText(line)))),
     ),
     turns: turns.map(({ id, session, prompt, status }) => ({
       id: String(id),

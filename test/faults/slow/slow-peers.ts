@@ -21,7 +21,11 @@ export const slowFaults: FaultSuite = async ({ cycles, say }) => {
     scope.after(model.close);
     const program = await startProgram(scope, {
       args: ['bridge', '--log-level', 'silent'],
-      environment: { TRESTLE_AGENTS_BUILTIN_BASE_URL: model.url, TRESTLE_AGENTS_CATALOG: 'builtin' },
+      environment: {
+        TRESTLE_AGENTS_BUILTIN_BASE_URL: model.url,
+        TRESTLE_AGENTS_CATALOG: 'builtin',
+        TRESTLE_BRIDGE_LIMITS_STALLED_AFTER: '2s',
+      },
     });
     await holdSlowReaders(program, cycles, note);
     say('the slow readers are gone');

@@ -152,18 +152,29 @@ test('B-38: no timer is left when the last socket has gone', async (t) => {
   assert.equal(clock.pending(), 0);
 });
 
-test('B-47: a reader that is too slow is closed with 1013 and then cut off, and others do not notice', async (t) => {
-  const limits = { socketBufferBytes: 100_000, closeTimeoutMs: 100 };
-  const { raw: slow, channels, ends, open, got } = await start(t, { limits });
-  const [channel] = channels;
-  assert.ok(channel !== undefined);
-  slow.socket.pause();
+const isBehind = (channel: MessageChannel) => channel.isBehind?.() === true;
+
+/** Sends until so much waits for the peers of all channels. */
+async function sendUntilBehind(channels: readonly MessageChannel[]): Promise<void> {
   const text = 'x'.repeat(100_000);
   // The system's own buffers take some megabytes before ours begins to fill.
-  for (let count = 0; count < 1000 && ends.length === 0; count += 1) {
-    channel.send(text);
+  for (let count = 0; count < 1000 && channels.some((channel) => !isBehind(channel)); count += 1) {
+    for (const channel of channels) if (!isBehind(channel)) channel.send(text);
     await pause(0);
   }
+  await pause(50);
+}
+
+test('B-47, DB-25: a reader that takes nothing is closed with 1013 after the time limit, and others do not notice', async (t) => {
+  const clock = createFakeClock();
+  const limits = { stalledAfterMs: 20_000, closeTimeoutMs: 100 };
+  const { raw: slow, channels, ends, open, got } = await start(t, { clock, limits });
+  slow.socket.pause();
+  await sendUntilBehind(channels);
+  await clock.advance(19_999);
+  assert.deepEqual(ends, []);
+  await clock.advance(1);
+  await clock.advance(20_000);
   const end = await until('the end of the socket', () => ends[0]);
   assert.deepEqual(end, { code: 1013, reason: '' });
   const other = await open();
@@ -171,47 +182,72 @@ test('B-47: a reader that is too slow is closed with 1013 and then cut off, and 
   await until('the first message', () => got[0]);
 });
 
-test('B-47: one large message, or a burst within one turn, is not mistaken for a slow reader', async (t) => {
-  const { raw, channels, ends } = await start(t, { limits: { socketBufferBytes: 50_000 } });
+test('B-47, DB-25: a large message, and a burst of any size, are not mistaken for a slow reader', async (t) => {
+  const clock = createFakeClock();
+  const { raw, channels, ends } = await start(t, {
+    clock,
+    limits: { socketBufferBytes: 50_000, stalledAfterMs: 1000 },
+  });
   const [channel] = channels;
   assert.ok(channel !== undefined);
   const size = () => raw.text().length - raw.text().indexOf('\r\n\r\n') - 4;
   channel.send('x'.repeat(3_000_000));
   await until('the large message', () => size() === 3_000_010);
-  for (let count = 0; count < 100; count += 1) channel.send('y'.repeat(1000));
-  await until('all messages', () => size() === 3_000_010 + 100 * 1004);
+  for (let count = 0; count < 10_000; count += 1) channel.send('y'.repeat(1000));
+  await until('all messages', () => size() === 3_000_010 + 10_000 * 1004);
+  await clock.advance(5000);
   assert.deepEqual(ends, []);
 });
 
-test('B-47: many slow readers together are held to one bound; who has caught up is not closed for them', async (t) => {
-  const limits = { socketBufferBytes: 100_000_000, allSocketBuffersBytes: 1_000_000, closeTimeoutMs: 100 };
+test('DB-25: a peer that takes something of a large message now and then stays', async (t) => {
+  const clock = createFakeClock();
+  const limits = { stalledAfterMs: 20_000, pingIntervalMs: 1_000_000 };
+  const { raw, channels, ends } = await start(t, { clock, limits });
+  channels[0]?.send('x'.repeat(50_000_000));
+  for (let round = 0; round < 6; round += 1) {
+    raw.socket.pause();
+    await clock.advance(15_000);
+    raw.socket.resume();
+    await pause(20);
+  }
+  await until('the whole message', () => raw.text().length > 50_000_000);
+  assert.deepEqual(ends, []);
+});
+
+test('DB-25: the calls of a peer for whom too much waits are read when it has caught up', async (t) => {
+  const { raw, channels, got } = await start(t, { limits: { socketBufferBytes: 100_000 } });
+  raw.socket.pause();
+  await sendUntilBehind(channels);
+  raw.socket.write(frame({ opcode: TEXT, payload: 'hello' }));
+  await pause(100);
+  assert.deepEqual(got, []);
+  raw.socket.resume();
+  assert.equal(await until('the message', () => got[0]), 'hello');
+});
+
+test('B-47, DB-25: for many slow readers together there is one bound, and nobody is closed for the others', async (t) => {
+  const limits = { allSocketBuffersBytes: 1_000_000 };
   const { raw, channels, ends, open } = await start(t, { limits });
   const others = [await open(), await open(), await open()];
   const [reader, ...slow] = channels;
   assert.ok(reader !== undefined && slow.length === others.length);
   for (const { socket } of others) socket.pause();
-  const text = 'x'.repeat(100_000);
-  // The system's own buffers take some megabytes; then each alone might have much more, and all together may not.
-  for (let count = 0; count < 200 && ends.length < slow.length; count += 1) {
-    for (const channel of channels) channel.send(text);
-    await pause(0);
-  }
-  await until('the end of the slow ones', () => ends[slow.length - 1]);
-  assert.deepEqual(
-    ends.map(({ code }) => code),
-    [1013, 1013, 1013],
-  );
+  await sendUntilBehind(slow);
+  for (const channel of slow) assert.equal(isBehind(channel), true);
   const size = raw.text().length;
-  reader.send(text);
-  await until('one more message for the one that reads', () => raw.text().length > size);
+  reader.send('x'.repeat(100_000));
+  await until('one more message for the one that reads', () => raw.text().length > size + 100_000);
+  assert.deepEqual([isBehind(reader), ends], [false, []]);
 });
 
 test('a flood of pings from a peer that never reads does not fill the memory', async (t) => {
-  const { raw, ends } = await start(t, { limits: { socketBufferBytes: 10_000, closeTimeoutMs: 100 } });
+  const { raw, ends } = await start(t, {
+    limits: { socketBufferBytes: 10_000, stalledAfterMs: 300, closeTimeoutMs: 100 },
+  });
   raw.socket.pause();
   const pings = Buffer.concat(Array(1000).fill(frame({ opcode: PING, payload: 'x'.repeat(125) })));
   for (let batch = 0; batch < 500 && ends.length === 0; batch += 1) {
-    raw.socket.write(pings);
+    if (!raw.socket.write(pings)) await pause(10);
     await pause(0);
   }
   assert.equal((await until('the end of the socket', () => ends[0])).code, 1013);

@@ -33,11 +33,13 @@ describe('what is sent', () => {
     assert.equal(line.written(), 'Content-Length: 13\r\n\r\n{"text":"ü"}{}\n');
   });
 
-  test('ends the channel with 1013 when the other side takes nothing of it', async () => {
-    const line = openLineChannel({ writable: createStuckWritable(), maxBufferedBytes: 10_000 });
+  test('ends the channel with 1013 when much waits and the other side takes nothing of it for too long', async () => {
+    const line = openLineChannel({ writable: createStuckWritable(), maxBufferedBytes: 10_000, stalledAfterMs: 500 });
     for (let sent = 0; sent < 9; sent += 1) line.channel.send('x'.repeat(1000));
-    assert.deepEqual(line.ends, []);
+    assert.equal(line.timers.count(), 0);
     for (let sent = 0; sent < 100; sent += 1) line.channel.send('x'.repeat(1000));
+    assert.deepEqual([line.ends, line.timers.count()], [[], 1]);
+    line.timers.advance(500);
     assert.deepEqual(
       line.ends.map(({ code }) => code),
       [1013],
@@ -46,15 +48,30 @@ describe('what is sent', () => {
     assert.equal(line.input.destroyed, true);
   });
 
-  test('may be 4 MiB ahead of a slow reader', () => {
-    const line = openLineChannel({ writable: createStuckWritable() });
-    for (let sent = 0; sent < 4; sent += 1) line.channel.send('x'.repeat(1024 * 1024 - 1));
-    assert.deepEqual(line.ends, []);
-    line.channel.send('x');
-    assert.deepEqual(
-      line.ends.map(({ code }) => code),
-      [1013],
-    );
+  test('DB-25: is behind with more than 1 MiB waiting, until the other side has taken it', async () => {
+    const line = openLineChannel();
+    line.channel.send('x'.repeat(1024 * 1024));
+    assert.equal(line.channel.isBehind(), true);
+    const drained = line.channel.drained();
+    line.output.resume();
+    await drained;
+    assert.equal(line.channel.isBehind(), false);
+    await line.channel.drained();
+  });
+
+  test('DB-28: nothing is read while the channel is held back', async () => {
+    const line = openLineChannel();
+    const [one, two] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    line.channel.holdBack(one.promise);
+    line.channel.holdBack(two.promise);
+    line.input.write('{"a":1}\n');
+    await line.settle();
+    one.resolve();
+    await line.settle();
+    assert.deepEqual(line.messages, []);
+    two.resolve();
+    await line.settle();
+    assert.deepEqual(line.messages, ['{"a":1}']);
   });
 
   test('goes nowhere after the end', async () => {

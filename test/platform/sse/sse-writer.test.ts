@@ -124,26 +124,62 @@ test('back-pressure: a writer that waits for whenWritable loses nothing, however
   assert.ok(events.every((event) => event.data === data));
 });
 
-test('back-pressure: a writer that does not wait is stopped at the bound, and its waiters are let go', async (t) => {
-  const { raw, stream } = await start(t, { maxBufferedBytes: 100_000 });
+test('DB-25: a reader that takes nothing is disconnected after the time limit, and its waiters are let go', async (t) => {
+  const { raw, stream, clock } = await start(t, { stalledAfterMs: 20_000, keepAliveMs: 1_000_000 });
   await raw.until('\r\n\r\n');
   raw.socket.pause();
-  for (let count = 0; count < 1000 && !stream.closed; count += 1) {
+  // The system's own buffers take some megabytes before ours begins to fill.
+  while (stream.waitingBytes() < 1_000_000) {
     stream.send({ data: 'x'.repeat(100_000) });
-    await pause(0);
+    await pause(1);
   }
+  await pause(50);
+  await clock.advance(19_999);
+  assert.equal(stream.closed, false);
+  await clock.advance(1);
+  await clock.advance(20_000);
   await stream.whenWritable();
-  assert.equal(stream.closed, true);
+  await until('the end of the stream', () => stream.closed);
   raw.socket.resume();
   await raw.closed();
+  assert.equal(clock.pending(), 0);
 });
 
-test('one event larger than the bound is not mistaken for a slow reader', async (t) => {
-  const { raw, stream } = await start(t, { maxBufferedBytes: 1000 });
-  stream.send({ data: 'x'.repeat(2_000_000) });
+test('DB-25: a reader that stops after the end of the stream is disconnected too', async (t) => {
+  const { raw, stream, clock } = await start(t, { stalledAfterMs: 20_000 });
+  await raw.until('\r\n\r\n');
+  raw.socket.pause();
+  for (let count = 0; count < 200; count += 1) stream.send({ data: 'x'.repeat(100_000) });
+  stream.end();
+  await pause(50);
+  await clock.advance(20_000);
+  await clock.advance(20_000);
+  raw.socket.resume();
+  assert.ok((await raw.closed()).length < 200 * 100_000);
+});
+
+test('DB-25: a reader that takes something now and then stays, however much waits for it', async (t) => {
+  const { raw, stream, clock } = await start(t, { stalledAfterMs: 20_000, keepAliveMs: 1_000_000 });
+  const data = 'x'.repeat(50_000_000);
+  stream.send({ data, id: '1' });
+  for (let round = 0; round < 6; round += 1) {
+    raw.socket.pause();
+    await clock.advance(15_000);
+    raw.socket.resume();
+    await pause(20);
+  }
+  stream.end();
+  assert.equal(eventsIn(await raw.closed())[0]?.data.length, data.length);
+});
+
+test('one large event is one event', async (t) => {
+  const { raw, stream } = await start(t);
+  stream.send({ data: 'x'.repeat(2_000_000), id: '7' });
+  stream.send({ data: `${'y'.repeat(100_000)}\nz` });
   await stream.whenWritable();
   stream.end();
-  assert.equal(eventsIn(await raw.closed())[0]?.data.length, 2_000_000);
+  const [first, second] = eventsIn(await raw.closed());
+  assert.deepEqual([first?.data.length, first?.id, second?.data.length], [2_000_000, '7', 100_002]);
 });
 
 test('HEAD gets the headers of a stream and no stream', async (t) => {

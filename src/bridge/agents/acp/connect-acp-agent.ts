@@ -51,7 +51,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     const event = prompt.updates.read(update);
     if (event === undefined) return;
     prompt.worked = true;
-    prompt.request.report(event);
+    channel.holdBack(prompt.request.report(event));
   });
   const connection = client({ name: 'trestle' })
     .onRequest(methods.client.session.requestPermission, asFields, ({ params }) => answerPermission(params))

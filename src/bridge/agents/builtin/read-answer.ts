@@ -42,41 +42,47 @@ export function emptyAnswer(): Answer {
 export async function readAnswer(
   chunks: AsyncIterable<CompletionChunk>,
   answer: Answer,
-  report: (event: AgentEvent) => void,
+  report: Report,
 ): Promise<void> {
   const places = new Map<number, number>();
   for await (const { choices, usage } of chunks) {
     if (usage !== undefined && usage !== null) answer.usage = usage;
     const [choice] = choices;
     if (choice === undefined) continue;
-    addDelta(answer, choice.delta, places, report);
+    const room = addDelta(answer, choice.delta, places, report);
+    if (room !== undefined) await room;
     if (typeof choice.finish_reason === 'string') answer.finishReason = choice.finish_reason;
   }
 }
+
+/** As `AgentTurn.report`. */
+type Report = (event: AgentEvent) => Promise<void> | undefined;
 
 function addDelta(
   answer: Answer,
   delta: CompletionDelta,
   places: Map<number, number>,
-  report: (event: AgentEvent) => void,
-): void {
+  report: Report,
+): Promise<void> | undefined {
+  let room: Promise<void> | undefined;
   const { reasoning_content: thinking, content: text, refusal } = delta;
   if (thinking) {
     answer.reasoning = grown(answer.reasoning, thinking, MAX_TEXT, 'reasoning');
-    report({ kind: 'thinking', text: thinking });
+    room = report({ kind: 'thinking', text: thinking });
   }
   if (delta.reasoning_signature) {
     answer.reasoningSignature = grown(answer.reasoningSignature, delta.reasoning_signature, MAX_TEXT, 'signature');
   }
   if (text) {
     answer.text = grown(answer.text, text, MAX_TEXT, 'text');
-    report({ kind: 'text', text });
+    room = report({ kind: 'text', text });
   }
   if (refusal) {
     answer.refusal = grown(answer.refusal, refusal, MAX_TEXT, 'refusal');
-    report({ kind: 'text', text: refusal });
+    room = report({ kind: 'text', text: refusal });
   }
   for (const call of delta.tool_calls ?? []) addToolCall(answer, call, places);
+  return room;
 }
 
 /** Pieces belong together by their index; some models give none and send each call in one piece, with an id. */

@@ -136,13 +136,13 @@ function toolContext({ turn, signal, makeId, commands, confine }: TurnOptions): 
 function createSpeech(turn: AgentTurn) {
   let last = '';
   let isNewAnswer = false;
-  function report(event: AgentEvent): void {
+  function report(event: AgentEvent): Promise<void> | undefined {
     if (event.kind === 'text') {
       if (isNewAnswer && last !== '' && !last.endsWith('\n')) turn.report({ kind: 'text', text: '\n\n' });
       isNewAnswer = false;
       last = event.text;
     }
-    turn.report(event);
+    return turn.report(event);
   }
   return {
     report,
@@ -151,7 +151,7 @@ function createSpeech(turn: AgentTurn) {
     },
     say(text: string): string {
       isNewAnswer = true;
-      report({ kind: 'text', text });
+      void report({ kind: 'text', text });
       return text;
     },
   };

@@ -66,7 +66,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     const prompt = prompts.get(textOf(params.threadId));
     if (prompt === undefined) return;
     const taken = prompt.reader.read(method, params);
-    for (const event of taken.events) prompt.request.report(event);
+    for (const event of taken.events) agentChannel.holdBack(prompt.request.report(event));
     if (taken.end !== undefined) prompt.ended.resolve(taken.end);
   }
 

@@ -58,11 +58,11 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
       attempts: TURN_ATTEMPTS,
       signal: aborter.signal,
       onUpdate(params) {
-        if (params.sessionId !== reference) return;
+        if (params.sessionId !== reference) return undefined;
         const event = readUpdate(params);
-        if (event === undefined) return;
+        if (event === undefined) return undefined;
         said.add(event);
-        turn.report(event);
+        return turn.report(event);
       },
     });
     running.set(turn.turnId, { reference, aborter, ended: reply });

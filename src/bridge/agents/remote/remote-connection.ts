@@ -30,7 +30,7 @@ export interface RemoteCall {
   readonly attempts: number;
   readonly signal: AbortSignal;
   /** Each `session.update` of the call once, in order. */
-  onUpdate?(params: Readonly<Record<string, unknown>>): void;
+  onUpdate?(params: Readonly<Record<string, unknown>>): Promise<void> | undefined;
 }
 
 export type CallRemote = (call: RemoteCall) => Promise<RemoteReply>;
@@ -117,7 +117,8 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
 
 interface Progress {
   lastSeq(): number;
-  take(params: Readonly<Record<string, unknown>>): void;
+  /** Resolves when more may be taken; undefined: now. */
+  take(params: Readonly<Record<string, unknown>>): Promise<void> | undefined;
 }
 
 /** After a new connection the other side may repeat what we have; each update counts once. */
@@ -127,9 +128,9 @@ function createProgress(call: RemoteCall): Progress {
     lastSeq: () => lastSeq,
     take(params) {
       const { seq } = params;
-      if (typeof seq !== 'number' || !Number.isSafeInteger(seq) || seq <= lastSeq) return;
+      if (typeof seq !== 'number' || !Number.isSafeInteger(seq) || seq <= lastSeq) return undefined;
       lastSeq = seq;
-      call.onUpdate?.(params);
+      return call.onUpdate?.(params);
     },
   };
 }
@@ -140,7 +141,7 @@ async function readReply(events: AsyncIterable<ReceivedEvent>, call: RemoteCall,
     const message = readMessage(data);
     if (message === undefined) return { kind: 'error', code: -32603, word: '', message: 'it sent what is not JSON' };
     if (message.id === call.key) return readEnvelope(message);
-    if (message.method === 'session.update') progress.take(asObject(message.params));
+    if (message.method === 'session.update') await progress.take(asObject(message.params));
   }
   return { kind: 'again', reason: 'the connection was cut', wasSent: true };
 }

@@ -88,7 +88,7 @@ export function createJobApps({ chance, bridge, agents, note }: JobAppsOptions):
       kind: 'request',
       caller: { principal: owner },
       resume: { afterSeq: undefined, idempotencyKey: '' },
-      drained: undefined,
+      stream: undefined,
     });
     const method = chance.happens(0.8) ? 'cancel' : 'close';
     bridge.ask<unknown>(

@@ -84,7 +84,10 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
           note({ kind: 'update', connection: name, at: now(), ...readUpdate(session, seq, JSON.parse(params.text)) });
           if (app !== undefined) app.lastSeq = Math.max(app.lastSeq, seq);
         },
+        // Any update may be the one that is too much: the rest is then read from the store.
+        isBehind: () => chance.happens(0.1),
         drained: async () => connection.isOpen,
+        lost: () => undefined,
       },
       isFollowing: false,
       isOpen: true,
@@ -131,7 +134,7 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     const isSocket = connection?.isFollowing === true && call.idempotencyKey === '' && chance.happens(0.6);
     const client: BridgeClient = isSocket
       ? { kind: 'socket', caller, receiver: connection.receiver }
-      : { kind: 'request', caller, resume: { ...NO_RESUME, idempotencyKey: call.idempotencyKey }, drained };
+      : { kind: 'request', caller, resume: { ...NO_RESUME, idempotencyKey: call.idempotencyKey }, stream };
     if (!bridge().isRunning()) return;
     app.calls.push(call);
     app.mustStart = false;
@@ -146,10 +149,10 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     // With a key alone, a call that came to nothing is a new one.
     const afterSeq = idempotencyKey === '' ? chance.between(0, seqBefore) : undefined;
     const resume = { idempotencyKey, afterSeq };
-    send(app, call, { kind: 'request', caller, resume, drained }, 'repeat', afterSeq ?? 0);
+    send(app, call, { kind: 'request', caller, resume, stream }, 'repeat', afterSeq ?? 0);
   }
 
-  const drained = async () => true;
+  const stream = { isBehind: () => chance.happens(0.1), drained: async () => true };
 
   function send(app: SessionApp, call: MadeCall, client: BridgeClient, kind: 'turn' | 'repeat', after: number): void {
     if (!bridge().isRunning()) return;
@@ -180,7 +183,7 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
 
   function stop(app: SessionApp, kind: 'cancel' | 'close'): void {
     const { session } = app;
-    const client = callOf({ kind: 'request', caller, resume: NO_RESUME, drained: undefined });
+    const client = callOf({ kind: 'request', caller, resume: NO_RESUME, stream: undefined });
     bridge().ask<unknown>(
       ({ sessionCalls }) => sessionCalls[kind]({ sessionId: session }, client),
       ({ startedAt, endedAt, outcome }: Ended<unknown>) => note({ kind, session, startedAt, endedAt, outcome }),
