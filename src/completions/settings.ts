@@ -36,17 +36,31 @@ const target = setting.group('', {
   }),
 });
 
-const timeouts = setting.group('How long to wait for an upstream.', {
-  connect: setting.duration({ default: '5s', minimum: '10ms', maximum: '10m', description: 'To connect.' }),
-  first_byte: setting.duration({ default: '60s', minimum: '10ms', maximum: '1h', description: 'For the first byte.' }),
-  idle: setting.duration({
-    default: '30s',
-    minimum: '10ms',
-    maximum: '1h',
-    description: 'Between two pieces of a stream.',
-  }),
-  total: setting.duration({ default: '10m', minimum: '10ms', maximum: '1d', description: 'For the whole answer.' }),
-});
+const TIMEOUTS = [
+  ['connect', '5s', '10m', 'To connect.'],
+  ['first_byte', '10m', '1d', 'For the first byte of a whole answer, or the first event of a stream.'],
+  ['idle', '5m', '1d', 'Between two pieces of an answer.'],
+  ['total', '1h', '7d', 'For all tries and the whole answer.'],
+] as const;
+
+type TimeoutName = (typeof TIMEOUTS)[number][0];
+
+/** The limits for all calls, or with `inherits` those of one API or alias. */
+function timeouts(description: string, inherits: string) {
+  const members = TIMEOUTS.map(([name, usual, maximum, what]) => [
+    name,
+    setting.duration({
+      default: inherits === '' ? usual : '0s',
+      minimum: inherits === '' ? '10ms' : '0s',
+      maximum,
+      description: inherits === '' ? what : `${what} 0s: ${inherits}.`,
+    }),
+  ]);
+  return setting.group(
+    description,
+    Object.fromEntries(members) as Record<TimeoutName, ReturnType<typeof setting.duration>>,
+  );
+}
 
 /** The price of one kind of token. -1: not given. */
 function price(where: string, otherwise: string) {
@@ -80,6 +94,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     default: false,
     description: 'Refuse parameters that an upstream cannot take, instead of dropping and naming them.',
   }),
+  timeouts: timeouts('How long to wait for model APIs. A request may shorten it with `x-timeout-ms`.', ''),
   store_content: setting.flag({ default: false, description: 'Store prompts and answers with the usage records.' }),
   apis: setting.record(
     setting.group('', {
@@ -104,6 +119,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
         description:
           'What else it needs, by the name of the variable that would hold it: `AWS_REGION`, `AZURE_RESOURCE_NAME`, `GOOGLE_VERTEX_PROJECT`, ... These win over the environment.',
       }),
+      timeouts: timeouts('How long to wait for this API.', 'as for all APIs'),
     }),
     {
       keyPattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
@@ -127,7 +143,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
         maximum: 10,
         description: 'Repeated attempts on one target.',
       }),
-      timeouts,
+      timeouts: timeouts('How long to wait for the targets.', 'as for the API'),
       cache: setting.group('Cache of answers to equal requests.', {
         ttl: setting.duration({
           default: '0s',

@@ -89,7 +89,7 @@ completions:
         - { model: groq/llama-3.1-8b-instant, priority: 2, requests_per_minute: 30 }
       fallbacks: [demo/echo]
       retries: 2
-      timeouts: { connect: 5s, first_byte: 60s, idle: 30s, total: 10m }
+      timeouts: { first_byte: 60s }
       cache: { ttl: 0s }
   prices: { lab/small: { input: 0.0000001, output: 0.0000002 } }
 retention: { events: 30d, jobs: 90d, usage: 400d, audit: 400d }

@@ -77,9 +77,14 @@ const tried = (at: number, lease: number, mark: TryEvent['mark']): AttemptsEvent
   target: 'x/m',
   lease,
   mark,
+  caller: lease % 2 === 0 ? 'even' : 'odd',
+  isSole: false,
 });
 const failing = (from: number): AttemptsEvent[] =>
-  [0, 1, 2, 3, 4].flatMap((index) => [tried(from + index, index, 'begins'), tried(from + index, index, 'failed')]);
+  Array.from({ length: 10 }, (_, index) => from + index).flatMap((at) => [
+    tried(at, 100 + at, 'begins'),
+    tried(at, 100 + at, 'failed'),
+  ]);
 
 test('a run of calls in which everything held has no violations', () => {
   assert.deepEqual(checkAttempts(good, stored, 0), []);

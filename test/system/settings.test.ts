@@ -37,7 +37,9 @@ test('a model alias gets the default retries and timeouts', () => {
   const { settings } = resolveTrestle('completions: { models: [{ name: fast, targets: [{ model: lab/small }] }] }');
   const [model] = settings.completions.models;
   assert.equal(model?.retries, 2);
-  assert.deepEqual(model?.timeouts, { connect: 5000, first_byte: 60_000, idle: 30_000, total: 600_000 });
+  assert.deepEqual(model?.timeouts, { connect: 0, first_byte: 0, idle: 0, total: 0 }, 'as for the API');
+  const { timeouts } = settings.completions;
+  assert.deepEqual(timeouts, { connect: 5000, first_byte: 600_000, idle: 300_000, total: 3_600_000 });
   const limits = { requests_per_minute: 0, tokens_per_minute: 0 };
   assert.deepEqual(model?.targets[0], { model: 'lab/small', weight: 1, priority: 1, ...limits });
 });

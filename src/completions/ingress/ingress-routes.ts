@@ -110,23 +110,27 @@ function createRun({ runChat, strictParams, logger, clock }: IngressParts) {
     { chat, dropped }: DecodedRequest,
     forms: AnswerForms,
   ): Promise<unknown> => {
-    const { strict } = readCallOptions(head, strictParams());
+    const { strict, timeoutMs } = readCallOptions(head, strictParams());
     if (strict && dropped.length > 0) throw new AppError('UNSUPPORTED_PARAMETER', { param: dropped[0] });
-    const answer = await runChat({
+    const { requestId } = head;
+    const running = runChat({
       request: chat,
       holder: caller,
-      requestId: head.requestId,
+      requestId,
       strict,
+      timeoutMs,
       signal: abortWhenGone(reply),
-      onFailed: (headers) => void reply.headers(withDropped(headers, dropped)),
+      onFailed: (headers) => void (reply.sent || reply.headers(withDropped(headers, dropped))),
     });
-    const headers = withDropped(answer.headers, dropped);
-    if (answer.kind === 'whole') {
-      reply.headers(headers);
-      return forms.whole(answer);
+    const relay = { reply, clock, logger, requestId };
+    if (chat.stream === true) {
+      await relayStream(running, { ...relay, encoder: forms.stream(), headers: (own) => withDropped(own, dropped) });
+      return reply;
     }
-    await relayStream(answer, { reply, clock, logger, headers, requestId: head.requestId, encoder: forms.stream() });
-    return reply;
+    const answer = await running;
+    if (answer.kind !== 'whole') throw new Error('a whole answer was asked for, and came as a stream');
+    reply.headers(withDropped(answer.headers, dropped));
+    return forms.whole(answer);
   };
 }
 

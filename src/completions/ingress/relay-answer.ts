@@ -10,16 +10,49 @@ import type { StreamEncoder, StreamFailure } from './stream-encoder.ts';
 export interface StreamRelay {
   readonly reply: FastifyReply;
   readonly clock: Clock;
-  readonly headers: Readonly<Record<string, string>>;
+  /** The headers of the response, with those of the call. */
+  headers(own: ChatAnswer['headers']): Readonly<Record<string, string>>;
   readonly encoder: StreamEncoder;
   readonly requestId: string;
   readonly logger: Logger;
 }
 
-/** Sends a streamed answer on as events of another dialect. However it ends, the caller is told how. */
-export async function relayStream(answer: ChatAnswer & { kind: 'stream' }, relay: StreamRelay): Promise<void> {
+const SILENCE_MS = 15_000;
+
+/**
+ * Sends a streamed answer on as events of another dialect. However it ends, the caller is told how. While the upstream is
+ * silent the caller gets the headers and comments, and a failure comes as an event; before that it is thrown.
+ */
+export async function relayStream(running: Promise<ChatAnswer>, relay: StreamRelay): Promise<void> {
   const { reply, clock, headers, encoder } = relay;
-  const stream = openEventStream(reply, { clock, headers });
+  let stream: EventStream | undefined;
+  const stopWaiting = clock.after(SILENCE_MS, () => {
+    if (reply.raw.destroyed) return;
+    stream = openEventStream(reply, { clock, headers: headers({}) });
+    stream.comment('keep-alive');
+  });
+  let answer: ChatAnswer;
+  try {
+    answer = await running;
+  } catch (error) {
+    if (stream === undefined) throw error;
+    await send(stream, encoder.fail(told(error, relay)));
+    stream.end();
+    return;
+  } finally {
+    stopWaiting();
+  }
+  if (answer.kind !== 'stream') throw new Error('a stream was asked for, and came as a whole answer');
+  stream ??= openEventStream(reply, { clock, headers: headers(answer.headers) });
+  await relayChunks(answer, stream, relay);
+}
+
+async function relayChunks(
+  answer: ChatAnswer & { kind: 'stream' },
+  stream: EventStream,
+  relay: StreamRelay,
+): Promise<void> {
+  const { encoder } = relay;
   try {
     await send(stream, encoder.begin());
     for await (const chunk of answer.chunks) {

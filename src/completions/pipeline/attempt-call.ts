@@ -12,8 +12,9 @@ import { policyOf, upstreamTimeout } from './upstream-failure.ts';
 export interface Attempt {
   readonly target: Target;
   readonly timeouts: PlanTimeouts;
-  /** When all tries of this plan must be over, on the monotonic clock. */
+  /** When this try must be over, on the monotonic clock, and which limit that is. */
   readonly deadline: number;
+  readonly deadlineName: 'total' | 'x-timeout-ms';
   /** Ended by whoever gets the result, when the answer is over; a failed try's is ended here. */
   readonly lease: TargetLease;
 }
@@ -29,6 +30,8 @@ export interface AttemptCall<Result> {
   readonly holder: KeyHolder;
   /** What the call may cost, for limits of targets. */
   readonly tokens: number;
+  /** What the caller gives the whole call, all tries and fallbacks included. */
+  readonly timeoutMs?: number | undefined;
   readonly presence: CallerPresence;
   readonly record: AttemptRecord;
   /** Resolves once something of the answer is there; from then on there is no second try. */
@@ -57,13 +60,20 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
   return async (call) => {
     const seen = [call.plan.name];
     const waiting: ModelPlan[] = [];
+    const callEnds = clock.monotonic() + (call.timeoutMs ?? Number.POSITIVE_INFINITY);
     let failure: unknown;
     for (let plan: ModelPlan | undefined = call.plan; plan !== undefined; plan = waiting.shift()) {
-      const deadline = clock.monotonic() + plan.timeouts.total;
+      const now = clock.monotonic();
+      const limits: Limits = {
+        planEnds: now + Math.max(0, ...plan.targets.map(({ timeouts }) => timeouts.total)),
+        callEnds,
+        // What cannot be answered by anything else is tried even on a target that is out.
+        isSole: failure === undefined && plan.targets.length === 1 && !hasFallback(call.holder, plan),
+      };
       let ofPlan: unknown;
       for (const target of board.order(plan)) {
         try {
-          return await tryTarget(call, plan, target, deadline);
+          return await tryTarget(call, plan, target, limits);
         } catch (error) {
           ofPlan = moreTelling(ofPlan, error);
           if (!policyOf(error).next) break;
@@ -82,13 +92,13 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     call: AttemptCall<Result>,
     plan: ModelPlan,
     target: Target,
-    deadline: number,
+    limits: Limits,
   ): Promise<Result> {
     try {
-      return await tryOnce(call, plan, target, deadline);
+      return await tryOnce(call, plan, target, limits);
     } catch (error) {
-      if (plan.retries === 0 || !policyOf(error).retry) throw error;
-      return tryAgain(call, plan, target, deadline, error);
+      if (plan.retries === 0 || !policyOf(error).retry || board.isOut(target)) throw error;
+      return tryAgain(call, plan, target, limits, error);
     }
   }
 
@@ -97,13 +107,22 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     call: AttemptCall<Result>,
     plan: ModelPlan,
     target: Target,
-    deadline: number,
+    limits: Limits,
     first: unknown,
   ): Promise<Result> {
+    let cause = first;
     const attempt = async (number: number): Promise<Result> => {
       if (number === 1) throw first;
-      return tryOnce(call, plan, target, deadline);
+      try {
+        return await tryOnce(call, plan, target, limits);
+      } catch (error) {
+        // That the target went out, or has no room left, tells the caller less than why its own try failed.
+        if (isNoTarget(error)) throw new LastTry(cause);
+        cause = error;
+        throw error;
+      }
     };
+    const deadline = deadlineOf(target, limits).at;
     return retry(attempt, {
       ...BACKOFF,
       // Nobody is served by a pause beyond the time of all tries.
@@ -113,8 +132,10 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
       attempts: plan.retries + 1,
       clock,
       randomness,
-      shouldRetry: (error) => policyOf(error).retry && !call.presence.gone,
+      shouldRetry: (error) => policyOf(error).retry && !call.presence.gone && !board.isOut(target),
       retryAfterMs,
+    }).catch((error: unknown) => {
+      throw error instanceof LastTry ? error.cause : error;
     });
   }
 
@@ -122,22 +143,30 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     call: AttemptCall<Result>,
     plan: ModelPlan,
     target: Target,
-    deadline: number,
+    limits: Limits,
   ): Promise<Result> {
-    const { presence, record, tokens } = call;
+    const { presence, record, tokens, holder } = call;
     if (presence.gone) throw new AppError('CALL_CANCELLED');
-    if (clock.monotonic() >= deadline) throw upstreamTimeout('total');
-    const lease = board.begin(target, tokens);
+    const { at: deadline, name: deadlineName } = deadlineOf(target, limits);
+    if (clock.monotonic() >= deadline) throw upstreamTimeout(deadlineName);
+    const lease = board.begin(target, tokens, { caller: holder.owner || holder.id, isSole: limits.isSole });
     if (lease.waitMs !== undefined) throw noTarget(plan.name, lease.waitMs);
     record.attempts += 1;
     record.target = target;
     try {
-      return await call.run({ target, timeouts: plan.timeouts, deadline, lease });
+      const result = await call.run({ target, timeouts: target.timeouts, deadline, deadlineName, lease });
+      lease.answered();
+      return result;
     } catch (error) {
       lease.end(policyOf(error).countsAgainstTarget ? 'failed' : 'ignored', 0);
       if (!presence.gone) onFailure(target.id, errorCode(error));
       throw error;
     }
+  }
+
+  function deadlineOf({ timeouts }: Target, { planEnds, callEnds }: Limits) {
+    const ends = Math.min(planEnds, clock.monotonic() + timeouts.total);
+    return callEnds < ends ? ({ at: callEnds, name: 'x-timeout-ms' } as const) : ({ at: ends, name: 'total' } as const);
   }
 
   /** A fallback that the key may not use is skipped, as is one that is not known. */
@@ -150,6 +179,24 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
       if (!(error instanceof AppError)) throw error;
     }
   }
+}
+
+/** When the tries of a plan, and the whole call, must be over. */
+interface Limits {
+  readonly planEnds: number;
+  readonly callEnds: number;
+  readonly isSole: boolean;
+}
+
+/** No further try, because of what failed before. */
+class LastTry extends Error {
+  constructor(cause: unknown) {
+    super('no further try', { cause });
+  }
+}
+
+function hasFallback(holder: KeyHolder, { fallbacks }: ModelPlan): boolean {
+  return fallbacks.some((name) => holder.mayUse(name));
 }
 
 /** That something has no room tells the caller less than what went wrong before it. */

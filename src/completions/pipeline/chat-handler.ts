@@ -11,7 +11,7 @@ import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
 import type { OpenedChat } from './chat-work.ts';
 import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './legacy-functions.ts';
 import { readCallOptions } from './read-call-options.ts';
-import { relayStream } from './relay-stream.ts';
+import { openInSilence, relayStream } from './relay-stream.ts';
 import type { ResponseCache } from './response-cache.ts';
 
 export interface ChatHandlerOptions {
@@ -34,10 +34,10 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
       const bytes = body as Buffer;
       const request = parseBody(bytes) as ChatRequest;
       checkRequest(request);
-      const { strict, cacheTtlMs } = readCallOptions(head, strictParams());
+      const { strict, cacheTtlMs, timeoutMs } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const { requestId } = head;
-      const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat' }, request);
+      const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat', timeoutMs }, request);
       const ttlMs = request.stream === true ? 0 : (cacheTtlMs ?? call.plan.cacheTtlMs);
       const cacheKey = ttlMs > 0 ? cache.keyOf(holder.id, head.path, bytes) : '';
       const cached = ttlMs > 0 ? cache.get(cacheKey) : undefined;
@@ -47,14 +47,19 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
         return reply;
       }
       const answerAsBytes = family === 'openai' || request.stream === true;
-      const opened = await pipeline.openChat(call, { request, bytes, answerAsBytes, strict });
+      const open = () => pipeline.openChat(call, { request, bytes, answerAsBytes, strict });
+      const silence = { reply, record: call.record, clock, alarms };
+      const begun =
+        request.stream === true ? await openInSilence(silence, open) : { opened: await open(), headersSent: false };
+      if (begun === undefined) return reply;
+      const { opened, headersSent } = begun;
       const legacy = usesLegacyFunctions(request);
       if (isStream(opened.result)) {
-        relayChat(reply, call, opened, request, bytes, legacy);
+        relayChat(reply, call, opened, request, bytes, legacy, headersSent);
         return reply;
       }
       const answer = encodeWhole(opened.result, family, legacy);
-      if (ttlMs > 0) cache.put(cacheKey, Buffer.from(answer), ttlMs);
+      if (ttlMs > 0) cache.put(holder.id, cacheKey, Buffer.from(answer), ttlMs);
       const { measured } = opened.result;
       const content = call.record.keepsContent && { content: { request: String(bytes), answer: String(answer) } };
       opened.finish({ outcome: 'ok', status: 200, measured, ...content });
@@ -70,8 +75,9 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
     request: ChatRequest,
     bytes: Buffer,
     legacy: boolean,
+    headersSent: boolean,
   ): void {
-    const shared = { reply, record, finish, clock, alarms, requestText: () => String(bytes) };
+    const shared = { reply, record, finish, clock, alarms, headersSent, requestText: () => String(bytes) };
     if (result.kind === 'byte-stream') {
       relayStream({ ...shared, stream: result.stream, encode: asItIs, encodeEnd: (last) => last ?? '' });
     } else if (result.kind === 'chunk-stream') {

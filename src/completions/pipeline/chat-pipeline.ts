@@ -32,6 +32,8 @@ export interface IncomingCall {
   readonly requestId: string;
   readonly presence: CallerPresence;
   readonly operation: NonNullable<CallOutcome['operation']>;
+  /** What the caller gives the whole call, if it says so. */
+  readonly timeoutMs?: number | undefined;
 }
 
 /** A call that was let in. */
@@ -114,6 +116,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
           plan,
           holder,
           tokens,
+          timeoutMs: call.timeoutMs,
           presence,
           record,
           run(attempt) {

@@ -8,6 +8,8 @@ export interface ChatCall {
   readonly requestId: string;
   /** Refuse what the upstream cannot take, instead of dropping it. */
   readonly strict: boolean;
+  /** The longest time for the whole call, if the caller sets one. */
+  readonly timeoutMs?: number | undefined;
   /** Aborts the upstream when the caller is gone. */
   readonly signal: AbortSignal;
   /** Told the headers of a call that was let in and failed, for whoever answers over HTTP. */

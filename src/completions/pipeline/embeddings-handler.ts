@@ -17,6 +17,7 @@ import { speaksOpenai } from './encode-chat.ts';
 import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
 import { openAnswer } from './open-answer.ts';
 import type { OpenOperation } from './open-operation.ts';
+import { readCallOptions } from './read-call-options.ts';
 import type { SendUpstream } from './send-upstream.ts';
 import type { MeasuredUsage } from './stream-reader.ts';
 import { upstreamError } from './upstream-failure.ts';
@@ -88,7 +89,8 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
     const request = parseBody(bytes) as EmbeddingsRequest;
     checkRequest(request);
     const presence = watchCaller(reply.raw);
-    const incoming = { holder, requestId: head.requestId, presence, operation: 'embeddings' } as const;
+    const { timeoutMs } = readCallOptions(head, false);
+    const incoming = { holder, requestId: head.requestId, presence, operation: 'embeddings', timeoutMs } as const;
     const call = pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });
     const { result, finish } = await open(call, request, bytes);
     finish({ outcome: 'ok', status: 200, measured: result.measured });

@@ -15,6 +15,8 @@ export interface Target {
   /** 0: no limit. */
   readonly requestsPerMinute: number;
   readonly tokensPerMinute: number;
+  /** Those of the alias, else of the API, else of all (contract/completions 3). */
+  readonly timeouts: PlanTimeouts;
 }
 
 export interface PlanTimeouts {
@@ -31,7 +33,6 @@ export interface ModelPlan {
   readonly fallbacks: readonly string[];
   readonly contextFallbacks: readonly string[];
   readonly retries: number;
-  readonly timeouts: PlanTimeouts;
   readonly cacheTtlMs: number;
 }
 
@@ -41,7 +42,7 @@ export interface ModelPlans {
 }
 
 export interface ModelPlansOptions {
-  readonly settings: Pick<CompletionsSettings, 'models'>;
+  readonly settings: Pick<CompletionsSettings, 'models' | 'apis' | 'timeouts'>;
   /** An API that can be called now; undefined when it is not known or has no key. */
   readonly findApi: (id: string) => UsableApi | undefined;
   /** Names to suggest for one that is not known. */
@@ -57,7 +58,6 @@ const DIRECT_PLAN = {
   fallbacks: [],
   contextFallbacks: [],
   retries: 2,
-  timeouts: { connect: 5_000, first_byte: 60_000, idle: 30_000, total: 600_000 },
   cacheTtlMs: 0,
 };
 const MAX_SHOWN_NAME = 200;
@@ -66,7 +66,8 @@ const MAX_KEPT_PLANS = 1000;
 
 export function createModelPlans(options: ModelPlansOptions): ModelPlans {
   const { findApi, knownNames, missingFor } = options;
-  const aliases = readAliases(options.settings);
+  const { settings } = options;
+  const aliases = readAliases(settings);
   const direct = new Map<string, ModelPlan>();
 
   function notFound(model: string): AppError {
@@ -92,7 +93,8 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
   };
 
   function keepDirect(model: string, apiId: string, name: string): ModelPlan {
-    const plan = { ...DIRECT_PLAN, name: model, targets: [{ ...DIRECT_TARGET, id: model, apiId, model: name }] };
+    const target = { ...DIRECT_TARGET, id: model, apiId, model: name, timeouts: timeoutsOf(settings, apiId) };
+    const plan = { ...DIRECT_PLAN, name: model, targets: [target] };
     if (direct.size >= MAX_KEPT_PLANS) direct.clear();
     direct.set(model, plan);
     return plan;
@@ -108,28 +110,41 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
   }
 }
 
-function readAliases({ models }: Pick<CompletionsSettings, 'models'>): ReadonlyMap<string, ModelPlan> {
+type PlanSettings = ModelPlansOptions['settings'];
+
+/** 0 stands for a limit that is not set at its place. */
+function timeoutsOf({ apis, timeouts }: PlanSettings, apiId: string, alias?: PlanTimeouts): PlanTimeouts {
+  const api = Object.hasOwn(apis, apiId) ? apis[apiId]?.timeouts : undefined;
+  const limit = (name: keyof PlanTimeouts) => alias?.[name] || api?.[name] || timeouts[name];
+  return { connect: limit('connect'), first_byte: limit('first_byte'), idle: limit('idle'), total: limit('total') };
+}
+
+function readAliases(settings: PlanSettings): ReadonlyMap<string, ModelPlan> {
   return new Map(
-    models.map((alias) => [
+    settings.models.map((alias) => [
       alias.name,
       {
         name: alias.name,
-        targets: alias.targets.map(readTarget),
+        targets: alias.targets.map((target) => readTarget(target, settings, alias.timeouts)),
         fallbacks: alias.fallbacks,
         contextFallbacks: alias.context_fallbacks,
         retries: alias.retries,
-        timeouts: alias.timeouts,
         cacheTtlMs: alias.cache.ttl,
       },
     ]),
   );
 }
 
-function readTarget(target: CompletionsSettings['models'][number]['targets'][number]): Target {
+function readTarget(
+  target: CompletionsSettings['models'][number]['targets'][number],
+  settings: PlanSettings,
+  timeouts: PlanTimeouts,
+): Target {
   const slash = target.model.indexOf('/');
   return {
     id: target.model,
     apiId: target.model.slice(0, slash),
+    timeouts: timeoutsOf(settings, target.model.slice(0, slash), timeouts),
     model: target.model.slice(slash + 1),
     weight: target.weight,
     priority: target.priority,

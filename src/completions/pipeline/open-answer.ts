@@ -79,7 +79,9 @@ export function refusal(
   { decodeFailure, secret, now }: Pick<OpenOptions, 'decodeFailure' | 'secret' | 'now'>,
 ): AppError {
   if (status < 400) return upstreamError(`it answered with status ${status}, and redirects are not followed`);
-  return failureToError(decodeFailure(status, parseIfJson(text)), secret, readRetryAfter(headers, now()));
+  return failureToError(decodeFailure(status, parseIfJson(text)), secret, {
+    retryAfterMs: readRetryAfter(headers, now()),
+  });
 }
 
 /** The start of a refusal's text is enough, however long it is. */

@@ -26,7 +26,9 @@ export function openDemoChat({ work, model, presence, clock }: DemoChat) {
 
   async function open() {
     if (status !== 0) {
-      throw failureToError(failureInBody(status, { error: { message: 'The demo model was told to refuse.' } }), '');
+      throw failureToError(failureInBody(status, { error: { message: 'The demo model was told to refuse.' } }), '', {
+        retryAfterMs: undefined,
+      });
     }
     if (work.request.stream === true) {
       await pause(clock, presence, delayMs);

@@ -123,6 +123,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
     function open(): void {
       if (opened) return;
       opened = true;
+      exchange.begun();
       resolve({
         attach(given) {
           let hasRoom = true;

@@ -21,6 +21,8 @@ export interface RelayOptions<Piece> {
   readonly requestText: () => string;
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly alarms: Alarms;
+  /** The headers and a comment were sent while the upstream was silent. */
+  readonly headersSent: boolean;
 }
 
 const KEEP_ALIVE_MS = 15_000;
@@ -32,21 +34,68 @@ const STREAM_HEADERS = {
   'x-accel-buffering': 'no',
 };
 
+/** The headers of a stream. From now on the response is written here, not by Fastify. */
+function takeOver(reply: FastifyReply, record: CallRecord): OutgoingHttpHeaders {
+  const headers = { ...(reply.getHeaders() as OutgoingHttpHeaders), ...record.headers(), ...STREAM_HEADERS };
+  reply.hijack();
+  return headers;
+}
+
+export type SilenceOptions = Pick<RelayOptions<never>, 'reply' | 'record' | 'clock' | 'alarms'>;
+
+/**
+ * Waits for a stream to begin. After 15 s of silence the caller gets the headers and a comment, then a comment every
+ * 15 s, so that nothing on the way takes the connection for dead; retries and fallbacks go on meanwhile. Undefined: the
+ * call failed after that, and an event has told the caller why.
+ */
+export async function openInSilence<Opened>(
+  { reply, record, clock, alarms }: SilenceOptions,
+  open: () => Promise<Opened>,
+): Promise<{ readonly opened: Opened; readonly headersSent: boolean } | undefined> {
+  const response = reply.raw;
+  let headersSent = false;
+  const alarm: Alarm = {
+    dueAt: clock.monotonic() + KEEP_ALIVE_MS,
+    ring() {
+      if (response.destroyed) return;
+      if (!headersSent) response.writeHead(200, takeOver(reply, record));
+      headersSent = true;
+      response.write(KEEP_ALIVE);
+      alarm.dueAt = clock.monotonic() + KEEP_ALIVE_MS;
+      alarms.set(alarm);
+    },
+  };
+  alarms.set(alarm);
+  try {
+    const opened = await open();
+    return { opened, headersSent };
+  } catch (error) {
+    if (!headersSent) throw error;
+    response.end(failureEvent(error));
+    return undefined;
+  } finally {
+    alarms.clear(alarm);
+  }
+}
+
+function failureEvent(error: unknown): string {
+  return `data: ${JSON.stringify(describeFailure(error).body)}\n\n`;
+}
+
 /**
  * Sends a stream on to the caller as it comes (contract/completions 4). A slow caller holds up the upstream; one that
  * leaves ends it; and a stream that breaks says so in one last event, without `[DONE]`.
  */
 export function relayStream<Piece>(options: RelayOptions<Piece>): void {
-  const { reply, stream, record, finish, encode, encodeEnd, clock, alarms } = options;
+  const { reply, stream, record, finish, encode, encodeEnd, clock, alarms, headersSent } = options;
   const response = reply.raw;
-  const headers = { ...(reply.getHeaders() as OutgoingHttpHeaders), ...record.headers(), ...STREAM_HEADERS };
   const kept: (string | Buffer)[] = [];
   let keptLength = 0;
   let over = false;
   let lastWrite = clock.monotonic();
   const alarm: Alarm = { dueAt: lastWrite + KEEP_ALIVE_MS, ring: keepAlive };
 
-  reply.hijack();
+  const headers = headersSent ? {} : takeOver(reply, record);
   if (response.destroyed) {
     stream.abort();
     conclude({ outcome: 'aborted', status: 499 });
@@ -88,7 +137,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
     stream.abort();
     conclude({ outcome: 'aborted', status: 499 });
   });
-  response.writeHead(200, headers);
+  if (!headersSent) response.writeHead(200, headers);
   alarms.set(alarm);
   stream.attach({
     write(piece) {
@@ -104,7 +153,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
       response.end(bytes);
     },
     fail(error) {
-      const event = `data: ${JSON.stringify(describeFailure(error).body)}\n\n`;
+      const event = failureEvent(error);
       keep(event);
       conclude({ outcome: 'partial', status: statusOf(error), error });
       response.end(event);

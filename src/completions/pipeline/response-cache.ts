@@ -6,7 +6,8 @@ export interface ResponseCache {
   /** Holder, path and body together: an answer is never given to another key. */
   keyOf(holderId: string, path: string, body: Buffer): string;
   get(key: string): Buffer | undefined;
-  put(key: string, body: Buffer, ttlMs: number): void;
+  /** Where room is needed, the holder that takes most of it loses its oldest answers: nobody takes it from the others. */
+  put(holderId: string, key: string, body: Buffer, ttlMs: number): void;
 }
 
 export interface ResponseCacheOptions {
@@ -16,6 +17,7 @@ export interface ResponseCacheOptions {
 }
 
 interface Entry {
+  readonly holderId: string;
   readonly body: Buffer;
   readonly until: number;
 }
@@ -27,13 +29,41 @@ const ENTRY_OVERHEAD = 256;
 
 export function createResponseCache(options: ResponseCacheOptions): ResponseCache {
   const { clock, maxBytes = MAX_BYTES, maxEntryBytes = MAX_ENTRY_BYTES } = options;
-  // In the order of their last use: the first one is the one to drop.
   const entries = new Map<string, Entry>();
+  /** The keys of each holder in the order of their last use, and what its answers take. */
+  const holders = new Map<string, { readonly keys: Set<string>; bytes: number }>();
   let size = 0;
 
-  function drop(key: string, { body }: Entry): void {
+  function add(key: string, entry: Entry): void {
+    const bytes = entry.body.length + ENTRY_OVERHEAD;
+    const holder = holders.get(entry.holderId) ?? { keys: new Set(), bytes: 0 };
+    holders.set(entry.holderId, holder);
+    holder.keys.add(key);
+    holder.bytes += bytes;
+    size += bytes;
+    entries.set(key, entry);
+  }
+
+  function drop(key: string, { holderId, body }: Entry): void {
+    const bytes = body.length + ENTRY_OVERHEAD;
+    const holder = holders.get(holderId);
     entries.delete(key);
-    size -= body.length + ENTRY_OVERHEAD;
+    size -= bytes;
+    if (holder === undefined) return;
+    holder.keys.delete(key);
+    holder.bytes -= bytes;
+    if (holder.keys.size === 0) holders.delete(holderId);
+  }
+
+  function dropOne(): void {
+    let largest: { readonly keys: Set<string>; readonly bytes: number } | undefined;
+    for (const holder of holders.values()) if (holder.bytes > (largest?.bytes ?? 0)) largest = holder;
+    for (const key of largest?.keys ?? []) {
+      const entry = entries.get(key);
+      if (entry === undefined) continue;
+      drop(key, entry);
+      return;
+    }
   }
 
   return {
@@ -46,20 +76,17 @@ export function createResponseCache(options: ResponseCacheOptions): ResponseCach
         drop(key, entry);
         return undefined;
       }
-      entries.delete(key);
-      entries.set(key, entry);
+      const keys = holders.get(entry.holderId)?.keys;
+      keys?.delete(key);
+      keys?.add(key);
       return entry.body;
     },
-    put(key, body, ttlMs) {
+    put(holderId, key, body, ttlMs) {
       if (body.length > maxEntryBytes) return;
       const before = entries.get(key);
       if (before !== undefined) drop(key, before);
-      entries.set(key, { body, until: clock.monotonic() + ttlMs });
-      size += body.length + ENTRY_OVERHEAD;
-      for (const [oldest, entry] of entries) {
-        if (size <= maxBytes) break;
-        drop(oldest, entry);
-      }
+      add(key, { holderId, body, until: clock.monotonic() + ttlMs });
+      while (size > maxBytes && entries.size > 0) dropOne();
     },
   };
 }

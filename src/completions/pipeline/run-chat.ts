@@ -9,14 +9,14 @@ import type { OpenedStream } from './open-stream.ts';
 
 /** The pipeline for callers inside this program: requests and answers as values. */
 export function createRunChat(pipeline: ChatPipeline): RunChat {
-  return async ({ request, holder, requestId, strict, signal, onFailed }) => {
+  return async ({ request, holder, requestId, strict, timeoutMs, signal, onFailed }) => {
     const presence = new CallerPresence();
     const leave = () => presence.leave();
     if (signal.aborted) leave();
     else signal.addEventListener('abort', leave, { once: true });
     const forget = () => signal.removeEventListener('abort', leave);
     try {
-      const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat' }, request);
+      const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat', timeoutMs }, request);
       const opening = pipeline.openChat(call, { request, answerAsBytes: false, strict });
       const { result, finish } = await opening.catch((error: unknown) => {
         onFailed?.(call.record.headers());

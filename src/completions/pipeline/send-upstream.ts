@@ -52,7 +52,7 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
   }
 
   return ({ api, attempt, encoded, stream, idempotencyId }) => {
-    const { timeouts, deadline } = attempt;
+    const { timeouts, deadline, deadlineName } = attempt;
     const { url, origin, path } = addressOf(api, encoded.path);
     const headers = {
       ...api.headers,
@@ -67,7 +67,8 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     const { dialect, credentials } = api;
     const authorised = authorise({ dialect, credentials, url, headers, body: encoded.body });
     const pool = pools.open(origin, timeouts.connect);
-    const times = { firstByteMs: timeouts.first_byte, idleMs: timeouts.idle, deadline };
+    const { first_byte: firstByteMs, idle: idleMs } = timeouts;
+    const times = { firstByteMs, idleMs, deadline, deadlineName, untilEvent: stream };
     const ready =
       (opened: Pool, allowed: Readonly<Record<string, string>>): StartExchange =>
       (listener) => {

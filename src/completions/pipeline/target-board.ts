@@ -7,14 +7,25 @@ import { type CircuitState, createTargetCircuit, type TargetCircuit } from './ta
 export interface TargetBoard {
   /** The targets in the order in which they are to be tried. */
   order(plan: ModelPlan): readonly Target[];
-  /** Takes a place on a target; undefined, with the time to wait, while it is out or has used up its limits. */
-  begin(target: Target, tokens: number): TargetLease | { readonly waitMs: number };
+  /** Takes a place on a target; the time to wait instead, while it is out or its limits are used up. */
+  begin(target: Target, tokens: number, use: TargetUse): TargetLease | { readonly waitMs: number };
+  /** Whether it failed so often that nothing is repeated on it now. */
+  isOut(target: Target): boolean;
   /** Those that were used lately. */
   status(): readonly TargetStatus[];
 }
 
+export interface TargetUse {
+  /** Who calls: no caller may take a target from the others. */
+  readonly caller: string;
+  /** Nothing else can answer the call: it is tried although the target is out. */
+  readonly isSole: boolean;
+}
+
 export interface TargetLease {
   readonly waitMs?: undefined;
+  /** The answer has begun. */
+  answered(): void;
   /** Exactly once. `tokens`: what the call really used, when that is known. */
   end(result: 'ok' | 'failed' | 'ignored', tokens?: number): void;
 }
@@ -33,17 +44,33 @@ export interface TargetBoardOptions {
 interface TargetRecord {
   readonly circuit: TargetCircuit;
   inFlight: number;
-  requests: TokenBucket | undefined;
-  tokens: TokenBucket | undefined;
+  readonly requests: TokenBucket | undefined;
+  readonly tokens: TokenBucket | undefined;
+  /** Of a target with limits: what each caller of the last minutes may take of them. */
+  readonly shares: Map<string, CallerShare>;
+}
+
+interface CallerShare {
+  readonly requests: TokenBucket | undefined;
+  readonly tokens: TokenBucket | undefined;
+  lastUse: number;
 }
 
 /** Names of targets may come from callers; those that nothing is known of make room. */
 const MAX_RECORDS = 2000;
+/** Where several callers used a target within this time, each of them gets half of its limits at most. */
+const SHARED_MS = 10 * 60_000;
+const MAX_SHARES = 1000;
+/** How many calls of one caller one API gets at the same time: an eighth of the connections of its pool. */
+const MAX_CALLS_OF_CALLER = 512;
+const BUSY_WAIT_MS = 1000;
 
 export function createTargetBoard({ clock, onCircuit }: TargetBoardOptions): TargetBoard {
   const records = new Map<string, TargetRecord>();
   /** How far each target of an alias is behind its share: smooth weighted round robin. */
   const turns = new WeakMap<Target, number>();
+  /** How many calls are under way, by API and caller. Names of both are known only while they are. */
+  const callsOf = new Map<string, number>();
 
   function recordOf(target: Target): TargetRecord {
     const known = records.get(target.id);
@@ -54,6 +81,7 @@ export function createTargetBoard({ clock, onCircuit }: TargetBoardOptions): Tar
       inFlight: 0,
       requests: limitOf(target.requestsPerMinute),
       tokens: limitOf(target.tokensPerMinute),
+      shares: new Map(),
     };
     records.set(target.id, record);
     return record;
@@ -65,6 +93,31 @@ export function createTargetBoard({ clock, onCircuit }: TargetBoardOptions): Tar
       records.delete(id);
       return;
     }
+  }
+
+  function shareOf(record: TargetRecord, target: Target, caller: string): CallerShare | undefined {
+    const { shares, requests, tokens } = record;
+    if (requests === undefined && tokens === undefined) return undefined;
+    const now = clock.monotonic();
+    let share = shares.get(caller);
+    if (share === undefined) {
+      for (const [name, { lastUse }] of shares) {
+        if (shares.size >= MAX_SHARES || now - lastUse >= SHARED_MS) shares.delete(name);
+      }
+      const half = (perMinute: number) => limitOf(Math.ceil(perMinute / 2));
+      share = { requests: half(target.requestsPerMinute), tokens: half(target.tokensPerMinute), lastUse: now };
+      shares.set(caller, share);
+    }
+    share.lastUse = now;
+    return share;
+  }
+
+  /** What a caller's share makes it wait for; nothing while it is the only caller. */
+  function shareWaitMs({ shares }: TargetRecord, share: CallerShare | undefined, tokens: number): number {
+    if (share === undefined || shares.size < 2) return 0;
+    const now = clock.monotonic();
+    const isShared = [...shares.values()].some((other) => other !== share && now - other.lastUse < SHARED_MS);
+    return isShared ? Math.max(share.requests?.waitMs(1) ?? 0, share.tokens?.waitMs(tokens) ?? 0) : 0;
   }
 
   const limitOf = (perMinute: number) => (perMinute === 0 ? undefined : createTokenBucket(perMinute, clock));
@@ -91,24 +144,45 @@ export function createTargetBoard({ clock, onCircuit }: TargetBoardOptions): Tar
       const priorities = [...new Set(targets.map(({ priority }) => priority))].sort((a, b) => a - b);
       return priorities.flatMap((priority) => orderGroup(targets.filter((target) => target.priority === priority)));
     },
-    begin(target, tokens) {
+    begin(target, tokens, { caller, isSole }) {
       const record = recordOf(target);
       const { circuit, requests, tokens: tokenLimit } = record;
-      const waitMs = Math.max(circuit.waitMs(), requests?.waitMs(1) ?? 0, tokenLimit?.waitMs(tokens) ?? 0);
+      const place = `${target.apiId}\n${caller}`;
+      const underWay = callsOf.get(place) ?? 0;
+      const share = shareOf(record, target, caller);
+      const waitMs = Math.max(
+        isSole ? 0 : circuit.waitMs(),
+        requests?.waitMs(1) ?? 0,
+        tokenLimit?.waitMs(tokens) ?? 0,
+        shareWaitMs(record, share, tokens),
+        underWay >= MAX_CALLS_OF_CALLER ? BUSY_WAIT_MS : 0,
+      );
       if (waitMs > 0) return { waitMs };
       const isProbe = circuit.begin();
       requests?.take(1);
       tokenLimit?.take(tokens);
+      share?.requests?.take(1);
+      share?.tokens?.take(tokens);
       record.inFlight += 1;
+      callsOf.set(place, underWay + 1);
       return {
+        answered() {
+          if (isProbe) circuit.answered();
+        },
         end(result, used) {
           record.inFlight -= 1;
-          if (used !== undefined && used > tokens) tokenLimit?.take(used - tokens);
-          else if (used !== undefined) tokenLimit?.giveBack(tokens - used);
-          circuit.end(result, isProbe);
+          const left = (callsOf.get(place) ?? 1) - 1;
+          if (left === 0) callsOf.delete(place);
+          else callsOf.set(place, left);
+          if (used !== undefined) {
+            correct(tokenLimit, tokens, used);
+            correct(share?.tokens, tokens, used);
+          }
+          circuit.end(result, caller, isProbe);
         },
       };
     },
+    isOut: (target) => (records.get(target.id)?.circuit.state() ?? 'closed') !== 'closed',
     status: () =>
       [...records].map(([target, { circuit, inFlight: count }]) => ({
         target,
@@ -116,4 +190,10 @@ export function createTargetBoard({ clock, onCircuit }: TargetBoardOptions): Tar
         inFlight: count,
       })),
   };
+}
+
+/** Puts what a call used in the place of what was taken for it. */
+function correct(bucket: TokenBucket | undefined, taken: number, used: number): void {
+  if (used > taken) bucket?.take(used - taken);
+  else bucket?.giveBack(taken - used);
 }

@@ -20,7 +20,7 @@ import { tokensOfCharacters } from './estimate-tokens.ts';
 import type { OpenChat } from './open-chat.ts';
 import { lacksOperation, type OpenedOperation, type OpenOperation } from './open-operation.ts';
 import { readCallOptions } from './read-call-options.ts';
-import { relayStream } from './relay-stream.ts';
+import { openInSilence, relayStream } from './relay-stream.ts';
 import { chunkAsText, completionAsText, textAsChat } from './text-as-chat.ts';
 
 export interface TextHandlerOptions {
@@ -79,15 +79,19 @@ export function createTextHandler(options: TextHandlerOptions) {
       const bytes = body as Buffer;
       const request = parseBody(bytes) as TextRequest;
       checkRequest(request);
-      const { strict } = readCallOptions(head, strictParams());
+      const { strict, timeoutMs } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
-      const incoming = { holder, requestId: head.requestId, presence, operation: 'text_completion' } as const;
+      const operation = 'text_completion';
+      const incoming = { holder, requestId: head.requestId, presence, operation, timeoutMs } as const;
       const call = pipeline.admit(incoming, request.model, {
         prompt: tokensOfCharacters(bytes.length),
         answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),
       });
-      const opened = await open(call, request, bytes, strict);
-      answer(family, reply, call, opened, request, bytes);
+      const start = () => open(call, request, bytes, strict);
+      const silence = { reply, record: call.record, clock, alarms };
+      const begun =
+        request.stream === true ? await openInSilence(silence, start) : { opened: await start(), headersSent: false };
+      if (begun !== undefined) answer(family, reply, call, begun.opened, request, bytes, begun.headersSent);
       return reply;
     };
 
@@ -98,8 +102,9 @@ export function createTextHandler(options: TextHandlerOptions) {
     { result, finish }: Attempted<OpenedChat | OpenedOperation>,
     request: TextRequest,
     bytes: Buffer,
+    headersSent: boolean,
   ): void {
-    const shared = { reply, record, finish, clock, alarms, requestText: () => String(bytes) };
+    const shared = { reply, record, finish, clock, alarms, headersSent, requestText: () => String(bytes) };
     if (result.kind === 'byte-stream') {
       relayStream({ ...shared, stream: result.stream, encode: (piece) => piece, encodeEnd: (last) => last ?? '' });
     } else if (result.kind === 'chunk-stream') {

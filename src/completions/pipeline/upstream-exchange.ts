@@ -16,6 +16,9 @@ export interface ExchangeTimes {
   readonly firstByteMs: number;
   readonly idleMs: number;
   readonly deadline: number;
+  readonly deadlineName: 'total' | 'x-timeout-ms';
+  /** `firstByteMs` is for the first event of a stream: comments that come before it do not count. */
+  readonly untilEvent: boolean;
 }
 
 /** Hears of one answer: a head, then data, then exactly one of end and failure. Nothing more after an abort. */
@@ -30,7 +33,9 @@ export interface Exchange {
   /** The upstream is not read any further, and its silence is not counted. */
   pause(): void;
   resume(): void;
-  /** Closes the connection at once. */
+  /** The first event of a stream has come: from now on silence is measured between its pieces. */
+  begun(): void;
+  /** Closes the connection immediately. */
   abort(): void;
 }
 
@@ -60,7 +65,7 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
     const now = clock.monotonic();
     if (controller?.paused === true) lastSign = now;
     const silence = begun ? times.idleMs : times.firstByteMs;
-    if (now >= times.deadline) fail(upstreamTimeout('total'));
+    if (now >= times.deadline) fail(upstreamTimeout(times.deadlineName));
     else if (now - lastSign >= silence) fail(upstreamTimeout(begun ? 'idle' : 'first_byte'));
     else {
       alarm.dueAt = Math.min(lastSign + silence, times.deadline);
@@ -91,8 +96,8 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
     },
     onResponseData(_controller, chunk) {
       if (over) return;
-      begun = true;
-      lastSign = clock.monotonic();
+      if (!times.untilEvent) begun = true;
+      if (begun) lastSign = clock.monotonic();
       listener.onData(chunk);
     },
     onResponseEnd() {
@@ -119,8 +124,12 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
   return {
     pause: () => controller?.pause(),
     resume() {
-      lastSign = clock.monotonic();
+      if (begun) lastSign = clock.monotonic();
       controller?.resume();
+    },
+    begun() {
+      begun = true;
+      lastSign = clock.monotonic();
     },
     abort() {
       if (over) return;
@@ -133,7 +142,7 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
 function toAppError(error: Error): AppError {
   if (error instanceof AppError) return error;
   const code = errorCode(error);
-  if (code === 'UND_ERR_CONNECT_TIMEOUT') return upstreamError('connecting took too long', error);
+  if (code === 'UND_ERR_CONNECT_TIMEOUT') return upstreamTimeout('connect');
   return upstreamError(REASONS[code] ?? 'the connection failed', error);
 }
 

@@ -27,11 +27,14 @@ export function policyOf(error: unknown): FailurePolicy {
   const status = typeof error.details.status === 'number' ? error.details.status : 0;
   switch (error.code) {
     case 'UPSTREAM_ERROR':
-      return { retry: true, next: true, countsAgainstTarget: true, tooLong: false };
-    // To wait as long once more is no better than to ask somebody else; what says 504 itself did so in time.
+      return { retry: true, next: true, countsAgainstTarget: error.details.ofAnswer !== true, tooLong: false };
     case 'UPSTREAM_TIMEOUT':
-    case 'UPSTREAM_AUTHENTICATION':
+      // The caller's own limit shows nothing about the target, and leaves no time for another one.
+      if (error.details.limit === 'x-timeout-ms') return NO_HELP;
+      // To wait as long again is no better than to ask another target; an upstream's own 504 came in time.
       return { retry: status === 504, next: true, countsAgainstTarget: true, tooLong: false };
+    case 'UPSTREAM_AUTHENTICATION':
+      return { retry: false, next: true, countsAgainstTarget: true, tooLong: false };
     case 'UPSTREAM_REFUSED':
       if (error.details.upstreamCode === 'context_length_exceeded') return { ...NO_HELP, tooLong: true };
       if (RETRIED_STATUSES.has(status)) return { ...NO_HELP, retry: true, next: true };
@@ -50,7 +53,7 @@ export function upstreamError(reason: string, cause?: unknown): AppError {
   return new AppError('UPSTREAM_ERROR', { reason }, cause === undefined ? undefined : { cause });
 }
 
-export function upstreamTimeout(limit: 'connect' | 'first_byte' | 'idle' | 'total'): AppError {
+export function upstreamTimeout(limit: 'connect' | 'first_byte' | 'idle' | 'total' | 'x-timeout-ms'): AppError {
   return new AppError('UPSTREAM_TIMEOUT', { limit });
 }
 
@@ -59,12 +62,16 @@ export function upstreamTimeout(limit: 'connect' | 'first_byte' | 'idle' | 'tota
  * text is kept back, a 5xx is a 502, and any other 4xx passes with its status and message. `secret` is the API's key,
  * which some repeat.
  */
-export function failureToError(failure: UpstreamFailure, secret: string, retryAfterMs?: number): AppError {
+export function failureToError(failure: UpstreamFailure, secret: string, refused?: Refusal): AppError {
   const { status, code, param } = failure;
+  const { retryAfterMs } = refused ?? {};
   const message = secret === '' ? failure.message : failure.message.replaceAll(secret, '[hidden]');
   if (status === 401 || status === 403) return new AppError('UPSTREAM_AUTHENTICATION', { status });
   if (status === 504) return new AppError('UPSTREAM_TIMEOUT', { limit: 'its own', status });
-  if (status < 400 || status >= 500) return new AppError('UPSTREAM_ERROR', { reason: message, status });
+  if (status < 400 || status >= 500) {
+    const ofAnswer = refused === undefined && status === BAD_ANSWER;
+    return new AppError('UPSTREAM_ERROR', { reason: message, status, ...(ofAnswer && { ofAnswer }) });
+  }
   return new AppError('UPSTREAM_REFUSED', {
     status,
     message,
@@ -73,6 +80,14 @@ export function failureToError(failure: UpstreamFailure, secret: string, retryAf
     ...(retryAfterMs === undefined ? {} : { retryAfterSeconds: Math.ceil(retryAfterMs / 1000) }),
   });
 }
+
+/** A failure that came as the status of the response, and not inside an answer that began with 200. */
+export interface Refusal {
+  readonly retryAfterMs: number | undefined;
+}
+
+/** What the model itself put out makes no sense, such as a malformed call: that shows nothing about the target. */
+const BAD_ANSWER = 502;
 
 /** Seconds, milliseconds (`retry-after-ms`) or a date; undefined when it says nothing usable. */
 export function readRetryAfter(headers: UpstreamHeaders, now: number): number | undefined {

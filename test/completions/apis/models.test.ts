@@ -11,25 +11,17 @@ import { matchesAny } from '../../../src/completions/keys/model-pattern.ts';
 import type { CompletionsSettings } from '../../../src/completions/settings.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { holderOf } from '../keys/calls.ts';
+import { settingsOf } from '../pipeline/start-completions.ts';
 
-const SETTINGS: CompletionsSettings = {
-  master_key: '',
-  strict_params: false,
-  store_content: false,
-  apis: {},
-  models: [],
-  prices: {},
-};
+const SETTINGS = settingsOf({});
 
 const anybody = holderOf();
 const allowed = (...patterns: string[]) => holderOf(undefined, { mayUse: (model) => matchesAny(patterns, model) });
-const named = (base_url: string, changes = {}) => ({
-  dialect: '' as const,
-  base_url,
-  api_key: '',
-  variables: {},
-  ...changes,
-});
+const named = (base_url: string, changes = {}) => {
+  const api = settingsOf({ apis: { it: { base_url, ...changes } } }).apis.it;
+  assert.ok(api !== undefined);
+  return api;
+};
 
 type Answer = { readonly status?: number; readonly body?: string; readonly hang?: boolean };
 

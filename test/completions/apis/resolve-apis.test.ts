@@ -4,16 +4,15 @@ import { apiTable } from '../../../src/completions/apis/api-table.ts';
 import type { UsableApi } from '../../../src/completions/apis/model-api.ts';
 import { resolveApis } from '../../../src/completions/apis/resolve-apis.ts';
 import type { CompletionsSettings } from '../../../src/completions/settings.ts';
+import { settingsOf } from '../pipeline/start-completions.ts';
 
 type ApiSettings = CompletionsSettings['apis'][string];
 
-const api = (changes: Partial<ApiSettings> = {}): ApiSettings => ({
-  dialect: '',
-  base_url: '',
-  api_key: '',
-  variables: {},
-  ...changes,
-});
+const api = (changes: Partial<ApiSettings> = {}): ApiSettings => {
+  const usual = settingsOf({ apis: { it: {} } }).apis.it;
+  assert.ok(usual !== undefined);
+  return { ...usual, ...changes };
+};
 
 function resolve(environment: Record<string, string>, apis: Record<string, ApiSettings> = {}) {
   const resolved = resolveApis({ settings: { apis }, environment });

@@ -10,7 +10,8 @@ import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { createFakeRandomness } from '../../fakes/fake-randomness.ts';
 
 const TOTAL_MS = 4000;
-const target = { apiId: 'lab', weight: 1, priority: 1, requestsPerMinute: 0, tokensPerMinute: 0 };
+const timeouts = { connect: 1000, first_byte: 1000, idle: 1000, total: TOTAL_MS };
+const target = { apiId: 'lab', weight: 1, priority: 1, requestsPerMinute: 0, tokensPerMinute: 0, timeouts };
 const plan: ModelPlan = {
   name: 'alias',
   targets: [
@@ -20,7 +21,6 @@ const plan: ModelPlan = {
   fallbacks: [],
   contextFallbacks: [],
   retries: 10,
-  timeouts: { connect: 1000, first_byte: 1000, idle: 1000, total: TOTAL_MS },
   cacheTtlMs: 0,
 };
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
+import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { HELLO, LAB_KEY, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 import {
@@ -134,58 +135,138 @@ test('a fallback that the key may not use is skipped', async (t) => {
   assert.equal(await codeOf(refused), 'model_not_allowed');
 });
 
-test('P-14: five failures within 30 s take a target out for 30 s; one probe brings it back', async (t) => {
-  const clock = createFakeClock();
+const MASTER = 'master-key-9d8f7a6b5c4e';
+
+/** Two callers, each with a key of its own. */
+async function startWithCallers(t: TestContext, settings: object, clock: Clock = systemClock) {
+  const running = await startCompletions(t, { clock, settings: { master_key: MASTER, ...settings } });
+  const issue = async () => {
+    const headers = { authorization: `Bearer ${MASTER}`, 'content-type': 'application/json' };
+    const response = await fetch(`${running.url}/keys`, { method: 'POST', headers, body: '{"name":"k"}' });
+    return ((await response.json()) as { key: string }).key;
+  };
+  const callers = [await issue(), await issue()] as const;
+  const call = (caller: 0 | 1, model = 'm', body: object = {}, headers: Record<string, string> = {}) =>
+    running.post(
+      '/v1/chat/completions',
+      { ...HELLO, model, ...body },
+      { headers: { authorization: `Bearer ${callers[caller]}`, ...headers } },
+    );
+  const state = (target = 'lab/x') => running.completions.targets().find((one) => one.target === target)?.state;
+  return { ...running, call, state };
+}
+
+const TWO_TARGETS = [{ model: 'lab/x' }, { model: 'lab/y', priority: 2 }];
+
+test('P-14: a target that fails for two callers is out for 30 s; one probe brings it back', async (t) => {
   const upstream = await startScriptedUpstream(t, refuses(500));
-  const { completions, post, log } = await startCompletions(t, {
-    clock,
-    settings: {
-      apis: { lab: api(upstream) },
-      models: [{ name: 'm', targets: [{ model: 'lab/x' }], retries: 0 }],
-    },
-  });
-  const status = async () => (await post('/v1/chat/completions', { ...HELLO, model: 'm' })).status;
-  const state = () => completions.targets().find(({ target }) => target === 'lab/x')?.state;
-  for (let count = 0; count < 4; count += 1) assert.equal(await status(), 502);
+  const models = [{ name: 'm', targets: TWO_TARGETS, retries: 0 }];
+  const clock = createFakeClock();
+  const { call, state, log } = await startWithCallers(t, { apis: { lab: api(upstream) }, models }, clock);
+  const asked = (model: string) => upstream.requests.filter(({ json }) => json.model === model).length;
+  for (let count = 0; count < 5; count += 1) await call(0);
+  for (let count = 0; count < 4; count += 1) await call(1);
   await clock.advance(31_000);
-  assert.equal(await status(), 502);
-  assert.equal(state(), 'closed', 'the first four are too long ago');
-  for (let count = 0; count < 4; count += 1) assert.equal(await status(), 502);
+  assert.equal((await call(1)).status, 502);
+  assert.equal(state(), 'closed', 'the first nine are too long ago');
+  for (let count = 0; count < 9; count += 1) await call(count % 2 === 0 ? 0 : 1);
   assert.equal(state(), 'open');
-  assert.equal(upstream.requests.length, 9);
-  const out = await post('/v1/chat/completions', { ...HELLO, model: 'm' });
+  assert.equal(state('lab/y'), 'open');
+  const before = upstream.requests.length;
+  const out = await call(0);
   assert.equal(out.status, 503);
   assert.equal(out.headers.get('retry-after'), '30');
   assert.equal(await codeOf(out), 'no_target_available');
-  assert.equal(upstream.requests.length, 9, 'it was not asked');
+  assert.equal(upstream.requests.length, before, 'it was not asked');
 
   await clock.advance(30_000);
-  assert.equal(await status(), 502, 'the probe fails');
-  assert.equal(await status(), 503);
+  assert.equal((await call(0)).status, 502, 'the probe fails');
+  assert.equal((await call(1)).status, 503);
   await clock.advance(30_000);
   let release: () => void = () => undefined;
   upstream.script((response, request) => {
-    release = () => answers(completionOf('back'))(response, request);
+    if (request.json.model === 'x') release = () => answers(completionOf('back'))(response, request);
+    else refuses(500)(response, request);
   });
-  const probe = status();
-  await until('the circuit to probe', () => state() === 'probing');
-  assert.equal(await status(), 503, 'only one call probes');
-  await until('the eleventh request', () => upstream.requests.length >= 11);
+  const tried = asked('x');
+  const probe = call(0);
+  await until('the circuit to probe', () => state() === 'probing' && asked('x') > tried);
+  await call(1);
+  assert.equal(asked('x'), tried + 1, 'only one call probes');
   release();
-  assert.equal(await probe, 200);
+  assert.equal((await probe).status, 200);
   assert.equal(state(), 'closed');
   assert.match(log(), /a target is out/);
   assert.match(log(), /a target is back/);
 });
 
+test('DC-5: failures of one caller do not take a target out for the others', async (t) => {
+  const upstream = await startScriptedUpstream(t, (response, request) =>
+    (request.text.includes('poison') ? refuses(500) : answers(completionOf('fine')))(response, request),
+  );
+  const { call, state } = await startWithCallers(t, { apis: { lab: api(upstream) } });
+  const poison = { messages: [{ role: 'user', content: 'poison' }] };
+  for (let count = 0; count < 20; count += 1) {
+    assert.equal((await call(0, 'lab/x', poison)).status, 502);
+    assert.equal((await call(1, 'lab/x')).status, 200);
+  }
+  assert.equal(state(), 'closed');
+});
+
+test('DC-5: a sole target that is out only loses its retries', async (t) => {
+  const upstream = await startScriptedUpstream(t, refuses(500));
+  const { call, state } = await startWithCallers(t, { apis: { lab: api(upstream) } });
+  for (let count = 0; count < 10; count += 1) assert.equal((await call(count % 2 === 0 ? 0 : 1, 'lab/x')).status, 502);
+  assert.equal(state(), 'open');
+  const failed = await call(0, 'lab/x');
+  assert.equal(failed.status, 502);
+  assert.equal(failed.headers.get('x-attempts'), '1');
+  upstream.script(answers(completionOf('fine')));
+  assert.equal((await call(1, 'lab/x')).status, 200);
+});
+
+test('DC-5: a call whose own attempts take the target out is told why they failed', async (t) => {
+  const upstream = await startScriptedUpstream(t, refuses(500, 'disk full'));
+  const models = [{ name: 'm', targets: [{ model: 'lab/x' }], retries: 10, fallbacks: ['none/here'] }];
+  const { call, state } = await startWithCallers(t, { apis: { lab: api(upstream) }, models });
+  const [first, second] = [await call(0), await call(1)];
+  assert.equal(state(), 'open');
+  for (const response of [first, second]) {
+    assert.equal(response.status, 502);
+    assert.match(await response.text(), /disk full/);
+  }
+});
+
+test('DC-5: faults of requests and answers that the model spoilt do not count against a target', async (t) => {
+  const malformed = { candidates: [{ content: { parts: [] }, finishReason: 'MALFORMED_FUNCTION_CALL' }] };
+  const google = await startScriptedUpstream(t, answers(malformed));
+  const lab = await startScriptedUpstream(t, refuses(400, 'bad'));
+  const { call, completions } = await startWithCallers(t, {
+    apis: {
+      google: { base_url: `${google.origin}/v1beta`, api_key: LAB_KEY },
+      lab: api(lab),
+    },
+  });
+  for (let count = 0; count < 6; count += 1) {
+    for (const caller of [0, 1] as const) {
+      assert.equal((await call(caller, 'google/gemini-2.5-flash')).status, 502);
+      assert.equal((await call(caller, 'lab/x')).status, 400);
+    }
+  }
+  assert.deepEqual(
+    completions.targets().map(({ state }) => state),
+    ['closed', 'closed'],
+  );
+});
+
 test('P-14: streams that break in the middle count, refused requests do not', async (t) => {
   const upstream = await startScriptedUpstream(t, refuses(400));
-  const { completions, post } = await startCompletions(t, { settings: { apis: { lab: api(upstream) } } });
-  for (let count = 0; count < 6; count += 1) await (await post('/v1/chat/completions', HELLO)).text();
+  const { call, completions } = await startWithCallers(t, { apis: { lab: api(upstream) } });
+  for (let count = 0; count < 12; count += 1) await (await call(count % 2 === 0 ? 0 : 1, 'lab/x')).text();
   assert.equal(completions.targets()[0]?.state, 'closed');
   upstream.script(diesAfter(eventsOf(['x']).slice(0, 2)));
-  for (let count = 0; count < 5; count += 1) {
-    await readStream(await post('/v1/chat/completions', { ...HELLO, stream: true }));
+  for (let count = 0; count < 10; count += 1) {
+    await readStream(await call(count % 2 === 0 ? 0 : 1, 'lab/x', { stream: true }));
   }
   assert.equal(completions.targets()[0]?.state, 'open');
   assert.equal(completions.targets()[0]?.inFlight, 0);

@@ -50,7 +50,10 @@ export interface TryEvent {
   readonly at: number;
   readonly target: string;
   /** `out`: the target may not be asked now. */
-  readonly mark: 'begins' | 'out' | 'ok' | 'failed' | 'ignored';
+  readonly mark: 'begins' | 'out' | 'answered' | 'ok' | 'failed' | 'ignored';
+  readonly caller: string;
+  /** Nothing else could answer the call. */
+  readonly isSole: boolean;
   /** Pairs the beginning with the end. */
   readonly lease: number;
 }

@@ -1,65 +1,94 @@
 import type { AttemptsEvent, TryEvent } from './attempt-events.ts';
 
-const FAILURES = 5;
-const WINDOW_MS = 30_000;
+const MIN_CALLS = 10;
+const SLOT_MS = 5000;
+const SLOTS = 6;
 const OUT_MS = 30_000;
 
 /** What is known of one target, as the documentation has it. */
 interface Circuit {
-  failures: number[];
+  ends: { readonly at: number; readonly caller: string; readonly failed: boolean }[];
   outUntil: number;
   /** Whether it has been out since it last answered. */
   isOut: boolean;
-  /** The try that finds out whether it is back. */
-  probe: number | undefined;
+  /** The try that finds out whether it is back, and since when. */
+  probe: { readonly lease: number; readonly at: number } | undefined;
 }
 
-/** A target that fails five times within 30 seconds is out for 30 seconds, then one try finds out whether it is back. */
+/**
+ * A target of which more than half of at least ten calls within 30 seconds fail, for two callers or more, is out for 30
+ * seconds; then one try finds out whether it is back. A sole target is asked all the same.
+ */
 export function checkCircuits(events: readonly AttemptsEvent[]): string[] {
   let circuits = new Map<string, Circuit>();
-  let beganOut = new Set<number>();
+  let probes = new Set<number>();
   return events.flatMap((event) => {
     if (event.kind === 'start') {
       // What is known of targets is known to one process.
       circuits = new Map();
-      beganOut = new Set();
+      probes = new Set();
     }
     if (event.kind !== 'try') return [];
-    const circuit = circuits.get(event.target) ?? { failures: [], outUntil: 0, isOut: false, probe: undefined };
+    const circuit = circuits.get(event.target) ?? { ends: [], outUntil: 0, isOut: false, probe: undefined };
     circuits.set(event.target, circuit);
-    return checkTry(event, circuit, beganOut);
+    return checkTry(event, circuit, probes);
   });
 }
 
 function checkTry(event: TryEvent, circuit: Circuit, probes: Set<number>): string[] {
-  const { at, mark, lease, target } = event;
-  const isBarred = circuit.isOut && (at < circuit.outUntil || circuit.probe !== undefined);
+  const { at, mark, lease, target, isSole } = event;
+  const isProbing = circuit.probe !== undefined && at - circuit.probe.at < OUT_MS;
+  const isBarred = !isSole && circuit.isOut && (at < circuit.outUntil || isProbing);
   switch (mark) {
     case 'out':
       return isBarred ? [] : [`${target} was not asked at ${at}, though it was not out`];
     case 'begins':
-      if (circuit.isOut) {
-        circuit.probe = lease;
+      if (circuit.isOut && at >= circuit.outUntil) {
+        circuit.probe = { lease, at };
         probes.add(lease);
       }
       return isBarred ? [`${target} was asked at ${at}, while it was out`] : [];
+    case 'answered':
+      if (probes.has(lease)) comeBack(circuit);
+      return [];
     default:
       endTry(event, circuit, probes.has(lease));
       return [];
   }
 }
 
-function endTry({ at, mark }: TryEvent, circuit: Circuit, wasProbe: boolean): void {
-  if (wasProbe) {
-    circuit.probe = undefined;
-    if (mark === 'ok') circuit.isOut = false;
-    if (mark === 'failed') circuit.outUntil = at + OUT_MS;
+function comeBack(circuit: Circuit): void {
+  circuit.isOut = false;
+  circuit.probe = undefined;
+}
+
+function goOut(circuit: Circuit, at: number): void {
+  circuit.ends = [];
+  circuit.isOut = true;
+  circuit.probe = undefined;
+  circuit.outUntil = at + OUT_MS;
+}
+
+function endTry({ at, mark, caller }: TryEvent, circuit: Circuit, wasProbe: boolean): void {
+  if (wasProbe && circuit.isOut) {
+    if (mark === 'failed') goOut(circuit, at);
+    else if (mark === 'ok') comeBack(circuit);
+    else circuit.probe = undefined;
     return;
   }
-  if (mark !== 'failed' || circuit.isOut) return;
-  circuit.failures = [...circuit.failures.filter((moment) => at - moment < WINDOW_MS), at];
-  if (circuit.failures.length < FAILURES) return;
-  circuit.failures = [];
-  circuit.isOut = true;
-  circuit.outUntil = at + OUT_MS;
+  if (mark === 'ignored' || circuit.isOut) return;
+  const oldest = Math.floor(at / SLOT_MS) - SLOTS;
+  const failed = mark === 'failed';
+  circuit.ends = [...circuit.ends.filter((end) => Math.floor(end.at / SLOT_MS) > oldest), { at, caller, failed }];
+  if (failed && shouldOpen(circuit.ends)) goOut(circuit, at);
+}
+
+function shouldOpen(ends: Circuit['ends']): boolean {
+  const failures = ends.filter(({ failed }) => failed);
+  const callers = [...new Set(failures.map(({ caller }) => caller))];
+  const failuresOf = (name: string) => failures.filter(({ caller }) => caller === name).length;
+  const [worst] = callers.toSorted((a, b) => failuresOf(b) - failuresOf(a));
+  const others = ends.filter(({ caller }) => caller !== worst);
+  const fails = (all: Circuit['ends']) => all.filter(({ failed }) => failed).length * 2 > all.length;
+  return ends.length >= MIN_CALLS && callers.length > 1 && fails(ends) && fails(others);
 }

@@ -56,7 +56,12 @@ export function openPlayedCompletions(options: PlayedCompletionsOptions): Played
   const usable = new Map(apis.map((id) => [id, apiOf(id)]));
   const findApi = (id: string) => usable.get(id);
   const send = createSendUpstream({ pools, authorise: ({ headers }) => headers, clock });
-  const plans = createModelPlans({ settings: { models }, findApi, knownNames: () => [], missingFor: () => [] });
+  const plans = createModelPlans({
+    settings: { models, apis: {}, timeouts: TIMEOUTS },
+    findApi,
+    knownNames: () => [],
+    missingFor: () => [],
+  });
   const board = watched(createTargetBoard({ clock, onCircuit: () => undefined }), options);
   const openChat = createOpenChat({ findApi, send, maxOutputTokens: () => undefined, clock });
   const attemptCalls = createAttemptCalls({ plans, board, clock, randomness, onFailure: () => undefined });
@@ -80,21 +85,27 @@ export function openPlayedCompletions(options: PlayedCompletionsOptions): Played
   };
 }
 
+const TIMEOUTS = { connect: 5000, first_byte: 6000, idle: 6000, total: 60_000 };
+
 /** Notes what the board allows, and what it is told. */
 function watched(board: TargetBoard, { now, note }: Pick<PlayedCompletionsOptions, 'now' | 'note'>): TargetBoard {
   let leases = 0;
   return {
     ...board,
-    begin(target, tokens) {
+    begin(target, tokens, use) {
       leases += 1;
-      const known = { kind: 'try', target: target.id, lease: leases } as const;
-      const begun = board.begin(target, tokens);
+      const known = { kind: 'try', target: target.id, lease: leases, ...use } as const;
+      const begun = board.begin(target, tokens, use);
       if (begun.waitMs !== undefined) {
         note({ ...known, at: now(), mark: 'out' });
         return begun;
       }
       note({ ...known, at: now(), mark: 'begins' });
       return {
+        answered() {
+          note({ ...known, at: now(), mark: 'answered' });
+          begun.answered();
+        },
         end(result, used) {
           note({ ...known, at: now(), mark: result });
           begun.end(result, used);
