@@ -24,7 +24,10 @@ export function matchSkills(routing: RoutingInput, prompt: string): SkillMatch {
     };
   }
   const text = prompt.toLowerCase();
-  const found = availableSkills.filter(isInstalled).filter((skill) => namesOf(skill).some((it) => hasWords(text, it)));
+  const search: Search = { left: MAX_SEARCHED };
+  const found = availableSkills
+    .filter(isInstalled)
+    .filter((skill) => namesOf(skill).some((name) => hasWords(text, name, search)));
   const resolvedSkills = [...new Set(found.map(idOf))];
   return {
     resolvedSkills,
@@ -46,11 +49,26 @@ function isInstalled(skill: AvailableSkill): boolean {
   return typeof skill === 'string' || skill.installed !== false;
 }
 
+/** How many more characters of the prompt may be looked at, for all skills together. */
+interface Search {
+  left: number;
+}
+
+/** Thousands of skills in a prompt of megabytes would take seconds: what is past this is not searched. */
+const MAX_SEARCHED = 16_000_000;
+/** To look around a place where a name was found takes as long as to search so many characters. */
+const COST_OF_PLACE = 100;
+
 /** Whether `words` stands in `text` with no letter or digit right before or after it. */
-function hasWords(text: string, words: string): boolean {
+function hasWords(text: string, words: string, search: Search): boolean {
   const wanted = words.trim().toLowerCase();
   if (wanted === '') return false;
-  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + 1)) {
+  let from = 0;
+  while (search.left > 0) {
+    const at = text.indexOf(wanted, from);
+    search.left -= (at === -1 ? text.length : at) - from + COST_OF_PLACE;
+    if (at === -1) return false;
+    from = at + 1;
     if (!endsInWord(text.slice(0, at)) && !startsWithWord(text.slice(at + wanted.length, at + wanted.length + 2))) {
       return true;
     }

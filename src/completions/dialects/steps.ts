@@ -8,9 +8,9 @@ export interface Steps {
 
 /**
  * One step is a message, a content part, a call, a proof of reasoning, a tool or a node of a schema. The largest real
- * requests (a thousand messages, a hundred tools) take about a tenth of this, and all of it takes well under 100 ms.
+ * requests (a thousand messages, a hundred tools) take less than half of this, and all of it takes well under 100 ms.
  */
-export const MAX_STEPS = 100_000;
+export const MAX_STEPS = 50_000;
 
 export function createSteps(limit: number = MAX_STEPS): Steps {
   let left = limit;

@@ -79,7 +79,7 @@ export function createConversation(): ConversationBuilder {
       const rest = parts.filter((part) => !isPlainText(part));
       const content = texts.length === 0 && rest.length > 0 ? SEE_BELOW : joined(texts);
       messages.push({ role: 'tool', tool_call_id: callId, content });
-      attachments.push(...rest);
+      for (const part of rest) attachments.push(part);
     },
     messages(path) {
       endResults();

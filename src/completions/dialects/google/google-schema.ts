@@ -2,10 +2,10 @@ import { asList, asObject, asText, type JsonObject } from '../json-value.ts';
 import { createSteps, type Steps } from '../steps.ts';
 
 /** Keywords of JSON Schema that Gemini's own kind of schema has too, with the same meaning. */
-const KEPT = [
+const KEPT: ReadonlySet<string> = new Set([
   ...['title', 'description', 'default', 'minItems', 'maxItems', 'minProperties', 'maxProperties'],
   ...['minLength', 'maxLength', 'pattern', 'minimum', 'maximum', 'propertyOrdering'],
-];
+]);
 
 /** Keywords that narrow what fits a schema, and that Gemini's own kind does not have. */
 const UNKNOWN_CONSTRAINTS: ReadonlySet<string> = new Set([
@@ -153,14 +153,16 @@ function writeOut(reference: string, schema: JsonObject, conversion: Conversion,
 }
 
 function noteLost(schema: JsonObject, { lost, steps }: Conversion): void {
-  for (const [name, value] of Object.entries(schema)) {
+  for (const name of Object.keys(schema)) {
     steps.take();
-    if (isBeyond(name, value)) lost.add(name);
+    if (isBeyond(name, schema[name])) lost.add(name);
   }
 }
 
 function keptOf(schema: JsonObject): JsonObject {
-  return Object.fromEntries(KEPT.filter((name) => schema[name] !== undefined).map((name) => [name, schema[name]]));
+  const kept: JsonObject = {};
+  for (const name of Object.keys(schema)) if (KEPT.has(name) && schema[name] !== undefined) kept[name] = schema[name];
+  return kept;
 }
 
 function resolve(reference: string, root: JsonObject): unknown {

@@ -8,6 +8,7 @@ import type {
   MessagesTool,
 } from '../../contract/messages.ts';
 import { packHiddenThinking, packThinking } from '../../dialects/anthropic/claude-proofs.ts';
+import { createSteps } from '../../dialects/steps.ts';
 import { type ConversationBuilder, createConversation } from '../conversation-builder.ts';
 import {
   type DecodedRequest,
@@ -49,8 +50,11 @@ export function decodeMessagesRequest(request: MessagesRequest): DecodedRequest 
 export function decodePrompt(request: CountTokensRequest): DecodedRequest {
   const conversation = createConversation();
   const dropped = new Set<string>(unknownFields(request, KNOWN));
+  const steps = createSteps();
+  steps.take((Array.isArray(request.system) ? request.system.length : 0) + (request.tools?.length ?? 0));
   decodeSystem(request.system, conversation);
   for (const [index, message] of request.messages.entries()) {
+    steps.take(1 + (typeof message.content === 'string' ? 0 : countBlocks(message.content)));
     decodeMessage(message, `/messages/${index}`, conversation, dropped);
   }
   const tools = (request.tools ?? []).flatMap((tool) => decodeTool(tool, dropped));
@@ -76,6 +80,13 @@ function decodeSystem(system: CountTokensRequest['system'], conversation: Conver
     const text = requiredText(block.text, `/system/${index}/text`);
     if (text !== '') conversation.instruct(text);
   }
+}
+
+/** Blocks, and the blocks in results. */
+function countBlocks(blocks: readonly MessagesBlock[]): number {
+  let count = blocks.length;
+  for (const { content } of blocks) if (Array.isArray(content)) count += content.length;
+  return count;
 }
 
 function decodeMessage(

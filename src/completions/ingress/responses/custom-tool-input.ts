@@ -7,35 +7,49 @@ export interface CustomToolInput {
 }
 
 const START = /^\s*\{\s*"input"\s*:\s*"/;
+/** The beginning is looked for in so many characters: longer white space is no beginning that a model writes. */
+const MAX_START = 1000;
 const ESCAPE_LENGTH = 2;
 const UNICODE_ESCAPE_LENGTH = 6;
 
 export function createCustomToolInput(): CustomToolInput {
-  let source = '';
-  /** Up to where the text was decoded; -1 while its beginning has not been seen. */
-  let position = -1;
-  let ended = false;
-  let text = '';
+  const pieces: string[] = [];
+  /** What could not be decoded yet: the beginning while it is not complete, then half an escape at most. */
+  let rest = '';
+  let state: 'beginning' | 'text' | 'over' = 'beginning';
+  const text: string[] = [];
 
   return {
     read(piece) {
-      source += piece;
-      if (position === -1) position = START.exec(source)?.[0].length ?? -1;
-      if (position === -1 || ended) return '';
-      const [end, closed] = decodableEnd(source, position);
-      const added = decode(source.slice(position, end));
-      position = end;
-      ended = closed;
-      text += added;
+      pieces.push(piece);
+      if (state === 'over') return '';
+      rest += piece;
+      if (state === 'beginning') {
+        const found = START.exec(rest.slice(0, MAX_START));
+        if (found === null) {
+          if (rest.length > MAX_START) state = 'over';
+          return '';
+        }
+        rest = rest.slice(found[0].length);
+        state = 'text';
+      }
+      const [end, closed] = decodableEnd(rest);
+      const added = decode(rest.slice(0, end));
+      rest = rest.slice(end);
+      if (closed) state = 'over';
+      text.push(added);
       return added;
     },
-    whole: () => inputOf(source) ?? (position === -1 ? source : text),
+    whole() {
+      const source = pieces.join('');
+      return inputOf(source) ?? (text.length === 0 ? source : text.join(''));
+    },
   };
 }
 
 /** The end of what can be decoded yet: the closing quote, or the start of an escape that is still incomplete. */
-function decodableEnd(source: string, start: number): [end: number, closed: boolean] {
-  let at = start;
+function decodableEnd(source: string): [end: number, closed: boolean] {
+  let at = 0;
   while (at < source.length) {
     const character = source[at];
     if (character === '"') return [at, true];

@@ -1,6 +1,7 @@
 import { AppError } from '../../../platform/errors/app-error.ts';
 import type { ChatMessage, ContentPart } from '../../contract/chat.ts';
 import type { InputItem, InputPart, ResponsesRequest } from '../../contract/responses.ts';
+import type { Steps } from '../../dialects/steps.ts';
 import { createConversation } from '../conversation-builder.ts';
 import { isRecord, requiredText } from '../decoded-request.ts';
 import { customArguments, type ToolTranslation } from './responses-tools.ts';
@@ -19,12 +20,14 @@ export function decodeInput(
   input: ResponsesRequest['input'],
   instructions: string,
   tools: ToolTranslation,
+  steps: Steps,
 ): DecodedInput {
   const conversation = createConversation();
   const dropped: string[] = [];
   if (instructions !== '') conversation.instruct(instructions);
 
   function decodeItem(item: InputItem, path: string, before: InputItem | undefined): void {
+    steps.take(1 + countOf(item.content) + countOf(item.output) + countOf(item.summary));
     switch (item.type ?? 'message') {
       case 'message':
         decodeMessage(item, path, before?.role === 'assistant');
@@ -99,6 +102,10 @@ function outputParts(output: unknown, path: string): readonly ContentPart[] {
       ? decodeAttachment(part as InputPart, `${path}/${index}`)
       : { type: 'text', text: typeof part.text === 'string' ? part.text : jsonText(part) };
   });
+}
+
+function countOf(value: unknown): number {
+  return Array.isArray(value) ? value.length : 0;
 }
 
 function jsonText(value: unknown): string {

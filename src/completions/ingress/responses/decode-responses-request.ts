@@ -1,6 +1,7 @@
 import { AppError } from '../../../platform/errors/app-error.ts';
 import type { ChatRequest } from '../../contract/chat.ts';
 import type { ResponsesRequest, ResponsesTool } from '../../contract/responses.ts';
+import { createSteps } from '../../dialects/steps.ts';
 import { type DecodedRequest, droppedNames, isPresent, streamFields, unknownFields } from '../decoded-request.ts';
 import { decodeInput } from './decode-input.ts';
 import { type ToolTranslation, translateTools } from './responses-tools.ts';
@@ -39,8 +40,9 @@ export function decodeResponsesRequest(request: ResponsesRequest): DecodedRespon
   if (given.background === true) {
     throw new AppError('NOTHING_STORED', { field: 'background', issues: [{ path: '/background' }] });
   }
-  const tools = translateTools([...(request.tools ?? []), ...additionalTools(request.input)]);
-  const { messages, dropped } = decodeInput(request.input, request.instructions ?? '', tools);
+  const steps = createSteps();
+  const tools = translateTools([...(request.tools ?? []), ...additionalTools(request.input)], steps);
+  const { messages, dropped } = decodeInput(request.input, request.instructions ?? '', tools, steps);
   const choice = decodeToolChoice(request.tool_choice, tools);
   const chat: ChatRequest = {
     model: request.model,

@@ -1,5 +1,6 @@
 import type { ChatTool } from '../../contract/chat.ts';
 import type { ResponsesTool } from '../../contract/responses.ts';
+import { createSteps, type Steps } from '../../dialects/steps.ts';
 import { isPresent } from '../decoded-request.ts';
 
 /** A tool as its caller knows it. A custom tool takes free text instead of JSON. */
@@ -22,24 +23,43 @@ type FunctionDefinition = NonNullable<ChatTool['function']>;
 
 /** What chat completions take as the name of a function. */
 const MAX_NAME_LENGTH = 64;
+/** `_` and as many digits as the number of tools can have. */
+const MAX_NUMBER_LENGTH = 7;
 
 /**
  * Functions, custom tools and those of namespaces as functions of a chat completion. Tools that run on OpenAI's own
  * servers (web search and others) exist nowhere else: they are dropped and named.
  */
-export function translateTools(given: readonly ResponsesTool[]): ToolTranslation {
+export function translateTools(given: readonly ResponsesTool[], steps: Steps = createSteps()): ToolTranslation {
   const tools: ChatTool[] = [];
   const dropped: string[] = [];
   const origins = new Map<string, ToolOrigin>();
   const names = new Map<string, string>();
+  /** The next number for names that begin alike, so that many of the same name take no longer than others. */
+  const numbers = new Map<string, number>();
+
+  /** A name that no other tool has: the wanted one, or one with a number. */
+  function freeName(wanted: string): string {
+    const stem = wanted.slice(0, MAX_NAME_LENGTH - MAX_NUMBER_LENGTH);
+    let name = wanted;
+    let number = numbers.get(stem) ?? 2;
+    while (origins.has(name)) {
+      steps.take();
+      name = `${stem}_${number}`;
+      number += 1;
+    }
+    if (name !== wanted) numbers.set(stem, number);
+    return name;
+  }
 
   function add(tool: ResponsesTool, namespace: string | undefined): void {
+    steps.take();
     const { type, name } = tool;
     if ((type !== 'function' && type !== 'custom') || name === undefined) {
       dropped.push(`tools.${type}`);
       return;
     }
-    const chatName = freeName(joinedName(namespace, name), origins);
+    const chatName = freeName(joinedName(namespace, name));
     origins.set(chatName, { kind: type, name, namespace });
     names.set(keyOf(namespace, name), chatName);
     tools.push({ type: 'function', function: type === 'custom' ? asFunction(tool, chatName) : copied(tool, chatName) });
@@ -89,15 +109,6 @@ function asFunction({ description, format }: ResponsesTool, name: string): Funct
 
 function joinedName(namespace: string | undefined, name: string): string {
   return (namespace === undefined ? name : `${namespace}__${name}`).slice(0, MAX_NAME_LENGTH);
-}
-
-function freeName(wanted: string, taken: ReadonlyMap<string, unknown>): string {
-  let name = wanted;
-  for (let count = 2; taken.has(name); count += 1) {
-    const end = `_${count}`;
-    name = wanted.slice(0, MAX_NAME_LENGTH - end.length) + end;
-  }
-  return name;
 }
 
 function keyOf(namespace: string | undefined, name: string): string {
