@@ -9,6 +9,7 @@ import type { Logger } from '../../platform/log/logger.ts';
 import type { BridgeCaller } from '../access.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { bridgeErrors } from '../errors.ts';
+import { OPERATOR } from '../principal.ts';
 import type { RpcOverSocket } from '../rpc-over-socket.ts';
 import type { SessionPast } from '../sessions/create-sessions.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
@@ -34,7 +35,7 @@ export interface RpcOverStdioOptions extends Pick<EditorSessionsOptions, 'agents
 export type RpcOverStdio = (channel: MessageChannel, agent: string) => void;
 
 /** Who starts the program has all its rights already. */
-const OWNER: BridgeCaller = { principal: 'main' };
+const OWNER: BridgeCaller = { principal: OPERATOR };
 
 /** The bridge's own methods and, beside them on one stream, the Agent Client Protocol (contract/bridge 10). */
 export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {

@@ -1,3 +1,4 @@
+import { seesAll } from '../principal.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import type { CallNames } from './call-names.ts';
 import type { Place, SessionRoutes } from './session-routes.ts';
@@ -19,8 +20,8 @@ export function createFindPlace({ localId, routes, sessions }: FindPlaceOptions)
     const [first] = about.names;
     if (first?.kind !== 'session') return undefined;
     const own = await sessions.find(first.name, principal);
-    const seesAll = principal === 'main' && !about.makes;
-    const found = own?.closed_at === null || !seesAll ? own : await sessions.findAnyOwner(first.name);
+    const looksFurther = seesAll(principal) && !about.makes;
+    const found = own?.closed_at === null || !looksFurther ? own : await sessions.findAnyOwner(first.name);
     return found?.closed_at === null ? { nodeId: localId, owner: found.owner } : undefined;
   };
 }

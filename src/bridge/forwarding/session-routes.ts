@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { ownFirst, seesAll } from '../principal.ts';
 import { repeat } from '../sessions/repeat.ts';
 import type { SessionRouteRow } from '../storage/bridge-schema.ts';
 import type { SessionRouteStore } from '../storage/session-route-store.ts';
@@ -18,7 +19,7 @@ export interface Binding extends Place {
 /** Remembers which node has what: spec/bridge 4.6, rule 3. It is durable, for 24 hours after the last use. */
 export interface SessionRoutes {
   find(principal: string, call: Pick<CallNames, 'names' | 'makes'>): Promise<Place | undefined>;
-  /** The places of all sessions of a thread, each once. */
+  /** The places of the sessions of a thread that the principal means, each once. */
   findThread(principal: string, threadId: string): Promise<readonly Place[]>;
   /**
    * Settles where something new lives, before it is made. Answers with the node that has it: another one when somebody
@@ -44,10 +45,10 @@ const SWEEP_STEP = 500;
 export function createSessionRoutes({ store, clock, onError }: SessionRoutesOptions): SessionRoutes {
   const usedAfter = (): number => clock.now() - KEPT_MS;
 
-  /** `main` sees everything, but what it makes is its own (contract/bridge 11). */
+  /** Who sees everything still makes what is its own (contract/bridge 11). */
   async function findOne(principal: string, { kind, name }: CallName, makes: boolean) {
     const own = await store.find({ owner: principal, kind, name }, usedAfter());
-    if (own !== undefined || makes || principal !== 'main') return own;
+    if (own !== undefined || makes || !seesAll(principal)) return own;
     return store.findAnyOwner({ kind, name }, usedAfter());
   }
 
@@ -87,9 +88,9 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
       return undefined;
     },
     async findThread(principal, threadId) {
-      const owner = principal === 'main' ? undefined : principal;
+      const owner = seesAll(principal) ? undefined : principal;
       const places = new Map<string, Place>();
-      for (const row of await store.findByThread(threadId, owner, usedAfter())) {
+      for (const row of ownFirst(principal, await store.findByThread(threadId, owner, usedAfter()))) {
         places.set(`${row.node_id} ${row.owner}`, { nodeId: row.node_id, owner: row.owner });
       }
       return [...places.values()];

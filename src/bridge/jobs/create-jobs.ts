@@ -63,7 +63,7 @@ export interface JobsOptions {
   /** How long ended jobs are kept, in milliseconds; 0 is for ever. */
   readonly keptMs: number;
   readonly network: CallbackNetwork;
-  readonly orchestrator: Pick<SessionOrchestrator, 'close' | 'isBusy' | 'onIdle'>;
+  readonly orchestrator: Pick<SessionOrchestrator, 'close' | 'hasOwn' | 'isBusy' | 'onIdle'>;
   readonly sessionCalls: SessionCalls;
   readonly clock: Clock;
   readonly makeId: MakeId;
@@ -187,7 +187,11 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     onSubmitted: () => void runner.look(),
   });
   const endJobsOf = (principal: string, name: Parameters<SessionCalls['cancel']>[0]) =>
-    cancelJobs({ store, search, ends, cancelHere: runner.cancel }, principal, name);
+    cancelJobs(
+      { store, search, ends, cancelHere: runner.cancel, hasOwnSession: options.orchestrator.hasOwn },
+      principal,
+      name,
+    );
 
   return {
     async submit(params, owner) {
@@ -198,12 +202,12 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     sessionCalls: {
       ...options.sessionCalls,
       async cancel(params, call) {
-        await endJobsOf(call.caller.caller.principal, params);
-        return options.sessionCalls.cancel(params, call);
+        const isMeant = await endJobsOf(call.caller.caller.principal, params);
+        return isMeant ? options.sessionCalls.cancel(params, call) : { accepted: true as const };
       },
       async close(params, call) {
-        await endJobsOf(call.caller.caller.principal, params);
-        return options.sessionCalls.close(params, call);
+        const isMeant = await endJobsOf(call.caller.caller.principal, params);
+        return isMeant ? options.sessionCalls.close(params, call) : { accepted: true as const };
       },
     },
     settle() {

@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { JobList, JobRecord, JobStatistics, JobSummary, ListJobsParams } from '../contract/jobs.ts';
-import { maySee } from '../sessions/live-session.ts';
+import { sees, seesAll } from '../principal.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore, ProviderCounts } from '../storage/job-report-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
@@ -27,12 +27,12 @@ const READ_AT_ONCE = 100;
 const JOB_ID = /^job-[0-9a-z]{26}$/;
 
 export function createJobReports({ jobs, reports, clock }: JobReportsOptions): JobReports {
-  const ownerFor = (principal: string) => (maySee(principal, '') ? undefined : principal);
+  const ownerFor = (principal: string) => (seesAll(principal) ? undefined : principal);
 
   return {
     async get(principal, jobId) {
       const job = JOB_ID.test(jobId) ? await jobs.find(jobId) : undefined;
-      if (job === undefined || !maySee(principal, job.owner)) return { jobId, status: 'not_found' };
+      if (job === undefined || !sees(principal, job.owner)) return { jobId, status: 'not_found' };
       return toRecord(job, clock.now());
     },
     async list(principal, { status, limit = DEFAULT_LIMIT, cursor = '' }) {

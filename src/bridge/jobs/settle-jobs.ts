@@ -1,5 +1,5 @@
 import type { SessionName } from '../contract/session.ts';
-import { maySee } from '../sessions/live-session.ts';
+import { ownFirst, seesAll } from '../principal.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobSearchStore } from '../storage/job-search-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
@@ -54,18 +54,28 @@ interface CancelParts {
   readonly ends: JobEnds;
   /** False when the job does not run on this bridge. */
   cancelHere(jobId: string): boolean;
+  /** Whether the principal has a session of that name or thread itself. */
+  hasOwnSession(principal: string, name: SessionName): Promise<boolean>;
 }
 
-/** `session.cancel` and `session.close` end the jobs of the session too, those that wait included. */
-export async function cancelJobs(parts: CancelParts, principal: string, name: SessionName): Promise<void> {
+/**
+ * `session.cancel` and `session.close` end the jobs of the session too, those that wait included. Where several owners use
+ * the same name, the principal means its own session and jobs; only where it has neither, those of others that it sees.
+ * Resolves with false when the sessions of that name are not meant.
+ */
+export async function cancelJobs(parts: CancelParts, principal: string, name: SessionName): Promise<boolean> {
   const { store, search, ends } = parts;
   const { sessionId = '', threadId = '' } = name;
-  if (sessionId === '' && threadId === '') return;
-  if (!`${sessionId}${threadId}`.isWellFormed()) return;
-  const owner = maySee(principal, '') ? undefined : principal;
-  for (const job of await search.ofSession(sessionId === '' ? { threadId } : { sessionId }, owner)) {
+  if (sessionId === '' && threadId === '') return true;
+  if (!`${sessionId}${threadId}`.isWellFormed()) return true;
+  const owner = seesAll(principal) ? undefined : principal;
+  const seen = await search.ofSession(sessionId === '' ? { threadId } : { sessionId }, owner);
+  const hasOwnSession = owner === undefined && (await parts.hasOwnSession(principal, name));
+  const meant = hasOwnSession ? seen.filter((job) => job.owner === principal) : ownFirst(principal, seen);
+  for (const job of meant) {
     if (job.status === 'pending' && (await ends.end(job, STOPPED.cancelled))) continue;
     // It runs, perhaps only since a moment ago; then its turn is cancelled, and that ends it.
     if (!parts.cancelHere(job.id)) await store.requestStop(job.id);
   }
+  return owner !== undefined || hasOwnSession || !meant.some((job) => job.owner === principal);
 }

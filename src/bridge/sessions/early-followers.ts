@@ -1,4 +1,5 @@
-import { type LiveSession, maySee } from './live-session.ts';
+import { sees } from '../principal.ts';
+import type { LiveSession } from './live-session.ts';
 import type { UpdateReceiver } from './update-hub.ts';
 
 /** A connection that wants a session which, as far as it is known, is not there. */
@@ -45,7 +46,7 @@ export function createEarlyFollowers(): EarlyFollowers {
       const admitted: UpdateReceiver[] = [];
       for (const receiver of bySession.get(id) ?? []) {
         const follower = byReceiver.get(receiver);
-        if (follower === undefined || !maySee(follower.principal, owner)) continue;
+        if (follower === undefined || !sees(follower.principal, owner)) continue;
         follower.isAdmitted = true;
         admitted.push(receiver);
       }

@@ -168,8 +168,3 @@ export function stopTurn(turn: LiveTurn, reason: StopReason): void {
   turn.stopReason = reason;
   turn.stopAgent?.();
 }
-
-/** `main` sees everything, anyone else what is theirs (contract/bridge 11). */
-export function maySee(principal: string, owner: string): boolean {
-  return principal === 'main' || principal === owner;
-}

@@ -39,6 +39,8 @@ export interface SessionOrchestrator {
   onIdle(listener: () => void): void;
   cancel(principal: string, name: SessionName): Promise<void>;
   close(principal: string, name: SessionName): Promise<void>;
+  /** Whether the principal itself has a session of that name or thread that is open, or about to be. */
+  hasOwn(principal: string, name: SessionName): Promise<boolean>;
   /** Makes a connection a client of a session, from that number on; without one, from now on. It may have yet to start. */
   follow(principal: string, sessionId: string, afterSeq: number | undefined, receiver: UpdateReceiver): Promise<void>;
   /** The connection is gone. */
@@ -289,6 +291,12 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     async close(principal, name) {
       const closing = await toEach(principal, name, beginClose);
       await Promise.all(closing.map(({ closed }) => closed));
+    },
+    async hasOwn(principal, { sessionId, threadId }) {
+      if (!sessionId)
+        return (await table.loadThread(principal, threadId ?? '')).some(({ owner }) => owner === principal);
+      const own = await table.loadOwn(principal, sessionId);
+      return own !== undefined && (own.isOpen || isBusy(own));
     },
     async follow(principal, sessionId, afterSeq, receiver) {
       // It may start while it is looked for, and the connection may go.

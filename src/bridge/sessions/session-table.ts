@@ -1,16 +1,17 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { ownFirst, sees, seesAll } from '../principal.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
-import { adoptRow, isBusy, type LiveSession, maySee } from './live-session.ts';
+import { adoptRow, isBusy, type LiveSession } from './live-session.ts';
 import type { UpdateStream } from './update-stream.ts';
 
 /** The sessions in memory: those that work, and some that did lately. All others are in the store. */
 export interface SessionTable {
   /** The principal's own session of that name, be it closed. */
   loadOwn(principal: string, sessionId: string): Promise<LiveSession | undefined>;
-  /** The session of that name which the principal may see: its own, else for `main` that of somebody else. */
+  /** The session of that name which the principal means: its own, else one of another owner that it sees. */
   load(principal: string, sessionId: string): Promise<LiveSession | undefined>;
-  /** The open sessions of a thread that the principal may see. */
+  /** The open sessions of a thread that the principal means: its own, else those of other owners that it sees. */
   loadThread(principal: string, threadId: string): Promise<readonly LiveSession[]>;
   /** A session that is not in the store; the one that was made for another call just before, if there is one. */
   create(principal: string, sessionId: string): LiveSession;
@@ -100,17 +101,18 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     loadOwn,
     async load(principal, sessionId) {
       const own = await loadOwn(principal, sessionId);
-      if (own?.isOpen || (own !== undefined && isBusy(own)) || !maySee(principal, '')) return own;
+      if (own?.isOpen || (own !== undefined && isBusy(own)) || !seesAll(principal)) return own;
       const row = await store.findAnyOwner(sessionId);
       return row === undefined ? own : adopt(row);
     },
     async loadThread(principal, threadId) {
-      const rows = await store.findByThread(threadId, maySee(principal, '') ? undefined : principal);
+      const rows = await store.findByThread(threadId, seesAll(principal) ? undefined : principal);
       const found = new Set(rows.map(adopt));
       for (const session of sessions.values()) {
-        if (maySee(principal, session.owner) && isBusy(session)) found.add(session);
+        if (sees(principal, session.owner) && isBusy(session)) found.add(session);
       }
-      return [...found].filter((session) => threadsOf(session).includes(threadId));
+      const ofThread = [...found].filter((session) => threadsOf(session).includes(threadId));
+      return ownFirst(principal, ofThread);
     },
     create: (principal, sessionId) =>
       sessions.get(nameOf(principal, sessionId)) ?? make(makeKey(), sessionId, principal, 0),

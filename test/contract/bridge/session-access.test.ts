@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { readSources } from '../../architecture/source-file.ts';
 import { createScriptedProvider, endless, telling } from '../../fakes/scripted-provider.ts';
+import { until } from '../../fakes/until.ts';
 import { bearer, call, openClient, stream } from './session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from './start-bridge.ts';
 
@@ -213,5 +215,57 @@ describe('whose work it is', () => {
       assert.equal(error?.code, -32602, JSON.stringify(sessionId));
     }
     assert.equal((await call(url, 'session.start', start('ünï — ☃ 😀'))).result?.status, 'completed');
+  });
+});
+
+describe('DB-5: where owners use the same name, the caller means its own', () => {
+  const statusOf = async (url: string, jobId: unknown) => {
+    const { result } = await call(url, 'app.jobs.get', { jobId }, main);
+    return result?.errorCode ?? result?.status;
+  };
+
+  for (const [what, name] of [
+    ['session', { sessionId: 'same' }],
+    ['thread', { threadId: 'same' }],
+  ] as const) {
+    for (const method of ['session.cancel', 'session.close']) {
+      test(`DB-5: ${method} of a ${what} by main leaves the jobs and sessions of other owners alone`, async (t) => {
+        const { url } = await startBridge(t, {
+          providers: [createScriptedProvider('alpha', endless)],
+          isGuarded: true,
+          settings: 'jobs: { max_running: 1 }\n',
+        });
+        const submit = async (headers: typeof main) =>
+          (await call(url, 'app.jobs.submit', start('same'), headers)).result?.jobId;
+        const theirs = await submit(review);
+        await until('the job to run', async () => (await statusOf(url, theirs)) === 'running');
+        const own = await submit(main);
+        assert.deepEqual((await call(url, method, name, main)).result, { accepted: true });
+        await until('the own job to end', async () => (await statusOf(url, own)) === 'JOB_CANCELLED');
+        assert.equal(await statusOf(url, theirs), 'running');
+        // With nothing of its own left, main means what it sees of others.
+        await call(url, 'session.cancel', name, main);
+        await until('the other job to end', async () => (await statusOf(url, theirs)) === 'JOB_CANCELLED');
+      });
+    }
+  }
+
+  test('DB-5: an own session without a job keeps main from ending the job of another owner', async (t) => {
+    const alpha = createScriptedProvider('alpha', endless);
+    const { url } = await startBridge(t, { providers: [alpha], isGuarded: true });
+    const theirs = (await call(url, 'app.jobs.submit', start('same'), review)).result?.jobId;
+    await until('the job to run', async () => (await statusOf(url, theirs)) === 'running');
+    const turn = call(url, 'session.start', start('same'), main);
+    await until('both turns to run', () => alpha.asked.length === 2);
+    await call(url, 'session.cancel', { sessionId: 'same' }, main);
+    assert.equal((await turn).result?.status, 'cancelled');
+    assert.equal(await statusOf(url, theirs), 'running');
+  });
+
+  test('DB-5: who sees what is decided in one file', () => {
+    const scattered = readSources(['src/bridge'])
+      .filter(({ path, text }) => path !== 'src/bridge/principal.ts' && /'main'/.test(text))
+      .map(({ path }) => path);
+    assert.deepEqual(scattered, [], 'ask sees(), seesAll() or ownFirst() of src/bridge/principal.ts instead');
   });
 });
