@@ -107,6 +107,8 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const { stream } = session;
       const now = clock.now();
       if (turn.firstSeq === 0) turn.firstSeq = stream.lastSeq() + 1;
+      // What undoes a beginning that may be stored comes first: it decides up to where numbers are reserved.
+      if (session.isInDoubt) await log.flush();
       const expectedSeq = stream.reservedSeq();
       const upTo = Math.max(expectedSeq, stream.lastSeq() + NUMBERS_AHEAD);
       const names = { key: session.key, thread_id: base.threadId, instance, provider_id: session.providerId };
@@ -123,8 +125,6 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
             updated_at: now,
             closed_at: null,
           });
-      // What undoes a beginning that may be stored comes first: until then the store has other numbers.
-      if (session.isInDoubt) await log.flush();
       try {
         await write([taken, turns.begin(turnRow(session, turn, 'running', base))]);
       } catch (error) {
