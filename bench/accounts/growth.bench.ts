@@ -6,7 +6,7 @@ import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import { temporaryFolder } from '../../test/e2e/running-program.ts';
 import { createScope } from '../../test/fakes/create-scope.ts';
 import { startAccountsServer } from './accounts-server.ts';
-import { emailOf, seedAccounts, sessionTokenOf } from './seed-accounts.ts';
+import { emailOf, SESSIONS, seedAccounts, sessionTokenOf } from './seed-accounts.ts';
 
 /** What one operation took in microseconds, one entry for each round. */
 export interface OperationCost {
@@ -85,13 +85,18 @@ async function open(scope: ReturnType<typeof createScope>, users: number) {
   const { url, database, close } = await startAccountsServer(folder);
   scope.after(close);
   const store = createSessionStore(database);
-  const checkSession = createSessionCheck({ store, clock: systemClock, seen: { add: () => true } });
+  const checkSession = createSessionCheck({
+    store,
+    settings: () => ({ sessions: SESSIONS }),
+    clock: systemClock,
+    seen: { add: () => true },
+  });
   const userStore = createUserStore(database);
   return {
     root: sessionTokenOf(users - 1),
     anyone: () => systemRandomness.below(users),
     async check(index: number) {
-      if ((await checkSession(sessionTokenOf(index))) === undefined) throw new Error('a session is gone');
+      if ((await checkSession(sessionTokenOf(index), 'bearer')) === undefined) throw new Error('a session is gone');
     },
     async findUser(index: number) {
       if ((await userStore.byEmail(emailOf(index))) === undefined) throw new Error('a user is gone');

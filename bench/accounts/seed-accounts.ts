@@ -1,11 +1,7 @@
 import { join } from 'node:path';
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import { tokenKey } from '../../src/accounts/flows.ts';
-import {
-  ACCESS_LIFETIME_MS,
-  FAMILY_LIFETIME_MS,
-  REFRESH_LIFETIME_MS,
-} from '../../src/accounts/login/session-lifetimes.ts';
+import { FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from '../../src/accounts/login/session-lifetimes.ts';
 import { newUserRow } from '../../src/accounts/registration/new-user.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { UserCountRow, UserRow } from '../../src/accounts/storage/accounts-schema.ts';
@@ -74,7 +70,9 @@ export async function seedAccounts({ folder, users, passwordHash }: Seeding): Pr
       makeId,
       systemRandomness,
     );
-    insert('users', { ...row });
+    const { password_hash: hash, totp_state: _, totp_issued_at: __, totp_confirmed_at: ___, ...user } = row;
+    insert('users', { ...user });
+    if (hash !== null) insert('credentials', passwordRow(user.id, hash, at));
     count(counts, row);
     addSession(insert, makeId('ses_'), row, index, now);
     insert('audit', auditEntry(makeId('aud_'), row, at));
@@ -83,6 +81,14 @@ export async function seedAccounts({ folder, users, passwordHash }: Seeding): Pr
   for (const row of counts.values()) insert('user_counts', { ...row });
   raw.exec('COMMIT; PRAGMA wal_checkpoint(TRUNCATE); ANALYZE');
   raw.close();
+}
+
+/** The settings as they are by default. */
+export const SESSIONS = { idle: 12 * 3_600_000, cookie_lifetime: 30 * 86_400_000, token_lifetime: 86_400_000 };
+
+function passwordRow(userId: string, value: string, at: number): Row {
+  const rest = { label: '', counter: 0, created_at: at, confirmed_at: null, last_used_at: null };
+  return { id: `pwd_${userId}`, user_id: userId, kind: 'password', subject: userId, value, state: 'active', ...rest };
 }
 
 type Row = Readonly<Record<string, SQLInputValue>>;
@@ -111,14 +117,19 @@ function addSession(insert: Insert, id: string, user: UserRow, index: number, no
     created_at: now,
     // However long the seeding takes, nobody's use is due to be noted while something is measured.
     last_seen_at: now + SEEN_AHEAD_MS,
-    access_expires_at: now + ACCESS_LIFETIME_MS,
+    access_expires_at: now + SESSIONS.token_lifetime,
     expires_at: now + REFRESH_LIFETIME_MS,
     family_expires_at: now + FAMILY_LIFETIME_MS,
     address: '127.0.0.1',
     user_agent: 'bench',
   });
   const token_hash = tokenKey(sessionTokenOf(index));
-  insert('session_tokens', { token_hash, session_id: id, expires_at: now + ACCESS_LIFETIME_MS });
+  insert('session_tokens', {
+    token_hash,
+    session_id: id,
+    expires_at: now + SESSIONS.cookie_lifetime,
+    bearer_until: now + SESSIONS.token_lifetime,
+  });
 }
 
 function auditEntry(id: string, user: UserRow, at: number): Row {

@@ -7,7 +7,7 @@ import { temporaryFolder } from '../../test/e2e/running-program.ts';
 import { createScope } from '../../test/fakes/create-scope.ts';
 import { type BenchServer, type Rates, type Rounds, takeTurns } from '../report/take-turns.ts';
 import { type AccountsServer, startAccountsServer } from './accounts-server.ts';
-import { seedAccounts, sessionTokenOf } from './seed-accounts.ts';
+import { SESSIONS, seedAccounts, sessionTokenOf } from './seed-accounts.ts';
 import type { SessionRound } from './session-client.ts';
 
 export interface SessionCheckBench {
@@ -67,6 +67,7 @@ async function startBareServer(answer: string, load: Omit<SessionRound, 'ms' | '
 async function checkAlone(server: AccountsServer, { rounds, roundMs }: Rounds): Promise<readonly number[]> {
   const check = createSessionCheck({
     store: createSessionStore(server.database),
+    settings: () => ({ sessions: SESSIONS }),
     clock: systemClock,
     seen: { add: () => true },
   });
@@ -76,7 +77,7 @@ async function checkAlone(server: AccountsServer, { rounds, roundMs }: Rounds): 
     let count = 0;
     while (performance.now() - started < roundMs / 2) {
       for (let each = 0; each < CHECKS_PER_TURN; each += 1, count += 1) {
-        if ((await check(sessionTokenOf(count % USERS))) === undefined) throw new Error('a session is gone');
+        if ((await check(sessionTokenOf(count % USERS), 'bearer')) === undefined) throw new Error('a session is gone');
       }
     }
     perSecond.push((count * 1000) / (performance.now() - started));

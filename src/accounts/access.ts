@@ -61,7 +61,7 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
     const byHeader = head.headers.authorization !== undefined;
     const token = byHeader ? bearerToken(head) : readCookie(head, SESSION_COOKIE);
     if (token === '') throw new AppError('SESSION_TOKEN_REQUIRED');
-    const user = await checkSession(token);
+    const user = await checkSession(token, byHeader ? 'bearer' : 'cookie');
     if (user === undefined) throw new AppError('INVALID_SESSION');
     if (!byHeader && isWrite(head) && !isSameOrigin(head, publicUrl())) throw new AppError('CROSS_SITE_REQUEST');
     return { user };

@@ -114,7 +114,7 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     clock,
     onDropped: () => undefined,
   });
-  const checkSession = createSessionCheck({ store: sessions, clock, seen });
+  const checkSession = createSessionCheck({ store: sessions, settings, clock, seen });
   const publicUrl = () => withoutSlash(settings().public_url === '' ? ownUrl() : settings().public_url);
 
   return {

@@ -62,6 +62,29 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     reload: true,
     description: 'Secret that signs the webhooks of payments; while it is empty they are refused.',
   }),
+  sessions: setting.group('How long logins last.', {
+    idle: setting.duration({
+      default: '12h',
+      minimum: '5m',
+      maximum: '30d',
+      reload: true,
+      description: 'A login session that is not used for this long ends.',
+    }),
+    cookie_lifetime: setting.duration({
+      default: '30d',
+      minimum: '5m',
+      maximum: '365d',
+      reload: true,
+      description: 'The most that a login in a browser lasts, however often it is used.',
+    }),
+    token_lifetime: setting.duration({
+      default: '24h',
+      minimum: '5m',
+      maximum: '30d',
+      reload: true,
+      description: 'The most that a session token lasts as a bearer token; a refresh token gives a new one.',
+    }),
+  }),
   smtp: setting.group('How mail is sent. Without a host it goes to an outbox folder in the data directory.', {
     host: setting.text({
       default: '',

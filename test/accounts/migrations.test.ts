@@ -17,11 +17,13 @@ const RELEASED = {
     '0001-accounts': '4d4095d72fcccd9e56e869d4b225bf3178a4934ba98ccf70a74084bd2f9362b3',
     '0002-credentials-and-limits': '770b2c22cf59d4f2b74846273150f0b13791f04a4d13fd685e72672f65f267a5',
     '0003-outgoing-mails': '3d321e84d9234171cc0a7def6e84499e025e494a584e975c0704d86f21ba6e50',
+    '0004-sliding-sessions': 'ae3e135a0b35bc6da1ddb2f0d15192ee5ee294d42b946fd1cd44ad552ef1463d',
   },
   postgres: {
     '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d',
     '0002-credentials-and-limits': '30738deef0879f37703066b94125bb52ab9846692b9f6911c4fd8f80b094add2',
     '0003-outgoing-mails': '573a59af2abc91e4f0612d2b93802b739f041e8926cfa56ed5c0c19cff7f61c1',
+    '0004-sliding-sessions': '15266a44c55162a521d022aa3f835f5a6b83a060a7ae675141c3a1ea14d3dfd3',
   },
 };
 

@@ -7,7 +7,7 @@ import { readCookie, SESSION_COOKIE } from '../cookies.ts';
 import { tokenKey } from '../flows.ts';
 import type { FoundRefreshToken } from '../storage/session-store.ts';
 import { timeText } from '../user-object.ts';
-import { ACCESS_LIFETIME_MS, REFRESH_LIFETIME_MS, REPLAY_MS } from './session-lifetimes.ts';
+import { REFRESH_LIFETIME_MS, REPLAY_MS } from './session-lifetimes.ts';
 import type { SessionOpening } from './session-opening.ts';
 
 /** A session token and the refresh token that goes with it. */
@@ -29,7 +29,7 @@ export type Refresh = (refreshToken: string, call: Pick<Call, 'head' | 'reply'>)
 
 type Parts = Pick<
   AccountsCore,
-  'database' | 'sessions' | 'users' | 'secretBox' | 'audit' | 'checkSession' | 'clock' | 'randomness'
+  'database' | 'sessions' | 'users' | 'settings' | 'secretBox' | 'audit' | 'checkSession' | 'clock' | 'randomness'
 > & { readonly opening: SessionOpening };
 
 /**
@@ -44,8 +44,9 @@ export function createRefresh(parts: Parts): Refresh {
     const user = await users.byId(found.user_id);
     if (user === undefined || user.active !== 1 || user.access_epoch !== found.session_epoch) return false;
     // Who brings a session along as well must be that session: a token does not move to another client.
-    const bearer = head.headers.authorization === undefined ? readCookie(head, SESSION_COOKIE) : bearerToken(head);
-    const session = await parts.checkSession(bearer);
+    const byHeader = head.headers.authorization !== undefined;
+    const brought = byHeader ? bearerToken(head) : readCookie(head, SESSION_COOKIE);
+    const session = await parts.checkSession(brought, byHeader ? 'bearer' : 'cookie');
     return session === undefined || session.session_id === found.session_id;
   }
 
@@ -58,10 +59,11 @@ export function createRefresh(parts: Parts): Refresh {
 
   async function rotate(found: FoundRefreshToken, usedHash: string): Promise<TokenPair | undefined> {
     const now = clock.now();
+    const { token_lifetime: lifetime } = parts.settings().sessions;
     const pair: TokenPair = {
       token: createToken(randomness),
       refreshToken: createToken(randomness),
-      expiresAt: Math.min(now + ACCESS_LIFETIME_MS, found.family_expires_at),
+      expiresAt: Math.min(now + lifetime, found.family_expires_at),
     };
     const { session_id: sessionId, generation } = found;
     try {
@@ -73,6 +75,7 @@ export function createRefresh(parts: Parts): Refresh {
           tokenHash: tokenKey(pair.token),
           refreshHash: tokenKey(pair.refreshToken),
           accessExpiresAt: pair.expiresAt,
+          cookieExpiresAt: found.family_expires_at,
           refreshExpiresAt: Math.min(now + REFRESH_LIFETIME_MS, found.family_expires_at),
           oldTokensEndAt: now + REPLAY_MS,
           replacement: secretBox.seal(JSON.stringify(pair), replacementContext(found)),

@@ -2,14 +2,18 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Batcher } from '../../platform/queue/batcher.ts';
 import { tokenKey } from '../flows.ts';
+import type { AccountsSettings } from '../settings.ts';
 import type { FoundSession, SessionStore } from '../storage/session-store.ts';
-import { IDLE_LIFETIME_MS } from './session-lifetimes.ts';
 
-/** Whose session a token is. Asked for every request: one keyed read, and so a revocation counts at once. */
-export type SessionCheck = (token: string) => Promise<FoundSession | undefined>;
+/**
+ * Whose session a token is. Asked for every request: one keyed read, and so a revocation counts immediately. In a cookie
+ * it lasts as long as the browser keeps using it; as a bearer token, which a script can read, it ends after a day.
+ */
+export type SessionCheck = (token: string, as: 'bearer' | 'cookie') => Promise<FoundSession | undefined>;
 
 export interface SessionCheckOptions {
   readonly store: Pick<SessionStore, 'byToken'>;
+  settings(): Pick<AccountsSettings, 'sessions'>;
   readonly clock: Pick<Clock, 'now'>;
   /** Takes note of sessions that were used; what it loses only makes a session look idle a little longer. */
   readonly seen: Pick<Batcher<SeenSession>, 'add'>;
@@ -18,6 +22,8 @@ export interface SessionCheckOptions {
 export interface SeenSession {
   readonly id: string;
   readonly now: number;
+  /** The session is kept at least until then. */
+  readonly until: number;
 }
 
 /** A use is noted again after this time: a session in use costs a read per request, and a write per minute. */
@@ -25,19 +31,21 @@ const NOTED_EVERY_MS = 60_000;
 /** Longer than any token of ours: not worth a digest. */
 const LONGEST_TOKEN = 128;
 
-export function createSessionCheck({ store, clock, seen }: SessionCheckOptions): SessionCheck {
-  return async (token) => {
+export function createSessionCheck({ store, settings, clock, seen }: SessionCheckOptions): SessionCheck {
+  return async (token, as) => {
     if (token === '' || token.length > LONGEST_TOKEN) return undefined;
     const found = await store.byToken(tokenKey(token));
     if (found === undefined) return undefined;
     const now = clock.now();
+    const { idle, cookie_lifetime: longest } = settings().sessions;
     const ended =
       found.token_expires_at <= now ||
-      found.session_last_seen_at + IDLE_LIFETIME_MS <= now ||
+      (as === 'bearer' ? found.bearer_until <= now : found.session_created_at + longest <= now) ||
+      found.session_last_seen_at + idle <= now ||
       found.session_epoch !== found.access_epoch ||
       found.active !== 1;
     if (ended) return undefined;
-    if (now - found.session_last_seen_at >= NOTED_EVERY_MS) seen.add({ id: found.session_id, now });
+    if (now - found.session_last_seen_at >= NOTED_EVERY_MS) seen.add({ id: found.session_id, now, until: now + idle });
     return found;
   };
 }

@@ -8,7 +8,7 @@ import type { UserRow } from '../storage/accounts-schema.ts';
 import { createDeviceStore } from '../storage/device-store.ts';
 import { timeText } from '../user-object.ts';
 import { createKnownDevices, DEVICE_LIFETIME_MS } from './known-devices.ts';
-import { ACCESS_LIFETIME_MS, FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from './session-lifetimes.ts';
+import { FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from './session-lifetimes.ts';
 
 /** A session that exists once its statements are stored. */
 export interface OpeningSession {
@@ -43,7 +43,7 @@ const LONGEST_USER_AGENT = 256;
 
 type Parts = Pick<
   AccountsCore,
-  'database' | 'sessions' | 'users' | 'secretBox' | 'clock' | 'randomness' | 'makeId' | 'cookiesAreSecure'
+  'database' | 'sessions' | 'users' | 'settings' | 'secretBox' | 'clock' | 'randomness' | 'makeId' | 'cookiesAreSecure'
 >;
 
 export function createSessionOpening(parts: Parts): SessionOpening {
@@ -53,7 +53,7 @@ export function createSessionOpening(parts: Parts): SessionOpening {
   const sessionCookie = ({ head }: Pick<Call, 'head'>, token: string): string =>
     cookieText(SESSION_COOKIE, token, {
       secure: parts.cookiesAreSecure(head),
-      maxAgeSeconds: ACCESS_LIFETIME_MS / 1000,
+      maxAgeSeconds: Math.floor(parts.settings().sessions.cookie_lifetime / 1000),
     });
 
   const deviceCookie = ({ head }: Pick<Call, 'head'>, value: string): string =>
@@ -71,6 +71,7 @@ export function createSessionOpening(parts: Parts): SessionOpening {
     setSessionCookie: (call, token) => void call.reply.header('set-cookie', sessionCookie(call, token)),
     open(user, epoch, { head }) {
       const now = clock.now();
+      const { token_lifetime: lifetime, cookie_lifetime: cookieLifetime } = parts.settings().sessions;
       const token = createToken(randomness);
       const refreshToken = createToken(randomness);
       const device = devices.remember(head, user.id, now);
@@ -80,7 +81,8 @@ export function createSessionOpening(parts: Parts): SessionOpening {
         epoch,
         created_at: now,
         last_seen_at: now,
-        access_expires_at: now + ACCESS_LIFETIME_MS,
+        access_expires_at: now + lifetime,
+        cookieExpiresAt: now + cookieLifetime,
         expires_at: now + REFRESH_LIFETIME_MS,
         family_expires_at: now + FAMILY_LIFETIME_MS,
         address: head.address,
@@ -97,8 +99,8 @@ export function createSessionOpening(parts: Parts): SessionOpening {
             access_token: token,
             refresh_token: refreshToken,
             token_type: 'Bearer',
-            expiresAt: timeText(now + ACCESS_LIFETIME_MS),
-            expires_in: ACCESS_LIFETIME_MS / 1000,
+            expiresAt: timeText(now + lifetime),
+            expires_in: Math.floor(lifetime / 1000),
           };
         },
       };

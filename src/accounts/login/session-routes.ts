@@ -27,12 +27,12 @@ const Sessions = Type.Object({
 
 type Parts = Pick<
   AccountsCore,
-  'access' | 'sessions' | 'database' | 'audit' | 'userObjects' | 'clock' | 'cookiesAreSecure'
+  'access' | 'sessions' | 'settings' | 'database' | 'audit' | 'userObjects' | 'clock' | 'cookiesAreSecure'
 >;
 
 /** The own sessions: who am I, log out, see the others, end them. */
 export function sessionRoutes(parts: Parts): readonly Route[] {
-  const { access, sessions, database, audit, userObjects, clock } = parts;
+  const { access, sessions, settings, database, audit, userObjects, clock } = parts;
 
   const clearCookie = ({ head, reply }: Call): void => {
     const options = { secure: parts.cookiesAreSecure(head), maxAgeSeconds: 0 };
@@ -52,7 +52,12 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
           session: {
             id: user.session_id,
             createdAt: timeText(user.session_created_at),
-            expiresAt: timeText(user.access_expires_at),
+            // A cookie lasts longer than the token would by itself.
+            expiresAt: timeText(
+              user.access_expires_at > clock.now()
+                ? user.access_expires_at
+                : user.session_created_at + settings().sessions.cookie_lifetime,
+            ),
           },
         };
       },

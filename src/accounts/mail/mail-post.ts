@@ -47,7 +47,7 @@ export function createMailPost(options: MailPostOptions): MailPost {
   const store = createOutgoingMailStore(database);
   const smtp = createSmtpMailer({ settings, clock });
   const outbox = createOutboxMailer({ folder: outboxFolder, from: () => settings().from, makeId });
-  const hand: Mailer['send'] = (mail) => (settings().host === '' ? outbox : smtp).send(mail);
+  const hand: Mailer['send'] = (mail, id) => (settings().host === '' ? outbox : smtp).send(mail, id);
   let isStopped = false;
   let isWanted = false;
   let round: Promise<void> | undefined;
@@ -69,7 +69,7 @@ export function createMailPost(options: MailPostOptions): MailPost {
   async function deliver(row: OutgoingMailRow): Promise<void> {
     const mail = mailIn(row);
     try {
-      if (mail !== undefined) await hand(mail);
+      if (mail !== undefined) await hand(mail, row.id);
     } catch (error) {
       const pause = RETRY_MS[row.attempts - 1];
       const endsAt = row.created_at + (mail?.lifetimeMs ?? 0);

@@ -9,5 +9,6 @@ export interface Mail {
 
 /** Resolves when the message is out of our hands; otherwise SMTP_TIMEOUT or SMTP_FAILED. */
 export interface Mailer {
-  send(mail: Mail): Promise<void>;
+  /** `id` tells the same mail, tried again, from another one. */
+  send(mail: Mail, id?: string): Promise<void>;
 }

@@ -17,7 +17,7 @@ const KEPT = 1000;
 /** Without a mail server each message becomes a file for the owner of the data directory alone; never a log line. */
 export function createOutboxMailer({ folder, from, makeId }: OutboxMailerOptions): Mailer {
   return {
-    async send({ to, subject, text }) {
+    async send({ to, subject, text }, id = makeId('mail_')) {
       const { createTransport } = await import('nodemailer');
       const transport = createTransport({
         streamTransport: true,
@@ -29,10 +29,9 @@ export function createOutboxMailer({ folder, from, makeId }: OutboxMailerOptions
       const sender = from() === '' ? LOCAL_SENDER : from();
       const { message } = await transport.sendMail({ from: sender, to: { name: '', address: to }, subject, text });
       await mkdir(folder, { recursive: true, mode: 0o700 });
-      const name = makeId('mail_');
-      const draft = join(folder, `.${name}`);
+      const draft = join(folder, `.${makeId('draft_')}`);
       await writeDurably(draft, message as Buffer);
-      await rename(draft, join(folder, `${name}.eml`));
+      await rename(draft, join(folder, `${id}.eml`));
       await removeOldest(folder);
     },
   };

@@ -31,7 +31,7 @@ const POLICY = [
 
 /** The set-up of the first administrator: a page, and what it sends. */
 export function setupRoutes(
-  { access, userObjects }: Pick<AccountsCore, 'access' | 'userObjects'>,
+  { access, userAdministration, userObjects }: Pick<AccountsCore, 'access' | 'userAdministration' | 'userObjects'>,
   setup: Setup,
 ): readonly Route[] {
   const guard = access.anyone();
@@ -55,9 +55,10 @@ export function setupRoutes(
       guard,
       summary: 'The page on which the first administrator is made.',
       schema: { response: { 200: page('text/html') } },
-      handle({ reply }) {
+      async handle({ reply }) {
+        const page = setupPage(await userAdministration.hasAdmin());
         reply.header('content-security-policy', POLICY).header('cross-origin-opener-policy', 'same-origin');
-        return reply.type('text/html; charset=utf-8').send(setupPage);
+        return reply.type('text/html; charset=utf-8').send(page);
       },
     },
     asset('setup.js', 'text/javascript'),

@@ -50,6 +50,15 @@ export const accountsMigrations: readonly Migration[] = [
       schema.createIndex('outgoing_mails_due_at').on('outgoing_mails').columns(['due_at', 'id']),
     ],
   },
+  {
+    id: '0004-sliding-sessions',
+    statements: ({ schema, query }) => [
+      schema
+        .alterTable('session_tokens')
+        .addColumn('bearer_until', 'integer', (column) => column.notNull().defaultTo(0)),
+      sql`update session_tokens set bearer_until = expires_at`.compile(query),
+    ],
+  },
 ];
 
 function credentialTables(schema: SchemaModule) {

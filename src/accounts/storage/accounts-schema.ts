@@ -93,6 +93,8 @@ export interface SessionTokenRow {
   readonly token_hash: string;
   readonly session_id: string;
   readonly expires_at: number;
+  /** Until when it counts as a bearer token; in a cookie it lasts longer. */
+  readonly bearer_until: number;
 }
 
 export interface RefreshTokenRow {

@@ -11,6 +11,7 @@ export interface FoundSession extends FoundUser {
   readonly session_last_seen_at: number;
   readonly access_expires_at: number;
   readonly token_expires_at: number;
+  readonly bearer_until: number;
 }
 
 export interface FoundRefreshToken extends RefreshTokenRow {
@@ -21,6 +22,8 @@ export interface FoundRefreshToken extends RefreshTokenRow {
 }
 
 export interface NewSession extends Omit<SessionRow, 'generation'> {
+  /** When the token ends as a cookie; as a bearer token it ends with `access_expires_at`. */
+  readonly cookieExpiresAt: number;
   readonly tokenHash: string;
   readonly refreshHash: string;
 }
@@ -32,6 +35,7 @@ export interface Rotation {
   readonly tokenHash: string;
   readonly refreshHash: string;
   readonly accessExpiresAt: number;
+  readonly cookieExpiresAt: number;
   readonly refreshExpiresAt: number;
   /** Until when the session tokens of before still count. */
   readonly oldTokensEndAt: number;
@@ -56,7 +60,8 @@ export interface SessionStore {
   endOthersOf(session: { id: string; userId: string }): Runnable;
   /** Carries one session over to the next epoch of its user, which has just begun. */
   carryOver(session: { id: string; epoch: number }): Runnable;
-  touch(session: { id: string; now: number }): Runnable;
+  /** Notes that it was used, and keeps it at least until the given time. */
+  touch(session: { id: string; now: number; until: number }): Runnable;
 }
 
 export function createSessionStore(database: Database<AccountsSchema>): SessionStore {
@@ -80,6 +85,7 @@ export function createSessionStore(database: Database<AccountsSchema>): SessionS
         'sessions.last_seen_at as session_last_seen_at',
         'sessions.access_expires_at as access_expires_at',
         'session_tokens.expires_at as token_expires_at',
+        'session_tokens.bearer_until as bearer_until',
       ])
       .where('session_tokens.token_hash', '=', given.tokenHash),
   );
@@ -133,10 +139,14 @@ export function createSessionStore(database: Database<AccountsSchema>): SessionS
           .where('users.active', '=', 1),
       ),
   );
-  const insertToken = database.statement((insert, given: { tokenHash: string; sessionId: string; expiresAt: number }) =>
-    insert
-      .insertInto('session_tokens')
-      .values({ token_hash: given.tokenHash, session_id: given.sessionId, expires_at: given.expiresAt }),
+  const insertToken = database.statement(
+    (insert, given: { tokenHash: string; sessionId: string; expiresAt: number; bearerUntil: number }) =>
+      insert.insertInto('session_tokens').values({
+        token_hash: given.tokenHash,
+        session_id: given.sessionId,
+        expires_at: given.expiresAt,
+        bearer_until: given.bearerUntil,
+      }),
   );
   const insertRefreshToken = database.statement(
     (insert, given: { tokenHash: string; sessionId: string; generation: number; expiresAt: number }) =>
@@ -149,10 +159,13 @@ export function createSessionStore(database: Database<AccountsSchema>): SessionS
         replacement: null,
       }),
   );
-  const touch = database.statement((update, given: { id: string; now: number }) =>
+  const touch = database.statement((update, given: { id: string; now: number; until: number }) =>
     update
       .updateTable('sessions')
-      .set({ last_seen_at: given.now })
+      .set({
+        last_seen_at: given.now,
+        expires_at: sql<number>`case when expires_at < ${integer(given.until)} then ${integer(given.until)} else expires_at end`,
+      })
       .where('id', '=', given.id)
       .where('last_seen_at', '<', given.now),
   );
@@ -172,9 +185,14 @@ export function createSessionStore(database: Database<AccountsSchema>): SessionS
           .compile(),
         1,
       ),
-    start: ({ tokenHash, refreshHash, ...session }) => [
+    start: ({ tokenHash, refreshHash, cookieExpiresAt, ...session }) => [
       expectChanges(insertSession(session), 1),
-      insertToken({ tokenHash, sessionId: session.id, expiresAt: session.access_expires_at }),
+      insertToken({
+        tokenHash,
+        sessionId: session.id,
+        expiresAt: Math.max(cookieExpiresAt, session.access_expires_at),
+        bearerUntil: session.access_expires_at,
+      }),
       insertRefreshToken({
         tokenHash: refreshHash,
         sessionId: session.id,
@@ -207,7 +225,12 @@ export function createSessionStore(database: Database<AccountsSchema>): SessionS
         expectChanges(advance.compile(), 1),
         expectChanges(use.compile(), 1),
         endOldTokens.compile(),
-        insertToken({ tokenHash: rotation.tokenHash, sessionId, expiresAt: rotation.accessExpiresAt }),
+        insertToken({
+          tokenHash: rotation.tokenHash,
+          sessionId,
+          expiresAt: Math.max(rotation.cookieExpiresAt, rotation.accessExpiresAt),
+          bearerUntil: rotation.accessExpiresAt,
+        }),
         insertRefreshToken({
           tokenHash: rotation.refreshHash,
           sessionId,

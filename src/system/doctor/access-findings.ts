@@ -1,4 +1,5 @@
 import { isLoopbackBind } from '../../platform/http/listen-address.ts';
+import { isLoopbackHost } from '../../platform/network-address/classify-host.ts';
 import { tokenWeakness } from '../../platform/secrets/token-weakness.ts';
 import type { Settings } from '../settings.ts';
 import { broken, type Finding, fine, note } from './finding.ts';
@@ -27,7 +28,22 @@ export function accessFindings(settings: Settings, host: string): readonly Findi
     return [weakness === undefined ? fine(name, 'set') : note(name, `weak: ${weakness}`)];
   });
   const isOpen = bridge.auth_token === '' && bridge.review_auth_token === '';
-  return isOpen && bridge.allowed_origins.length === 0 ? [...findings, OPEN_TO_PAGES] : findings;
+  const isBehindProxy = !isLoopbackUrl(settings.accounts.public_url);
+  return [
+    ...findings,
+    ...(isOpen && bridge.allowed_origins.length === 0 ? [OPEN_TO_PAGES] : []),
+    ...(isBehindProxy && !exposed && settings.trusted_proxies.length === 0 ? [UNKNOWN_PROXY] : []),
+  ];
+}
+
+/** People reach a program that listens on loopback only through a proxy. */
+const UNKNOWN_PROXY = note(
+  'trusted_proxies',
+  'accounts.public_url leads through a proxy, and no proxy is listed: all people seem to come from one address, so that one of them can use up the limits of all; list the proxy’s address',
+);
+
+function isLoopbackUrl(address: string): boolean {
+  return address === '' || isLoopbackHost(URL.parse(address)?.host ?? '');
 }
 
 /** The default that the contract asks for, and that is too much where other programs serve pages. */

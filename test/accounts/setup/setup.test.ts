@@ -110,3 +110,13 @@ test('the set-up page needs no other host, no inline script, and keeps the token
   assert.match(script, /replaceState/);
   assert.doesNotMatch(script, /innerHTML|eval\(/);
 });
+
+test('DU-8: once there is an administrator the set-up page says so, and has no form', async (t) => {
+  const accounts = await startAccounts(t);
+  assert.match((await accounts.get('/setup')).text, /There is no other one yet/);
+  await accounts.control('users.create', { ...FIRST, role: 'admin', password: GOOD_PASSWORD });
+  const { status, text } = await accounts.get('/setup');
+  assert.equal(status, 200);
+  assert.match(text, /There is an administrator already/);
+  assert.doesNotMatch(text, /There is no other one yet|<form|<script/);
+});

@@ -34,7 +34,7 @@ test('A-21: the session cookie is HttpOnly, SameSite=Lax, for the whole site, wi
   const accounts = await startAccounts(t);
   const ann = await accounts.register('Ann');
   const plain = (await accounts.login(ann)).headers.getSetCookie().find((cookie) => cookie.startsWith('xc_session='));
-  assert.match(plain ?? '', /^xc_session=[\w-]{43}; Max-Age=86400; Path=\/; HttpOnly; SameSite=Lax$/);
+  assert.match(plain ?? '', /^xc_session=[\w-]{43}; Max-Age=2592000; Path=\/; HttpOnly; SameSite=Lax$/);
   const secure = await accounts.login(ann, {}, { headers: { 'x-forwarded-proto': 'https' } });
   for (const cookie of secure.headers.getSetCookie()) assert.match(cookie, /; Secure/);
   for (const cookie of secure.headers.getSetCookie()) assert.doesNotMatch(cookie, /domain/i);
@@ -253,3 +253,37 @@ async function seenIsStored({ clock, database }: Awaited<ReturnType<typeof start
   }
   throw new Error('the use of a session was not stored');
 }
+
+test('DA-18: a browser stays logged in for 30 days while it is used, and 12 hours while it is not; a bearer token a day', async (t) => {
+  const accounts = await startAccounts(t);
+  const ann = await accounts.loggedIn('Ann');
+  const cookie = `xc_session=${ann.token}`;
+  assert.match(ann.answer.headers.getSetCookie().join(), /xc_session=[^;]+; Max-Age=2592000;/);
+  for (let used = 1; used * 10 < 30 * 24; used += 1) {
+    await accounts.clock.advance(10 * HOUR_MS);
+    const { status, body } = await accounts.get('session', { cookie });
+    assert.equal(status, 200, `after ${used * 10} hours`);
+    assert.ok(Date.parse(body.session.expiresAt) > accounts.clock.now());
+    if (used === 3) assert.equal((await accounts.get('session', { token: ann.token })).status, 401, 'a day as bearer');
+    await seenIsStored(accounts);
+  }
+  await accounts.clock.advance(10 * HOUR_MS);
+  assert.equal((await accounts.get('session', { cookie })).status, 401, '30 days');
+  const idle = `xc_session=${(await accounts.login(ann)).body.token}`;
+  await accounts.clock.advance(12 * HOUR_MS);
+  assert.equal((await accounts.get('session', { cookie: idle })).status, 401, '12 hours unused');
+});
+
+test('DA-18: the limits of sessions are settings', async (t) => {
+  const settings = '{ sessions: { idle: 10m, cookie_lifetime: 15m, token_lifetime: 5m } }';
+  const accounts = await startAccounts(t, { settings });
+  const ann = await accounts.loggedIn('Ann');
+  assert.equal(ann.answer.body.expires_in, 300);
+  const cookie = `xc_session=${ann.token}`;
+  await accounts.clock.advance(8 * 60_000);
+  assert.equal((await accounts.get('session', { token: ann.token })).status, 401);
+  assert.equal((await accounts.get('session', { cookie })).status, 200);
+  await seenIsStored(accounts);
+  await accounts.clock.advance(7 * 60_000);
+  assert.equal((await accounts.get('session', { cookie })).status, 401);
+});
