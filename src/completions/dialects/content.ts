@@ -13,7 +13,13 @@ export type ContentItem =
       readonly name?: string | undefined;
       readonly cache?: JsonObject | undefined;
     }
-  | { readonly kind: 'link'; readonly field: MediaField; readonly mediaType: string; readonly url: string }
+  | {
+      readonly kind: 'link';
+      readonly field: MediaField;
+      readonly mediaType: string;
+      readonly url: string;
+      readonly cache?: JsonObject | undefined;
+    }
   /** Something that no other dialect knows: `field` is what its name in OpenAI's API is. */
   | { readonly kind: 'unknown'; readonly field: string };
 
@@ -52,7 +58,7 @@ export function readContent(content: ChatMessage['content']): readonly ContentIt
     const item = readPart(part);
     if (item.kind === 'text' && item.text === '') return [];
     const cache = asObject((part as { cache_control?: unknown }).cache_control);
-    return [cache !== undefined && (item.kind === 'text' || item.kind === 'data') ? { ...item, cache } : item];
+    return [cache !== undefined && item.kind !== 'unknown' ? { ...item, cache } : item];
   });
 }
 

@@ -45,7 +45,7 @@ export function readConversation(messages: readonly ChatMessage[], steps: Steps)
   for (const message of messages) {
     steps.take(1 + (Array.isArray(message.content) ? message.content.length : 0) + (message.tool_calls?.length ?? 0));
     if (message.role === 'system' || message.role === 'developer') {
-      for (const item of textItems(message.content)) system.push(item);
+      for (const item of withCache(textItems(message.content), message)) system.push(item);
     } else if (message.role === 'assistant') {
       for (const { id, function: called } of message.tool_calls ?? []) names.set(id, called.name);
       add('assistant', assistantItems(message));
@@ -54,7 +54,7 @@ export function readConversation(messages: readonly ChatMessage[], steps: Steps)
       const name = names.get(callId) ?? message.name ?? '';
       add('user', [{ kind: 'result', callId, name, content: readContent(message.content) }]);
     } else {
-      add('user', readContent(message.content));
+      add('user', withCache(readContent(message.content), message));
     }
   }
   return { ...letUserBegin(system, turns), calledNames: new Set(names.values()) };
@@ -71,6 +71,28 @@ function letUserBegin(system: readonly TextItem[], turns: readonly Turn[]): Pick
   return { system, turns: [{ role: 'user', items: [{ kind: 'text', text: '.' }] }, ...turns] };
 }
 
+/** A marker of the cache beside the content holds for all of it: it goes to the last piece. */
+function withCache<Item extends ContentItem>(items: readonly Item[], message: ChatMessage): readonly Item[] {
+  const cache = asObject((message as JsonObject).cache_control);
+  const last = items.at(-1);
+  if (cache === undefined || last === undefined || last.kind === 'unknown') return items;
+  return [...items.slice(0, -1), { ...last, cache }];
+}
+
+/** Members of a message, other than those of tools, that no other API has. */
+const ONLY_OPENAI = ['name', 'refusal', 'audio'] as const;
+
+/** Adds the members of messages that another API cannot take to what is dropped: `messages.name`. */
+export function nameLostMembers(messages: readonly ChatMessage[], dropped: Set<string>): void {
+  for (const message of messages) {
+    if (message.role === 'tool' || message.role === 'function') continue;
+    const given: JsonObject = message;
+    for (const name of ONLY_OPENAI) {
+      if (given[name] !== undefined && given[name] !== null && given[name] !== '') dropped.add(`messages.${name}`);
+    }
+  }
+}
+
 function assistantItems(message: ChatMessage): readonly TurnItem[] {
   const reasoning = message.reasoning_content ?? '';
   const signature = message.reasoning_signature ?? '';
@@ -78,7 +100,7 @@ function assistantItems(message: ChatMessage): readonly TurnItem[] {
     ...(reasoning === '' && signature === ''
       ? []
       : [{ kind: 'reasoning', text: reasoning, signature } satisfies TurnItem]),
-    ...readContent(message.content),
+    ...withCache(readContent(message.content), message),
     ...(message.tool_calls ?? []).map((call): TurnItem => ({ kind: 'call', call })),
   ];
 }

@@ -1,5 +1,5 @@
 import type { ChatRequest, ChatTool } from '../contract/chat.ts';
-import type { JsonObject } from './json-value.ts';
+import { asObject, type JsonObject } from './json-value.ts';
 import type { Steps } from './steps.ts';
 
 /** Dealt with before or around every dialect, so that none ever names them as dropped. */
@@ -74,7 +74,15 @@ export function stopSequences({ stop }: ChatRequest): string[] | undefined {
   return sequences.length === 0 ? undefined : sequences;
 }
 
-export type FunctionDefinition = NonNullable<ChatTool['function']>;
+/** Claude refuses stop sequences of white space alone: they are left out, and `stop` is named. */
+export function visibleStops(request: ChatRequest, dropped: Set<string>): string[] | undefined {
+  const sequences = stopSequences(request);
+  const visible = sequences?.filter((sequence) => sequence.trim() !== '');
+  if (visible?.length !== sequences?.length) dropped.add('stop');
+  return visible?.length === 0 ? undefined : visible;
+}
+
+export type FunctionDefinition = NonNullable<ChatTool['function']> & { readonly cache_control?: JsonObject };
 
 export interface ToolUse {
   readonly functions: readonly FunctionDefinition[];
@@ -92,10 +100,13 @@ interface AllowedTools {
 export function readTools({ tools, tool_choice: choice }: ChatRequest, steps: Steps): ToolUse {
   const functions: FunctionDefinition[] = [];
   const dropped = new Set<string>();
-  for (const { type, function: definition } of tools ?? []) {
+  for (const { type, function: definition, ...own } of tools ?? []) {
     steps.take();
-    if (type === 'function' && definition !== undefined) functions.push(definition);
-    else dropped.add(`tools.${type}`);
+    // A marker of the cache stands beside the function or in it.
+    const cache = asObject((own as JsonObject).cache_control);
+    if (type === 'function' && definition !== undefined) {
+      functions.push(cache === undefined ? definition : { ...definition, cache_control: cache });
+    } else dropped.add(`tools.${type}`);
   }
   const use = { functions, dropped: [...dropped] };
   if (typeof choice === 'object' && choice !== null) {
@@ -112,10 +123,16 @@ export function readTools({ tools, tool_choice: choice }: ChatRequest, steps: St
   return { ...use, choice: choice === 'none' || choice === 'required' ? choice : 'auto' };
 }
 
+export interface AnswerSchema {
+  readonly name: string;
+  readonly schema: JsonObject;
+  /** The caller wants exactly this schema enforced; objects are closed then, as OpenAI demands. */
+  readonly strict: boolean;
+}
+
 /** The schema that an answer must follow, when one was asked for. */
-export function answerSchema({
-  response_format: format,
-}: ChatRequest): { readonly name: string; readonly schema: JsonObject } | undefined {
+export function answerSchema({ response_format: format }: ChatRequest): AnswerSchema | undefined {
   if (format?.type !== 'json_schema' || format.json_schema?.schema === undefined) return undefined;
-  return { name: format.json_schema.name ?? 'answer', schema: format.json_schema.schema as JsonObject };
+  const { name = 'answer', schema, strict } = format.json_schema;
+  return { name, schema: schema as JsonObject, strict: strict === true };
 }

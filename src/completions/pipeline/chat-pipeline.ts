@@ -147,6 +147,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         bytes: legacy ? undefined : bytes,
         answerAsBytes: answerAsBytes && !legacy,
         strict,
+        ...(legacy && request.parallel_tool_calls === undefined && { added: ['parallel_tool_calls'] }),
         promptTokens: call.promptTokens,
         idempotencyId: answerId,
         answerId,

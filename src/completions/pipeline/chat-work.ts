@@ -10,6 +10,8 @@ export interface ChatWork {
   /** The upstream's own bytes will do as the answer. */
   readonly answerAsBytes: boolean;
   readonly strict: boolean;
+  /** Parameters that we added ourselves: they are never refused, and never named as dropped. */
+  readonly added?: readonly string[] | undefined;
   readonly promptTokens: number;
   /** The same for every try of one call, so that an upstream can recognise a repetition. */
   readonly idempotencyId: string;

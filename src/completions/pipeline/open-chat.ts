@@ -52,12 +52,13 @@ export function createOpenChat({ findApi, send, maxOutputTokens, clock }: OpenCh
       maxOutputTokens: maxOutputTokens(target.apiId, target.model),
     });
     const encoded = encodeChat(dialect, work.request, context, work.bytes);
-    refuseDropped(work, encoded.dropped);
+    const { added } = work;
+    const dropped = added === undefined ? encoded.dropped : encoded.dropped.filter((name) => !added.includes(name));
+    refuseDropped(work, dropped);
     const sending = send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
     const start = sending instanceof Promise ? await sending : sending;
     const secret = api.credentials.key;
     const options = { start, decodeFailure: dialect.decodeFailure, secret, presence, now: clock.now };
-    const { dropped } = encoded;
     const choices = dropped.includes('n') ? 1 : (work.request.n ?? 1);
     const asBytes = work.answerAsBytes && speaksOpenai(dialect);
     if (!stream)

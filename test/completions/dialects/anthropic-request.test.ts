@@ -173,7 +173,6 @@ test('structured output: by schema where the model follows one, else by a tool t
     assert.deepEqual(old.tools[0].input_schema, schema);
     assert.deepEqual(old.tool_choice, { type: 'tool', name: 'structured_answer' });
   }
-  assert.deepEqual(encode({ response_format: { type: 'json_object' } }).dropped, ['response_format']);
 });
 
 test('reasoning effort: a budget, or Claude’s own effort from 4.6 on', () => {

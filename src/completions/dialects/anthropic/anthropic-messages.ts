@@ -8,11 +8,33 @@ import { type PlacedItem, placeThinking } from './claude-proofs.ts';
 
 /** Turns as Claude takes them; names of what it cannot take are added to `dropped`. */
 export function encodeTurns(turns: readonly Turn[], dropped: Set<string>, steps: Steps): JsonObject[] {
-  return turns.map(({ role, items }, position) => {
+  const encoded = turns.map(({ role, items }, position) => {
     const content = placeThinking(items, steps).flatMap((item) => encodeItem(item, dropped));
     if (role === 'assistant' && position === turns.length - 1) trimLastText(content);
     return { role, content };
   });
+  return joinTurns(encoded, { type: 'text', text: '.' });
+}
+
+interface EncodedTurn {
+  readonly role: Turn['role'];
+  readonly content: JsonObject[];
+}
+
+/**
+ * Turns without those in which nothing is left to say, alternating again, the user's first. A last turn of the model's
+ * own may be empty no more than any other. `stop`: what the user says when nothing else is left.
+ */
+export function joinTurns(turns: readonly EncodedTurn[], stop: JsonObject): JsonObject[] {
+  const joined: EncodedTurn[] = [];
+  for (const { role, content } of turns) {
+    if (content.length === 0) continue;
+    const last = joined.at(-1);
+    if (last?.role === role) for (const block of content) last.content.push(block);
+    else joined.push({ role, content });
+  }
+  if (joined[0]?.role !== 'user') joined.unshift({ role: 'user', content: [stop] });
+  return joined.map(({ role, content }) => ({ role, content }));
 }
 
 export function encodeText({ text, cache }: TextItem): JsonObject {
@@ -54,7 +76,8 @@ function trimLastText(blocks: JsonObject[]): void {
 }
 
 function encodeContent(item: ContentItem, dropped: Set<string>): JsonObject[] {
-  if (item.kind === 'text') return [encodeText(item)];
+  // Claude refuses text of white space alone.
+  if (item.kind === 'text') return item.text.trim() === '' ? [] : [encodeText(item)];
   const block = encodeMedia(item);
   if (block !== undefined) return [block];
   dropped.add(droppedPiece(item));
@@ -66,7 +89,8 @@ function encodeMedia(item: Exclude<ContentItem, TextItem>): JsonObject | undefin
   if (item.kind === 'link') {
     const source = { type: 'url', url: item.url };
     if (!item.url.startsWith('http')) return undefined;
-    return { type: item.field === 'image_url' ? 'image' : 'document', source };
+    const kind = item.field === 'image_url' ? 'image' : 'document';
+    return { type: kind, source, ...(item.cache !== undefined && { cache_control: item.cache }) };
   }
   const { mediaType, base64, name, cache } = item;
   const rest = { ...(name !== undefined && { title: name }), ...(cache !== undefined && { cache_control: cache }) };

@@ -1,5 +1,5 @@
 import type { ChatRequest } from '../../contract/chat.ts';
-import { readConversation } from '../conversation.ts';
+import { nameLostMembers, readConversation } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import {
@@ -7,12 +7,19 @@ import {
   maxTokens,
   readTools,
   sortFields,
-  stopSequences,
   type ToolUse,
   takenFields,
+  visibleStops,
 } from '../request-fields.ts';
 import { createSteps, type Steps } from '../steps.ts';
-import { ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, strictSchema } from '../structured-answer.ts';
+import {
+  ANSWER_TOOL,
+  ANSWER_TOOL_DESCRIPTION,
+  ANY_OBJECT,
+  hasOpenObject,
+  nameLostKeywords,
+  strictSchema,
+} from '../structured-answer.ts';
 import { encodeText, encodeTurns } from './anthropic-messages.ts';
 import { type ClaudeModel, claudeModel } from './claude-model.ts';
 import { readSampling } from './claude-sampling.ts';
@@ -27,12 +34,17 @@ export function encodeAnthropicRequest(request: ChatRequest, context: DialectCon
   const model = claudeModel(context.model);
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
+  nameLostMembers(request.messages, names);
   const steps = createSteps();
   const { system, turns, calledNames } = readConversation(request.messages, steps);
+  const instructions = system.filter(({ text }) => text.trim() !== '');
   const messages = encodeTurns(turns, names, steps);
   const schema = answerSchema(request);
-  if (request.response_format?.type === 'json_object') names.add('response_format');
-  const tools = encodeTools(request, model, calledNames, names, steps);
+  // Claude closes every object, which an open one does not survive unless the caller asked for that.
+  const native = schema !== undefined && model.followsSchema && (schema.strict || !hasOpenObject(schema.schema, steps));
+  const wantsObject = request.response_format?.type === 'json_object';
+  const toolSchema = native ? undefined : (schema?.schema ?? (wantsObject ? ANY_OBJECT : undefined));
+  const tools = encodeTools(request, { model, toolSchema, calledNames, dropped: names, steps });
   const limit = maxTokens(request) ?? context.maxOutputTokens ?? model.defaultMaxTokens;
   const thinking = encodeThinking({
     effort: request.reasoning_effort ?? undefined,
@@ -43,16 +55,15 @@ export function encodeAnthropicRequest(request: ChatRequest, context: DialectCon
     dropped: names,
   });
   const { temperature, topP } = readSampling(request, model, thinking.thinking?.type === 'enabled', names);
-  const stop = stopSequences(request);
+  const stop = visibleStops(request, names);
   const outputConfig = {
     ...(thinking.effort !== undefined && { effort: thinking.effort }),
-    ...(schema !== undefined &&
-      model.followsSchema && { format: { type: 'json_schema', schema: strictSchema(schema.schema, steps) } }),
+    ...(native && { format: { type: 'json_schema', schema: closedSchema(schema.schema, ANSWER_FIELD, names, steps) } }),
   };
   const body: JsonObject = {
     model: context.model,
     max_tokens: limit,
-    ...(system.length > 0 && { system: system.map(encodeText) }),
+    ...(instructions.length > 0 && { system: instructions.map(encodeText) }),
     messages,
     ...(temperature !== undefined && { temperature: Math.min(1, temperature) }),
     ...(topP !== undefined && { top_p: topP }),
@@ -73,16 +84,32 @@ interface EncodedTools {
   readonly forced: boolean;
 }
 
+interface ToolOptions {
+  readonly model: ClaudeModel;
+  /** What the answer must be like, where a tool asks for it. */
+  readonly toolSchema: JsonObject | undefined;
+  readonly calledNames: ReadonlySet<string>;
+  readonly dropped: Set<string>;
+  readonly steps: Steps;
+}
+
+const ANSWER_FIELD = 'response_format.json_schema.schema';
+const TOOL_FIELD = 'tools.function.parameters';
+
+/** A schema for strict decoding; what it loses is named. */
+function closedSchema(schema: unknown, field: string, dropped: Set<string>, steps: Steps): unknown {
+  const lost = new Set<string>();
+  const closed = strictSchema(schema, steps, lost);
+  nameLostKeywords(field, lost, dropped);
+  return closed;
+}
+
 function encodeTools(
   request: ChatRequest,
-  { followsSchema }: ClaudeModel,
-  calledNames: ReadonlySet<string>,
-  dropped: Set<string>,
-  steps: Steps,
+  { model: { followsSchema }, toolSchema, calledNames, dropped, steps }: ToolOptions,
 ): EncodedTools {
   const use = readTools(request, steps);
   for (const name of use.dropped) dropped.add(name);
-  const schema = followsSchema ? undefined : answerSchema(request);
   const tools = use.functions.map((definition): JsonObject => {
     const { name, description, parameters, strict, ...own } = definition;
     return {
@@ -90,12 +117,14 @@ function encodeTools(
       name,
       ...(description !== undefined && { description }),
       input_schema:
-        strict === true && followsSchema ? strictSchema(objectSchema(parameters), steps) : objectSchema(parameters),
+        strict === true && followsSchema
+          ? closedSchema(objectSchema(parameters), TOOL_FIELD, dropped, steps)
+          : objectSchema(parameters),
       ...(strict === true && followsSchema && { strict: true }),
     };
   });
-  if (schema !== undefined) {
-    tools.push({ name: ANSWER_TOOL, description: ANSWER_TOOL_DESCRIPTION, input_schema: objectSchema(schema.schema) });
+  if (toolSchema !== undefined) {
+    tools.push({ name: ANSWER_TOOL, description: ANSWER_TOOL_DESCRIPTION, input_schema: objectSchema(toolSchema) });
     const choice = use.functions.length > 0 ? { type: 'any' } : { type: 'tool', name: ANSWER_TOOL };
     return { fields: { tools, tool_choice: choice }, forced: true };
   }

@@ -1,5 +1,5 @@
 import type { ToolCall } from '../../contract/chat.ts';
-import { toolUseId } from '../anthropic/anthropic-messages.ts';
+import { joinTurns, toolUseId } from '../anthropic/anthropic-messages.ts';
 import { type PlacedItem, placeThinking } from '../anthropic/claude-proofs.ts';
 import { type ContentItem, droppedPiece, type TextItem } from '../content.ts';
 import { callArguments, type Turn } from '../conversation.ts';
@@ -18,10 +18,35 @@ const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
 
 /** Turns as Converse takes them; names of what it cannot take are added to `dropped`. */
 export function encodeConverseTurns(turns: readonly Turn[], dropped: Set<string>, steps: Steps): JsonObject[] {
-  return turns.map(({ role, items }) => ({
+  const encoded = turns.map(({ role, items }) => ({
     role,
     content: placeThinking(items, steps).flatMap((item) => encodeItem(item, dropped)),
   }));
+  const messages = joinTurns(encoded, { text: '.' });
+  nameDocuments(messages);
+  return messages;
+}
+
+/** No two documents of a request may have the same name, and Converse wants text beside them. */
+function nameDocuments(messages: readonly JsonObject[]): void {
+  const names = new Set<string>();
+  let number = 1;
+  for (const { content } of messages) {
+    const blocks = content as JsonObject[];
+    let hasDocument = false;
+    for (const { document } of blocks) {
+      if (document === undefined) continue;
+      hasDocument = true;
+      const named = document as { name: string };
+      const wanted = named.name;
+      while (names.has(named.name)) {
+        number += 1;
+        named.name = `${wanted}-${number}`;
+      }
+      names.add(named.name);
+    }
+    if (hasDocument && !blocks.some(({ text }) => text !== undefined)) blocks.push({ text: 'See the documents.' });
+  }
 }
 
 /** A point up to which the prompt is cached stands behind what it ends with. */
@@ -55,13 +80,14 @@ function encodeCall(call: ToolCall): JsonObject {
 }
 
 function encodeContent(item: ContentItem, dropped: Set<string>): JsonObject[] {
-  if (item.kind === 'text') return encodeTextBlock(item);
+  // Converse refuses text of white space alone.
+  if (item.kind === 'text') return item.text.trim() === '' ? [] : encodeTextBlock(item);
   const block = encodeMedia(item);
   if (block === undefined) {
     dropped.add(droppedPiece(item));
     return [];
   }
-  return item.kind === 'data' && item.cache !== undefined ? [block, CACHE_POINT] : [block];
+  return item.kind !== 'unknown' && item.cache !== undefined ? [block, CACHE_POINT] : [block];
 }
 
 /** Bytes, or an object in S3: Converse fetches nothing from the web. */

@@ -2,12 +2,27 @@ import type { ChatRequest } from '../../contract/chat.ts';
 import { type ClaudeModel, claudeModel } from '../anthropic/claude-model.ts';
 import { readSampling } from '../anthropic/claude-sampling.ts';
 import { encodeThinking } from '../anthropic/claude-thinking.ts';
-import { readConversation } from '../conversation.ts';
+import { nameLostMembers, readConversation } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
-import { answerSchema, maxTokens, readTools, sortFields, stopSequences, takenFields } from '../request-fields.ts';
+import {
+  type AnswerSchema,
+  answerSchema,
+  maxTokens,
+  readTools,
+  sortFields,
+  takenFields,
+  visibleStops,
+} from '../request-fields.ts';
 import { createSteps, type Steps } from '../steps.ts';
-import { ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, strictSchema } from '../structured-answer.ts';
+import {
+  ANSWER_TOOL,
+  ANSWER_TOOL_DESCRIPTION,
+  ANY_OBJECT,
+  hasOpenObject,
+  nameLostKeywords,
+  strictSchema,
+} from '../structured-answer.ts';
 import { pathSegment } from '../upstream-url.ts';
 import { encodeConverseTurns, encodeTextBlock } from './bedrock-messages.ts';
 
@@ -26,13 +41,17 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
   const model = claudeModel(context.model);
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
+  nameLostMembers(request.messages, names);
   const steps = createSteps();
   const { system, turns, calledNames } = readConversation(request.messages, steps);
+  const instructions = system.filter(({ text }) => text.trim() !== '');
   const messages = encodeConverseTurns(turns, names, steps);
-  if (request.response_format?.type === 'json_object') names.add('response_format');
   const schema = answerSchema(request);
-  const bySchema = schema !== undefined && followsSchema(context.model, model);
-  const tools = encodeTools(request, bySchema ? undefined : schema?.schema, calledNames, names, steps);
+  const canFollow = schema !== undefined && followsSchema(context.model, model);
+  const bySchema = canFollow && (schema.strict || !hasOpenObject(schema.schema, steps));
+  const wantsObject = request.response_format?.type === 'json_object';
+  const toolSchema = bySchema ? undefined : (schema?.schema ?? (wantsObject ? ANY_OBJECT : undefined));
+  const tools = encodeTools(request, toolSchema, calledNames, names, steps);
   const limit = maxTokens(request) ?? (context.model.includes('claude') ? context.maxOutputTokens : undefined);
   const reasoning = encodeReasoning(request, context.model, model, {
     limit: limit ?? model.defaultMaxTokens,
@@ -48,13 +67,13 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
   };
   const hasBudget = (reasoning.thinking as JsonObject | undefined)?.type === 'enabled';
   const sampling = readSampling(request, model, hasBudget, names);
-  const config = encodeInference(request, context.model, limit, sampling);
+  const config = encodeInference(request, context.model, limit, sampling, names);
   const body: JsonObject = {
     messages,
-    ...(system.length > 0 && { system: system.flatMap(encodeTextBlock) }),
+    ...(instructions.length > 0 && { system: instructions.flatMap(encodeTextBlock) }),
     ...(Object.keys(config).length > 0 && { inferenceConfig: config }),
     ...tools.fields,
-    ...(bySchema && { outputConfig: { textFormat: jsonFormat(schema, steps) } }),
+    ...(bySchema && { outputConfig: { textFormat: jsonFormat(schema, names, steps) } }),
     ...(isTextMap(request.metadata) && { requestMetadata: request.metadata }),
     ...Object.fromEntries(own.filter(([name]) => CONVERSE_FIELDS.has(name))),
     ...(Object.keys(modelFields).length > 0 && { additionalModelRequestFields: modelFields }),
@@ -68,11 +87,11 @@ function followsSchema(name: string, model: ClaudeModel): boolean {
   return name.includes('claude') ? model.followsSchema : !name.includes('amazon.nova');
 }
 
-function jsonFormat({ name, schema }: { name: string; schema: JsonObject }, steps: Steps): JsonObject {
-  return {
-    type: 'json_schema',
-    structure: { jsonSchema: { name, schema: JSON.stringify(strictSchema(schema, steps)) } },
-  };
+function jsonFormat({ name, schema }: AnswerSchema, dropped: Set<string>, steps: Steps): JsonObject {
+  const lost = new Set<string>();
+  const closed = JSON.stringify(strictSchema(schema, steps, lost));
+  nameLostKeywords('response_format.json_schema.schema', lost, dropped);
+  return { type: 'json_schema', structure: { jsonSchema: { name, schema: closed } } };
 }
 
 function isTextMap(value: unknown): boolean {
@@ -84,8 +103,9 @@ function encodeInference(
   name: string,
   limit: number | undefined,
   { temperature, topP }: ReturnType<typeof readSampling>,
+  dropped: Set<string>,
 ): JsonObject {
-  const stop = stopSequences(request);
+  const stop = visibleStops(request, dropped);
   const warmest = name.includes('claude') || name.includes('amazon.') ? 1 : 2;
   return {
     ...(limit !== undefined && { maxTokens: limit }),
@@ -127,7 +147,10 @@ function encodeTools(
 ): { readonly fields: JsonObject; readonly forced: boolean } {
   const { functions, choice, dropped: kinds } = readTools(request, steps);
   for (const kind of kinds) dropped.add(kind);
-  const tools = functions.map(({ name, description, parameters }) => toolSpec(name, description, parameters));
+  const tools = functions.flatMap(({ name, description, parameters, cache_control: cache }) => {
+    const spec = toolSpec(name, description, parameters);
+    return cache === undefined ? [spec] : [spec, { cachePoint: { type: 'default' } }];
+  });
   if (schema !== undefined) {
     const all = [...tools, toolSpec(ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, schema)];
     const toolChoice = tools.length > 0 ? { any: {} } : { tool: { name: ANSWER_TOOL } };

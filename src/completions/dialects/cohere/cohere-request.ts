@@ -1,5 +1,6 @@
 import type { ChatMessage, ChatRequest } from '../../contract/chat.ts';
 import { droppedPiece, readContent } from '../content.ts';
+import { nameLostMembers } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import {
@@ -29,6 +30,7 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
 export function encodeCohereRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
+  nameLostMembers(request.messages, names);
   const steps = createSteps();
   const use = readTools(request, steps);
   for (const name of use.dropped) names.add(name);

@@ -1,5 +1,5 @@
 import type { ChatRequest } from '../../contract/chat.ts';
-import { readConversation } from '../conversation.ts';
+import { nameLostMembers, readConversation } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
 import { asObject, type JsonObject } from '../json-value.ts';
 import {
@@ -28,6 +28,7 @@ export type GoogleHost = 'google' | 'google-vertex';
 export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, context: DialectContext): UpstreamRequest {
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
+  nameLostMembers(request.messages, names);
   const steps = createSteps();
   const { system, turns } = readConversation(request.messages, steps);
   const use = readTools(request, steps);
