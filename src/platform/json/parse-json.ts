@@ -4,6 +4,7 @@ import { AppError } from '../errors/app-error.ts';
 const DEFAULT_MAX_DEPTH = 128;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
 const BYTE_ORDER_MARK = 0xfeff;
 
 /**
@@ -24,6 +25,23 @@ export function parseJson(text: string, options?: { maxDepth?: number }): unknow
   } catch (error) {
     throw new AppError('PARSE_ERROR', { reason: reasonOf(source, error) });
   }
+}
+
+/**
+ * Whether JSON text has more values than `most`, by the commas and opening brackets outside of its strings. Stops at the
+ * limit: for text that has far more, this takes a fraction of the time of parsing it.
+ */
+export function hasMoreValues(text: string, most: number): boolean {
+  let count = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text.charCodeAt(at);
+    if (character === QUOTE) at = endOfString(text, at);
+    else if (character === COMMA || (character | 0x20) === 0x7b) {
+      count += 1;
+      if (count > most) return true;
+    }
+  }
+  return false;
 }
 
 /** Bytes to text, refusing what is not UTF-8 with PARSE_ERROR instead of replacing it. */

@@ -125,6 +125,15 @@ test('DC-2: thinking with many proofs is placed in linear time, and past the lim
 // biome-ignore lint/suspicious/noExplicitAny: a test looks at any part of a body.
 type Json = any;
 
+test('DC-1: a body of too many values is refused before it is parsed', async (t) => {
+  const { completions } = await startDialectUpstreams(t);
+  const members = Array.from({ length: 200_001 }, (_, index) => `"k${index}":0`).join(',');
+  const text = `{"model":"lab-openai/small","messages":[{"role":"user","content":"x"}],"metadata":{${members}}}`;
+  const response = await completions.post('/v1/chat/completions', text);
+  const { error } = (await response.json()) as { error: { code: string } };
+  assert.deepEqual([response.status, error.code], [400, 'request_too_complex']);
+});
+
 test('steps are counted up to the limit, and one more is refused', () => {
   const steps = createSteps(3);
   steps.take();
