@@ -1,4 +1,5 @@
 import type { BridgeCaller } from './access.ts';
+import type { AskPermission } from './agents/agent-provider.ts';
 import type { ResumeRequest } from './sessions/replay.ts';
 import type { ReceiverState, UpdateReceiver } from './sessions/update-hub.ts';
 
@@ -9,6 +10,8 @@ export interface SocketClient {
   readonly kind: 'socket';
   readonly caller: BridgeCaller;
   readonly receiver: UpdateReceiver;
+  /** Asks the person at the other end for permission: only an editor over standard streams can be asked. */
+  readonly ask?: (sessionId: string, ...asked: Parameters<AskPermission>) => ReturnType<AskPermission>;
 }
 
 export interface RequestClient {

@@ -1,10 +1,17 @@
 import assert from 'node:assert/strict';
-import { mkdir, realpath, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, realpath, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Readable, Writable } from 'node:stream';
 import { type TestContext, test } from 'node:test';
-import { client, ndJsonStream, PROTOCOL_VERSION, type SessionNotification } from '@agentclientprotocol/sdk';
+import {
+  client,
+  ndJsonStream,
+  PROTOCOL_VERSION,
+  type RequestPermissionRequest,
+  type RequestPermissionResponse,
+  type SessionNotification,
+} from '@agentclientprotocol/sdk';
 import { until } from '../fakes/until.ts';
 import { isAlive } from '../platform/child-process/processes.ts';
 import { type PipedProgram, startPiped } from './piped-program.ts';
@@ -31,6 +38,9 @@ async function preparePlace(t: TestContext): Promise<Place> {
 
 /** What an editor does: starts the program and speaks the protocol with it, by the protocol's own library. */
 async function startEditor(t: TestContext, { args }: Place, ...more: readonly string[]) {
+  const asked: RequestPermissionRequest[] = [];
+  /** The kind of the option that the person at the editor chooses; empty: the question is cancelled. */
+  const person = { chooses: 'allow_once' };
   const program = startPiped(t, [...args, ...more]);
   const seen: SessionNotification[] = [];
   const stream = ndJsonStream(
@@ -38,12 +48,18 @@ async function startEditor(t: TestContext, { args }: Place, ...more: readonly st
     Readable.toWeb(program.child.stdout) as ReadableStream<Uint8Array>,
   );
   const { agent } = client({ name: 'editor' })
+    .onRequest('session/request_permission', ({ params }): RequestPermissionResponse => {
+      asked.push(params);
+      const option = params.options.find(({ kind }) => kind === person.chooses);
+      if (option === undefined) return { outcome: { outcome: 'cancelled' } };
+      return { outcome: { outcome: 'selected', optionId: option.optionId } };
+    })
     .onNotification('session/update', ({ params }) => void seen.push(params))
     .connect(stream);
   const hello = await agent.request('initialize', { protocolVersion: PROTOCOL_VERSION, clientCapabilities: {} });
   const prompt = (sessionId: string, text: string) =>
     agent.request('session/prompt', { sessionId, prompt: [{ type: 'text', text }] });
-  return { program, agent, hello, seen, prompt, said: () => textOf(seen, 'agent_message_chunk') };
+  return { program, agent, hello, seen, asked, person, prompt, said: () => textOf(seen, 'agent_message_chunk') };
 }
 
 function textOf(seen: readonly SessionNotification[], kind: string): string {
@@ -94,6 +110,56 @@ test('an editor chooses another agent, sees its thoughts and tool calls, and con
   await prompt(sessionId, 'recall');
   assert.equal(said(), 'kinds|ask|recall');
   await assert.rejects(agent.request('session/set_config_option', { ...chosen, value: 'builtin' }), { code: -32602 });
+});
+
+test('DB-7: the editor is asked before an agent does anything, and its answer counts', async (t) => {
+  const place = await preparePlace(t);
+  const { agent, prompt, said, seen, asked, person } = await startEditor(t, place, '--agent', 'scripted');
+  const { sessionId } = await agent.request('session/new', { cwd: place.work, mcpServers: [] });
+  for (const [chooses, answer, thought] of [
+    ['reject_once', 'answered selected never', /Denied: touch made/],
+    ['', 'answered cancelled undefined', /Denied: touch made/],
+    ['allow_once', 'answered selected once', /Allowed: touch made/],
+    ['allow_always', 'answered selected always', /Allowed: touch made/],
+  ] as const) {
+    person.chooses = chooses;
+    seen.length = 0;
+    await prompt(sessionId, 'ask');
+    assert.equal(said(), answer);
+    assert.match(textOf(seen, 'agent_thought_chunk'), thought);
+    const made = await readdir(place.work);
+    assert.equal(made.includes('made'), chooses.startsWith('allow'), chooses || 'cancelled');
+  }
+  assert.equal(asked.length, 4);
+  assert.deepEqual([asked[0]?.sessionId, asked[0]?.toolCall.title], [sessionId, 'touch made']);
+});
+
+test('DB-7: an editor that cannot be asked allows nothing, and a question ends with its turn', async (t) => {
+  const place = await preparePlace(t);
+  const program = startPiped(t, [...place.args, '--agent', 'scripted']);
+  const lines = createInterface({ input: program.child.stdout });
+  const messages: Record<string, unknown>[] = [];
+  lines.on('line', (line) => messages.push(JSON.parse(line) as Record<string, unknown>));
+  const send = (message: object) => program.child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+  const answered = async (id: number) => {
+    await until(`the answer to ${id}`, () => messages.some((message) => message.id === id && 'result' in message));
+    return messages.find((message) => message.id === id)?.result as Record<string, string>;
+  };
+  send({ id: 1, method: 'session/new', params: { cwd: place.work, mcpServers: [] } });
+  const { sessionId } = await answered(1);
+  const question = async (count: number) => {
+    const found = () => messages.filter(({ method }) => method === 'session/request_permission');
+    await until('the question', () => found().length === count);
+    return found().at(-1)?.id;
+  };
+  send({ id: 2, method: 'session/prompt', params: { sessionId, prompt: [{ type: 'text', text: 'ask' }] } });
+  send({ id: await question(1), error: { code: -32601, message: 'Method not found' } });
+  assert.deepEqual(await answered(2), { stopReason: 'end_turn' });
+  send({ id: 3, method: 'session/prompt', params: { sessionId, prompt: [{ type: 'text', text: 'ask' }] } });
+  await question(2);
+  send({ method: 'session/cancel', params: { sessionId } });
+  assert.deepEqual(await answered(3), { stopReason: 'cancelled' });
+  assert.deepEqual(await readdir(place.work), []);
 });
 
 test('an editor cancels a turn, and the agent’s processes end with it', async (t) => {

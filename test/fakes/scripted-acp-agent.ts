@@ -4,6 +4,7 @@
 //   --name NAME        what it calls itself                                 --version N  the protocol version it speaks
 //   --hang WHEN        never answers `initialize` or `session/new`          --stubborn   outlives SIGTERM and its input
 //   --crash            ends at once, with words on standard error           --models     offers models to choose from
+//   --modes            offers the modes build and plan, of which plan does not write
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,6 +22,7 @@ const { values: flags } = parseArgs({
     stubborn: { type: 'boolean' },
     crash: { type: 'boolean' },
     models: { type: 'boolean' },
+    modes: { type: 'boolean' },
   },
 });
 
@@ -36,6 +38,7 @@ interface Conversation {
   readonly folder: string;
   readonly prompts: string[];
   model: string;
+  mode: string;
   cancelled: PromiseWithResolvers<void>;
 }
 
@@ -202,6 +205,19 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     say(id, model);
     return 'end_turn';
   },
+  /** Writes a file without asking, unless its mode forbids it. */
+  write({ id, folder, mode }, rest) {
+    if (mode !== 'plan') writeFileSync(join(folder, rest), '');
+    say(id, `in mode ${mode}`);
+    return 'end_turn';
+  },
+  /** Leaves its mode by itself, and writes when the bridge had time to object. */
+  async leave(conversation, rest) {
+    conversation.mode = 'build';
+    update(conversation.id, { sessionUpdate: 'current_mode_update', currentModeId: 'build' });
+    await pause(500);
+    return commands.write?.(conversation, rest) ?? 'end_turn';
+  },
   stop: (_conversation, rest) => rest,
   forget: ({ id }) => {
     conversations.delete(id);
@@ -239,6 +255,10 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     find(sessionId).model = String(value);
     return { configOptions: [] };
   },
+  'session/set_mode'({ sessionId, modeId }) {
+    find(sessionId).mode = String(modeId);
+    return {};
+  },
   'session/close'({ sessionId }) {
     conversations.delete(String(sessionId));
     return {};
@@ -258,7 +278,8 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
 };
 
 function choice(): object {
-  if (flags.models !== true) return {};
+  const modes = { currentModeId: 'build', availableModes: ['build', 'plan'].map((id) => ({ id, name: id })) };
+  if (flags.models !== true) return flags.modes === true ? { modes } : {};
   const options = ['vendor/small', 'vendor/large'].map((value) => ({ value, name: value }));
   return {
     configOptions: [
@@ -268,7 +289,14 @@ function choice(): object {
 }
 
 function remember(id: string, folder: string, prompts: string[]): string {
-  conversations.set(id, { id, folder, prompts, model: 'vendor/small', cancelled: Promise.withResolvers() });
+  conversations.set(id, {
+    id,
+    folder,
+    prompts,
+    model: 'vendor/small',
+    mode: 'build',
+    cancelled: Promise.withResolvers(),
+  });
   return id;
 }
 

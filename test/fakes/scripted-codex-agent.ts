@@ -20,6 +20,7 @@ interface Thread {
   readonly prompts: string[];
   cwd: string;
   model: string;
+  policy: string;
   turnId: string;
   totalTokens: number;
   interrupted: PromiseWithResolvers<void>;
@@ -152,6 +153,15 @@ const commands: Record<string, (thread: Thread, rest: string) => Promise<object>
     say(thread, thread.model);
     return { status: 'completed' };
   },
+  policy(thread) {
+    say(thread, thread.policy);
+    return { status: 'completed' };
+  },
+  reroute(thread) {
+    tell(thread, 'model/rerouted', { fromModel: thread.model, toModel: 'another' });
+    say(thread, 'rerouted');
+    return { status: 'completed' };
+  },
   forget(thread) {
     threads.delete(thread.id);
     return { status: 'completed' };
@@ -159,11 +169,16 @@ const commands: Record<string, (thread: Thread, rest: string) => Promise<object>
   die: () => process.exit(9),
 };
 
-function remember(id: string, cwd: string, prompts: string[], model: unknown): Thread {
+function remember(
+  id: string,
+  { cwd, model, sandbox, approvalPolicy }: Record<string, unknown>,
+  prompts: string[],
+): Thread {
   const thread = {
     id,
-    cwd,
+    cwd: String(cwd),
     prompts,
+    policy: `${String(sandbox)} ${String(approvalPolicy)}`,
     model: String(model ?? 'own'),
     turnId: '',
     totalTokens: 0,
@@ -190,17 +205,18 @@ async function runTurn(thread: Thread, prompt: string): Promise<void> {
 
 const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
   initialize: () => ({ userAgent: 'scripted' }),
-  'thread/start'({ cwd, model }) {
+  'thread/start'(params) {
     if (!isInitialized) throw { code: -32600, message: 'not initialized' };
-    const thread = remember(nextId('thread'), String(cwd), [], model);
-    return { thread: { id: thread.id } };
+    const thread = remember(nextId('thread'), params, []);
+    return { thread: { id: thread.id }, model: thread.model };
   },
-  'thread/resume'({ threadId, cwd }) {
+  'thread/resume'(params) {
+    const { threadId } = params;
     const file = join(flags.state ?? '', String(threadId));
     if (flags.state === undefined || !existsSync(file))
       throw { code: -32600, message: `no rollout found for thread id ${String(threadId)}` };
-    remember(String(threadId), String(cwd), JSON.parse(readFileSync(file, 'utf8')) as string[], undefined);
-    return { thread: { id: threadId } };
+    const thread = remember(String(threadId), params, JSON.parse(readFileSync(file, 'utf8')) as string[]);
+    return { thread: { id: threadId }, model: thread.model };
   },
   'turn/start'({ threadId, input, model, cwd }) {
     const thread = find(threadId);

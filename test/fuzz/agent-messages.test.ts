@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { choosePermission, readPermissionOptions } from '../../src/bridge/agents/acp/choose-permission.ts';
-import { findModel, readModelChoice } from '../../src/bridge/agents/acp/model-choice.ts';
 import { createUpdateReader, readUsage } from '../../src/bridge/agents/acp/read-update.ts';
+import { findModel, findReadOnlyMode, readChoice } from '../../src/bridge/agents/acp/session-choice.ts';
 import type { AgentEvent } from '../../src/bridge/agents/agent-provider.ts';
 import { emptyAnswer, readAnswer, toMessage } from '../../src/bridge/agents/builtin/read-answer.ts';
 import { toChunk } from '../../src/bridge/agents/builtin/read-chunk.ts';
@@ -95,10 +95,11 @@ test('G18: what an ACP agent offers and counts, whatever it holds, is read as fa
         assert.ok(policy === 'allow' || decision === 'denied');
         assert.ok(optionId === undefined || typeof optionId === 'string');
       }
-      const models = readModelChoice(value);
+      const models = readChoice(value, 'model');
       if (models !== undefined) {
-        assert.ok([models.current, ...models.models].every((text) => typeof text === 'string'));
+        assert.ok([models.current, ...models.values].every((text) => typeof text === 'string'));
         findModel(models, wanted);
+        findReadOnlyMode(models);
       }
       for (const count of Object.values(readUsage(value, undefined) ?? {})) assert.equal(typeof count, 'number');
     }),

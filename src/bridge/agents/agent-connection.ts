@@ -1,4 +1,4 @@
-import type { AgentEvent, TurnUsage } from './agent-provider.ts';
+import type { AgentEvent, AskPermission, PermissionOption, TurnUsage } from './agent-provider.ts';
 
 /**
  * A running agent program, spoken to in its own protocol. This is all that differs between protocols: processes, turns,
@@ -29,6 +29,10 @@ export interface PromptRequest {
   readonly model: string;
   /** As `AgentTurn.report`. */
   report(event: AgentEvent): Promise<void> | undefined;
+  /** Called with the model that works on the turn, as far as the agent says which. */
+  usedModel(model: string): void;
+  /** Asks a person; absent when nobody is there. */
+  readonly ask?: AskPermission | undefined;
 }
 
 /** How the agent says that a turn ended. What it said and did was reported before. */
@@ -45,5 +49,11 @@ export type PromptEnd =
   /** The agent does not know the conversation, and has done nothing. */
   | { readonly kind: 'lost'; readonly detail: string };
 
-/** How the bridge answers questions for permission: `bridge.permissions`. */
+/** What agents may do: `bridge.permissions`. `deny` makes them read-only, by their own modes and by our answers. */
 export type PermissionPolicy = 'allow' | 'deny';
+
+/** For agents that do not say which answers they take. */
+export const PLAIN_OPTIONS: readonly PermissionOption[] = [
+  { optionId: 'allow', name: 'Allow once', kind: 'allow_once' },
+  { optionId: 'reject', name: 'Reject', kind: 'reject_once' },
+];

@@ -43,12 +43,35 @@ export interface AgentTurn {
    * reference is stored even if the turn never ends. A reference holds all that `continueTurn` needs after a restart.
    */
   opened(reference: string): void;
+  /** Called with the model that works on the turn, as soon as it is known and whenever it changes. */
+  usedModel(model: string): void;
+  /** Asks the person at the client for permission. Absent: nobody is there to be asked, and the settings decide. */
+  readonly ask?: AskPermission;
   /**
    * In the order in which things happened; `step` says which part of a multi-agent run tells it. Where it gives a promise,
    * the store cannot keep up: nothing more is read from the agent until the promise resolves.
    */
   report(event: AgentEvent, step?: StepMark): Promise<void> | undefined;
 }
+
+/** One answer that may be given to a question for permission. */
+export interface PermissionOption {
+  readonly optionId: string;
+  readonly name: string;
+  /** allow_once, allow_always, reject_once or reject_always. */
+  readonly kind: string;
+}
+
+export interface PermissionQuestion {
+  readonly toolCallId: string;
+  readonly title: string;
+  readonly toolKind: string;
+  readonly input?: unknown;
+  readonly options: readonly PermissionOption[];
+}
+
+/** Resolves with the id of the chosen option; undefined when the question was not answered, which allows nothing. */
+export type AskPermission = (question: PermissionQuestion, signal: AbortSignal) => Promise<string | undefined>;
 
 export interface StepMark {
   readonly stepIndex: number;
@@ -78,7 +101,7 @@ export type AgentEvent =
       readonly message: string;
       readonly members: Readonly<Record<string, unknown>>;
     }
-  /** A question of the agent that was answered for the user; it is shown and recorded. */
+  /** A question of the agent that was answered, by the settings or by a person; it is shown and recorded. */
   | {
       readonly kind: 'permission';
       readonly title: string;

@@ -4,6 +4,7 @@ import type { AgentPlace, CatalogAgent } from './agent-catalog.ts';
 import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
 import type { LaunchAgent } from './agent-launcher.ts';
 import { type AgentLimits, DEFAULT_AGENT_LIMITS } from './agent-limits.ts';
+import { readOnlyEnvironment } from './agent-presets.ts';
 import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
 import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
 import type { AgentProvider } from './agent-provider.ts';
@@ -55,9 +56,13 @@ function createFromProgram(
     const { connectAcpAgent } = await import('./acp/connect-acp-agent.ts');
     return connectAcpAgent({ ...shared, process });
   };
+  const program =
+    permissions === 'allow'
+      ? place
+      : { ...place, environment: { ...place.environment, ...readOnlyEnvironment(place.command) } };
   return createProgramAgent({
     id,
-    program: place,
+    program,
     launch,
     connect,
     probe: createProgramProbe(place, options.probeEffects),

@@ -101,8 +101,8 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   async function prompt(open: OpenTurn, { process, conversation }: Found): Promise<TurnEnd> {
     const { turn } = open;
     open.begin({ process, conversation });
-    const { prompt: text, workingDirectory: folder, model } = turn;
-    const request = { conversation, text, folder, model, report: open.report };
+    const { prompt: text, workingDirectory: folder, model, usedModel, ask } = turn;
+    const request = { conversation, text, folder, model, report: open.report, usedModel, ask };
     const asked = process.connection.prompt(request);
     const outcome = await firstOf(process, asked);
     if (outcome.kind === 'exited') return open.verdict?.(undefined) ?? open.failed('AGENT_EXITED', outcome.error);

@@ -20,6 +20,11 @@ const TOOL_KINDS: ReadonlySet<unknown> = new Set([
 /** Calls of one turn of which we know that the editor has heard of them. */
 const MOST_REMEMBERED = 10_000;
 
+/** A kind of tool that the protocol knows. */
+export function editorToolKind(kind: unknown): unknown {
+  return TOOL_KINDS.has(kind) ? kind : 'other';
+}
+
 export function messageChunk(
   kind: 'user_message_chunk' | 'agent_message_chunk' | 'agent_thought_chunk',
   text: string,
@@ -44,7 +49,7 @@ export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefi
       sessionUpdate: isNew ? 'tool_call' : 'tool_call_update',
       toolCallId,
       title: textOf(event.title),
-      kind: TOOL_KINDS.has(event.toolKind) ? event.toolKind : 'other',
+      kind: editorToolKind(event.toolKind),
       status: event.status,
       ...(input !== undefined && { rawInput: input }),
       ...(output !== undefined && { rawOutput: output }),

@@ -1,12 +1,15 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { plainEnvelope } from '../../platform/json-rpc/envelope.ts';
 import type { MessageChannel } from '../../platform/json-rpc/message-channel.ts';
 import type { Dispatch } from '../../platform/json-rpc/method-call.ts';
 import { createDispatch } from '../../platform/json-rpc/method-table.ts';
-import { createPeer } from '../../platform/json-rpc/peer.ts';
+import { createPeer, type Peer } from '../../platform/json-rpc/peer.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { BridgeCaller } from '../access.ts';
+import type { PermissionQuestion } from '../agents/agent-provider.ts';
+import { asObject } from '../agents/loose-json.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { bridgeErrors } from '../errors.ts';
 import { OPERATOR } from '../principal.ts';
@@ -16,7 +19,8 @@ import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { UpdateReceiver } from '../sessions/update-hub.ts';
 import { editorMethods } from './editor-methods.ts';
 import { createEditorSessions, type EditorSessionsOptions } from './editor-sessions.ts';
-import { splitChannel } from './split-channel.ts';
+import { editorToolKind } from './editor-update.ts';
+import { EDITOR_ID_PREFIX, splitChannel } from './split-channel.ts';
 
 export interface RpcOverStdioOptions extends Pick<EditorSessionsOptions, 'agents' | 'checkDirectory'> {
   readonly version: string;
@@ -33,6 +37,8 @@ export interface RpcOverStdioOptions extends Pick<EditorSessionsOptions, 'agents
 
 /** Serves a channel; `agent` is who serves the editor's new sessions, unless it chooses another. Empty: by routing. */
 export type RpcOverStdio = (channel: MessageChannel, agent: string) => void;
+
+const PERMISSION_KINDS: ReadonlySet<string> = new Set(['allow_once', 'allow_always', 'reject_once', 'reject_always']);
 
 /** Who starts the program has all its rights already. */
 const OWNER: BridgeCaller = { principal: OPERATOR };
@@ -64,9 +70,15 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
       send: (sessionId, update) => peer.notify('session/update', { sessionId, update }),
       warn: (message) => options.logger.warn({}, message),
     });
-    const peer = createPeer<BridgeClient>({
+    const peer: Peer = createPeer<BridgeClient>({
       channel: editor,
-      caller: { kind: 'socket', caller: OWNER, receiver },
+      idPrefix: EDITOR_ID_PREFIX,
+      caller: {
+        kind: 'socket',
+        caller: OWNER,
+        receiver,
+        ask: (sessionId, question, signal) => askEditor(peer, sessionId, question, signal),
+      },
       dispatch: createDispatch({ rows: editorMethods(sessions, options.version) }),
       envelope: plainEnvelope,
       errors: bridgeErrors,
@@ -82,4 +94,31 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
     });
     overSocket.accept(app, { requestId: '', query: new URLSearchParams() }, OWNER);
   };
+}
+
+/**
+ * Puts an agent's question for permission to the editor. It has as long as the turn has; an editor that cannot be asked, or
+ * does not answer with one of the options, has allowed nothing.
+ */
+async function askEditor(
+  peer: Peer,
+  sessionId: string,
+  { toolCallId, title, toolKind, input, options }: PermissionQuestion,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const toolCall = { toolCallId, title, kind: editorToolKind(toolKind), status: 'pending' };
+  const params = {
+    sessionId,
+    toolCall: { ...toolCall, ...(input !== undefined && { rawInput: input }) },
+    // Editors refuse the whole question when they do not know the kind of an option.
+    options: options.filter(({ kind }) => PERMISSION_KINDS.has(kind)),
+  };
+  try {
+    const { outcome } = asObject(await peer.request('session/request_permission', params, { signal }));
+    const { outcome: kind, optionId } = asObject(outcome);
+    return kind === 'selected' && typeof optionId === 'string' ? optionId : undefined;
+  } catch (error) {
+    if (error instanceof AppError) return undefined;
+    throw error;
+  }
 }

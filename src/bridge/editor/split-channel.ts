@@ -7,6 +7,9 @@ export interface SplitChannel {
   readonly app: MessageChannel;
 }
 
+/** The ids of our own requests to the editor begin so: their answers are told by it from those of the app. */
+export const EDITOR_ID_PREFIX = 'trestle-';
+
 /**
  * One stream that carries two protocols: the Agent Client Protocol writes its names with slashes, the bridge's own method
  * family with dots. What is sent by either side goes out as it is.
@@ -57,7 +60,9 @@ function isForEditor(text: string): boolean {
   } catch {
     return false;
   }
-  const { method } = Object(message) as { readonly method?: unknown };
+  const { method, id } = Object(message) as { readonly method?: unknown; readonly id?: unknown };
+  // An answer belongs to the side that asked.
+  if (method === undefined) return typeof id === 'string' && id.startsWith(EDITOR_ID_PREFIX);
   if (typeof method !== 'string') return false;
   return method === 'initialize' || method === 'authenticate' || method.includes('/') || method.startsWith('_');
 }

@@ -75,6 +75,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
     const { signal } = givenUp;
     if (turn.model !== '') {
       await link.request('sessions.patch', { key: sessionKey, model: turn.model }, limits.sendMs, signal);
+      turn.usedModel(turn.model);
     }
     const message = { sessionKey, message: turn.prompt, idempotencyKey: runId };
     await link.request('chat.send', message, limits.sendMs, signal);

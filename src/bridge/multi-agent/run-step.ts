@@ -122,6 +122,9 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       opened(opened) {
         reference = opened;
       },
+      // The result of a run has one model; its steps may have several, and name them when they are asked.
+      usedModel: () => undefined,
+      ...(turn.ask !== undefined && { ask: turn.ask }),
       report: (event) => turn.report(event, mark),
     };
     return reference === undefined ? provider.startTurn(agentTurn) : provider.continueTurn(reference, agentTurn);

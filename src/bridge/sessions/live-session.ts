@@ -1,3 +1,4 @@
+import type { AskPermission } from '../agents/agent-provider.ts';
 import type { RoutingInput } from '../contract/routing.ts';
 import type { MultiAgentPlan } from '../multi-agent/multi-agent-plan.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
@@ -23,6 +24,8 @@ export interface TurnRequest {
   readonly idempotencyKey: string;
   /** Says that the answer may be long in coming. */
   accepted(): void;
+  /** Asks the person at the client for permission. Absent: the settings decide. */
+  readonly ask?: AskPermission;
 }
 
 /** Who made the call. */

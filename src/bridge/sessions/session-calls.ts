@@ -66,6 +66,7 @@ export function createSessionCalls({ orchestrator, agentIds }: SessionCallsOptio
         ...identify(method, call),
         idempotencyKey: resume.idempotencyKey,
         accepted: () => call.accept(),
+        ...askOf(client, sessionId),
       };
       return orchestrator.turn(request, resume, clientOf(call));
     },
@@ -112,6 +113,11 @@ function identify(method: string, call: Call): Pick<TurnRequest, 'requestId' | '
     requestId: JSON.stringify(call.id ?? null),
     requestFingerprint: createHash('sha256').update(text).digest('hex'),
   };
+}
+
+function askOf(client: BridgeClient, sessionId: string): Pick<TurnRequest, 'ask'> {
+  const ask = client.kind === 'socket' ? client.ask : undefined;
+  return ask === undefined ? {} : { ask: (question, signal) => ask(sessionId, question, signal) };
 }
 
 function clientOf(call: Call): TurnClient {

@@ -146,6 +146,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
 
     let isOver = false;
     let cancelTimer: (() => void) | undefined;
+    let resolvedModel = '';
     const produced = createProducedPaths();
     const running = () => session.stream.emit(stageUpdate(origin, 'running', `${provider.id} is working.`));
     const agentTurn: AgentTurn = {
@@ -156,6 +157,10 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       model: prepared.route.resolvedModel,
       skills: prepared.route.resolvedSkills,
       ...(turn.request.plan === undefined ? {} : { plan: turn.request.plan }),
+      ...(turn.request.ask !== undefined && { ask: turn.request.ask }),
+      usedModel(model) {
+        resolvedModel = model;
+      },
       opened(opened) {
         if (isOver || session.reference !== '') return;
         conversationOpened(session, opened);
@@ -208,7 +213,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       sessionKey: session.key,
     };
     const artifacts = await options.keepArtifacts(from, produced.paths(), files);
-    return outcomeOf(session, turn, { ...base, artifacts: [...artifacts] }, end);
+    return outcomeOf(session, turn, { ...base, resolvedModel, artifacts: [...artifacts] }, end);
   }
 
   function outcomeOf(session: LiveSession, turn: LiveTurn, base: ResultBase, end: TurnEnd): TurnOutcome {

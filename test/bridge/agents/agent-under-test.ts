@@ -1,7 +1,13 @@
 import type { PermissionPolicy } from '../../../src/bridge/agents/agent-connection.ts';
 import { createAgentLauncher } from '../../../src/bridge/agents/agent-launcher.ts';
 import type { AgentLimits } from '../../../src/bridge/agents/agent-limits.ts';
-import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../../../src/bridge/agents/agent-provider.ts';
+import type {
+  AgentEvent,
+  AgentProvider,
+  AgentTurn,
+  AskPermission,
+  TurnEnd,
+} from '../../../src/bridge/agents/agent-provider.ts';
 import { createAgentProviders } from '../../../src/bridge/agents/create-agent-providers.ts';
 import {
   type ProcessIdentity,
@@ -36,6 +42,7 @@ export interface TurnInput {
   readonly model?: string;
   /** Continues that conversation instead of opening one. */
   readonly reference?: string;
+  readonly ask?: AskPermission;
   onEvent?(event: AgentEvent): void;
   /** When the conversation is open and nothing has been done in it. */
   onOpened?(): void;
@@ -45,6 +52,8 @@ export interface RunningTurn {
   readonly turnId: string;
   readonly events: readonly AgentEvent[];
   readonly end: Promise<TurnEnd>;
+  /** The model that the agent said it used. */
+  usedModel(): string;
   /** The reference that was opened. */
   reference(): string;
   /** Resolves with the first event that fits, also if it came before. */
@@ -118,6 +127,7 @@ function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
   turns += 1;
   const turnId = `turn-${turns}`;
   const events: AgentEvent[] = [];
+  let usedModel = '';
   const waiting = new Set<() => void>();
   let reference = input.reference ?? '';
   const turn: AgentTurn = {
@@ -127,6 +137,10 @@ function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
     workingDirectory: input.folder,
     model: input.model ?? '',
     skills: [],
+    usedModel(model) {
+      usedModel = model;
+    },
+    ...(input.ask !== undefined && { ask: input.ask }),
     opened(opened) {
       reference = opened;
       input.onOpened?.();
@@ -142,6 +156,7 @@ function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
     turnId,
     events,
     end,
+    usedModel: () => usedModel,
     reference: () => reference,
     until: (fits) =>
       new Promise((resolve, reject) => {

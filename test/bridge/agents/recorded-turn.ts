@@ -21,6 +21,7 @@ export function recordTurn(workingDirectory: string, prompt: string, more: Parti
   const waiting: { fits(event: AgentEvent): boolean; resolve(event: AgentEvent): void }[] = [];
   return {
     owner: 'main',
+    usedModel: () => undefined,
     turnId: `turn-${count}`,
     prompt,
     workingDirectory,

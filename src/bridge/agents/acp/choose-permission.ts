@@ -1,11 +1,6 @@
 import type { PermissionPolicy } from '../agent-connection.ts';
+import type { PermissionOption } from '../agent-provider.ts';
 import { asObject } from '../loose-json.ts';
-
-/** One answer that the agent offers. */
-export interface PermissionOption {
-  readonly optionId: string;
-  readonly kind: string;
-}
 
 export interface PermissionChoice {
   readonly decision: 'allowed' | 'denied';
@@ -25,11 +20,18 @@ export function choosePermission(policy: PermissionPolicy, options: readonly Per
   return { decision: policy === 'allow' && option !== undefined ? 'allowed' : 'denied', optionId: option?.optionId };
 }
 
+/** What a person chose. An id that is not one of the options allows nothing. */
+export function chosenPermission(optionId: string | undefined, options: readonly PermissionOption[]): PermissionChoice {
+  const option = options.find((offered) => offered.optionId === optionId);
+  return { decision: option?.kind.startsWith('allow_') ? 'allowed' : 'denied', optionId: option?.optionId };
+}
+
 /** The options of a request, as far as they can be read. */
 export function readPermissionOptions(value: unknown): readonly PermissionOption[] {
   if (!Array.isArray(value)) return [];
   return value.flatMap((option: unknown) => {
-    const { optionId, kind } = asObject(option);
-    return typeof optionId === 'string' && typeof kind === 'string' ? [{ optionId, kind }] : [];
+    const { optionId, kind, name } = asObject(option);
+    if (typeof optionId !== 'string' || typeof kind !== 'string') return [];
+    return [{ optionId, kind, name: typeof name === 'string' ? name : kind }];
   });
 }

@@ -7,9 +7,9 @@ import { asObject, textOf } from '../loose-json.ts';
 import { saysUnknownConversation } from '../unknown-conversation.ts';
 import { acpQuirks } from './acp-quirks.ts';
 import { createAcpStream } from './acp-stream.ts';
-import { choosePermission, readPermissionOptions } from './choose-permission.ts';
-import { findModel, type ModelChoice, readModelChoice } from './model-choice.ts';
+import { choosePermission, chosenPermission, readPermissionOptions } from './choose-permission.ts';
 import { createUpdateReader, readUsage, type UpdateReader } from './read-update.ts';
+import { findModel, findReadOnlyMode, readChoice, type SessionChoice } from './session-choice.ts';
 
 export interface AcpAgentOptions {
   readonly process: RunningProcess;
@@ -21,7 +21,9 @@ export interface AcpAgentOptions {
 
 interface OpenConversation {
   readonly folder: string;
-  readonly choice: ModelChoice | undefined;
+  readonly models: SessionChoice | undefined;
+  /** The mode that it must stay in, where agents may only read. Undefined: there is none, or none is needed. */
+  readonly readOnlyMode: string | undefined;
 }
 
 interface RunningPrompt {
@@ -29,10 +31,12 @@ interface RunningPrompt {
   readonly updates: UpdateReader;
   /** Whether the agent has done anything for it. */
   worked: boolean;
-  interrupted: boolean;
+  readonly stopped: AbortController;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
+
+const MAX_SHOWN_MODELS = 20;
 
 /**
  * Speaks the Agent Client Protocol (version 1) with an agent. No file or terminal capability is announced: agents then
@@ -46,6 +50,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   const channel = createAgentChannel(options.process, options.clock);
   const stream = createAcpStream(channel, (params) => {
     const { sessionId, update } = asObject(params);
+    if (options.permissions === 'deny') keepReadOnly(textOf(sessionId), update);
     const prompt = prompts.get(textOf(sessionId));
     if (prompt === undefined) return;
     const event = prompt.updates.read(update);
@@ -59,19 +64,37 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   const { agent } = connection;
 
   /** Questions without a running turn, or after it was stopped, are answered as cancelled (as the protocol asks). */
-  function answerPermission({ sessionId, toolCall, options: offered }: Fields) {
+  async function answerPermission({ sessionId, toolCall, options: offered }: Fields) {
     const prompt = prompts.get(textOf(sessionId));
-    if (prompt === undefined || prompt.interrupted) return { outcome: { outcome: 'cancelled' } };
-    const { decision, optionId } = choosePermission(options.permissions, readPermissionOptions(offered));
-    const { toolCallId, title } = asObject(toolCall);
+    if (prompt === undefined || prompt.stopped.signal.aborted) return { outcome: { outcome: 'cancelled' } };
     prompt.worked = true;
+    const { toolCallId, title: given, kind, rawInput } = asObject(toolCall);
+    const title = typeof given === 'string' && given !== '' ? given : 'a tool';
+    const choices = readPermissionOptions(offered);
+    const { ask } = prompt.request;
+    const question = { toolCallId: textOf(toolCallId), title, toolKind: textOf(kind) || 'other', options: choices };
+    const { decision, optionId } =
+      ask === undefined || options.permissions === 'deny'
+        ? choosePermission(options.permissions, choices)
+        : chosenPermission(await ask({ ...question, input: rawInput }, prompt.stopped.signal), choices);
     prompt.request.report({
       kind: 'permission',
-      title: typeof title === 'string' && title !== '' ? title : 'a tool',
+      title,
       decision,
       ...(typeof toolCallId === 'string' && { toolCallId }),
     });
     return { outcome: optionId === undefined ? { outcome: 'cancelled' } : { outcome: 'selected', optionId } };
+  }
+
+  /** Puts a conversation back into its read-only mode, should the agent or its model leave it. */
+  function keepReadOnly(conversation: string, update: unknown): void {
+    const mode = conversations.get(conversation)?.readOnlyMode;
+    const { sessionUpdate, currentModeId } = asObject(update);
+    if (sessionUpdate !== 'current_mode_update' || mode === undefined || currentModeId === mode) return;
+    setChoice(agent, conversation, 'mode', { kind: 'method' }, mode).catch(() => {
+      // A conversation that cannot be kept from writing is not continued.
+      agent.notify(methods.agent.session.cancel, { sessionId: conversation }).catch(() => undefined);
+    });
   }
 
   const initialized = await agent.request(methods.agent.initialize, {
@@ -87,17 +110,43 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   const canResume = isOffered(sessionCapabilities?.resume);
   const { keepsConversations } = acpQuirks(agentInfo?.name ?? '');
 
-  async function chooseModel({ conversation, model, report }: PromptRequest): Promise<void> {
-    const open = conversations.get(conversation);
-    const choice = open?.choice;
-    if (model === '' || model === choice?.current) return;
-    const found = choice === undefined ? undefined : findModel(choice, model);
-    if (open === undefined || choice === undefined || found === undefined) {
-      report({ kind: 'status', text: `This agent does not offer the model "${model}"; it uses its own.` });
-      return;
+  /** Keeps what an opened session offers, and makes it read-only where agents may only read. */
+  async function take(conversation: string, folder: string, answer: unknown): Promise<void> {
+    const modes = options.permissions === 'deny' ? readChoice(answer, 'mode') : undefined;
+    const readOnlyMode = modes === undefined ? undefined : findReadOnlyMode(modes);
+    if (modes !== undefined && readOnlyMode !== undefined && modes.current !== readOnlyMode) {
+      await setChoice(agent, conversation, 'mode', modes.way, readOnlyMode);
     }
-    await setModel(agent, conversation, choice, found);
-    conversations.set(conversation, { ...open, choice: { ...choice, current: found } });
+    conversations.set(conversation, { folder, models: readChoice(answer, 'model'), readOnlyMode });
+  }
+
+  /** Returns why the turn cannot run on the model that it asks for; undefined when it can. */
+  async function chooseModel({ conversation, model, usedModel }: PromptRequest): Promise<string | undefined> {
+    const open = conversations.get(conversation);
+    const choice = open?.models;
+    if (model === '' || model === choice?.current) {
+      usedModel(choice?.current ?? '');
+      return undefined;
+    }
+    if (open === undefined || choice === undefined) {
+      return `This agent does not let its model be chosen, so it cannot use "${model}". Leave the model out.`;
+    }
+    const found = findModel(choice, model);
+    if (found === undefined) {
+      const offered = choice.values.slice(0, MAX_SHOWN_MODELS).join(', ');
+      return `This agent does not offer the model "${model}". It offers: ${offered}${choice.values.length > MAX_SHOWN_MODELS ? ', …' : ''}.`;
+    }
+    if (found !== choice.current) {
+      await setChoice(agent, conversation, 'model', choice.way, found);
+      conversations.set(conversation, { ...open, models: { ...choice, current: found } });
+    }
+    usedModel(found);
+    return undefined;
+  }
+
+  function mentionWriting({ conversation, report }: PromptRequest): void {
+    if (options.permissions !== 'deny' || conversations.get(conversation)?.readOnlyMode !== undefined) return;
+    report({ kind: 'status', text: 'This agent has no read-only mode: what it asks for is denied.' });
   }
 
   /** The protocol gives a conversation its folder once and for all. */
@@ -110,7 +159,9 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   async function run(prompt: RunningPrompt): Promise<PromptEnd> {
     const { conversation, text } = prompt.request;
     mentionFolder(prompt.request);
-    await chooseModel(prompt.request);
+    mentionWriting(prompt.request);
+    const refusal = await chooseModel(prompt.request);
+    if (refusal !== undefined) return { kind: 'failed', error: refusal };
     const response = await agent.request(methods.agent.session.prompt, {
       sessionId: conversation,
       prompt: [{ type: 'text', text }],
@@ -125,17 +176,18 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     continues: keepsConversations && (canResume || loadSession),
     async open(folder) {
       const answer = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers: [] });
-      conversations.set(answer.sessionId, { folder, choice: readModelChoice(answer) });
+      await take(answer.sessionId, folder, answer);
       return answer.sessionId;
     },
     async resume(conversation, folder) {
       const request = { sessionId: conversation, cwd: folder, mcpServers: [] };
       // Resuming does not repeat the whole conversation first, as loading does.
       const method = canResume ? methods.agent.session.resume : methods.agent.session.load;
-      conversations.set(conversation, { folder, choice: readModelChoice(await agent.request(method, request)) });
+      await take(conversation, folder, await agent.request(method, request));
     },
     async prompt(request) {
-      const prompt: RunningPrompt = { request, updates: createUpdateReader(), worked: false, interrupted: false };
+      const stopped = new AbortController();
+      const prompt: RunningPrompt = { request, updates: createUpdateReader(), worked: false, stopped };
       prompts.set(request.conversation, prompt);
       try {
         return await run(prompt);
@@ -144,12 +196,12 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
         if (prompt.worked || !saysUnknownConversation(asObject(error).code, detail)) throw error;
         return { kind: 'lost', detail };
       } finally {
+        stopped.abort();
         prompts.delete(request.conversation);
       }
     },
     interrupt(conversation) {
-      const prompt = prompts.get(conversation);
-      if (prompt !== undefined) prompt.interrupted = true;
+      prompts.get(conversation)?.stopped.abort();
       agent.notify(methods.agent.session.cancel, { sessionId: conversation }).catch(() => undefined);
     },
     async close(conversation) {
@@ -161,11 +213,17 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   };
 }
 
-function setModel(agent: ClientContext, sessionId: string, { way }: ModelChoice, value: string): Promise<unknown> {
+function setChoice(
+  agent: ClientContext,
+  sessionId: string,
+  kind: 'model' | 'mode',
+  way: SessionChoice['way'],
+  value: string,
+): Promise<unknown> {
   if (way.kind === 'option') {
     return agent.request('session/set_config_option', { sessionId, configId: way.configId, value });
   }
-  return agent.request('session/set_model', { sessionId, modelId: value });
+  return agent.request(`session/set_${kind}`, { sessionId, [`${kind}Id`]: value });
 }
 
 /** A capability is there when its member is, whatever stands in it. */

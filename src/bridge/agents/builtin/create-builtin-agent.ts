@@ -103,6 +103,8 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     if (position === 0) turn.opened(reference);
     const further = await orAborted(options.mcp?.find(), signal);
     for (const text of further?.problems ?? []) turn.report({ kind: 'status', text });
+    const model = turn.model === '' ? options.model : turn.model;
+    turn.usedModel(model);
     return runTurn({
       ...options,
       turn,
@@ -111,7 +113,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
       tools: [...toolTable, ...(further?.tools ?? [])],
       append,
       describe,
-      model: turn.model === '' ? options.model : turn.model,
+      model,
       messages: [...before, prompt],
     });
   }

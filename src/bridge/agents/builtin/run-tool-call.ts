@@ -2,7 +2,8 @@ import { Compile, type Validator } from 'typebox/schema';
 import { AppError, errorCode } from '../../../platform/errors/app-error.ts';
 import { findIssues, firstIssue } from '../../../platform/json/describe-issues.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
-import type { AgentEvent } from '../agent-provider.ts';
+import { PLAIN_OPTIONS } from '../agent-connection.ts';
+import type { AgentEvent, AskPermission } from '../agent-provider.ts';
 import type { RequestedToolCall } from './complete-chat.ts';
 import type { Tool, ToolContext, ToolOutput } from './tools/tool.ts';
 
@@ -14,12 +15,15 @@ export interface ToolCallOptions {
   readonly context: ToolContext;
   readonly tools: readonly Tool[];
   report(event: AgentEvent): void;
+  /** Asks a person; absent when nobody is there. */
+  readonly ask?: AskPermission | undefined;
 }
 
 const MAX_OUTPUT_CHARACTERS = 40 * 1024;
 const MAX_SHOWN_INPUT = 16 * 1024;
 const DENIED =
   'Refused: on this bridge agents may not change files or run commands (bridge.permissions is "deny"). Use the tools that read, and tell the user what you would have done.';
+const REJECTED = 'Refused: the user does not permit this. Do not try it in another way; ask what to do instead.';
 const FILE_ERRORS: Readonly<Record<string, string>> = {
   ENOENT: 'There is no such file or folder; list_files shows what is there.',
   ENOTDIR: 'A part of the path is a file, not a folder.',
@@ -61,9 +65,14 @@ export async function runToolCall(options: ToolCallOptions): Promise<string> {
   };
   if (tool === undefined || read.wrong !== undefined) return end('failed', { text: read.wrong ?? '' });
   if (tool.needsPermission) {
-    const decision = options.permissions === 'allow' ? 'allowed' : 'denied';
+    const { ask, permissions, context } = options;
+    const isAsked = ask !== undefined && permissions === 'allow';
+    const question = { toolCallId: eventId, title: shown.title, toolKind: shown.toolKind, input };
+    const chosen = isAsked ? await ask({ ...question, options: PLAIN_OPTIONS }, context.signal) : permissions;
+    context.signal.throwIfAborted();
+    const decision = chosen === 'allow' ? 'allowed' : 'denied';
     report({ kind: 'permission', title: shown.title, decision, toolCallId: eventId });
-    if (decision === 'denied') return end('failed', { text: DENIED });
+    if (decision === 'denied') return end('failed', { text: isAsked ? REJECTED : DENIED });
   }
   report({ ...shown, status: 'in_progress', input });
   const output = await tool.run(read.input, options.context).catch(failure);

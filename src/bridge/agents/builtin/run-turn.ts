@@ -70,8 +70,9 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
     for (const call of calls) {
       signal.throwIfAborted();
       const eventId = makeId('tool-');
-      const { permissions, tools } = options;
-      const text = await runToolCall({ call, eventId, permissions, context, tools, report: speech.report });
+      const { permissions, tools, turn } = options;
+      const { ask } = turn;
+      const text = await runToolCall({ call, eventId, permissions, context, tools, report: speech.report, ask });
       await keep(resultOf(call.id, text));
     }
   }

@@ -11,7 +11,7 @@ import { createAgentChannel } from '../agent-channel.ts';
 import type { AgentConnection, PermissionPolicy, PromptEnd, PromptRequest } from '../agent-connection.ts';
 import { asObject, textOf } from '../loose-json.ts';
 import { saysUnknownConversation } from '../unknown-conversation.ts';
-import { answerApproval } from './answer-approval.ts';
+import { answerApproval, questionOf } from './answer-approval.ts';
 import { type CodexReader, createCodexReader } from './read-notification.ts';
 
 export interface CodexAgentOptions {
@@ -28,18 +28,27 @@ interface RunningPrompt {
   readonly reader: CodexReader;
   readonly ended: PromiseWithResolvers<PromptEnd>;
   turnId: string | undefined;
-  interrupted: boolean;
+  readonly stopped: AbortController;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
 const CALLS_IN_FLIGHT = 256;
-/** Codex asks before all but harmless commands, so that each decision is seen; what runs is kept to the folder. */
-const THREAD_POLICY = { approvalPolicy: 'untrusted', sandbox: 'workspace-write' };
+/**
+ * Codex asks before all but harmless commands, so that each decision is seen; what runs is kept to the folder. Where
+ * agents may only read, its sandbox keeps all that it runs from writing anywhere, whatever is asked and answered.
+ */
+const THREAD_POLICIES: Readonly<Record<PermissionPolicy, object>> = {
+  allow: { approvalPolicy: 'untrusted', sandbox: 'workspace-write' },
+  deny: { approvalPolicy: 'untrusted', sandbox: 'read-only' },
+};
 
 /** Speaks the app-server protocol of Codex: JSON-RPC without its version member, a thread for each conversation. */
 export async function connectCodexAgent(options: CodexAgentOptions): Promise<AgentConnection> {
   const prompts = new Map<string, RunningPrompt>();
+  /** The model of each thread, as Codex names it. */
+  const models = new Map<string, string>();
+  const threadPolicy = THREAD_POLICIES[options.permissions];
   const agentChannel = createAgentChannel(options.process, options.clock);
   const channel: MessageChannel = {
     ...agentChannel,
@@ -65,14 +74,24 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
   function takeNotification(method: string, params: Fields): void {
     const prompt = prompts.get(textOf(params.threadId));
     if (prompt === undefined) return;
+    if (method === 'model/rerouted') {
+      models.set(textOf(params.threadId), textOf(params.toModel));
+      prompt.request.usedModel(textOf(params.toModel));
+    }
     const taken = prompt.reader.read(method, params);
     for (const event of taken.events) agentChannel.holdBack(prompt.request.report(event));
     if (taken.end !== undefined) prompt.ended.resolve(taken.end);
   }
 
-  function answer(method: string, params: Fields): unknown {
+  async function answer(method: string, params: Fields): Promise<unknown> {
     const prompt = prompts.get(textOf(params.threadId));
-    const policy = prompt === undefined || prompt.interrupted ? 'deny' : options.permissions;
+    const isStopped = prompt === undefined || prompt.stopped.signal.aborted;
+    let policy = isStopped ? 'deny' : options.permissions;
+    const question = questionOf(method, params);
+    if (prompt?.request.ask !== undefined && question !== undefined && policy === 'allow') {
+      const chosen = await prompt.request.ask(question, prompt.stopped.signal);
+      policy = chosen === 'allow' ? 'allow' : 'deny';
+    }
     const given = answerApproval(method, params, policy);
     if (given === undefined) throw new AppError('METHOD_NOT_FOUND', { method });
     if (given.event !== undefined) prompt?.request.report(given.event);
@@ -80,7 +99,9 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
   }
 
   async function startTurn(prompt: RunningPrompt): Promise<PromptEnd> {
-    const { conversation: threadId, text, folder, model } = prompt.request;
+    const { conversation: threadId, text, folder, model, usedModel } = prompt.request;
+    if (model !== '') models.set(threadId, model);
+    usedModel(models.get(threadId) ?? '');
     const answered = await peer.request('turn/start', {
       threadId,
       input: [{ type: 'text', text, text_elements: [] }],
@@ -88,7 +109,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
       ...chosen(model),
     });
     prompt.turnId = textOf(fieldsAt(answered, 'turn').id);
-    if (prompt.interrupted) askToStop(prompt);
+    if (prompt.stopped.signal.aborted) askToStop(prompt);
     return prompt.ended.promise;
   }
 
@@ -111,18 +132,20 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
   return {
     continues: true,
     async open(folder, model) {
-      const answered = await peer.request('thread/start', { cwd: folder, ...THREAD_POLICY, ...chosen(model) });
+      const answered = await peer.request('thread/start', { cwd: folder, ...threadPolicy, ...chosen(model) });
       const { id } = fieldsAt(answered, 'thread');
       if (typeof id !== 'string') throw new Error('it opened a thread without an id');
+      models.set(id, textOf(asObject(answered).model));
       return id;
     },
     async resume(conversation, folder) {
-      await peer.request('thread/resume', {
+      const resumed = await peer.request('thread/resume', {
         threadId: conversation,
         cwd: folder,
         excludeTurns: true,
-        ...THREAD_POLICY,
+        ...threadPolicy,
       });
+      models.set(conversation, textOf(asObject(resumed).model));
     },
     async prompt(request) {
       const prompt: RunningPrompt = {
@@ -130,7 +153,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
         reader: createCodexReader(),
         ended: Promise.withResolvers(),
         turnId: undefined,
-        interrupted: false,
+        stopped: new AbortController(),
       };
       // The connection may end before anybody waits for the turn to.
       prompt.ended.promise.catch(() => undefined);
@@ -142,16 +165,18 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
           throw error;
         return { kind: 'lost', detail: error.remoteMessage };
       } finally {
+        prompt.stopped.abort();
         prompts.delete(request.conversation);
       }
     },
     interrupt(conversation) {
       const prompt = prompts.get(conversation);
       if (prompt === undefined) return;
-      prompt.interrupted = true;
+      prompt.stopped.abort();
       askToStop(prompt);
     },
     async close(conversation) {
+      models.delete(conversation);
       await peer.request('thread/unsubscribe', { threadId: conversation });
     },
     closed: peer.closed,

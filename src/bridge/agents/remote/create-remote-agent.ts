@@ -67,7 +67,9 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
     });
     running.set(turn.turnId, { reference, aborter, ended: reply });
     try {
-      return readTurnEnd(await reply, said.value());
+      const answered = await reply;
+      if (answered.kind === 'result') turn.usedModel(textOf(answered.result.resolvedModel));
+      return readTurnEnd(answered, said.value());
     } finally {
       running.delete(turn.turnId);
     }

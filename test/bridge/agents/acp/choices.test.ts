@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { choosePermission, readPermissionOptions } from '../../../../src/bridge/agents/acp/choose-permission.ts';
-import { findModel, readModelChoice } from '../../../../src/bridge/agents/acp/model-choice.ts';
 import { createUpdateReader, readUsage } from '../../../../src/bridge/agents/acp/read-update.ts';
+import { findModel, findReadOnlyMode, readChoice } from '../../../../src/bridge/agents/acp/session-choice.ts';
 import { saysUnknownConversation } from '../../../../src/bridge/agents/unknown-conversation.ts';
 
-const option = (optionId: string, kind: string) => ({ optionId, kind });
+const option = (optionId: string, kind: string) => ({ optionId, kind, name: kind });
 const ONCE = option('1', 'allow_once');
 const ALWAYS = option('2', 'allow_always');
 const NO = option('3', 'reject_once');
@@ -36,26 +36,47 @@ test('options of a permission that cannot be read are left out', () => {
 test('models are read from a session option, in groups too, or from the older list', () => {
   const select = { id: 'm', category: 'model', type: 'select', currentValue: 'a/x' };
   const values = ['a/x', 'b/y'].map((value) => ({ value, name: value }));
-  const fromOption = { way: { kind: 'option', configId: 'm' }, current: 'a/x', models: ['a/x', 'b/y'] };
-  assert.deepEqual(readModelChoice({ configOptions: [{ id: 'mode' }, { ...select, options: values }] }), fromOption);
+  const fromOption = { way: { kind: 'option', configId: 'm' }, current: 'a/x', values: ['a/x', 'b/y'] };
+  assert.deepEqual(
+    readChoice({ configOptions: [{ id: 'mode' }, { ...select, options: values }] }, 'model'),
+    fromOption,
+  );
   const groups = values.map((value) => ({ group: 'g', name: 'G', options: [value] }));
-  assert.deepEqual(readModelChoice({ configOptions: [{ ...select, options: groups }] }), fromOption);
-  assert.deepEqual(readModelChoice({ models: { currentModelId: 'x', availableModels: [{ modelId: 'x' }] } }), {
+  assert.deepEqual(readChoice({ configOptions: [{ ...select, options: groups }] }, 'model'), fromOption);
+  assert.deepEqual(readChoice({ models: { currentModelId: 'x', availableModels: [{ modelId: 'x' }] } }, 'model'), {
     way: { kind: 'method' },
     current: 'x',
-    models: ['x'],
+    values: ['x'],
   });
   for (const nothing of [undefined, null, {}, { configOptions: null }, { models: { availableModels: 7 } }]) {
-    assert.equal(readModelChoice(nothing), undefined);
+    assert.equal(readChoice(nothing, 'model'), undefined);
   }
 });
 
 test('a model is found by its whole name, or by its last part when only one has it', () => {
-  const choice = { way: { kind: 'method' }, current: '', models: ['a/x', 'b/x', 'b/y'] } as const;
+  const choice = { way: { kind: 'method' }, current: '', values: ['a/x', 'b/x', 'b/y'] } as const;
   assert.deepEqual(
     ['a/x', 'y', 'x', 'z', ''].map((wanted) => findModel(choice, wanted)),
     ['a/x', 'b/y', undefined, undefined, undefined],
   );
+});
+
+test('DB-19: the read-only mode of each known agent is found by its name, and none where there is none', () => {
+  const url = 'https://agentclientprotocol.com/protocol/session-modes#';
+  for (const [modes, found] of [
+    [['auto', 'read-only', 'full-access'], 'read-only'],
+    [['default', 'acceptEdits', 'plan', 'bypassPermissions'], 'plan'],
+    [['build', 'plan'], 'plan'],
+    [[`${url}agent`, `${url}plan`, `${url}autopilot`], `${url}plan`],
+    [['default', 'autoEdit', 'yolo'], undefined],
+    [['airplane', 'planned', 'not-read-only'], undefined],
+  ] as const) {
+    const choice = readChoice(
+      { modes: { currentModeId: modes[0], availableModes: modes.map((id) => ({ id })) } },
+      'mode',
+    );
+    assert.equal(choice === undefined ? undefined : findReadOnlyMode(choice), found, modes.join());
+  }
 });
 
 test('usage is read as the protocol has it, as Gemini CLI has it, or as the size of the conversation', () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { startOtherBridge, TOKEN } from '../remote/other-bridge.ts';
 import { startScripted } from '../scripted-agent.ts';
 
 test('a turn streams its text and ends with it, the reason and the usage', async (t) => {
@@ -85,7 +86,7 @@ test('B-63: permission is refused, and shown, where the configuration denies it'
   const end = await turn.end;
   assert.equal(end.kind === 'completed' && end.output, 'answered selected never');
   assert.equal(existsSync(join(agent.work, 'made')), false);
-  const [permission] = turn.events;
+  const permission = turn.events.find(({ kind }) => kind === 'permission');
   assert.deepEqual(permission, { kind: 'permission', title: 'touch made', decision: 'denied', toolCallId: 'call-1' });
 });
 
@@ -150,17 +151,48 @@ test('two conversations at once share a process and do not mix', async (t) => {
   assert.equal(agent.started.length, 1);
 });
 
-test('a model is chosen by the agent’s name for it, and one that it lacks is reported', async (t) => {
+test('DB-33: a model is chosen by the agent’s name for it, and one that the agent lacks fails the turn', async (t) => {
   const agent = await startScripted(t, { flags: ['--models'] });
   const first = agent.run({ prompt: 'model', folder: agent.work, model: 'large' });
   await first.end;
-  assert.equal(first.text(), 'vendor/large');
+  assert.deepEqual([first.text(), first.usedModel()], ['vendor/large', 'vendor/large']);
   const second = agent.run({ prompt: 'model', folder: agent.work, model: 'huge', reference: first.reference() });
-  await second.end;
-  assert.deepEqual(second.events, [
-    { kind: 'status', text: 'This agent does not offer the model "huge"; it uses its own.' },
-    { kind: 'text', text: 'vendor/large' },
-  ]);
+  assert.deepEqual(await second.end, {
+    kind: 'failed',
+    code: 'AGENT_FAILED',
+    error: 'This agent does not offer the model "huge". It offers: vendor/small, vendor/large.',
+    output: '',
+  });
+  assert.deepEqual([second.events, second.usedModel()], [[], '']);
+  const third = agent.run({ prompt: 'model', folder: agent.work, reference: first.reference() });
+  await third.end;
+  assert.deepEqual([third.text(), third.usedModel()], ['vendor/large', 'vendor/large']);
+  const fixed = await startScripted(t);
+  const refused = await fixed.run({ prompt: 'say x', folder: fixed.work, model: 'large' }).end;
+  assert.match(refused.kind === 'failed' ? refused.error : '', /does not let its model be chosen/);
+});
+
+test('DB-33: a result names the model that was used, not the one that was asked for', async (t) => {
+  const agent = await startScripted(t, { flags: ['--models'], isInstalled: true });
+  const url = await startOtherBridge(t, agent.provider);
+  const start = async (sessionId: string, explicitModel: string | undefined) => {
+    const routing = { explicitProviderId: 'scripted', ...(explicitModel !== undefined && { explicitModel }) };
+    const response = await fetch(`${url}/acp/rpc`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` },
+      body: JSON.stringify({
+        jsonrpc: '2.0',
+        id: '1',
+        method: 'session.start',
+        params: { sessionId, taskPrompt: 'model', routing },
+      }),
+    });
+    const { result } = (await response.json()) as { result: { status: string; resolvedModel: string } };
+    return [result.status, result.resolvedModel];
+  };
+  assert.deepEqual(await start('a', 'large'), ['completed', 'vendor/large']);
+  assert.deepEqual(await start('b', undefined), ['completed', 'vendor/small']);
+  assert.deepEqual(await start('c', 'huge'), ['failed', '']);
 });
 
 test('a conversation keeps its folder, and says so when it is asked to work elsewhere', async (t) => {

@@ -136,6 +136,34 @@ test('B-63: with permissions denied nothing is written or run, the model is told
   assert.match(requests[0]?.messages[0]?.content ?? '', /may only read/);
 });
 
+for (const chosen of ['allow', 'reject', undefined] as const) {
+  test(`DB-7: the built-in agent does what the person allows and nothing else: ${chosen}`, async (context) => {
+    const root = await workingDirectory(context);
+    await writeFile(join(root, 'a.txt'), 'kept');
+    const { agent } = scriptedAgent((index) =>
+      index > 0
+        ? { text: ['done'] }
+        : {
+            calls: [
+              { name: 'write_file', input: { path: 'a.txt', content: 'new' } },
+              { name: 'read_file', input: { path: 'a.txt' } },
+            ],
+          },
+    );
+    const asked: string[] = [];
+    const ask = async ({ toolKind }: { toolKind: string }) => {
+      asked.push(toolKind);
+      return chosen;
+    };
+    const turn = recordTurn(root, 'work', { ask });
+    await agent.startTurn(turn);
+    assert.equal(await readFile(join(root, 'a.txt'), 'utf8'), chosen === 'allow' ? 'new' : 'kept');
+    assert.deepEqual(asked, ['edit'], 'reading needs no permission');
+    const decisions = turn.events.flatMap((event) => (event.kind === 'permission' ? [event.decision] : []));
+    assert.deepEqual(decisions, [chosen === 'allow' ? 'allowed' : 'denied']);
+  });
+}
+
 test('unknown tools and garbage for arguments are answered with the mend, and the turn goes on', async (context) => {
   const { agent, requests } = scriptedAgent((index) =>
     index > 0

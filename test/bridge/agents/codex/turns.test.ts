@@ -111,6 +111,34 @@ for (const [when, prompt] of [
   });
 }
 
+for (const [chosen, decision] of [
+  ['allow', 'accept'],
+  ['reject', 'decline'],
+  [undefined, 'decline'],
+] as const) {
+  test(`DB-7: a person who answers ${chosen ?? 'nothing'} makes Codex’s approval ${decision}`, async (t) => {
+    const agent = await startScripted(t, { protocol });
+    const asked: string[] = [];
+    const ask = async ({ title, toolKind }: { title: string; toolKind: string }) => {
+      asked.push(`${toolKind} ${title}`);
+      return chosen;
+    };
+    const end = await agent.run({ prompt: 'run make', folder: agent.work, ask }).end;
+    assert.equal(end.kind === 'completed' && end.output, `answered ${decision}`);
+    assert.deepEqual(asked, ['execute make']);
+  });
+}
+
+test('DB-33: the model that Codex uses is told, also when it is another than the one asked for', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const own = agent.run({ prompt: 'model', folder: agent.work });
+  await own.end;
+  assert.equal(own.usedModel(), 'own');
+  const rerouted = agent.run({ prompt: 'reroute', folder: agent.work, model: 'large', reference: own.reference() });
+  await rerouted.end;
+  assert.equal(rerouted.usedModel(), 'another');
+});
+
 test('the model of a turn goes to Codex as it is', async (t) => {
   const agent = await startScripted(t, { protocol });
   const first = agent.run({ prompt: 'model', folder: agent.work, model: '$(large) --x' });

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { mkdir, readdir, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { startAgent } from './agent-under-test.ts';
+import { startScripted } from './scripted-agent.ts';
+
+test('DB-19: with permissions denied, Codex gets a read-only sandbox, also for a thread that is taken up', async (t) => {
+  const run = async (permissions: 'allow' | 'deny', folder?: string, reference?: string) => {
+    const flags = ['--state', 'FOLDER'];
+    const agent = await startScripted(t, { protocol: 'codex', permissions, flags, ...(folder && { folder }) });
+    const turn = agent.run({ prompt: 'policy', folder: agent.work, ...(reference && { reference }) });
+    const end = await turn.end;
+    await agent.provider.stop();
+    return { agent, reference: turn.reference(), said: end.kind === 'completed' ? end.output : end.kind };
+  };
+  const denied = await run('deny');
+  assert.equal(denied.said, 'read-only untrusted');
+  assert.equal((await run('allow')).said, 'workspace-write untrusted');
+  assert.equal((await run('deny', denied.agent.folder, denied.reference)).said, 'read-only untrusted');
+});
+
+test('DB-19: with permissions denied, an agent that has a read-only mode is put into it and kept there', async (t) => {
+  const agent = await startScripted(t, { permissions: 'deny', flags: ['--modes', '--state', 'FOLDER'] });
+  const first = agent.run({ prompt: 'write one', folder: agent.work });
+  await first.end;
+  assert.equal(first.text(), 'in mode plan');
+  const left = agent.run({ prompt: 'leave two', folder: agent.work, reference: first.reference() });
+  await left.end;
+  assert.equal(left.text(), 'in mode plan', 'a mode that the agent left by itself is set again');
+  await agent.provider.stop();
+  const { folder } = agent;
+  const later = await startScripted(t, { permissions: 'deny', flags: ['--modes', '--state', 'FOLDER'], folder });
+  const resumed = later.run({ prompt: 'write three', folder: later.work, reference: first.reference() });
+  await resumed.end;
+  assert.equal(resumed.text(), 'in mode plan');
+  assert.deepEqual(await readdir(agent.work), []);
+});
+
+test('DB-19: an agent without a read-only mode says so, and what it asks for is denied', async (t) => {
+  const agent = await startScripted(t, { permissions: 'deny' });
+  const turn = agent.run({ prompt: 'ask', folder: agent.work, ask: () => Promise.resolve('once') });
+  await turn.end;
+  assert.equal(turn.text(), 'answered selected never', 'a person at the client cannot allow what the settings deny');
+  assert.ok(turn.events.some((event) => event.kind === 'status' && event.text.includes('no read-only mode')));
+  assert.deepEqual(await readdir(agent.work), []);
+});
+
+test('DB-19: with permissions allowed, modes and environment stay as they are', async (t) => {
+  const agent = await startScripted(t, { flags: ['--modes'] });
+  const turn = agent.run({ prompt: 'write one', folder: agent.work });
+  await turn.end;
+  assert.equal(turn.text(), 'in mode build');
+  assert.deepEqual(await readdir(agent.work), ['one']);
+});
+
+for (const permissions of ['allow', 'deny'] as const) {
+  test(`DB-19: OpenCode is told by its environment to deny all that writes: ${permissions}`, async (t) => {
+    const { folder, work } = await startScripted(t);
+    await mkdir(join(folder, 'bin'));
+    const command = join(folder, 'bin', 'opencode');
+    await symlink(process.execPath, command);
+    const script = join(import.meta.dirname, '..', '..', 'fakes', 'scripted-acp-agent.ts');
+    const environment = { OPENCODE_PERMISSION: '{"edit":"allow"}' };
+    const program = { id: 'opencode', command, args: [script], environment };
+    const agent = startAgent(t, program, { protocol: 'acp', permissions, folder });
+    const turn = agent.run({ prompt: 'environment', folder: work });
+    await turn.end;
+    const { variables } = JSON.parse(turn.text()) as { variables: Record<string, string> };
+    const rules = JSON.parse(variables.OPENCODE_PERMISSION ?? '{}') as Record<string, string>;
+    assert.deepEqual([rules.edit, rules.bash], permissions === 'deny' ? ['deny', 'deny'] : ['allow', undefined]);
+    assert.equal(Object.keys(rules)[0], permissions === 'deny' ? '*' : 'edit');
+  });
+}
