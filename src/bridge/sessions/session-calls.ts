@@ -66,7 +66,7 @@ export function createSessionCalls({ orchestrator, agentIds }: SessionCallsOptio
         ...identify(method, call),
         idempotencyKey: resume.idempotencyKey,
         accepted: () => call.accept(),
-        ...askOf(client, sessionId),
+        ...askOf(client, params.sessionId),
       };
       return orchestrator.turn(request, resume, clientOf(call));
     },
