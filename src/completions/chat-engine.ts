@@ -1,8 +1,10 @@
+import { lookup } from 'node:dns';
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import { readOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import { knownModels } from './apis/known-models.ts';
 import { createListUpstreamModels } from './apis/list-upstream-models.ts';
 import { createModels, type Models } from './apis/models.ts';
@@ -57,7 +59,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
   });
   const models = createModels({ settings, environment, clock, listUpstream: createListUpstreamModels(authorise) });
   const admissions = options.admissions?.(models.priceOf) ?? admitEverything;
-  const pools = createUpstreamPools();
+  const pools = createUpstreamPools(lookup, readOutgoingProxy(environment));
   const send = createSendUpstream({ pools, authorise, clock });
   const plans = createModelPlans({
     settings,

@@ -6,6 +6,7 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { createLineChannel } from '../platform/json-rpc/line-channel.ts';
 import type { MessageChannel } from '../platform/json-rpc/message-channel.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
 import { openStores, type Stores } from './open-stores.ts';
 import { prepareServiceParts } from './service-parts.ts';
@@ -40,6 +41,7 @@ const MOST_AT_ONCE = 32;
 export async function startStdio(options: StdioOptions): Promise<StdioSystem> {
   const { settings, agent, environment, homeDirectory, logger } = options;
   checkAgent(settings, agent);
+  await useOutgoingProxy(environment);
   await using opened = new AsyncDisposableStack();
   const { files, stores } = await openOwnFolder(options);
   opened.use(stores);

@@ -6,6 +6,7 @@ import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, type Listener } from '../platform/http/listener.ts';
 import type { LogOutput } from '../platform/log/log-output.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import { createApiSurface } from './api-surface.ts';
 import { createMetrics } from './create-metrics.ts';
 import { prepareDataDirectory } from './data-directory.ts';
@@ -50,6 +51,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   const { services: names, environment, homeDirectory, logger } = options;
   let { settings } = options;
   const clock = systemClock;
+  if (await useOutgoingProxy(environment)) logger.info({}, 'calls go out through the proxy of the environment');
 
   // What was opened is closed in reverse order: when a later step of the start fails, and when the system stops.
   await using opened = new AsyncDisposableStack();

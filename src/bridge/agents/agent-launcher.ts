@@ -11,8 +11,11 @@ export interface AgentProgram {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** Starts an agent's program. Undefined: there is no such program on this machine. */
-export type LaunchAgent = (program: AgentProgram) => Promise<RunningProcess | undefined>;
+/** Starts an agent's program for an owner of sessions. Undefined: there is no such program on this machine. */
+export type LaunchAgent = (program: AgentProgram, owner?: string) => Promise<RunningProcess | undefined>;
+
+/** The principal of whoever runs this program: what works for it may use the operator's ssh agent and proxy password. */
+export const OPERATOR = 'main';
 
 export interface AgentLauncherOptions {
   /** Our own environment, of which the allowed part goes along. */
@@ -23,10 +26,11 @@ export interface AgentLauncherOptions {
 }
 
 export function createAgentLauncher({ environment, folder, journalFolder }: AgentLauncherOptions): LaunchAgent {
-  return async ({ command, args, environment: own }) => {
+  return async ({ command, args, environment: own }, owner) => {
     const file = await findExecutable(command, environment.PATH ?? '');
     if (file === undefined) return undefined;
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    return startProcess({ command: file, args, cwd: folder, env: childEnvironment(environment, own), journalFolder });
+    const env = childEnvironment(environment, own, { isOperators: owner === OPERATOR });
+    return startProcess({ command: file, args, cwd: folder, env, journalFolder });
   };
 }

@@ -91,6 +91,8 @@ export interface ProcessKeeperOptions {
   readonly id: string;
   readonly program: AgentProgram;
   readonly launch: LaunchAgent;
+  /** For whom the process works. */
+  readonly owner: string;
   connect(process: RunningProcess): Promise<AgentConnection>;
   readonly limits: AgentLimits;
   readonly clock: Clock;
@@ -147,7 +149,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
   async function startOnce(): Promise<KeptProcess | StartFailure> {
     let process: RunningProcess | undefined;
     try {
-      process = await launch(program);
+      process = await launch(program, options.owner);
     } catch (error) {
       return failed('AGENT_FAILED', describeFailure(error));
     }

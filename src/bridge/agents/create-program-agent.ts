@@ -58,7 +58,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     if (keepers.size >= MAX_IDLE_KEEPERS) {
       for (const [other, keeper] of keepers) if (keeper.isUnused()) keepers.delete(other);
     }
-    const keeper = createProcessKeeper({ ...options, hide, onStart: noteStart });
+    const keeper = createProcessKeeper({ ...options, owner, hide, onStart: noteStart });
     if (isStopped) void keeper.stop();
     keepers.set(owner, keeper);
     return keeper;

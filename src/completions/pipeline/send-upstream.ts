@@ -1,4 +1,3 @@
-import type { Pool } from 'undici';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import type { AuthoriseUpstream } from '../dialects/authorise-upstream.ts';
@@ -6,7 +5,7 @@ import { upstreamUrl } from '../dialects/upstream-url.ts';
 import { createAlarms } from './alarms.ts';
 import type { Attempt } from './attempt-call.ts';
 import { type Exchange, type ExchangeListener, startExchange } from './upstream-exchange.ts';
-import type { UpstreamPools } from './upstream-pools.ts';
+import type { UpstreamPool, UpstreamPools } from './upstream-pools.ts';
 
 export interface OutgoingCall {
   readonly api: UsableApi;
@@ -70,7 +69,7 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     const { first_byte: firstByteMs, idle: idleMs } = timeouts;
     const times = { firstByteMs, idleMs, deadline, deadlineName, untilEvent: stream };
     const ready =
-      (opened: Pool, allowed: Readonly<Record<string, string>>): StartExchange =>
+      (opened: UpstreamPool, allowed: Readonly<Record<string, string>>): StartExchange =>
       (listener) => {
         const call = { path, headers: allowed, body: encoded.body };
         return startExchange({ pool: opened, call, times, clock, alarms, listener });

@@ -1,9 +1,10 @@
-import type { Dispatcher, Pool } from 'undici';
+import type { Dispatcher } from 'undici';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { afterReads } from '../../platform/queue/after-reads.ts';
 import type { Alarm, Alarms } from './alarms.ts';
 import { type UpstreamHeaders, upstreamError, upstreamTimeout } from './upstream-failure.ts';
+import type { UpstreamPool } from './upstream-pools.ts';
 
 export interface UpstreamCall {
   readonly path: string;
@@ -40,7 +41,7 @@ export interface Exchange {
 }
 
 export interface ExchangeOptions {
-  readonly pool: Pool;
+  readonly pool: UpstreamPool;
   readonly call: UpstreamCall;
   readonly times: ExchangeTimes;
   readonly clock: Pick<Clock, 'monotonic'>;

@@ -1,14 +1,18 @@
 import { lookup } from 'node:dns';
 import type { LookupFunction } from 'node:net';
-import type { Pool } from 'undici';
+import type { EnvHttpProxyAgent, Pool } from 'undici';
 import { classifyAddress } from '../../platform/network-address/classify-address.ts';
 import { classifyHost, isMetadataName } from '../../platform/network-address/classify-host.ts';
+import { type OutgoingProxy, proxyAgentOptions } from '../../platform/network-address/outgoing-proxy.ts';
 import { upstreamError } from './upstream-failure.ts';
+
+/** The part of a pool that calls need. */
+export type UpstreamPool = Pick<Pool, 'dispatch' | 'destroy'>;
 
 /** Connections to upstreams, kept open between calls: a pool per origin and time limit for connecting. */
 export interface UpstreamPools {
   /** Throws when the address must not be called. The first call loads the library, and so gives a promise. */
-  open(origin: string, connectMs: number): Pool | Promise<Pool>;
+  open(origin: string, connectMs: number): UpstreamPool | Promise<UpstreamPool>;
   /** Breaks off what is under way. */
   close(): Promise<void>;
 }
@@ -20,20 +24,20 @@ const KEEP_ALIVE_MS = 30_000;
 const NO_TIMEOUT = 0;
 
 /** Origins come from the settings and the table of APIs alone, so there are never more pools than those have rows. */
-export function createUpstreamPools(lookUp: LookupFunction = lookup): UpstreamPools {
-  const pools = new Map<string, Pool>();
-  let PoolClass: typeof Pool | undefined;
+export function createUpstreamPools(lookUp: LookupFunction = lookup, proxy?: OutgoingProxy): UpstreamPools {
+  const pools = new Map<string, UpstreamPool>();
+  let library: { readonly Pool: typeof Pool; readonly EnvHttpProxyAgent: typeof EnvHttpProxyAgent } | undefined;
   let closed = false;
   /** The pool that was asked for last: nearly always it is the next one, too. */
-  let last: { readonly origin: string; readonly connectMs: number; readonly pool: Pool } | undefined;
+  let last: { readonly origin: string; readonly connectMs: number; readonly pool: UpstreamPool } | undefined;
 
-  function make(origin: string, connectMs: number, key: string): Pool {
+  function make(origin: string, connectMs: number, key: string): UpstreamPool {
     const known = pools.get(key);
     if (known !== undefined) return known;
-    if (closed || PoolClass === undefined) throw upstreamError('the server is shutting down');
+    if (closed || library === undefined) throw upstreamError('the server is shutting down');
     if (!URL.canParse(origin)) throw upstreamError('its address is not a URL');
     refuseMetadata(new URL(origin).hostname);
-    const pool = new PoolClass(origin, {
+    const settings = {
       connections: CONNECTIONS_PER_POOL,
       pipelining: 1,
       allowH2: false,
@@ -41,7 +45,8 @@ export function createUpstreamPools(lookUp: LookupFunction = lookup): UpstreamPo
       bodyTimeout: NO_TIMEOUT,
       keepAliveTimeout: KEEP_ALIVE_MS,
       connect: { timeout: connectMs, lookup: checkedLookup(lookUp) },
-    });
+    };
+    const pool = proxy === undefined ? new library.Pool(origin, settings) : proxied(library, origin, settings, proxy);
     pools.set(key, pool);
     return pool;
   }
@@ -55,9 +60,9 @@ export function createUpstreamPools(lookUp: LookupFunction = lookup): UpstreamPo
         last = { origin, connectMs, pool };
         return pool;
       }
-      if (PoolClass !== undefined) return make(origin, connectMs, key);
-      return import('undici').then((library) => {
-        PoolClass = library.Pool;
+      if (library !== undefined) return make(origin, connectMs, key);
+      return import('undici').then((loaded) => {
+        library = loaded;
         return make(origin, connectMs, key);
       });
     },
@@ -69,6 +74,23 @@ export function createUpstreamPools(lookUp: LookupFunction = lookup): UpstreamPo
       await Promise.all(open.map((pool) => pool.destroy()));
     },
   };
+}
+
+/**
+ * Calls to an origin through the proxy of the environment, or directly where that names the host as an exception. The
+ * proxy looks names up: of a name that points to where a cloud keeps credentials only the name itself can be refused here.
+ */
+function proxied(
+  library: { readonly EnvHttpProxyAgent: typeof EnvHttpProxyAgent },
+  origin: string,
+  settings: Pool.Options,
+  proxy: OutgoingProxy,
+): UpstreamPool {
+  const agent = new library.EnvHttpProxyAgent({ ...settings, ...proxyAgentOptions(proxy) });
+  return {
+    dispatch: (call, handler) => agent.dispatch({ ...call, origin }, handler),
+    destroy: () => agent.destroy(),
+  } as UpstreamPool;
 }
 
 /** Base URLs are the administrator's, and may well be on this machine; where a cloud keeps credentials is never one. */

@@ -1,3 +1,5 @@
+import { hasCredentials, isProxyVariable } from '../network-address/outgoing-proxy.ts';
+
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What a program needs to find its files, its language and its user. Nothing here may hold a credential. */
@@ -21,14 +23,27 @@ const ALLOWED: ReadonlySet<string> = new Set([
 
 const ALLOWED_PREFIXES = /^(?:LC|XDG)_/;
 
-/** The environment of a child: the allowed part of ours, and what it is given by name. Our own settings never go along. */
+/** Gives whoever has it the keys of the user who runs this program. */
+const SSH_AGENT = 'SSH_AUTH_SOCK';
+
+/**
+ * The environment of a child: the allowed part of ours, and what it is given by name. Our own settings never go along.
+ * `isOperators`: the child works for the operator (`main`), and also gets the ssh agent and proxies with a password.
+ */
 export function childEnvironment(
   parentEnvironment: Environment,
   extra: Readonly<Record<string, string>> = {},
+  { isOperators = false }: { readonly isOperators?: boolean } = {},
 ): Record<string, string> {
   const environment: Record<string, string> = {};
   for (const [name, value] of Object.entries(parentEnvironment)) {
-    if (value !== undefined && (ALLOWED.has(name) || ALLOWED_PREFIXES.test(name))) environment[name] = value;
+    if (value !== undefined && isPassedOn(name, value, isOperators)) environment[name] = value;
   }
   return Object.assign(environment, extra);
+}
+
+function isPassedOn(name: string, value: string, isOperators: boolean): boolean {
+  if (ALLOWED.has(name) || ALLOWED_PREFIXES.test(name)) return true;
+  if (name === SSH_AGENT) return isOperators;
+  return isProxyVariable(name) && (isOperators || !hasCredentials(value));
 }

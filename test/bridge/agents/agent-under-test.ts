@@ -96,8 +96,8 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
     ],
     permissions: options.permissions ?? 'allow',
     version: '0.0.0',
-    async launch(asked) {
-      const running = await launch(asked);
+    async launch(asked, owner) {
+      const running = await launch(asked, owner);
       const identity = readProcess(running?.pid ?? 0);
       if (identity !== undefined) started.push(identity);
       return running;

@@ -130,6 +130,25 @@ test('processes are bounded: an idle one makes room, and when none is idle the t
   await finish(agent, [one, busy]);
 });
 
+test('DB-21: an agent has the ssh agent and the proxy password of the operator only when it works for the operator', async (t) => {
+  const ownEnvironment = { HTTPS_PROXY: 'http://u:w@p:1', HTTP_PROXY: 'http://p:2', SSH_AUTH_SOCK: '/run/agent' };
+  const agent = await startScripted(t, { ownEnvironment });
+  for (const [owner, names] of [
+    ['main', ['HTTPS_PROXY', 'HTTP_PROXY', 'SSH_AUTH_SOCK']],
+    ['review', ['HTTP_PROXY']],
+    ['node:edge:main', ['HTTP_PROXY']],
+  ] as const) {
+    const turn = agent.run({ prompt: 'environment', folder: agent.work, owner });
+    await turn.end;
+    const { variables } = JSON.parse(turn.text()) as { variables: Record<string, string> };
+    assert.deepEqual(
+      Object.keys(ownEnvironment).filter((name) => name in variables),
+      names,
+      owner,
+    );
+  }
+});
+
 async function finish(agent: ScriptedAgent, turns: readonly { readonly turnId: string }[]): Promise<void> {
   await Promise.all(turns.map(({ turnId }) => agent.provider.cancel(turnId)));
 }

@@ -6,6 +6,7 @@ import { describeError, isExpected } from '../../../platform/errors/error-table.
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import { bridgeErrors } from '../../errors.ts';
 import type { BuiltinConversationStore } from '../../storage/builtin-conversation-store.ts';
+import { OPERATOR } from '../agent-launcher.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
@@ -53,12 +54,12 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
   const { store, clock, makeId, version } = options;
   const running = new Map<string, RunningTurn>();
   const stopped = new AbortController();
-  const commands = {
-    environment: childEnvironment(options.environment),
+  const commandsOf = (owner: string) => ({
+    environment: childEnvironment(options.environment, {}, { isOperators: owner === OPERATOR }),
     journalFolder: options.processJournal,
     timeoutMs: options.commandTimeoutMs,
     clock,
-  };
+  });
 
   async function run(reference: string, turn: AgentTurn, work: (signal: AbortSignal) => Promise<TurnEnd>) {
     const aborter = new AbortController();
@@ -109,7 +110,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
       ...options,
       turn,
       signal,
-      commands,
+      commands: commandsOf(turn.owner),
       tools: [...toolTable, ...(further?.tools ?? [])],
       append,
       describe,
