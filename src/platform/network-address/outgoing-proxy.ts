@@ -25,11 +25,11 @@ export function hasCredentials(proxy: string): boolean {
 
 /** Undefined: calls go out directly. The small names win, as they do in curl and Node. */
 export function readOutgoingProxy(environment: Environment): OutgoingProxy | undefined {
-  const valueOf = (name: string) => environment[name] || environment[name.toUpperCase()] || '';
-  const http = withScheme(valueOf('http_proxy'));
-  const https = withScheme(valueOf('https_proxy'));
+  const read = (name: string) => environment[name] || environment[name.toUpperCase()] || '';
+  const http = withScheme(read('http_proxy'));
+  const https = withScheme(read('https_proxy'));
   if (http === '' && https === '') return undefined;
-  return { http, https, direct: [valueOf('no_proxy'), ...THIS_MACHINE].filter((part) => part !== '').join(',') };
+  return { http, https, direct: [read('no_proxy'), ...THIS_MACHINE].filter((part) => part !== '').join(',') };
 }
 
 /** Proxies are also written as `host:port`. What is no address at all is left out: the program starts all the same. */
