@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { mkdir, readFile, realpath, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
 import { readProcess } from '../../src/platform/child-process/process-table.ts';
 import { callBridge } from '../agents/bridge-session.ts';
@@ -74,6 +75,33 @@ test('B-53: session.close during a running turn leaves no process of the agent',
   assert.deepEqual(closed.result, { accepted: true });
   await gone(pids);
   await turn.answer;
+});
+
+test('DB-8: what an agent keeps of a closed session is in the audit log', async (t) => {
+  const dataDirectory = await temporaryFolder(t);
+  const { program, work } = await startWithAgent(t, [], dataDirectory);
+  await start(program, 's', 'say x', work).answer;
+  await callBridge(program.url, 'session.close', { sessionId: 's' }, TOKEN).answer;
+  const query = "SELECT owner, session_id, provider_id, decision, subject FROM audit_records WHERE action = 'delete'";
+  const rows = () => {
+    const database = new DatabaseSync(join(dataDirectory, 'bridge.db'), { readOnly: true });
+    try {
+      return database.prepare(query).all();
+    } finally {
+      database.close();
+    }
+  };
+  await until('the record', () => rows().length > 0);
+  assert.deepEqual(
+    { ...rows()[0] },
+    {
+      owner: 'main',
+      session_id: 's',
+      provider_id: 'scripted',
+      decision: 'incomplete',
+      subject: '{"what":"the agent offers no way to delete a conversation"}',
+    },
+  );
 });
 
 test('B-61: an agent that is killed in the middle of a turn is a failed result, and the next turn runs', async (t) => {

@@ -4,9 +4,9 @@
 //   --name NAME        what it calls itself                                 --version N  the protocol version it speaks
 //   --hang WHEN        never answers `initialize` or `session/new`          --stubborn   outlives SIGTERM and its input
 //   --crash            ends at once, with words on standard error           --models     offers models to choose from
-//   --modes            offers the modes build and plan, of which plan does not write
+//   --delete           offers to delete sessions, `--delete fail` fails to  --modes      offers the modes build and plan, of which plan does not write
 import { spawn } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -23,6 +23,7 @@ const { values: flags } = parseArgs({
     crash: { type: 'boolean' },
     models: { type: 'boolean' },
     modes: { type: 'boolean' },
+    delete: { type: 'string' },
   },
 });
 
@@ -234,7 +235,11 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
       agentInfo: { name: flags.name ?? 'scripted', version: '1.2.3' },
       agentCapabilities: {
         loadSession: continues && flags.load === true,
-        sessionCapabilities: { ...(continues && flags.load !== true && { resume: {} }), close: {} },
+        sessionCapabilities: {
+          ...(continues && flags.load !== true && { resume: {} }),
+          close: {},
+          ...(flags.delete !== undefined && { delete: {} }),
+        },
       },
     };
   },
@@ -257,6 +262,11 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
   },
   'session/set_mode'({ sessionId, modeId }) {
     find(sessionId).mode = String(modeId);
+    return {};
+  },
+  'session/delete'({ sessionId }) {
+    if (flags.delete === 'fail') throw { code: -32603, message: 'the disk is read-only' };
+    rmSync(join(flags.state ?? '', String(sessionId)));
     return {};
   },
   'session/close'({ sessionId }) {

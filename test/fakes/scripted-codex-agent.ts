@@ -1,11 +1,11 @@
 // A program that speaks Codex's app-server protocol over its standard streams and does what the prompt says:
-// `node scripted-codex-agent.ts [--state FOLDER]`. Threads that had a turn are kept in the folder and can be resumed.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+// `node scripted-codex-agent.ts [--state FOLDER] [--archive]`. Threads that had a turn are kept in the folder and can be resumed.
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 
-const { values: flags } = parseArgs({ options: { state: { type: 'string' } } });
+const { values: flags } = parseArgs({ options: { state: { type: 'string' }, archive: { type: 'boolean' } } });
 
 interface Message {
   readonly id?: number | string;
@@ -237,11 +237,26 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     if (thread.turnId === turnId) thread.interrupted.resolve();
     return {};
   },
+  'thread/delete'({ threadId }) {
+    if (flags.archive === true) throw { code: -32601, message: 'Method not found' };
+    rmSync(fileOf(threadId));
+    return {};
+  },
+  'thread/archive'({ threadId }) {
+    renameSync(fileOf(threadId), `${fileOf(threadId)}.archived`);
+    return {};
+  },
   'thread/unsubscribe'({ threadId }) {
     threads.delete(String(threadId));
     return { status: 'unsubscribed' };
   },
 };
+
+function fileOf(threadId: unknown): string {
+  const file = join(flags.state ?? '', String(threadId));
+  if (flags.state === undefined || !existsSync(file)) throw { code: -32600, message: 'no rollout found for thread' };
+  return file;
+}
 
 function serve({ id, method = '', params = {} }: Message): void {
   try {

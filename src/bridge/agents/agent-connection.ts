@@ -15,8 +15,10 @@ export interface AgentConnection {
   prompt(request: PromptRequest): Promise<PromptEnd>;
   /** Asks the agent to stop the running turn of a conversation; the prompt then ends. */
   interrupt(conversation: string): void;
-  /** Tells the agent that a conversation is over. */
-  close(conversation: string): Promise<void>;
+  /** Whether the agent can delete what it has stored of a conversation, also of one of an earlier process. */
+  readonly deletes: boolean;
+  /** Tells the agent that a conversation is over, and has it deleted; resolves with what is left of it, if anything is. */
+  close(conversation: string): Promise<string | undefined>;
   /** Resolves when no further message can come. */
   readonly closed: Promise<unknown>;
 }

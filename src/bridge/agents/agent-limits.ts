@@ -10,6 +10,8 @@ export interface AgentLimits {
   readonly silenceMs: number;
   /** How long a cancelled turn may take to end by itself. With `killMs` it stays below five seconds (contract/bridge 4). */
   readonly cancelMs: number;
+  /** How long an agent may take to delete a closed conversation. */
+  readonly closeMs: number;
   /** Between SIGTERM and SIGKILL. */
   readonly killMs: number;
   /** The pause before a restart: doubled with each further failure, up to the longest. */
@@ -23,6 +25,7 @@ export const DEFAULT_AGENT_LIMITS: AgentLimits = {
   idleWithConversationsMs: 6 * 3_600_000,
   silenceMs: 3_600_000,
   cancelMs: 3_000,
+  closeMs: 3_000,
   killMs: 500,
   firstPauseMs: 250,
   longestPauseMs: 30_000,

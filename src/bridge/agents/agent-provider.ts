@@ -18,8 +18,11 @@ export interface AgentProvider {
    * seconds later, by force if need be. Unknown turns are fine.
    */
   cancel(turnId: string): Promise<void>;
-  /** Lets go of a conversation for good, and of the process if nothing else uses it. Unknown references are fine. */
-  close(reference: string): Promise<void>;
+  /**
+   * Lets go of a conversation for good, with what the agent has stored of it as far as the agent can, and of the process if
+   * nothing else uses it. Unknown references are fine.
+   */
+  close(reference: string, closing?: Closing): Promise<void>;
   /** Ends everything the agent runs. Called once, when the bridge stops. */
   stop(): Promise<void>;
 }
@@ -45,6 +48,8 @@ export interface AgentTurn {
   opened(reference: string): void;
   /** Called with the model that works on the turn, as soon as it is known and whenever it changes. */
   usedModel(model: string): void;
+  /** Called when an agent that worked on a part of the turn keeps what was said, although that part is over. */
+  leftBehind(providerId: string, what: string): void;
   /** Asks the person at the client for permission. Absent: nobody is there to be asked, and the settings decide. */
   readonly ask?: AskPermission;
   /**
@@ -52,6 +57,13 @@ export interface AgentTurn {
    * the store cannot keep up: nothing more is read from the agent until the promise resolves.
    */
   report(event: AgentEvent, step?: StepMark): Promise<void> | undefined;
+}
+
+export interface Closing {
+  /** The owner of the session. */
+  readonly owner: string;
+  /** Called with what the agent keeps of the conversation all the same, and why. */
+  left(what: string): void;
 }
 
 /** One answer that may be given to a question for permission. */

@@ -3,7 +3,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
-import type { AgentProgram, LaunchAgent } from './agent-launcher.ts';
+import { type AgentProgram, type LaunchAgent, OPERATOR } from './agent-launcher.ts';
 import type { AgentLimits } from './agent-limits.ts';
 import {
   createProcessKeeper,
@@ -12,7 +12,7 @@ import {
   type ProcessLimit,
   type StartFailure,
 } from './agent-process-keeper.ts';
-import type { AgentProvider, AgentTurn, TurnEnd, TurnUsage } from './agent-provider.ts';
+import type { AgentProvider, AgentTurn, Closing, TurnEnd, TurnUsage } from './agent-provider.ts';
 import { type ConversationReference, readReference, writeReference } from './conversation-reference.ts';
 import { createHiding, describeFailure } from './describe-failure.ts';
 import { type OpenTurn, openTurn } from './open-turn.ts';
@@ -32,6 +32,9 @@ export interface ProgramAgentOptions {
 }
 
 type Found = { readonly kind: 'found'; readonly process: KeptProcess; readonly conversation: string };
+
+const NOBODY: Closing = { owner: OPERATOR, left: () => undefined };
+const NOT_DELETED = 'the agent offers no way to delete a conversation';
 
 /** Beyond so many owners, those of whom nothing runs are forgotten. */
 const MAX_IDLE_KEEPERS = 100;
@@ -171,7 +174,8 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       return { kind: 'cancelled', output: '' };
     }
     process.conversations.add(conversation);
-    open.turn.opened(writeReference({ conversation, folder, continues: process.connection.continues }));
+    const { continues, deletes } = process.connection;
+    open.turn.opened(writeReference({ conversation, folder, continues, deletes }));
     return { kind: 'found', process, conversation };
   }
 
@@ -236,15 +240,30 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       const open = turns.get(turnId);
       if (open !== undefined) await cancel(open);
     },
-    async close(text) {
-      const conversation = readReference(text)?.conversation;
-      const process = conversation === undefined ? undefined : holderOf(conversation);
-      if (conversation === undefined || process === undefined) return;
+    async close(text, { owner, left } = NOBODY) {
+      const reference = readReference(text);
+      if (reference === undefined) return;
+      const { conversation, deletes } = reference;
+      const holder = holderOf(conversation);
       const open = [...turns.values()].find((turn) => turn.place()?.conversation === conversation);
       if (open !== undefined) await cancel(open);
+      if (holder === undefined && !deletes) {
+        left(NOT_DELETED);
+        return;
+      }
+      // What another process has stored can be deleted by any process of the agent.
+      const process = holder ?? (await keeperOf(owner).acquire());
+      if (process.kind === 'not-started') {
+        left(`the agent did not start to delete it: ${process.error}`);
+        return;
+      }
       process.conversations.delete(conversation);
-      const told = process.connection.close(conversation).catch(() => undefined);
-      await withinTime(clock, limits.killMs, told, () => undefined);
+      const letGo = process.hold();
+      const told = firstOf(process, process.connection.close(conversation));
+      const outcome = await withinTime(clock, limits.closeMs, told, () => undefined);
+      letGo();
+      const rest = outcome?.kind === 'done' ? outcome.value : 'the agent did not say whether it is deleted';
+      if (rest !== undefined) left(hide(rest));
       await process.endIfUnused();
     },
     async stop() {

@@ -91,11 +91,13 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
       const found = running.get(turnId);
       if (found !== undefined) await stopRuns([found]);
     },
-    async close(sessionKey) {
-      // To delete it would take the rights of an administrator; put away it no longer shows up there.
+    async close(sessionKey, closing) {
+      // To delete it would take the rights of an administrator; archived, it no longer shows up there.
       await link
         .request('sessions.patch', { key: sessionKey, archived: true }, SHORT_CALL_MS)
+        .then(() => closing?.left('the gateway has archived the session, and not deleted it'))
         .catch((error: unknown) => {
+          closing?.left('the gateway could not archive the session');
           logger.warn(
             { gateway: id, code: describeGatewayFailure(error).code },
             'a gateway session was not closed there',

@@ -124,6 +124,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       },
       // The result of a run has one model; its steps may have several, and name them when they are asked.
       usedModel: () => undefined,
+      leftBehind: turn.leftBehind,
       ...(turn.ask !== undefined && { ask: turn.ask }),
       report: (event) => turn.report(event, mark),
     };
@@ -138,7 +139,9 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       if (running !== undefined) await provider.cancel(running);
     },
     async close() {
-      if (reference !== undefined) await provider.close(reference);
+      if (reference === undefined) return;
+      const left = (what: string) => turn.leftBehind(provider.id, what);
+      await provider.close(reference, { owner: turn.owner, left });
     },
   };
 }

@@ -129,9 +129,10 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     resumption: createTurnResumption({ turns, hub, replay, clock }),
     clock,
     makeId,
-    async discard({ key, providerId, reference }: LiveSession) {
-      const provider = providers.get(providerId);
-      const closed = reference === '' ? undefined : provider?.close(reference);
+    async discard(session: LiveSession) {
+      const { key, providerId, reference, owner } = session;
+      const left = (what: string) => records.leftBehind(session, providerId, what);
+      const closed = reference === '' ? undefined : providers.get(providerId)?.close(reference, { owner, left });
       const setAside = directories.setScratchAside(key);
       // The agent may write there until it has let go.
       keep(Promise.resolve(closed).finally(async () => (await setAside)()));

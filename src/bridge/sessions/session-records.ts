@@ -35,6 +35,8 @@ export interface SessionRecords {
   /** The agent has a name for the conversation. No update is shown before it is stored: what was seen can be continued. */
   opened(session: LiveSession): void;
   audit(session: LiveSession, turn: LiveTurn, providerId: string, decision: string, subject: unknown): void;
+  /** Records what an agent keeps of a conversation that is over. */
+  leftBehind(session: LiveSession, providerId: string, what: string): void;
   /** Stores how a turn ended, then tells it; resolves when both are done. */
   conclude(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void>;
   /** Whether the newest turn of the session, as stored, is that call. */
@@ -79,6 +81,19 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       created_at: turn.createdAt,
       ended_at: null,
     };
+  }
+
+  function audit(
+    { owner, id: sessionId }: LiveSession,
+    turnId: string,
+    providerId: string,
+    action: string,
+    decision: string,
+    subject: unknown,
+  ): void {
+    const names = { owner, tenant: TENANT, session_id: sessionId, turn_id: turnId, provider_id: providerId };
+    const record = { id: makeId('aud_'), at: clock.now(), action, decision, subject: JSON.stringify(subject) };
+    void log.store([audits.record({ ...names, ...record })]);
   }
 
   /** Resolves when it is stored; rejects at the first failure, though it is stored later if that can be done. */
@@ -153,12 +168,9 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       // Should this fail, the log tries again, and the updates wait.
       log.flush().catch(() => undefined);
     },
-    audit(session, turn, providerId, decision, subject) {
-      const { owner, id: sessionId } = session;
-      const names = { owner, tenant: TENANT, session_id: sessionId, turn_id: turn.id, provider_id: providerId };
-      const record = { id: makeId('aud_'), at: clock.now(), action: 'permission', decision };
-      void log.store([audits.record({ ...names, ...record, subject: JSON.stringify(subject) })]);
-    },
+    audit: (session, turn, providerId, decision, subject) =>
+      audit(session, turn.id, providerId, 'permission', decision, subject),
+    leftBehind: (session, providerId, what) => audit(session, '', providerId, 'delete', 'incomplete', { what }),
     async conclude(session, turn, outcome) {
       const outcomeText = JSON.stringify(outcome);
       if (!turn.isStored) {

@@ -161,6 +161,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       usedModel(model) {
         resolvedModel = model;
       },
+      leftBehind: (providerId, what) => records.leftBehind(session, providerId, what),
       opened(opened) {
         if (isOver || session.reference !== '') return;
         conversationOpened(session, opened);
@@ -200,11 +201,11 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     try {
       await begun;
     } catch (error) {
-      if (isStart && session.reference !== '') closeConversation(provider.id, session.reference);
+      if (isStart && session.reference !== '') closeConversation(session, provider.id, session.reference);
       return undoAndFail(error);
     }
     // The session has started afresh: the conversation that it had is over.
-    if (isStart && before.reference !== '') closeConversation(before.providerId, before.reference);
+    if (isStart && before.reference !== '') closeConversation(session, before.providerId, before.reference);
     const files = end.kind === 'completed' ? (end.files ?? []) : [];
     const from = {
       workingDirectory: prepared.workingDirectory,
@@ -245,8 +246,9 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     return { kind: 'failed', code: 'AGENT_FAILED', error: 'The agent could not be run.', output: '' };
   }
 
-  function closeConversation(providerId: string, reference: string): void {
-    const closed = providers.get(providerId)?.close(reference);
+  function closeConversation(session: LiveSession, providerId: string, reference: string): void {
+    const left = (what: string) => records.leftBehind(session, providerId, what);
+    const closed = providers.get(providerId)?.close(reference, { owner: session.owner, left });
     if (closed !== undefined) options.keep(closed);
   }
 

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
 
 /** Not one of our settings, whose names begin with TRESTLE_: a Trestle that an agent starts must not take it for one. */
 const MARK = '_CHILD_OF_TRESTLE';
@@ -51,10 +52,63 @@ export function markEnvironment(mark: string): Record<string, string> {
 
 /**
  * All living processes that came from a leader: those of its group and session, also after the leader has ended, those
- * that bear its mark, their descendants, and those that were `seen` before.
+ * that bear its mark, their descendants, and those that were `seen` before. Blocks the event loop for milliseconds: only for
+ * the last moment of our own process; everything else uses `scanProcessTree`.
  */
 export function readProcessTree(leader: ProcessLeader, seen: readonly ProcessIdentity[] = []): readonly ProcessEntry[] {
-  const table = readTable();
+  const table = new Map<number, ProcessEntry>();
+  for (const pid of readdirSync('/proc').map(Number).filter(Number.isInteger)) {
+    const entry = readProcess(pid);
+    if (entry !== undefined) table.set(pid, entry);
+  }
+  const isMarked = ({ pid }: ProcessEntry): boolean => {
+    try {
+      return bearsMark(readFileSync(`/proc/${pid}/environ`, 'latin1'), leader);
+    } catch {
+      // Of another user, or gone.
+      return false;
+    }
+  };
+  return findTree(table, leader, seen, isMarked);
+}
+
+/** Files of /proc that are read at the same time: each is answered by a thread, and the event loop runs on between them. */
+const READ_AT_ONCE = 16;
+
+/** The same without blocking the event loop. */
+export async function scanProcessTree(
+  leader: ProcessLeader,
+  seen: readonly ProcessIdentity[] = [],
+): Promise<readonly ProcessEntry[]> {
+  const table = new Map<number, ProcessEntry>();
+  const pids = (await readdir('/proc')).map(Number).filter(Number.isInteger);
+  await inBatches(pids, async (pid) => {
+    const entry = parseStat(pid, await readFile(`/proc/${pid}/stat`, 'latin1'));
+    if (entry !== undefined) table.set(pid, entry);
+  });
+  const marked = new Set<number>();
+  if (leader.mark !== undefined) {
+    const younger = [...table.values()].filter(({ startTime }) => startTime >= leader.startTime);
+    await inBatches(younger, async ({ pid }) => {
+      if (bearsMark(await readFile(`/proc/${pid}/environ`, 'latin1'), leader)) marked.add(pid);
+    });
+  }
+  return findTree(table, leader, seen, ({ pid }) => marked.has(pid));
+}
+
+/** Processes end while they are looked at, and some belong to other users: what cannot be read is left out. */
+async function inBatches<Item>(items: readonly Item[], read: (item: Item) => Promise<void>): Promise<void> {
+  for (let at = 0; at < items.length; at += READ_AT_ONCE) {
+    await Promise.allSettled(items.slice(at, at + READ_AT_ONCE).map(read));
+  }
+}
+
+function findTree(
+  table: ReadonlyMap<number, ProcessEntry>,
+  leader: ProcessLeader,
+  seen: readonly ProcessIdentity[],
+  isMarked: (entry: ProcessEntry) => boolean,
+): readonly ProcessEntry[] {
   const tree = new Map<number, ProcessEntry>();
   for (const { pid, startTime } of seen) {
     const entry = table.get(pid);
@@ -66,7 +120,7 @@ export function readProcessTree(leader: ProcessLeader, seen: readonly ProcessIde
   for (const entry of table.values()) {
     if (entry.startTime < leader.startTime) continue;
     const isRelated = isSameGroup && (entry.group === leader.pid || entry.session === leader.pid);
-    if (isRelated || isMarked(entry, leader)) tree.set(entry.pid, entry);
+    if (isRelated || isMarked(entry)) tree.set(entry.pid, entry);
   }
   for (let size = -1; size !== tree.size; ) {
     size = tree.size;
@@ -75,25 +129,9 @@ export function readProcessTree(leader: ProcessLeader, seen: readonly ProcessIde
   return [...tree.values()];
 }
 
-/** One that moved to a session of its own and lost its parent is found by this alone. */
-function isMarked({ pid }: ProcessEntry, { mark }: ProcessLeader): boolean {
-  if (mark === undefined) return false;
-  try {
-    return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0').includes(`${MARK}=${mark}`);
-  } catch {
-    // Of another user, or gone.
-    return false;
-  }
-}
-
-function readTable(): Map<number, ProcessEntry> {
-  const table = new Map<number, ProcessEntry>();
-  for (const name of readdirSync('/proc')) {
-    const pid = Number(name);
-    const entry = Number.isInteger(pid) ? readProcess(pid) : undefined;
-    if (entry !== undefined) table.set(pid, entry);
-  }
-  return table;
+/** A process that moved to a session of its own and lost its parent is found by this alone. */
+function bearsMark(environment: string, { mark }: ProcessLeader): boolean {
+  return mark !== undefined && environment.split('\0').includes(`${MARK}=${mark}`);
 }
 
 function parseStat(pid: number, text: string): ProcessEntry | undefined {

@@ -137,6 +137,7 @@ function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
     workingDirectory: input.folder,
     model: input.model ?? '',
     skills: [],
+    leftBehind: () => undefined,
     usedModel(model) {
       usedModel = model;
     },

@@ -22,6 +22,7 @@ export function recordTurn(workingDirectory: string, prompt: string, more: Parti
   return {
     owner: 'main',
     usedModel: () => undefined,
+    leftBehind: () => undefined,
     turnId: `turn-${count}`,
     prompt,
     workingDirectory,

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import fs from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { sweepLeftovers } from '../../../src/platform/child-process/process-journal.ts';
-import { readProcess } from '../../../src/platform/child-process/process-table.ts';
+import { readProcess, readProcessTree, scanProcessTree } from '../../../src/platform/child-process/process-table.ts';
 import { until } from '../../fakes/until.ts';
 import { isAlive, readNumbers, startShell, temporaryFolder } from './processes.ts';
 
@@ -167,4 +169,32 @@ test('the sweep never touches a process that only has the number of an old one',
 
 test('a folder that does not exist has no leftovers', async () => {
   assert.equal(await sweepLeftovers('/no/such/folder'), 0);
+});
+
+test('DP-7: ending processes reads nothing of /proc on the event loop', async (context) => {
+  const children = await Promise.all(Array.from({ length: 4 }, () => startShell(context, FAMILY)));
+  const pids = (await Promise.all(children.map(({ stdout }) => readNumbers(stdout, 3)))).flat();
+  const read: unknown[] = [];
+  for (const name of ['readFileSync', 'readdirSync'] as const) {
+    const original = fs[name] as (...given: unknown[]) => unknown;
+    context.mock.method(fs, name, (...given: unknown[]) => {
+      if (String(given[0]).startsWith('/proc')) read.push(given[0]);
+      return original(...given);
+    });
+  }
+  syncBuiltinESMExports();
+  context.after(syncBuiltinESMExports);
+  await Promise.all(children.map((child) => child.stop({ graceMs: 5000 })));
+  context.mock.restoreAll();
+  syncBuiltinESMExports();
+  assert.deepEqual(read, []);
+  assert.deepEqual(pids.filter(isAlive), []);
+});
+
+test('DP-7: a tree that is scanned in the background is the one that is read at once', async (context) => {
+  const child = await startShell(context, FAMILY);
+  await readNumbers(child.stdout, 3);
+  const leader = { pid: child.pid, startTime: readProcess(child.pid)?.startTime ?? 0 };
+  const sorted = (tree: readonly { readonly pid: number }[]) => tree.map(({ pid }) => pid).sort((a, b) => a - b);
+  assert.deepEqual(sorted(await scanProcessTree(leader)), sorted(readProcessTree(leader)));
 });

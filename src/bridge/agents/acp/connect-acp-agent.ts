@@ -107,6 +107,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   }
   const { agentCapabilities = {}, agentInfo } = initialized;
   const { loadSession = false, sessionCapabilities } = agentCapabilities;
+  const deletes = isOffered(sessionCapabilities?.delete);
   const canResume = isOffered(sessionCapabilities?.resume);
   const { keepsConversations } = acpQuirks(agentInfo?.name ?? '');
 
@@ -173,6 +174,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   }
 
   return {
+    deletes,
     continues: keepsConversations && (canResume || loadSession),
     async open(folder) {
       const answer = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers: [] });
@@ -205,9 +207,20 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
       agent.notify(methods.agent.session.cancel, { sessionId: conversation }).catch(() => undefined);
     },
     async close(conversation) {
-      conversations.delete(conversation);
-      if (!isOffered(sessionCapabilities?.close)) return;
-      await agent.request(methods.agent.session.close, { sessionId: conversation });
+      const isOpen = conversations.delete(conversation);
+      const sessionId = conversation;
+      // An agent that cannot close it may still be able to delete it.
+      const closed = isOpen && isOffered(sessionCapabilities?.close);
+      if (closed) await agent.request(methods.agent.session.close, { sessionId }).catch(() => undefined);
+      if (!deletes) return 'the agent offers no way to delete a conversation';
+      try {
+        await agent.request(methods.agent.session.delete, { sessionId });
+        return undefined;
+      } catch (error) {
+        const detail = error instanceof Error ? error.message : String(error);
+        if (saysUnknownConversation(asObject(error).code, detail)) return undefined;
+        return `the agent could not delete it: ${detail}`;
+      }
     },
     closed: connection.closed,
   };

@@ -43,6 +43,12 @@ const THREAD_POLICIES: Readonly<Record<PermissionPolicy, object>> = {
   deny: { approvalPolicy: 'untrusted', sandbox: 'read-only' },
 };
 
+/** Ways to remove a thread, the most thorough first, and what each leaves. */
+const REMOVALS: readonly (readonly [method: string, left: string | undefined])[] = [
+  ['thread/delete', undefined],
+  ['thread/archive', 'Codex has archived the thread, and not deleted it'],
+];
+
 /** Speaks the app-server protocol of Codex: JSON-RPC without its version member, a thread for each conversation. */
 export async function connectCodexAgent(options: CodexAgentOptions): Promise<AgentConnection> {
   const prompts = new Map<string, RunningPrompt>();
@@ -131,6 +137,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
 
   return {
     continues: true,
+    deletes: true,
     async open(folder, model) {
       const answered = await peer.request('thread/start', { cwd: folder, ...threadPolicy, ...chosen(model) });
       const { id } = fieldsAt(answered, 'thread');
@@ -177,7 +184,19 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     },
     async close(conversation) {
       models.delete(conversation);
-      await peer.request('thread/unsubscribe', { threadId: conversation });
+      const threadId = conversation;
+      await peer.request('thread/unsubscribe', { threadId }).catch(() => undefined);
+      for (const [method, left] of REMOVALS) {
+        try {
+          await peer.request(method, { threadId });
+          return left;
+        } catch (error) {
+          if (!(error instanceof RemoteError)) throw error;
+          // A thread that never had a turn is stored nowhere.
+          if (saysUnknownConversation(error.rpcCode, error.remoteMessage)) return undefined;
+        }
+      }
+      return 'Codex could neither delete nor archive the thread';
     },
     closed: peer.closed,
   };

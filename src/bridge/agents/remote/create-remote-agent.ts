@@ -115,10 +115,11 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
       const turn = running.get(turnId);
       if (turn !== undefined) await cancelTurns([turn]);
     },
-    async close(reference) {
+    async close(reference, closing) {
       const reply = await shortCall('session.close', { sessionId: reference }, 3);
-      if (reply.kind !== 'result')
-        logger.warn({ agent: id, reference }, 'a session of a remote agent was not closed there');
+      if (reply.kind === 'result') return;
+      closing?.left('the session could not be closed at the remote agent');
+      logger.warn({ agent: id, reference }, 'a session of a remote agent was not closed there');
     },
     stop: () => cancelTurns([...running.values()]),
   };

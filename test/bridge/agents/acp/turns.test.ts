@@ -29,7 +29,7 @@ test('the reference is told once, before any work', async (t) => {
     onEvent: () => assert.notEqual(turn.reference(), ''),
   });
   await turn.end;
-  assert.deepEqual(Object.keys(JSON.parse(turn.reference())), ['conversation', 'folder', 'continues']);
+  assert.deepEqual(Object.keys(JSON.parse(turn.reference())), ['conversation', 'folder', 'continues', 'deletes']);
 });
 
 test('B-67: kinds of updates are mapped to the four of the contract, or left out', async (t) => {
