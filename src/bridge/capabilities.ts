@@ -1,5 +1,5 @@
 import type { CatalogAgent } from './agents/agent-catalog.ts';
-import type { ProbeBoard, ProbeResult } from './agents/probe-board.ts';
+import { describeStatus, type ProbeBoard, type ProbeResult } from './agents/probe-board.ts';
 import type { Capabilities } from './contract/capabilities.ts';
 
 export interface GatewayEntry {
@@ -53,10 +53,11 @@ export function describeCapabilities({ agents, gateway, probes, methodNames }: C
   };
 }
 
-function availability({ status, version }: ProbeResult): {
+function availability(result: ProbeResult): {
   enabled: boolean;
   unavailableReason: string;
   version: string;
 } {
-  return { enabled: status === 'ok', unavailableReason: status === 'ok' ? '' : status, version };
+  const { status, version } = result;
+  return { enabled: status === 'ok', unavailableReason: status === 'ok' ? '' : describeStatus(result), version };
 }

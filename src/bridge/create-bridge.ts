@@ -52,7 +52,7 @@ export interface Bridge {
   /** What the operator's commands may ask. */
   readonly controls: readonly MethodRow<undefined>[];
   /** The latest probe result of each agent, in catalog order. */
-  agents(): readonly { readonly id: string; readonly status: string; readonly version: string }[];
+  agents(): readonly ({ readonly id: string } & ProbeResult)[];
   /** Resolves when every agent was looked at once. */
   readonly probed: Promise<void>;
   reload(settings: BridgeGroups): void;

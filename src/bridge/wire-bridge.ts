@@ -30,6 +30,8 @@ export interface WiringOptions
   readonly environment: Environment;
   readonly processJournal: string;
   readonly probeEffects: ProbeEffects;
+  /** Why the built-in agent's model cannot be used; undefined when it can. */
+  readonly builtinModelProblem: string | undefined;
   readonly randomness: Randomness;
   /** The completions service of this program, for the built-in agent. */
   readonly complete: CompleteChat;
@@ -68,6 +70,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       version: options.ping.version,
       complete: baseUrl === '' ? options.complete : createCompleteOverHttp({ baseUrl, apiKey, clock, randomness }),
       model: builtin.model,
+      modelProblem: options.builtinModelProblem,
       store: createBuiltinConversationStore(options.database),
       clock,
       makeId,

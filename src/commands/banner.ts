@@ -18,12 +18,17 @@ export function bannerText(summary: SystemSummary, bold: (text: string) => strin
     line('API page', `${url}/docs`),
   ];
   if (agents.length > 0) {
-    const found = agents.map(({ id, status }) => `${id} ${status.replaceAll('_', ' ')}`).join('   ');
+    const found = agents.map((agent) => `${agent.id} ${stateOf(agent)}`).join('   ');
     lines.push(line('Agents', `${found}      (trestle doctor)`));
   }
   if (summary.firstAdmin !== undefined) lines.push(line('First admin', `${summary.firstAdmin}  (once, 15 min)`));
   lines.push('', line('Try', tryLine(summary)), '');
   return `${lines.join('\n')}\n`;
+}
+
+function stateOf({ status, model }: SystemSummary['agents'][number]): string {
+  const state = status.replaceAll('_', ' ');
+  return model === undefined ? state : `${state} (${model})`;
 }
 
 /** A call that works as printed: on a guarded server the token stays out of sight. */

@@ -24,7 +24,7 @@ import type { Logger } from '../platform/log/logger.ts';
 import type { SecretBox } from '../platform/secrets/secret-box.ts';
 import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createCompleteInProcess } from './complete-in-process.ts';
-import { createProbeEffects } from './probe-effects.ts';
+import { builtinModelProblem, createProbeEffects } from './probe-effects.ts';
 import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION } from './release.ts';
 import type { ServiceName, Settings } from './settings.ts';
 
@@ -97,7 +97,7 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
   bridge: {
     migrations: bridgeMigrations,
     async create({ settings, database, build, ...shared }) {
-      const { environment, homeDirectory, processJournal, makeId } = shared;
+      const { environment, processJournal, makeId } = shared;
       // Under `serve bridge` there is no completions service: its engine serves the built-in agent alone.
       let ownEngine: ChatEngine | undefined;
       const runChat = () => {
@@ -113,7 +113,8 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
         onlyMethods: shared.bridgeMethods,
         ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
         retention: settings.retention,
-        probeEffects: createProbeEffects(environment, homeDirectory, processJournal),
+        probeEffects: createProbeEffects(environment, shared.dataDirectory, processJournal),
+        builtinModelProblem: builtinModelProblem(settings, environment),
         complete: createCompleteInProcess(runChat, makeId),
       });
       return {

@@ -11,6 +11,8 @@ import {
 } from '../bridge/settings.ts';
 import { checkCompletionsSettings, completionsSettings } from '../completions/settings.ts';
 import { type ListenAddress, parseListenAddress } from '../platform/config/listen-address.ts';
+import { nearestName } from '../platform/config/nearest-name.ts';
+import type { Complaint } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
 import type { SettingsDeclaration } from '../platform/config/settings-declaration.ts';
 
@@ -128,8 +130,28 @@ export const settingsDeclaration: SettingsDeclaration<Settings> = {
     ...checkBridgeSettings(settings),
     ...checkCompletionsSettings(settings.completions),
     ...checkAccountsSettings(settings.accounts),
+    ...checkBuiltinModel(settings),
   ],
 };
+
+/** A name without an API in front must be an alias: nothing else is found by it when the first turn runs. */
+function checkBuiltinModel({ agents, completions }: Settings): readonly Complaint[] {
+  const { model, base_url: baseUrl } = agents.builtin;
+  const names = completions.models.map(({ name }) => name);
+  if (baseUrl !== '' || model === '' || model.includes('/') || names.includes(model)) return [];
+  const near = nearestName(model, names);
+  return [
+    {
+      path: 'agents.builtin.model',
+      wrong: `there is no model "${model}"`,
+      right:
+        near === undefined
+          ? `name an alias of completions.models, or a model as <api>/<model>, such as openai/${model}`
+          : `did you mean "${near}"?`,
+      involves: ['completions.models', 'agents.builtin.base_url'],
+    },
+  ];
+}
 
 /** In the order in which they are shown. */
 export const SERVICE_NAMES = ['bridge', 'completions', 'accounts'] as const;

@@ -1,64 +1,143 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, realpath, rm, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { WebSocketServer } from 'ws';
-import type { CatalogAgent } from '../../src/bridge/agents/agent-catalog.ts';
-import { createAgentProbe, createProgramProbe, type ProbeEffects } from '../../src/bridge/agents/agent-probe.ts';
+import { connectAgent, createAgentLauncher } from '../../src/bridge/agents/agent-launcher.ts';
+import { createAgentProbe, createBuiltinProbe, createProgramProbe } from '../../src/bridge/agents/agent-probe.ts';
 import { createGatewayProbe } from '../../src/bridge/gateway/gateway-probe.ts';
+import { systemClock } from '../../src/platform/clock/clock.ts';
+import { createFakeClock } from '../fakes/fake-clock.ts';
+import { silentLogger } from '../fakes/silent-logger.ts';
 import { until } from '../fakes/until.ts';
 
 const never = new AbortController().signal;
-const program: CatalogAgent = {
-  id: 'codex',
-  label: 'Codex',
-  category: 'native',
-  place: { kind: 'program', protocol: 'codex', command: 'codex', args: [], environment: { CODEX_HOME: '/x' } },
-};
+const FAKES = join(import.meta.dirname, '..', 'fakes');
 
-function effects(found: string | undefined, answer: { code: number; stdout: string }) {
-  const runs: unknown[] = [];
-  const probeEffects: ProbeEffects = {
-    findProgram: () => Promise.resolve(found),
-    run(file, args, environment) {
-      runs.push([file, args, environment]);
-      return Promise.resolve(answer);
+/** A probe of a real program, which is a script that runs one of the scripted agents with these flags. */
+async function probeProgram(t: TestContext, script: string, protocol: 'acp' | 'codex' = 'acp', id = 'mine') {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-probe-')));
+  t.after(() => rm(folder, { recursive: true }));
+  const command = join(folder, 'agent');
+  await writeFile(command, `#!/bin/sh\n${script}\n`);
+  await chmod(command, 0o755);
+  const clock = createFakeClock();
+  let starts = 0;
+  const launch = createAgentLauncher({ environment: { PATH: process.env.PATH }, folder, journalFolder: folder });
+  const probe = createProgramProbe({
+    id,
+    place: { kind: 'program', protocol, command, args: [], environment: {} },
+    effects: {
+      findProgram: async () => command,
+      launch(program) {
+        starts += 1;
+        return launch(program);
+      },
+      folder,
     },
-  };
-  return { runs, probeEffects };
+    connect: (child) =>
+      connectAgent(child, { protocol, permissions: 'allow', version: '0', clock: systemClock, logger: silentLogger }),
+    clock,
+  });
+  return { probe, clock, command, starts: () => starts };
 }
 
-test('a program that is not on the path is not installed', async () => {
-  const { probeEffects } = effects(undefined, { code: 0, stdout: '' });
-  const probe = createAgentProbe({ agent: program, effects: probeEffects, ownVersion: '0' });
-  assert.deepEqual(await probe(never), { status: 'not_installed', version: '' });
+const runs = (agent: 'acp' | 'codex', flags = '') =>
+  `exec ${process.execPath} ${join(FAKES, `scripted-${agent}-agent.ts`)} ${flags}`;
+
+test('DU-17: a program that is not on the path is not installed, and the status says how to install it', async () => {
+  for (const [id, command, advice] of [
+    ['codex', 'codex', 'npm install -g @openai/codex'],
+    ['claude', 'claude-agent-acp', 'npm install -g @agentclientprotocol/claude-agent-acp'],
+    ['mine', 'mine', 'install "mine", or correct the command of the agent in the settings'],
+    ['codex', '/opt/codex', 'install "/opt/codex", or correct the command of the agent in the settings'],
+  ] as const) {
+    const { look } = createProgramProbe({
+      id,
+      place: { kind: 'program', protocol: 'acp', command, args: [], environment: {} },
+      effects: { findProgram: async () => undefined, launch: async () => undefined, folder: '/' },
+      connect: () => Promise.reject(new Error('nothing runs')),
+      clock: systemClock,
+    });
+    assert.deepEqual(await look(never), { status: 'not_installed', version: '', advice });
+  }
 });
 
-test('a program is asked for its version with its own environment, and again only when its file changed', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'trestle-probe-'));
-  t.after(() => rm(folder, { recursive: true }));
-  const file = join(folder, 'codex');
-  await writeFile(file, '');
-  const { runs, probeEffects } = effects(file, { code: 0, stdout: 'codex-cli 0.166.0\n' });
-  const probe = createAgentProbe({ agent: program, effects: probeEffects, ownVersion: '0' });
-  assert.deepEqual(await probe(never), { status: 'ok', version: '0.166.0' });
-  await probe(never);
-  assert.deepEqual(runs, [[file, ['--version'], { CODEX_HOME: '/x' }]]);
-  await utimes(file, new Date(), new Date(0));
-  await probe(never);
-  assert.equal(runs.length, 2);
+test('DB-13: the version is the one that the agent gives itself, not that of the program which runs it', async (t) => {
+  const acp = await probeProgram(t, runs('acp'));
+  assert.deepEqual(await acp.probe.look(never), { status: 'ok', version: '1.2.3' });
+  const codex = await probeProgram(t, runs('codex'), 'codex');
+  assert.deepEqual(await codex.probe.look(never), { status: 'ok', version: '0.166.0' });
 });
 
-test('a program that fails is a failure, and is asked again the next time', async () => {
-  const { runs, probeEffects } = effects(process.execPath, { code: 3, stdout: '' });
-  const probe = createAgentProbe({ agent: program, effects: probeEffects, ownVersion: '0' });
-  assert.equal((await probe(never)).status, 'failed: "codex --version" ended with 3');
-  await probe(never);
-  assert.equal(runs.length, 2);
+test('a program is started again only when its file changed, or it has failed since', async (t) => {
+  const { probe, clock, command, starts } = await probeProgram(t, runs('acp'));
+  await probe.look(never);
+  await clock.advance(3_600_000);
+  await probe.look(never);
+  assert.equal(starts(), 1);
+  await utimes(command, new Date(), new Date(0));
+  await probe.look(never);
+  assert.equal(starts(), 2);
+  probe.forget();
+  await probe.look(never);
+  assert.equal(starts(), 3);
+});
+
+test('a program that fails is a failure with its last words, and is started again after growing pauses', async (t) => {
+  const { probe, clock, starts } = await probeProgram(t, 'echo no licence >&2; exit 3');
+  assert.match((await probe.look(never)).status, /^failed: ".*ended with exit code 3/);
+  await probe.look(never);
+  assert.equal(starts(), 1);
+  await clock.advance(30_000);
+  await probe.look(never);
+  await clock.advance(30_000);
+  await probe.look(never);
+  assert.equal(starts(), 2);
+  await clock.advance(30_000);
+  await probe.look(never);
+  assert.equal(starts(), 3);
+});
+
+test('DB-11: an agent that nobody has logged in to says so, and what to do', async (t) => {
+  const acp = await probeProgram(t, runs('acp', '--auth missing'));
+  const found = await acp.probe.look(never);
+  assert.equal(found.status, 'not_logged_in');
+  assert.match(found.advice ?? '', /^log in with the agent's own command.*Log in \(run agent login\)/);
+  const codex = await probeProgram(t, runs('codex', '--login missing'), 'codex');
+  const advice = 'run "codex login" as the user that runs Trestle';
+  assert.deepEqual(await codex.probe.look(never), { status: 'not_logged_in', version: '0.166.0', advice });
+  for (const [agent, flags] of [
+    ['acp', '--auth done'],
+    ['codex', '--login done'],
+  ] as const) {
+    const { probe } = await probeProgram(t, runs(agent, flags), agent);
+    assert.equal((await probe.look(never)).status, 'ok');
+  }
+});
+
+test('a program that is slow to answer is there all the same, with its version unknown', async (t) => {
+  const { probe } = await probeProgram(t, runs('acp', '--hang initialize'));
+  const timeUp = new AbortController();
+  const found = probe.look(timeUp.signal);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  timeUp.abort();
+  const { status, version } = await found;
+  assert.deepEqual([status, version], ['ok', '']);
+});
+
+test('DU-15: the built-in agent shows its model, and what is missing to use it', async () => {
+  assert.deepEqual(await createBuiltinProbe('1', 'demo/echo', undefined)(never), {
+    status: 'ok',
+    version: '1',
+    model: 'demo/echo',
+  });
+  const missing = await createBuiltinProbe('1', 'openai/x', 'set OPENAI_API_KEY to use "openai/x"')(never);
+  assert.deepEqual([missing.status, missing.advice], ['not_configured', 'set OPENAI_API_KEY to use "openai/x"']);
 });
 
 test('an agent at an address is available while it answers as healthy', async (t) => {
@@ -68,9 +147,13 @@ test('an agent at an address is available while it answers as healthy', async (t
   await once(server, 'listening');
   t.after(() => server.close());
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const agent: CatalogAgent = { ...program, place: { kind: 'remote', url, token: '' } };
-  const { probeEffects } = effects(undefined, { code: 0, stdout: '' });
-  const probe = createAgentProbe({ agent, effects: probeEffects, ownVersion: '0' });
+  const probe = createAgentProbe({
+    agent: { id: 'far', label: 'Far', category: 'native', place: { kind: 'remote', url, token: '' } },
+    effects: { findProgram: async () => undefined, launch: async () => undefined, folder: '/' },
+    connect: () => Promise.reject(new Error('nothing runs')),
+    clock: systemClock,
+    builtin: createBuiltinProbe('0', '', undefined),
+  });
   assert.equal((await probe(never)).status, 'ok');
   status = 503;
   assert.equal((await probe(never)).status, 'failed: status 503');
@@ -89,21 +172,4 @@ test('a gateway is available when it greets; no connection is left open', { time
   await assert.rejects(createGatewayProbe(url)(never), /not a gateway/);
   await assert.rejects(createGatewayProbe('ws://127.0.0.1:1')(never), /cannot connect/);
   await until('all connections to be closed', () => server.clients.size === 0);
-});
-
-test('a program of an npm package that is too slow to say its version is there all the same', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'trestle-probe-'));
-  t.after(() => rm(folder, { recursive: true }));
-  await mkdir(join(folder, 'package', 'dist'), { recursive: true });
-  await writeFile(join(folder, 'package', 'package.json'), '{"name":"slow","version":"4.5.6"}');
-  await writeFile(join(folder, 'package', 'dist', 'slow.js'), '');
-  await symlink(join(folder, 'package', 'dist', 'slow.js'), join(folder, 'slow'));
-  await writeFile(join(folder, 'alone'), '');
-  const probe = (program: string) =>
-    createProgramProbe(
-      { command: 'slow', environment: {} },
-      { findProgram: async () => join(folder, program), run: () => Promise.reject(new Error('too slow')) },
-    );
-  assert.deepEqual(await probe('slow')(never), { status: 'ok', version: '4.5.6' });
-  await assert.rejects(probe('alone')(never), { message: 'too slow' });
 });

@@ -63,9 +63,10 @@ test('doctor says what is there, in words and as JSON, and ends with 0 when noth
   assert.equal(json.findings[0].name, 'node');
 });
 
-test('doctor finds agents on the path and asks them for their version', async (t) => {
+test('doctor finds agents on the path, asks them for their version, and says what to do about the others', async (t) => {
   const folder = await temporaryFolder(t);
-  const script = '#!/bin/sh\nif [ -n "$BRIDGE_AUTH_TOKEN" ]; then echo leaked; else echo codex-cli 9.8.7; fi\n';
+  const agent = join(import.meta.dirname, '..', 'fakes', 'scripted-codex-agent.ts');
+  const script = `#!/bin/sh\nif [ -n "$BRIDGE_AUTH_TOKEN" ]; then exit 9; fi\nexec ${process.execPath} ${agent}\n`;
   await writeFile(join(folder, 'codex'), script, { mode: 0o755 });
   await writeFile(join(folder, 'gemini'), '#!/bin/sh\nexit 3\n', { mode: 0o755 });
   const environment = { PATH: `${folder}:/usr/bin:/bin`, BRIDGE_AUTH_TOKEN: 'a-rather-good-token-71' };
@@ -74,8 +75,11 @@ test('doctor finds agents on the path and asks them for their version', async (t
   const findings = new Map(
     JSON.parse(stdout).findings.map(({ name, ...rest }: { name: string }) => [name, rest] as const),
   );
-  assert.deepEqual(findings.get('agent codex'), { state: 'ok', text: '9.8.7' });
-  assert.deepEqual(findings.get('agent gemini'), { state: 'note', text: 'failed: "gemini --version" ended with 3' });
+  assert.deepEqual(findings.get('agent codex'), { state: 'ok', text: '0.166.0' });
+  assert.deepEqual(findings.get('agent gemini'), { state: 'note', text: 'failed: "gemini" ended with exit code 3' });
+  const install = 'not installed: npm install -g opencode-ai';
+  assert.deepEqual(findings.get('agent opencode'), { state: 'note', text: install });
+  assert.match(String((findings.get('agent builtin') as { text: string }).text), /, model demo\/echo$/);
 });
 
 test('doctor ends with 1 when the port is taken or an open address lacks a token', async (t) => {

@@ -3,6 +3,7 @@
 //   --state FOLDER     conversations are kept there and can be resumed      --load       offers loading, not resuming
 //   --name NAME        what it calls itself                                 --version N  the protocol version it speaks
 //   --hang WHEN        never answers `initialize` or `session/new`          --stubborn   outlives SIGTERM and its input
+//   --auth STATE       offers a way to log in; `missing`: nobody has yet
 //   --crash            ends at once, with words on standard error           --models     offers models to choose from
 //   --delete           offers to delete sessions, `--delete fail` fails to  --modes      offers the modes build and plan, of which plan does not write
 import { spawn } from 'node:child_process';
@@ -23,6 +24,7 @@ const { values: flags } = parseArgs({
     crash: { type: 'boolean' },
     models: { type: 'boolean' },
     modes: { type: 'boolean' },
+    auth: { type: 'string' },
     delete: { type: 'string' },
   },
 });
@@ -232,6 +234,9 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     const continues = flags.state !== undefined;
     return {
       protocolVersion: Number(flags.version ?? 1),
+      ...(flags.auth !== undefined && {
+        authMethods: [{ id: 'login', name: 'Log in', description: 'run agent login' }],
+      }),
       agentInfo: { name: flags.name ?? 'scripted', version: '1.2.3' },
       agentCapabilities: {
         loadSession: continues && flags.load === true,
@@ -245,6 +250,7 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
   },
   'session/new'({ cwd }) {
     if (flags.hang === 'session/new') return new Promise(() => undefined);
+    if (flags.auth === 'missing') throw { code: -32000, message: 'Authentication required' };
     lastConversation += 1;
     return { sessionId: remember(`conversation-${process.pid}-${lastConversation}`, String(cwd), []), ...choice() };
   },

@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 
-const { values: flags } = parseArgs({ options: { state: { type: 'string' }, archive: { type: 'boolean' } } });
+const { values: flags } = parseArgs({
+  options: { state: { type: 'string' }, archive: { type: 'boolean' }, login: { type: 'string' } },
+});
 
 interface Message {
   readonly id?: number | string;
@@ -204,7 +206,11 @@ async function runTurn(thread: Thread, prompt: string): Promise<void> {
 }
 
 const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
-  initialize: () => ({ userAgent: 'scripted' }),
+  initialize: () => ({ userAgent: 'scripted/0.166.0 (Linux; x86_64) trestle' }),
+  'account/read'() {
+    if (flags.login === undefined) throw { code: -32601, message: 'Method not found' };
+    return { account: flags.login === 'missing' ? null : { type: 'apiKey' }, requiresOpenaiAuth: true };
+  },
   'thread/start'(params) {
     if (!isInitialized) throw { code: -32600, message: 'not initialized' };
     const thread = remember(nextId('thread'), params, []);

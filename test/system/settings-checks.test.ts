@@ -37,6 +37,12 @@ const SECTIONS: Readonly<Record<string, readonly CheckCase[]>> = {
       /agents\.default: "builtin" is not in the catalog/,
     ],
     [
+      'DU-15: a model of the built-in agent that is neither an alias nor of an API',
+      '{ builtin: { model: gpt-5.1 } }',
+      /agents\.builtin\.model: there is no model "gpt-5\.1"; name an alias of completions\.models, or .*openai\/gpt-5\.1/,
+    ],
+    ['a model of an API of its own', '{ builtin: { model: gpt-5.1, base_url: "https://models.example/v1" } }'],
+    [
       'two MCP servers of one name',
       '{ builtin: { mcp: [{ name: a, command: b }, { name: a, command: c }] } }',
       /agents\.builtin\.mcp\[1\]\.name: the name "a" is there twice/,

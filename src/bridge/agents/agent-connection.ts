@@ -15,6 +15,10 @@ export interface AgentConnection {
   prompt(request: PromptRequest): Promise<PromptEnd>;
   /** Asks the agent to stop the running turn of a conversation; the prompt then ends. */
   interrupt(conversation: string): void;
+  /** The version that the agent gives itself; empty when it gives none. */
+  readonly version: string;
+  /** Finds out without cost whether somebody must log in first, and returns what to do; undefined when not, or not known. */
+  findMissingLogin(folder: string): Promise<string | undefined>;
   /** Whether the agent can delete what it has stored of a conversation, also of one of an earlier process. */
   readonly deletes: boolean;
   /** Tells the agent that a conversation is over, and has it deleted; resolves with what is left of it, if anything is. */

@@ -2,6 +2,9 @@ import { mkdir } from 'node:fs/promises';
 import { childEnvironment, type Environment } from '../../platform/child-process/child-environment.ts';
 import { findExecutable } from '../../platform/child-process/find-executable.ts';
 import { type RunningProcess, startProcess } from '../../platform/child-process/start-process.ts';
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
 
 /** A program as it is configured. */
 export interface AgentProgram {
@@ -16,6 +19,25 @@ export type LaunchAgent = (program: AgentProgram, owner?: string) => Promise<Run
 
 /** The principal of whoever runs this program: what works for it may use the operator's ssh agent and proxy password. */
 export const OPERATOR = 'main';
+
+export interface ConnectOptions {
+  readonly protocol: 'acp' | 'codex';
+  readonly permissions: PermissionPolicy;
+  /** Of this program; agents may learn it. */
+  readonly version: string;
+  readonly clock: Clock;
+  readonly logger: Pick<Logger, 'error'>;
+}
+
+/** Speaks the agent's protocol over the pipes of its process. The protocol is loaded with the first agent that speaks it. */
+export async function connectAgent(process: RunningProcess, options: ConnectOptions): Promise<AgentConnection> {
+  if (options.protocol === 'codex') {
+    const { connectCodexAgent } = await import('./codex/connect-codex-agent.ts');
+    return connectCodexAgent({ ...options, process });
+  }
+  const { connectAcpAgent } = await import('./acp/connect-acp-agent.ts');
+  return connectAcpAgent({ ...options, process });
+}
 
 export interface AgentLauncherOptions {
   /** Our own environment, of which the allowed part goes along. */

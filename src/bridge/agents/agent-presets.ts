@@ -6,6 +6,8 @@ export interface AgentPreset {
   readonly label: string;
   readonly command: string;
   readonly args: readonly string[];
+  /** The npm package; absent for agents that are installed in another way. */
+  readonly npmPackage?: string;
 }
 
 /**
@@ -51,10 +53,30 @@ export function hasReadOnlyMode(agentId: string): boolean {
 
 /** Agents that are not offered unless asked for. An entry of the same id under `agents.custom` may change any of it. */
 export const agentPresets: readonly AgentPreset[] = [
-  { id: 'claude', label: 'Claude', command: 'claude-agent-acp', args: [] },
-  { id: 'qwen', label: 'Qwen Code', command: 'qwen', args: ['--acp'] },
-  { id: 'copilot', label: 'GitHub Copilot', command: 'copilot', args: ['--acp'] },
-  { id: 'kilo', label: 'Kilo Code', command: 'kilo', args: ['acp'] },
+  {
+    id: 'claude',
+    label: 'Claude',
+    command: 'claude-agent-acp',
+    args: [],
+    npmPackage: '@agentclientprotocol/claude-agent-acp',
+  },
+  { id: 'qwen', label: 'Qwen Code', command: 'qwen', args: ['--acp'], npmPackage: '@qwen-code/qwen-code' },
+  { id: 'copilot', label: 'GitHub Copilot', command: 'copilot', args: ['--acp'], npmPackage: '@github/copilot' },
+  { id: 'kilo', label: 'Kilo Code', command: 'kilo', args: ['acp'], npmPackage: '@kilocode/cli' },
   { id: 'hermes', label: 'Hermes', command: 'hermes', args: ['acp'] },
   { id: 'goose', label: 'Goose', command: 'goose', args: ['acp'] },
 ];
+
+const SHIPPED_PACKAGES: Readonly<Record<string, string>> = {
+  codex: '@openai/codex',
+  opencode: 'opencode-ai',
+  gemini: '@google/gemini-cli',
+};
+
+/** How to install an agent whose program is not there. */
+export function installCommand(id: string, command: string): string {
+  const shipped = Object.hasOwn(SHIPPED_PACKAGES, id) ? SHIPPED_PACKAGES[id] : undefined;
+  const name = shipped ?? agentPresets.find((preset) => preset.id === id)?.npmPackage;
+  if (name !== undefined && !command.includes('/')) return `npm install -g ${name}`;
+  return `install "${command}", or correct the command of the agent in the settings`;
+}

@@ -1,82 +1,143 @@
-import { readFile, realpath, stat } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import type { CatalogAgent } from './agent-catalog.ts';
-import { asObject, textOf } from './loose-json.ts';
+import { stat } from 'node:fs/promises';
+import type { RunningProcess } from '../../platform/child-process/start-process.ts';
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { AgentPlace, CatalogAgent } from './agent-catalog.ts';
+import type { AgentConnection } from './agent-connection.ts';
+import type { LaunchAgent } from './agent-launcher.ts';
+import { installCommand } from './agent-presets.ts';
+import { describeFailure } from './describe-failure.ts';
 import type { Probe, ProbeResult } from './probe-board.ts';
+
+type ProgramPlace = Extract<AgentPlace, { kind: 'program' }>;
 
 /** What a probe may do to the machine, handed in so that it can be played in tests. */
 export interface ProbeEffects {
   /** The absolute path of a program, or undefined. */
   findProgram(command: string): Promise<string | undefined>;
-  /** Runs a program to its end with the environment that the agent will have. */
-  run(
-    program: string,
-    args: readonly string[],
-    environment: Readonly<Record<string, string>>,
-    signal: AbortSignal,
-  ): Promise<{ readonly code: number | null; readonly stdout: string }>;
+  readonly launch: LaunchAgent;
+  /** A folder in which an agent may open a conversation that nobody uses. */
+  readonly folder: string;
 }
 
 export interface AgentProbeOptions {
   readonly agent: CatalogAgent;
   readonly effects: ProbeEffects;
-  /** Of the agent that lives in this process. */
-  readonly ownVersion: string;
+  connect(process: RunningProcess, place: ProgramPlace): Promise<AgentConnection>;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  /** Looks at the agent that lives in this process. */
+  readonly builtin: Probe;
 }
 
-export function createAgentProbe({ agent, effects, ownVersion }: AgentProbeOptions): Probe {
-  switch (agent.place.kind) {
+export function createAgentProbe({ agent, effects, connect, clock, builtin }: AgentProbeOptions): Probe {
+  const { id, place } = agent;
+  switch (place.kind) {
     case 'in-process':
-      return () => Promise.resolve({ status: 'ok', version: ownVersion });
+      return builtin;
     case 'remote':
-      return createRemoteProbe(agent.place.url);
+      return createRemoteProbe(place.url);
     case 'program':
-      return createProgramProbe(agent.place, effects);
+      return createProgramProbe({ id, place, effects, connect: (process) => connect(process, place), clock }).look;
   }
 }
 
-/** Between a program and the description of its package. */
-const PACKAGE_LEVELS = 3;
+/** The agent in this process works when its model can be used; `problem` says what is missing. */
+export function createBuiltinProbe(version: string, model: string, problem: string | undefined): Probe {
+  const advice = model === '' ? 'set agents.builtin.model' : problem;
+  const result = {
+    version,
+    model,
+    ...(advice === undefined ? { status: 'ok' } : { status: 'not_configured', advice }),
+  };
+  return () => Promise.resolve(result);
+}
+
+/** Looks at a program, and remembers what it found. */
+export interface ProgramProbe {
+  readonly look: Probe;
+  /** Starts the program again at the next look, because what was found may no longer hold. */
+  forget(): void;
+}
+
+export interface ProgramProbeOptions {
+  readonly id: string;
+  readonly place: ProgramPlace;
+  readonly effects: ProbeEffects;
+  connect(process: RunningProcess): Promise<AgentConnection>;
+  readonly clock: Pick<Clock, 'monotonic'>;
+}
+
+const STOP_MS = 500;
+/** Some agents take seconds and much memory to start: one that cannot be used is started again after growing pauses. */
+const FIRST_PAUSE_MS = 25_000;
+const LONGEST_PAUSE_MS = 5 * 60_000;
 
 /**
- * Asks a program for its version, and again only when its file has changed: some agents take seconds to start,
- * and a probe every half minute must cost next to nothing.
+ * Starts a program as a turn would, and asks it for its version and whether somebody must log in first. It is started
+ * again only when its file has changed, when the last start was no success, or when it has failed in a turn since.
  */
-export function createProgramProbe(
-  place: { readonly command: string; readonly environment: Readonly<Record<string, string>> },
-  effects: ProbeEffects,
-): Probe {
-  let known: { readonly file: string; readonly result: ProbeResult } | undefined;
-  return async (signal) => {
+export function createProgramProbe({ id, place, effects, connect, clock }: ProgramProbeOptions): ProgramProbe {
+  let known: { readonly file: string; readonly result: ProbeResult; readonly until: number } | undefined;
+  let pauseMs = FIRST_PAUSE_MS;
+
+  async function look(signal: AbortSignal): Promise<ProbeResult> {
     const program = await effects.findProgram(place.command);
-    if (program === undefined) return { status: 'not_installed', version: '' };
+    if (program === undefined)
+      return { status: 'not_installed', version: '', advice: installCommand(id, place.command) };
     const { mtimeMs, ino, size } = await stat(program);
     const file = [program, mtimeMs, ino, size].join(' ');
-    if (known?.file === file) return known.result;
-    const answer = effects.run(program, ['--version'], place.environment, signal);
-    const { code, stdout } = await answer.catch(async (error: unknown) => {
-      // On a busy machine some agents take very long to say what stands in their package: slow is not broken.
-      const version = await packageVersion(program);
-      if (version === undefined) throw error;
-      return { code: 0, stdout: version };
-    });
-    if (code !== 0) return { status: `failed: "${place.command} --version" ended with ${code}`, version: '' };
-    const result = { status: 'ok', version: /\d{1,9}\.\d{1,9}[\w.+-]{0,40}/.exec(stdout)?.[0] ?? '' };
-    known = { file, result };
+    if (known?.file === file && clock.monotonic() < known.until) return known.result;
+    if (known?.file !== file) pauseMs = FIRST_PAUSE_MS;
+    const result = await meet(signal);
+    const isWhole = result.status === 'ok' && result.isSlow !== true;
+    known = { file, result, until: isWhole ? Number.POSITIVE_INFINITY : clock.monotonic() + pauseMs };
+    pauseMs = isWhole ? FIRST_PAUSE_MS : Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
     return result;
+  }
+
+  async function meet(signal: AbortSignal): Promise<ProbeResult & { readonly isSlow?: boolean }> {
+    const process = await effects.launch(place);
+    if (process === undefined)
+      return { status: 'not_installed', version: '', advice: installCommand(id, place.command) };
+    const timeUp = Promise.withResolvers<'late'>();
+    const onAbort = () => timeUp.resolve('late');
+    signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
+    const exited = process.exited.then(({ code, stderrTail }) => {
+      const words = stderrTail === '' ? '' : `: ${stderrTail}`;
+      return failed(`"${place.command}" ended with exit code ${code}${words}`);
+    });
+    try {
+      const met = introduce(process).catch(async (error: unknown) => {
+        // The connection breaks a moment before the exit is known.
+        const gone = await Promise.race([exited, new Promise((resolve) => setTimeout(resolve, STOP_MS, undefined))]);
+        return gone ?? failed(describeFailure(error));
+      });
+      const first = await Promise.race([met, exited, timeUp.promise]);
+      // On a busy machine some agents take very long to answer: slow is not broken.
+      return first === 'late' ? { status: 'ok', version: '', isSlow: true } : (first as ProbeResult);
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+      await process.stop({ graceMs: STOP_MS });
+    }
+  }
+
+  async function introduce(process: RunningProcess): Promise<ProbeResult> {
+    const connection = await connect(process);
+    const { version } = connection;
+    const advice = await connection.findMissingLogin(effects.folder);
+    return advice === undefined ? { status: 'ok', version } : { status: 'not_logged_in', version, advice };
+  }
+
+  return {
+    look,
+    forget() {
+      known = undefined;
+    },
   };
 }
 
-/** The version of the npm package that a program belongs to, if it does. */
-async function packageVersion(program: string): Promise<string | undefined> {
-  let folder = dirname(await realpath(program));
-  for (let level = 0; level < PACKAGE_LEVELS; level += 1) {
-    const text = await readFile(join(folder, 'package.json'), 'utf8').catch(() => '{}');
-    const version = textOf(asObject(JSON.parse(text)).version);
-    if (version !== '') return version;
-    folder = dirname(folder);
-  }
-  return undefined;
+function failed(why: string): ProbeResult {
+  return { status: `failed: ${why.replaceAll(/\s+/g, ' ').slice(0, 80)}`, version: '' };
 }
 
 /** A remote agent is another program of ours: its listener answers `/healthz`. */

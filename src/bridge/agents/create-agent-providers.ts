@@ -1,14 +1,15 @@
+import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { AgentPlace, CatalogAgent } from './agent-catalog.ts';
-import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
-import type { LaunchAgent } from './agent-launcher.ts';
+import type { PermissionPolicy } from './agent-connection.ts';
+import { connectAgent, type LaunchAgent } from './agent-launcher.ts';
 import { type AgentLimits, DEFAULT_AGENT_LIMITS } from './agent-limits.ts';
 import { readOnlyEnvironment } from './agent-presets.ts';
 import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
 import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
 import type { AgentProvider } from './agent-provider.ts';
-import { createProgramAgent, type ProgramAgentOptions } from './create-program-agent.ts';
+import { createProgramAgent } from './create-program-agent.ts';
 
 type Place<Kind extends AgentPlace['kind']> = Extract<AgentPlace, { kind: Kind }>;
 
@@ -46,16 +47,8 @@ function createFromProgram(
   limit: ProcessLimit,
 ): AgentProvider {
   const { launch, clock, logger, permissions, version } = options;
-  const shared = { permissions, version, clock, logger };
-  // Loaded with the first agent that speaks it.
-  const connect: ProgramAgentOptions['connect'] = async (process): Promise<AgentConnection> => {
-    if (place.protocol === 'codex') {
-      const { connectCodexAgent } = await import('./codex/connect-codex-agent.ts');
-      return connectCodexAgent({ ...shared, process });
-    }
-    const { connectAcpAgent } = await import('./acp/connect-acp-agent.ts');
-    return connectAcpAgent({ ...shared, process });
-  };
+  const connect = (process: RunningProcess) =>
+    connectAgent(process, { protocol: place.protocol, permissions, version, clock, logger });
   const program =
     permissions === 'allow'
       ? place
@@ -65,7 +58,7 @@ function createFromProgram(
     program,
     launch,
     connect,
-    probe: createProgramProbe(place, options.probeEffects),
+    probe: createProgramProbe({ id, place: { ...place, ...program }, effects: options.probeEffects, connect, clock }),
     limits: { ...DEFAULT_AGENT_LIMITS, ...options.limits },
     limit,
     clock,

@@ -5,6 +5,7 @@ import type { Logger } from '../../platform/log/logger.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
 import { type AgentProgram, type LaunchAgent, OPERATOR } from './agent-launcher.ts';
 import type { AgentLimits } from './agent-limits.ts';
+import type { ProgramProbe } from './agent-probe.ts';
 import {
   createProcessKeeper,
   type KeptProcess,
@@ -15,8 +16,8 @@ import {
 import type { AgentProvider, AgentTurn, Closing, TurnEnd, TurnUsage } from './agent-provider.ts';
 import { type ConversationReference, readReference, writeReference } from './conversation-reference.ts';
 import { createHiding, describeFailure } from './describe-failure.ts';
+import { asObject } from './loose-json.ts';
 import { type OpenTurn, openTurn } from './open-turn.ts';
-import type { Probe } from './probe-board.ts';
 
 export interface ProgramAgentOptions {
   readonly id: string;
@@ -24,7 +25,7 @@ export interface ProgramAgentOptions {
   readonly launch: LaunchAgent;
   /** Speaks the agent's protocol over the pipes of its process. */
   connect(process: RunningProcess): Promise<AgentConnection>;
-  readonly probe: Probe;
+  readonly probe: ProgramProbe;
   readonly limits: AgentLimits;
   readonly limit: ProcessLimit;
   readonly clock: Clock;
@@ -33,6 +34,8 @@ export interface ProgramAgentOptions {
 
 type Found = { readonly kind: 'found'; readonly process: KeptProcess; readonly conversation: string };
 
+/** The code of the Agent Client Protocol. */
+const AUTHENTICATION_REQUIRED = -32000;
 const NOBODY: Closing = { owner: OPERATOR, left: () => undefined };
 const NOT_DELETED = 'the agent offers no way to delete a conversation';
 
@@ -69,6 +72,8 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
 
   function noteStart(failure: string | undefined): void {
     failedStarts = failure === undefined ? 0 : failedStarts + 1;
+    // What was found when it was last looked at may no longer hold.
+    if (failure !== undefined) options.probe.forget();
     if (failure !== undefined) trouble = { why: failure, until: clock.monotonic() + limits.longestPauseMs };
   }
 
@@ -109,7 +114,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     const asked = process.connection.prompt(request);
     const outcome = await firstOf(process, asked);
     if (outcome.kind === 'exited') return open.verdict?.(undefined) ?? open.failed('AGENT_EXITED', outcome.error);
-    if (outcome.kind === 'broken') return open.failed('AGENT_FAILED', hide(describeFailure(outcome.error)));
+    if (outcome.kind === 'broken') return refused(open, outcome.error);
     if (outcome.value.kind !== 'failed') keeperOf(turn.owner).proved();
     if (outcome.value.kind === 'lost') process.conversations.delete(conversation);
     return toTurnEnd(open, outcome.value);
@@ -124,6 +129,12 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     return { kind: 'completed', output, stopReason, ...(usage !== undefined && { usage }) };
   }
 
+  function refused(open: OpenTurn, error: unknown): TurnEnd {
+    // The login may have ended: the next look at the agent finds out.
+    if (asObject(error).code === AUTHENTICATION_REQUIRED) options.probe.forget();
+    return open.failed('AGENT_FAILED', hide(describeFailure(error)));
+  }
+
   /** A step that the agent must answer soon: what it gives, or the end that came of it. */
   async function answered<Value>(
     open: OpenTurn,
@@ -134,7 +145,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     const outcome = await withinTime(clock, limits.startMs, firstOf(process, work), () => late);
     if (outcome.kind === 'done') return outcome;
     if (outcome.kind === 'exited') return open.failed('AGENT_EXITED', outcome.error);
-    if (outcome.kind === 'broken') return open.failed('AGENT_FAILED', hide(describeFailure(outcome.error)));
+    if (outcome.kind === 'broken') return refused(open, outcome.error);
     if (process.conversations.size === 0) void process.kill('it opened no conversation in time');
     return open.failed('AGENT_TIMEOUT', `the agent opened no conversation within ${limits.startMs} ms`);
   }
@@ -228,7 +239,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       if (failedStarts >= STARTS_OF_A_BROKEN_AGENT && clock.monotonic() < trouble.until) {
         return { status: `failed: ${shortened(trouble.why)}`, version: '' };
       }
-      return options.probe(signal);
+      return options.probe.look(signal);
     },
     startTurn: (turn) => run(turn, openConversation),
     async continueTurn(text, turn) {

@@ -1,10 +1,23 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { joinSignals } from '../../platform/clock/join-signals.ts';
 
-/** What a probe found. `status` is `ok`, `not_installed`, `not_configured` or `failed: <short>` (contract/bridge 5). */
+/**
+ * What a probe found. `status` is `ok`, `not_installed`, `not_logged_in`, `not_configured` or `failed: <short>`
+ * (contract/bridge 5).
+ */
 export interface ProbeResult {
   readonly status: string;
+  /** Empty: unknown. */
   readonly version: string;
+  /** Of an agent that has one model unless a turn names another. */
+  readonly model?: string;
+  /** What to do about a status that is not `ok`. */
+  readonly advice?: string | undefined;
+}
+
+/** The status for people: what is wrong, then what to do. */
+export function describeStatus({ status, advice = '' }: ProbeResult): string {
+  return advice === '' ? status : `${status}: ${advice}`;
 }
 
 /** Looks once whether a provider can be used. It must end by itself soon after `signal` aborts. */
@@ -43,7 +56,8 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
   async function look(id: string, probe: Probe): Promise<void> {
     const result = await limited(probe, clock, timeoutMs, stopped.signal);
     const before = results.get(id);
-    if (before?.status === result.status && before.version === result.version) return;
+    const isSame = before?.status === result.status && before.version === result.version;
+    if (isSame && before.advice === result.advice) return;
     results.set(id, result);
     revision += 1;
   }

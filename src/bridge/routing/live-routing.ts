@@ -1,4 +1,4 @@
-import type { ProbeBoard } from '../agents/probe-board.ts';
+import { describeStatus, type ProbeBoard } from '../agents/probe-board.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import { type RouteRequest, type RoutingFacts, resolveRoute, wantsGateway } from './resolve-route.ts';
 
@@ -16,8 +16,8 @@ export function createLiveRouting(options: LiveRoutingOptions): (request: RouteR
   function facts(): RoutingFacts {
     const results = probes.results();
     const found = (id: string) => {
-      const status = results.get(id)?.status ?? 'not_configured';
-      return { id, isAvailable: status === 'ok', status };
+      const result = results.get(id) ?? { status: 'not_configured', version: '' };
+      return { id, isAvailable: result.status === 'ok', status: describeStatus(result) };
     };
     return { agents: agentIds.map(found), gateway: found(gatewayId), defaultAgent };
   }

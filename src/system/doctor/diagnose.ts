@@ -1,6 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { dataFiles } from '../data-directory.ts';
-import { createProbeEffects } from '../probe-effects.ts';
 import { dataDirectory, listenAddress, type Settings } from '../settings.ts';
 import { accessFindings } from './access-findings.ts';
 import { agentFindings } from './agent-findings.ts';
@@ -45,6 +44,6 @@ export async function diagnose(options: DiagnoseOptions): Promise<readonly Findi
     await portFinding(settings, serverPid),
     ...accessFindings(settings, listenAddress(settings).host),
     ...(await nodeFindings(settings)),
-    ...(await agentFindings(settings, createProbeEffects(environment, homeDirectory, files.processes))),
+    ...(await agentFindings(settings, environment, files, clock)),
   ];
 }

@@ -104,7 +104,8 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
     },
     probeEffects: {
       findProgram: async () => (options.isInstalled === true ? program.command : undefined),
-      run: async () => ({ code: 0, stdout: '' }),
+      launch,
+      folder: options.folder,
     },
     maxProcesses: options.maxProcesses ?? 16,
     createBuiltin: never,

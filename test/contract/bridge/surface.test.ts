@@ -47,7 +47,10 @@ test('the aliased method prefix and custom agents come from the configuration', 
   const { json } = await postRpc(program.url, CALL);
   const catalog = (json.result as Record<string, Record<string, unknown>[]>).providerCatalog ?? [];
   assert.equal(catalog.at(-1)?.providerId, 'claude');
-  assert.equal(catalog.at(-1)?.unavailableReason, 'not_installed');
+  assert.match(
+    String(catalog.at(-1)?.unavailableReason),
+    /^not_installed: npm install -g @agentclientprotocol\/claude-agent-acp$/,
+  );
 });
 
 test('B-20: anything but POST on /acp/rpc is 405 with Allow and -32600', async () => {

@@ -3,7 +3,7 @@ import type { RunningProcess } from '../../../platform/child-process/start-proce
 import type { Clock } from '../../../platform/clock/clock.ts';
 import { createAgentChannel } from '../agent-channel.ts';
 import type { AgentConnection, PermissionPolicy, PromptEnd, PromptRequest } from '../agent-connection.ts';
-import { asObject, textOf } from '../loose-json.ts';
+import { asObject, shownText, textOf } from '../loose-json.ts';
 import { saysUnknownConversation } from '../unknown-conversation.ts';
 import { acpQuirks } from './acp-quirks.ts';
 import { createAcpStream } from './acp-stream.ts';
@@ -37,6 +37,9 @@ interface RunningPrompt {
 type Fields = Readonly<Record<string, unknown>>;
 
 const MAX_SHOWN_MODELS = 20;
+const MAX_ADVICE = 300;
+/** The protocol's own code. */
+const AUTHENTICATION_REQUIRED = -32000;
 
 /**
  * Speaks the Agent Client Protocol (version 1) with an agent. No file or terminal capability is announced: agents then
@@ -174,6 +177,20 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   }
 
   return {
+    version: shownText(agentInfo?.version),
+    async findMissingLogin(folder) {
+      const ways = initialized.authMethods ?? [];
+      if (ways.length === 0) return undefined;
+      try {
+        const { sessionId } = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers: [] });
+        if (deletes) await agent.request(methods.agent.session.delete, { sessionId }).catch(() => undefined);
+        return undefined;
+      } catch (error) {
+        if (asObject(error).code !== AUTHENTICATION_REQUIRED) return undefined;
+        const names = ways.map(({ name, description }) => (description ? `${name} (${description})` : name));
+        return `log in with the agent's own command, as the user that runs Trestle: ${names.join('; ').slice(0, MAX_ADVICE)}`;
+      }
+    },
     deletes,
     continues: keepsConversations && (canResume || loadSession),
     async open(folder) {

@@ -7,6 +7,7 @@ import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import { bridgeErrors } from '../../errors.ts';
 import type { BuiltinConversationStore } from '../../storage/builtin-conversation-store.ts';
 import { OPERATOR } from '../agent-launcher.ts';
+import { createBuiltinProbe } from '../agent-probe.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
@@ -21,6 +22,8 @@ export interface BuiltinAgentOptions {
   readonly complete: CompleteChat;
   /** For turns that name no model. */
   readonly model: string;
+  /** Why that model cannot be used, and what to do; undefined when it can. */
+  readonly modelProblem?: string | undefined;
   readonly store: BuiltinConversationStore;
   readonly clock: Pick<Clock, 'after' | 'now'>;
   readonly makeId: MakeId;
@@ -139,7 +142,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
 
   return {
     id: 'builtin',
-    probe: async () => (options.model === '' ? { status: 'not_configured', version } : { status: 'ok', version }),
+    probe: createBuiltinProbe(version, options.model, options.modelProblem),
     startTurn(turn) {
       const reference = makeId('conversation-');
       return run(reference, turn, (signal) => converse(reference, turn, [], 0, signal));

@@ -20,7 +20,7 @@ export interface CodexAgentOptions {
   /** Ours, by which Codex may know us. */
   readonly version: string;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: Pick<Logger, 'error'>;
 }
 
 interface RunningPrompt {
@@ -129,13 +129,26 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     for (const { ended } of prompts.values()) ended.reject(new AppError('CONNECTION_CLOSED'));
   });
 
-  await peer.request('initialize', {
+  const introduced = await peer.request('initialize', {
     clientInfo: { name: 'trestle', title: 'Trestle', version: options.version },
     capabilities: null,
   });
   peer.notify('initialized');
 
   return {
+    // `codex_cli_rs/0.166.0 (...)`
+    version: /\/(\d+\.\d[\w.+-]{0,40})/.exec(textOf(asObject(introduced).userAgent))?.[1] ?? '',
+    async findMissingLogin() {
+      try {
+        const { account, requiresOpenaiAuth } = asObject(await peer.request('account/read', { refreshToken: false }));
+        const isMissing = account === null && requiresOpenaiAuth === true;
+        return isMissing ? 'run "codex login" as the user that runs Trestle' : undefined;
+      } catch (error) {
+        // Older versions do not know the method.
+        if (error instanceof RemoteError) return undefined;
+        throw error;
+      }
+    },
     continues: true,
     deletes: true,
     async open(folder, model) {

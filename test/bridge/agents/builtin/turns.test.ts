@@ -31,7 +31,8 @@ test('an answer is streamed piece by piece, thinking apart from text', async (co
     request?.tools?.map((tool) => tool.function.name),
     ['read_file', 'list_files', 'search_files', 'edit_file', 'write_file', 'run_command'],
   );
-  assert.deepEqual(await agent.probe(new AbortController().signal), { status: 'ok', version: '1.2.3' });
+  const found = await agent.probe(new AbortController().signal);
+  assert.deepEqual(found, { status: 'ok', version: '1.2.3', model: 'scripted' });
 });
 
 test('a turn that names a model gets that one', async (context) => {
