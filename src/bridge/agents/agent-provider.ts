@@ -37,7 +37,7 @@ export interface AgentTurn {
   readonly workingDirectory: string;
   /** Empty: the agent's own choice. */
   readonly model: string;
-  /** Ids of skills that the prompt asks for; an agent that knows none ignores them. */
+  /** Ids of skills that the call asks for, the most wanted first. */
   readonly skills: readonly string[];
   /** Of a multi-agent run: which agents are asked, and in which order. */
   readonly plan?: MultiAgentPlan;

@@ -2,6 +2,7 @@ import type { RunningProcess } from '../../platform/child-process/start-process.
 import type { Clock } from '../../platform/clock/clock.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
 import type { Logger } from '../../platform/log/logger.ts';
+import { promptWithSkills } from '../routing/match-skills.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
 import { type AgentProgram, type LaunchAgent, OPERATOR } from './agent-launcher.ts';
 import type { AgentLimits } from './agent-limits.ts';
@@ -109,7 +110,8 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   async function prompt(open: OpenTurn, { process, conversation }: Found): Promise<TurnEnd> {
     const { turn } = open;
     open.begin({ process, conversation });
-    const { prompt: text, workingDirectory: folder, model, usedModel, ask } = turn;
+    const { workingDirectory: folder, model, usedModel, ask } = turn;
+    const text = promptWithSkills(turn.prompt, turn.skills);
     const request = { conversation, text, folder, model, report: open.report, usedModel, ask };
     const asked = process.connection.prompt(request);
     const outcome = await firstOf(process, asked);

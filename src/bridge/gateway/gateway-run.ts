@@ -4,6 +4,7 @@ import type { AgentTurn, TurnEnd, TurnUsage } from '../agents/agent-provider.ts'
 import { createFinalText } from '../agents/final-text.ts';
 import { asObject, textOf } from '../agents/loose-json.ts';
 import { createProgressThinning } from '../agents/thin-out-progress.ts';
+import { promptWithSkills } from '../routing/match-skills.ts';
 import { fetchGatewayArtifacts } from './gateway-artifacts.ts';
 import type { GatewayEvent } from './gateway-connection.ts';
 import { describeGatewayFailure, isSocketLoss } from './gateway-failure.ts';
@@ -77,7 +78,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
       await link.request('sessions.patch', { key: sessionKey, model: turn.model }, limits.sendMs, signal);
       turn.usedModel(turn.model);
     }
-    const message = { sessionKey, message: turn.prompt, idempotencyKey: runId };
+    const message = { sessionKey, message: promptWithSkills(turn.prompt, turn.skills), idempotencyKey: runId };
     await link.request('chat.send', message, limits.sendMs, signal);
     for (;;) {
       const waited = { runId, timeoutMs: limits.waitMs };

@@ -37,6 +37,16 @@ export function matchSkills(routing: RoutingInput, prompt: string): SkillMatch {
   };
 }
 
+const MAX_NAMED_SKILLS = 20;
+const MAX_SKILL_NAME = 64;
+
+/** A prompt for an agent that finds skills by itself: it names those that the call asks for. */
+export function promptWithSkills(prompt: string, skills: readonly string[]): string {
+  if (skills.length === 0) return prompt;
+  const names = skills.slice(0, MAX_NAMED_SKILLS).map((name) => name.replaceAll(/\s+/g, ' ').slice(0, MAX_SKILL_NAME));
+  return `Use these skills if you have them: ${names.join(', ')}.\n\n${prompt}`;
+}
+
 function idOf(skill: AvailableSkill): string {
   return typeof skill === 'string' ? skill : skill.id;
 }

@@ -3,7 +3,7 @@ import type { LookupFunction } from 'node:net';
 import type { EnvHttpProxyAgent, Pool } from 'undici';
 import { classifyAddress } from '../../platform/network-address/classify-address.ts';
 import { classifyHost, isMetadataName } from '../../platform/network-address/classify-host.ts';
-import { type OutgoingProxy, proxyAgentOptions } from '../../platform/network-address/outgoing-proxy.ts';
+import { type OutgoingProxy, proxyOptions } from '../../platform/network-address/outgoing-proxy.ts';
 import { upstreamError } from './upstream-failure.ts';
 
 /** The part of a pool that calls need. */
@@ -86,7 +86,7 @@ function proxied(
   settings: Pool.Options,
   proxy: OutgoingProxy,
 ): UpstreamPool {
-  const agent = new library.EnvHttpProxyAgent({ ...settings, ...proxyAgentOptions(proxy) });
+  const agent = new library.EnvHttpProxyAgent({ ...settings, ...proxyOptions(proxy) });
   return {
     dispatch: (call, handler) => agent.dispatch({ ...call, origin }, handler),
     destroy: () => agent.destroy(),

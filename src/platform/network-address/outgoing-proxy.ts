@@ -39,10 +39,10 @@ function withScheme(proxy: string): string {
   return URL.canParse(address) && /^https?:/i.test(address) ? address : '';
 }
 
-type ProxyAgentOptions = ConstructorParameters<typeof EnvHttpProxyAgent>[0];
+type ProxyOptions = ConstructorParameters<typeof EnvHttpProxyAgent>[0];
 
 /** What undici's agent takes; the members are given even when empty, so that it does not read the environment itself. */
-export function proxyAgentOptions({ http, https, direct }: OutgoingProxy): NonNullable<ProxyAgentOptions> {
+export function proxyOptions({ http, https, direct }: OutgoingProxy): NonNullable<ProxyOptions> {
   return { httpProxy: http, httpsProxy: https, noProxy: direct };
 }
 
@@ -55,6 +55,6 @@ export async function useOutgoingProxy(environment: Environment): Promise<boolea
   const proxy = readOutgoingProxy(environment);
   if (proxy === undefined) return false;
   const { EnvHttpProxyAgent, setGlobalDispatcher } = await import('undici');
-  setGlobalDispatcher(new EnvHttpProxyAgent(proxyAgentOptions(proxy)));
+  setGlobalDispatcher(new EnvHttpProxyAgent(proxyOptions(proxy)));
   return true;
 }

@@ -39,6 +39,7 @@ export interface TurnInput {
   readonly prompt: string;
   readonly folder: string;
   readonly owner?: string;
+  readonly skills?: readonly string[];
   readonly model?: string;
   /** Continues that conversation instead of opening one. */
   readonly reference?: string;
@@ -137,7 +138,7 @@ function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
     prompt: input.prompt,
     workingDirectory: input.folder,
     model: input.model ?? '',
-    skills: [],
+    skills: input.skills ?? [],
     leftBehind: () => undefined,
     usedModel(model) {
       usedModel = model;

@@ -13,6 +13,7 @@ import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
 import type { McpTools } from './mcp/mcp-tools.ts';
 import { runTurn } from './run-turn.ts';
+import { describeSkills } from './skills.ts';
 import type { Confine } from './tools/confined-folder.ts';
 import { toolTable } from './tools/tool-table.ts';
 
@@ -109,6 +110,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     for (const text of further?.problems ?? []) turn.report({ kind: 'status', text });
     const model = turn.model === '' ? options.model : turn.model;
     turn.usedModel(model);
+    const skills = await describeSkills(options.confine(turn.workingDirectory), turn.skills);
     return runTurn({
       ...options,
       turn,
@@ -118,6 +120,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
       append,
       describe,
       model,
+      skills,
       messages: [...before, prompt],
     });
   }

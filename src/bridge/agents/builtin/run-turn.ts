@@ -22,6 +22,8 @@ export interface TurnOptions {
   readonly contextCharacters: number;
   readonly confine: Confine;
   readonly commands: CommandLimits;
+  /** What the model is told of skills; empty when there are none. */
+  readonly skills: string;
   /** All that the model may ask for. */
   readonly tools: readonly Tool[];
   readonly makeId: MakeId;
@@ -104,11 +106,11 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
 }
 
 function startAnswer(
-  { complete, model, turn, permissions, tools, signal }: TurnOptions,
+  { complete, model, turn, permissions, tools, signal, skills }: TurnOptions,
   messages: readonly ConversationMessage[],
 ): AsyncIterable<CompletionChunk> {
   const { workingDirectory } = turn;
-  const system = { role: 'system' as const, content: systemPrompt({ workingDirectory, permissions }) };
+  const system = { role: 'system' as const, content: systemPrompt({ workingDirectory, permissions, skills }) };
   return complete(
     {
       model,
