@@ -34,6 +34,7 @@ interface RunningPrompt {
 type Fields = Readonly<Record<string, unknown>>;
 
 const CALLS_IN_FLIGHT = 256;
+const MAX_VERSION_CHARACTERS = 40;
 /**
  * Codex asks before all but harmless commands, so that each decision is seen; what runs is kept to the folder. Where
  * agents may only read, its sandbox keeps all that it runs from writing anywhere, whatever is asked and answered.
@@ -136,8 +137,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
   peer.notify('initialized');
 
   return {
-    // `codex_cli_rs/0.166.0 (...)`
-    version: /\/(\d+\.\d[\w.+-]{0,40})/.exec(textOf(asObject(introduced).userAgent))?.[1] ?? '',
+    version: versionIn(textOf(asObject(introduced).userAgent)),
     async findMissingLogin() {
       try {
         const { account, requiresOpenaiAuth } = asObject(await peer.request('account/read', { refreshToken: false }));
@@ -213,6 +213,12 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     },
     closed: peer.closed,
   };
+}
+
+/** Reads `codex_cli_rs/0.166.0 (Linux; x86_64)`. */
+function versionIn(userAgent: string): string {
+  const [version = ''] = (userAgent.split('/', 2)[1] ?? '').split(' ', 1);
+  return /^\d/.test(version) ? version.slice(0, MAX_VERSION_CHARACTERS) : '';
 }
 
 function chosen(model: string): { readonly model?: string } {
