@@ -1,14 +1,25 @@
-type Task = () => void;
+import { AsyncLocalStorage } from 'node:async_hooks';
 
-let waiting: Task[] = [];
+type Task = () => void;
+/** A task with the async context of whoever added it. */
+interface Waiting {
+  readonly run: Task;
+  readonly inContext: (run: Task) => void;
+}
+
+let waiting: Waiting[] = [];
 
 /**
- * Runs a task as soon as all that has arrived by now, on whatever connection, is read; tasks that wait for that run one
- * after the other. Under load this is worth a third of the processor time of a relayed call: those who are written to
- * wake up once for many answers instead of for each, and the same code runs for many requests in a row. Alone, a task
- * waits a few microseconds.
+ * Defers a task to the end of this poll phase, so that every readable socket is read before any response is written; tasks
+ * then run one after the other, each in the async context in which it was added. Under load this saves a third of the
+ * processor time of a relayed call: peers wake up once for many answers, and the same code runs for many requests in a
+ * row. Alone, a task waits a few microseconds.
  */
 export function afterReads(task: Task): void {
+  add({ run: task, inContext: AsyncLocalStorage.snapshot() });
+}
+
+function add(task: Waiting): void {
   waiting.push(task);
   if (waiting.length === 1) setImmediate(runAll);
 }
@@ -18,12 +29,12 @@ function runAll(): void {
   waiting = [];
   let begun = 0;
   try {
-    for (const task of tasks) {
+    for (const { run, inContext } of tasks) {
       begun += 1;
-      task();
+      inContext(run);
     }
   } finally {
     // One that throws (and ends the program, unless somebody listens) takes none of the others with it.
-    for (const task of tasks.slice(begun)) afterReads(task);
+    for (const task of tasks.slice(begun)) add(task);
   }
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
@@ -17,6 +18,15 @@ test('tasks run together and in order, and what they lead to comes after all of 
   assert.deepEqual(seen, []);
   await nextTurn();
   assert.deepEqual(seen, ['one', 'two', 'after one', 'after two']);
+});
+
+test('DP-2: each task runs in the async context in which it was added', async () => {
+  const context = new AsyncLocalStorage<string>();
+  const seen: (string | undefined)[] = [];
+  for (const name of ['one', 'two']) context.run(name, () => afterReads(() => seen.push(context.getStore())));
+  afterReads(() => seen.push(context.getStore()));
+  await nextTurn();
+  assert.deepEqual(seen, ['one', 'two', undefined]);
 });
 
 test('a task that is added by another one runs in the next turn', async () => {
