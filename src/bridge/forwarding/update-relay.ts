@@ -72,7 +72,7 @@ export function createUpdateRelay(clock: Pick<Clock, 'after'>): UpdateRelay {
 /** Passes on what the leading answer has; those that have ended make room for the next. */
 function passOn(session: SharedSession): void {
   for (let leader = session.answers[0]; leader !== undefined; leader = session.answers[0]) {
-    for (const { seq, send } of leader.waiting.splice(0)) {
+    for (const { seq, send } of dueOf(session, leader)) {
       if (seq <= session.lastSeq) continue;
       session.lastSeq = seq;
       send();
@@ -87,6 +87,15 @@ function passOn(session: SharedSession): void {
     whenPassed();
     return false;
   });
+}
+
+/** What the leading answer has, and what others have from before it, such as that a turn of theirs is queued. */
+function dueOf({ answers }: SharedSession, leader: OpenAnswer): OpenAnswer['waiting'] {
+  const own = leader.waiting.splice(0);
+  const upTo = own.at(-1)?.seq ?? 0;
+  if (answers.length === 1) return own;
+  const earlier = answers.flatMap(({ waiting }) => waiting.filter(({ seq }) => seq <= upTo));
+  return [...own, ...earlier].sort((left, right) => left.seq - right.seq);
 }
 
 /** The number of an update; undefined for what has none. */

@@ -22,7 +22,7 @@ import { type TurnLimits, takePlace } from './turn-limits.ts';
 import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
 import type { TurnResumption } from './turn-resumption.ts';
 import { originOf, type TurnRunner } from './turn-runner.ts';
-import type { UpdateHub, UpdateReceiver } from './update-hub.ts';
+import { ofTurn, type UpdateHub, type UpdateReceiver } from './update-hub.ts';
 
 /** Sessions as apps see them: spec/bridge 4.3 and 7, contract/bridge 4. */
 export interface SessionOrchestrator {
@@ -134,9 +134,12 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     if (found?.isElsewhere || isFull) throw new AppError('SESSION_BUSY');
     limits.opened(request.principal);
     const session = found ?? table.create(request.principal, request.sessionId);
-    const { receiver, stays } = client;
+    const { stays } = client;
+    const turnId = makeId('turn-');
+    // A connection that stays is a client of the session. An answer has the updates of its own turn only.
+    const receiver = stays || client.receiver === undefined ? client.receiver : ofTurn(client.receiver, turnId);
     if (receiver !== undefined) hub.subscribe(session.key, receiver);
-    const live = enqueue(session, request);
+    const live = enqueue(session, request, turnId);
     if (receiver === undefined) return live.outcome;
     return outcomeFor(session, live, receiver).finally(() => {
       if (!stays) hub.unsubscribe(session.key, receiver);
@@ -165,7 +168,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       limits.running.tryEnter(principal);
       const continues = !newSession && !repeatsStart && found?.isOpen === true && found.reference !== '';
       const session = found ?? table.create(principal, sessionId);
-      return enqueue(session, { ...request, method: continues ? MESSAGE : START }, true);
+      return enqueue(session, { ...request, method: continues ? MESSAGE : START }, makeId('turn-'), true);
     });
     if (taken === undefined) return undefined;
     const cancel = () => stopTurn(taken, 'cancelled');
@@ -183,8 +186,8 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   }
 
   /** Puts a turn at the end of the line of its session. */
-  function enqueue(session: LiveSession, request: TurnRequest, hasPlace = false): LiveTurn {
-    const live = createLiveTurn(makeId('turn-'), request, clock.now());
+  function enqueue(session: LiveSession, request: TurnRequest, turnId: string, hasPlace = false): LiveTurn {
+    const live = createLiveTurn(turnId, request, clock.now());
     live.hasPlace = hasPlace;
     if (!session.isOpen && session.turns.length === 0) admitEarly(session);
     session.turns.push(live);

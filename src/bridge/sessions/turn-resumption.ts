@@ -6,7 +6,7 @@ import type { TurnStore } from '../storage/turn-store.ts';
 import type { LiveSession, LiveTurn, TurnClient, TurnRequest } from './live-session.ts';
 import { findRepeated, type RepeatableTurn, type ResumeRequest } from './replay.ts';
 import { answerOf } from './turn-outcome.ts';
-import type { Replay, UpdateHub } from './update-hub.ts';
+import { ofTurn, type Replay, type UpdateHub } from './update-hub.ts';
 
 /** Lets a repeated call take up the turn of the first one (contract/bridge 1, Resume). Nothing is run here. */
 export interface TurnResumption {
@@ -47,8 +47,9 @@ export function createTurnResumption({ turns, hub, replay, clock }: TurnResumpti
       }
       return findRepeated([...found.values()], request, resume, clock.now());
     },
-    async attach(earlier, request, { afterSeq = 0 }, { receiver, stays }) {
+    async attach(earlier, request, { afterSeq = 0 }, { receiver: client, stays }) {
       const { session, live, ended_at: endedAt } = earlier;
+      const receiver = client === undefined ? undefined : ofTurn(client, earlier.id);
       const after = Math.max(afterSeq, earlier.first_seq - 1);
       // Another bridge runs it, and only that one knows how it goes.
       if (live === undefined && endedAt === null) throw new AppError('SESSION_BUSY');

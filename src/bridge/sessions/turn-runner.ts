@@ -109,12 +109,18 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
   async function run(session: LiveSession, turn: LiveTurn): Promise<void> {
     try {
       const prepared = await prepare(session, turn).catch(toOutcome);
-      if (!('provider' in prepared)) return await records.conclude(session, turn, prepared);
+      if (!('provider' in prepared)) {
+        await records.conclude(session, turn, prepared);
+        logEnd(session, turn, prepared);
+        return;
+      }
       turn.request.accepted();
       const outcome = await work(session, turn, prepared);
       await records.conclude(session, turn, outcome);
+      logEnd(session, turn, outcome);
     } catch (error) {
       turn.fail(error);
+      logEnd(session, turn, { failure: { code: errorCode(error) || 'INTERNAL_ERROR', details: {} } });
       // It has not begun as far as the store knows: nothing of it may be told.
       session.stream.drop();
       // That it waits is stored and was told, so it must end as well; not where another bridge has taken the session.
@@ -122,6 +128,21 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     } finally {
       turn.leaveAgent?.();
     }
+  }
+
+  /** One line for each turn, so that a failed one leaves a trace. What was asked and answered is not logged. */
+  function logEnd(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): void {
+    const isError = 'failure' in outcome;
+    const line = {
+      sessionId: session.id,
+      turnId: turn.id,
+      agent: session.providerId,
+      status: isError ? 'failed' : outcome.status,
+      durationMs: clock.now() - turn.createdAt,
+      ...(isError ? { code: outcome.failure.code } : { code: outcome.code, usage: outcome.usage }),
+    };
+    if (line.status === 'completed' || line.status === 'cancelled') logger.info(line, 'turn ended');
+    else logger.warn(line, 'turn ended');
   }
 
   async function work(session: LiveSession, turn: LiveTurn, prepared: PreparedTurn): Promise<TurnOutcome> {

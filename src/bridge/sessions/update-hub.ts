@@ -220,6 +220,19 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
   };
 }
 
+const TURN_MEMBER = '"turnId":"';
+
+/** The receiver for the updates of one turn. Every update begins with its names, and no text can look like one of them. */
+export function ofTurn(receiver: UpdateReceiver, turnId: string): UpdateReceiver {
+  return {
+    ...receiver,
+    update(params, seq) {
+      const { text } = params;
+      if (text.startsWith(`${turnId}"`, text.indexOf(TURN_MEMBER) + TURN_MEMBER.length)) receiver.update(params, seq);
+    },
+  };
+}
+
 function noteSent(subscription: Subscription, seq: number): void {
   const { whenReached } = subscription;
   subscription.sentUpTo = seq;

@@ -34,6 +34,20 @@ test('forwarding: updates that come over several answers are passed on once and 
   );
 });
 
+test('DB-26: what a later answer has from before the leading one is passed on in its place', () => {
+  const relay = createUpdateRelay(createFakeClock());
+  const receiver = {};
+  const seen: number[] = [];
+  const [first, second] = [relay.open(receiver, 's'), relay.open(receiver, 's')];
+  const take = (answer: typeof first, seq: number) => answer.take(seq, () => seen.push(seq));
+  take(first, 1);
+  take(second, 2);
+  take(first, 3);
+  void first.end();
+  take(second, 4);
+  assert.deepEqual(seen, [1, 2, 3, 4]);
+});
+
 test('forwarding: an answer that hangs does not hold back the updates of the others for ever', async () => {
   const clock = createFakeClock();
   const relay = createUpdateRelay(clock);

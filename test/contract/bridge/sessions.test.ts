@@ -3,7 +3,9 @@ import { existsSync, statSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { Compile } from 'typebox/schema';
 import { SessionResult } from '../../../src/bridge/contract/session.ts';
+import type { Logger } from '../../../src/platform/log/logger.ts';
 import { createScriptedProvider, echo, endless, telling } from '../../fakes/scripted-provider.ts';
+import { silentLogger } from '../../fakes/silent-logger.ts';
 import { until } from '../../fakes/until.ts';
 import { call, openClient, stream } from './session-client.ts';
 import { startBridge } from './start-bridge.ts';
@@ -53,6 +55,55 @@ describe('a turn', () => {
       assert.equal(update.threadId, 'thread');
       assert.equal(update.turnId, result.turnId);
     }
+  });
+
+  test('DB-26: an event stream has the updates of its own turn only, a follower those of all', async (t) => {
+    const release = Promise.withResolvers<void>();
+    const alpha = createScriptedProvider('alpha', async (turn) => {
+      if (turn.prompt === 'first') await release.promise;
+      turn.report({ kind: 'text', text: turn.prompt });
+      return { kind: 'completed', output: turn.prompt, stopReason: 'end_turn' };
+    });
+    const { url } = await startBridge(t, { providers: [alpha] });
+    const follower = await openClient(t, url, { query: 'sessionId=s&afterSeq=0' });
+    const first = stream(url, { method: 'session.start', params: { sessionId: 's', taskPrompt: 'first' } });
+    await follower.seen(({ event }) => event === 'running');
+    const message = { method: 'session.message', params: { sessionId: 's', taskPrompt: 'second' } };
+    const second = stream(url, message, { 'idempotency-key': 'k' });
+    await follower.seen(({ event }) => event === 'queued');
+    release.resolve();
+    const events = ({ updates }: { readonly updates: readonly { readonly event: string }[] }) =>
+      updates.map(({ event }) => event);
+    assert.deepEqual(events(await first), ['started', 'running', 'delta', 'completed']);
+    assert.deepEqual(events(await second), ['queued', 'started', 'running', 'delta', 'completed']);
+    assert.deepEqual(events(await stream(url, message, { 'idempotency-key': 'k' })), events(await second));
+    await follower.seen(() => follower.updates.filter(({ event }) => event === 'completed').length === 2);
+    assert.equal(follower.updates.length, 9);
+  });
+
+  test('DU-11: the end of each turn is one line in the log, with session, agent, status and time', async (t) => {
+    const lines: Readonly<Record<string, unknown>>[] = [];
+    const note = (level: string) => (fields: object, message: string) => {
+      if (message === 'turn ended') lines.push({ level, ...fields });
+    };
+    const logger: Logger = { ...silentLogger, info: note('info'), warn: note('warn'), child: () => logger };
+    const alpha = createScriptedProvider('alpha', async ({ prompt }) =>
+      prompt === 'fail'
+        ? { kind: 'failed', code: 'AGENT_FAILED', error: 'no', output: '' }
+        : { kind: 'completed', output: 'a secret answer', stopReason: 'end_turn', usage: { totalTokens: 7 } },
+    );
+    const { url } = await startBridge(t, { providers: [alpha], logger });
+    for (const taskPrompt of ['work', 'fail']) await call(url, 'session.start', { sessionId: 's', taskPrompt });
+    await until('two lines', () => lines.length === 2);
+    assert.deepEqual(
+      lines.map(({ level, sessionId, agent, status, code, usage }) => [level, sessionId, agent, status, code, usage]),
+      [
+        ['info', 's', 'alpha', 'completed', undefined, { totalTokens: 7 }],
+        ['warn', 's', 'alpha', 'failed', 'AGENT_FAILED', undefined],
+      ],
+    );
+    assert.ok(lines.every(({ durationMs }) => typeof durationMs === 'number'));
+    assert.doesNotMatch(JSON.stringify(lines), /secret|work/);
   });
 
   test('a message continues the same conversation, also after a restart of the bridge', async (t) => {
