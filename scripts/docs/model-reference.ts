@@ -39,6 +39,9 @@ trestle models test groq/llama-3.3-70b-versatile
 
 - **Usable** is an API whose key is in the environment of the server or in its settings (\`completions.apis.<id>.api_key\`, which
   wins). The first key variable that is set counts. Any model name of a usable API passes: new models need no new release.
+- **Another address**: \`completions.apis.<id>.base_url\`, or the variable that the vendor's library reads (\`OPENAI_BASE_URL\`,
+  \`ANTHROPIC_BASE_URL\`, \`AZURE_OPENAI_ENDPOINT\`, \`GOOGLE_GEMINI_BASE_URL\`, \`GROQ_BASE_URL\`, \`OLLAMA_HOST\`). One that names the
+  server's own address is meant for clients, and ignored.
 - **Variables in addresses**, such as the region of AWS or the resource of Azure, come from the environment, or from
   \`completions.apis.<id>.variables\`, which wins.
 - **Amazon Bedrock** takes \`AWS_BEARER_TOKEN_BEDROCK\`, or \`AWS_ACCESS_KEY_ID\` and \`AWS_SECRET_ACCESS_KEY\` (with

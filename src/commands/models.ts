@@ -12,6 +12,8 @@ interface ApiStatus {
   readonly base_url?: string;
   readonly configured?: boolean;
   readonly missing?: readonly string[];
+  readonly key_variables?: readonly string[];
+  readonly key_from?: string;
 }
 
 interface ModelEntry {
@@ -74,7 +76,7 @@ function listText(apis: readonly ApiStatus[], models: readonly ModelEntry[], dat
   const width = Math.max(4, ...apis.map(({ id }) => id.length));
   const lines = [
     'APIs with a key or a setting:',
-    ...usable.map(({ id, name, dialect, base_url: url }) => `  ${id.padEnd(width)}  ${name} (${dialect}) ${url}`),
+    ...usable.map((api) => `  ${api.id.padEnd(width)}  ${api.name} (${api.dialect}) ${api.base_url}${keyText(api)}`),
     ...(usable.length === 0 ? ['  none yet: set the key variable of one, such as OPENAI_API_KEY'] : []),
     `Local servers that need none: ${local.map(({ id }) => id).join(', ')}`,
     '',
@@ -83,14 +85,24 @@ function listText(apis: readonly ApiStatus[], models: readonly ModelEntry[], dat
   ];
   if (all) {
     lines.push('', 'APIs that lack something:');
-    for (const { id, usable: can, missing } of apis) {
-      if (!can) lines.push(`  ${id.padEnd(width)}  ${(missing ?? []).join(', ')}`);
+    for (const { id, usable: can, missing = [], key_variables: keys = [] } of apis) {
+      if (can) continue;
+      // One of several variables is enough: all of them are named.
+      const named = missing.map((name) => (keys.includes(name) ? keys.join(' or ') : name));
+      lines.push(`  ${id.padEnd(width)}  ${named.join(', ')}`);
     }
   } else {
     const lacking = apis.filter((api) => !api.usable).length;
     lines.push('', `${lacking} more APIs are known: trestle models --all`);
   }
   return `${lines.join('\n')}\n`;
+}
+
+/** Where the key comes from, and which other variables would do. */
+function keyText({ key_from: from, key_variables: variables = [] }: ApiStatus): string {
+  if (from === undefined) return '';
+  const others = variables.filter((name) => name !== from);
+  return `, key from ${from}${others.length === 0 ? '' : ` (also read: ${others.join(', ')})`}`;
 }
 
 function modelLine({ id, context_window: size, pricing }: ModelEntry): string {

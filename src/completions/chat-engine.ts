@@ -27,6 +27,7 @@ import type { CompletionsSettings } from './settings.ts';
 export interface ChatEngineOptions {
   readonly settings: CompletionsSettings;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
   readonly clock: Clock;
   readonly randomness: Randomness;
   readonly makeId: MakeId;
@@ -57,7 +58,13 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     fetch: (...given) => fetch(...given),
     readFile: (path) => readFile(path, 'utf8'),
   });
-  const models = createModels({ settings, environment, clock, listUpstream: createListUpstreamModels(authorise) });
+  const models = createModels({
+    settings,
+    environment,
+    isOwnAddress: options.isOwnAddress,
+    clock,
+    listUpstream: createListUpstreamModels(authorise),
+  });
   const admissions = options.admissions?.(models.priceOf) ?? admitEverything;
   const pools = createUpstreamPools(lookup, readOutgoingProxy(environment));
   const send = createSendUpstream({ pools, authorise, clock });
@@ -81,6 +88,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     findApi: models.findApi,
     send,
     maxOutputTokens: (api, model) => knownModels(api).get(model)?.maxOutputTokens,
+    maxEventBytes: settings.max_event_bytes,
     clock,
   });
   const attemptCalls = createAttemptCalls({

@@ -29,6 +29,8 @@ const ApiStatus = Type.Object({
     Type.Boolean({ description: 'By a setting or a variable, rather than local and keyless.' }),
   ),
   missing: Type.Optional(Type.Array(Type.String())),
+  key_variables: Type.Optional(Type.Array(Type.String(), { description: 'The first one that is set wins.' })),
+  key_from: Type.Optional(Type.String({ description: 'The variable or setting that its key comes from.' })),
 });
 
 const ModelTest = Type.Object({
@@ -98,9 +100,13 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
 
 function apiStatus(models: Models) {
   return [...models.apis().values()].map((resolved) => {
-    if (!resolved.usable) return { id: resolved.id, usable: false, missing: [...resolved.missing] };
-    const { id, name, dialect, baseUrl, configured } = resolved.api;
-    return { id, usable: true, name, dialect, base_url: baseUrl, configured };
+    if (!resolved.usable) {
+      const { id, missing, keyVariables } = resolved;
+      return { id, usable: false, missing: [...missing], key_variables: [...keyVariables] };
+    }
+    const { id, name, dialect, baseUrl, configured, keyVariables, keyFrom } = resolved.api;
+    const key = { key_variables: [...keyVariables], ...(keyFrom !== undefined && { key_from: keyFrom }) };
+    return { id, usable: true, name, dialect, base_url: baseUrl, configured, ...key };
   });
 }
 

@@ -20,7 +20,7 @@ import { createEmbeddingsHandler } from './pipeline/embeddings-handler.ts';
 import { createResponseCache } from './pipeline/response-cache.ts';
 import type { TargetStatus } from './pipeline/target-board.ts';
 import { createTextHandler } from './pipeline/text-handler.ts';
-import { CHAT_BODY_BYTES, completionsRoutes } from './routes.ts';
+import { completionsRoutes } from './routes.ts';
 import type { CompletionsSettings } from './settings.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
 
@@ -47,6 +47,8 @@ export interface CompletionsOptions {
   readonly programVersion: string;
   readonly database: Database<CompletionsSchema>;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Whether an address is the one this program listens at. */
+  readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
   readonly clock: Clock;
   readonly randomness: Randomness;
   readonly makeId: MakeId;
@@ -76,6 +78,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
     chat: createChatHandler({ pipeline, cache: createResponseCache({ clock }), strictParams, clock }),
     text: createTextHandler({ pipeline, findApi, openChat, openOperation, strictParams, clock, makeId }),
     embeddings: createEmbeddingsHandler({ pipeline, findApi, openOperation, send, clock, makeId }),
+    bodyLimit: settings.max_request_bytes,
     keys: metered.routes,
     ingress: ingressRoutes({
       runChat,
@@ -84,7 +87,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
       logger,
       clock,
       makeId,
-      bodyLimit: CHAT_BODY_BYTES,
+      bodyLimit: settings.max_request_bytes,
     }),
   });
 

@@ -7,7 +7,7 @@ import type { ApiErrorBody } from './contract/api-error.ts';
 export const completionsErrors = {
   ...platformErrors,
   INVALID_API_KEY: { status: 401, message: 'A valid key is needed: send "Authorization: Bearer <key>".' },
-  MODEL_NOT_FOUND: { status: 404, message: 'There is no model "{model}" here. Nearest: {nearest}.' },
+  MODEL_NOT_FOUND: { status: 404, message: 'There is no model "{model}" here. {nearest}' },
   MODEL_NOT_ALLOWED: { status: 403, message: 'This key may not use the model "{model}".' },
   KEY_NOT_FOUND: { status: 404, message: 'There is no key "{id}".' },
   RATE_LIMIT_EXCEEDED: { status: 429, message: 'The limit of {limit} {unit} a minute is reached; try again later.' },

@@ -17,22 +17,21 @@ export interface RouteParts {
   readonly chat: (family: PathFamily) => Handler;
   readonly text: (family: PathFamily) => Handler;
   readonly embeddings: Handler;
+  /** The largest body: attachments travel inline in messages. */
+  readonly bodyLimit: number;
   /** `/keys` and `/usage`. */
   readonly keys: readonly Route<KeyHolder>[];
   /** `/v1/responses` and `/v1/messages`. */
   readonly ingress: readonly Route<KeyHolder>[];
 }
 
-/** Attachments travel inline in messages. */
-export const CHAT_BODY_BYTES = 10 * 1024 * 1024 - 1;
-
 const EventStream = Type.String({ contentMediaType: 'text/event-stream' });
 
 /** THE TABLE of paths (contract/completions 1): each is served as the document has it, and under `/v1` as OpenAI has it. */
 export function completionsRoutes(parts: RouteParts): readonly Route<KeyHolder>[] {
-  const { access, models, chat, text, embeddings } = parts;
+  const { access, models, chat, text, embeddings, bodyLimit } = parts;
   // The handlers parse the body themselves: they pass it on as the bytes that came.
-  const completion = { method: 'POST', guard: access.withKey, body: 'bytes', bodyLimit: CHAT_BODY_BYTES } as const;
+  const completion = { method: 'POST', guard: access.withKey, body: 'bytes', bodyLimit } as const;
   const families = [
     ['', 'document'],
     ['/v1', 'openai'],

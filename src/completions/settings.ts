@@ -95,6 +95,18 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     description: 'Refuse parameters that an upstream cannot take, instead of dropping and naming them.',
   }),
   timeouts: timeouts('How long to wait for model APIs. A request may shorten it with `x-timeout-ms`.', ''),
+  max_request_bytes: setting.integer({
+    default: 64 * 1024 * 1024,
+    minimum: 1024,
+    maximum: 1024 * 1024 * 1024,
+    description: 'The largest request body, in bytes. Attachments travel inline in messages.',
+  }),
+  max_event_bytes: setting.integer({
+    default: 32 * 1024 * 1024,
+    minimum: 1024,
+    maximum: 256 * 1024 * 1024,
+    description: 'The largest event of a stream of a model API, in bytes. One event may hold a whole image.',
+  }),
   store_content: setting.flag({ default: false, description: 'Store prompts and answers with the usage records.' }),
   apis: setting.record(
     setting.group('', {
@@ -118,6 +130,30 @@ export const completionsSettings = setting.group('One chat-completion API in fro
         reload: true,
         description:
           'What else it needs, by the name of the variable that would hold it: `AWS_REGION`, `AZURE_RESOURCE_NAME`, `GOOGLE_VERTEX_PROJECT`, ... These win over the environment.',
+      }),
+      name: setting.text({
+        default: '',
+        description: 'Its name, for people. Empty: as in the built-in table, else its id.',
+      }),
+      key_variables: setting.list(
+        setting.text({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,127}$', expects: 'the name of an environment variable' }),
+        {
+          description:
+            'Environment variables that may hold its key; the first one set wins. Empty: as in the built-in table.',
+        },
+      ),
+      local: setting.flag({ default: false, description: 'It is usable without a key.' }),
+      headers: setting.record(setting.text({ secret: 'maybe' }), {
+        keyPattern: '^[A-Za-z0-9-]{1,64}$',
+        keyExpects: 'names of headers',
+        description: 'Headers that are sent with every request, besides those of the built-in table.',
+      }),
+      refuses: setting.list(setting.text({ pattern: '^[a-z_]{1,64}$', expects: 'the name of a field' }), {
+        description: "Fields of OpenAI's request that it refuses, besides those of the built-in table.",
+      }),
+      no_stream_options: setting.flag({
+        default: false,
+        description: 'It does not know `stream_options`, so its streams may come without usage.',
       }),
       timeouts: timeouts('How long to wait for this API.', 'as for all APIs'),
     }),

@@ -134,9 +134,15 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
   },
   completions: {
     migrations: completionsMigrations,
-    create({ settings, database, ...shared }) {
+    create({ settings, database, address, ...shared }) {
       const completions = createCompletions({
         ...shared,
+        isOwnAddress(url) {
+          const isOwn = isAddressOf(url, address);
+          if (isOwn)
+            shared.logger.info({ url: url.origin }, 'a variable names our own address; it is for clients, and ignored');
+          return isOwn;
+        },
         settings: settings.completions,
         usageRetentionMs: settings.retention.usage,
         otlpEndpoint: settings.telemetry.otlp_endpoint,
@@ -177,6 +183,14 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
 };
 
 /** `::1:8787` needs brackets in a URL. */
+/** Whether a URL leads to what listens at an address; a name of this machine stands for any address of it. */
+function isAddressOf(url: URL, address: string): boolean {
+  const own = new URL(urlOf(address));
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
+  const isLocal = ['localhost', '127.0.0.1', '[::1]', '0.0.0.0', '[::]', own.hostname].includes(url.hostname);
+  return own.port !== '0' && port === (own.port || '80') && isLocal;
+}
+
 function urlOf(address: string): string {
   const colon = address.lastIndexOf(':');
   const host = address.slice(0, colon);

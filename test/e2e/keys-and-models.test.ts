@@ -123,7 +123,10 @@ test('models lists what can be called, and models test says how a call went', as
   const withKey = await run(['models'], { DEEPSEEK_API_KEY: 'sk-secret-of-the-test' });
   assert.match(withKey.stdout, /deepseek\/deepseek-chat {2}\(1000000 tokens, 0.14 \/ 0.28 USD per million tokens\)/);
   assert.ok(!withKey.stdout.includes('sk-secret'));
-  assert.match((await run(['models', '--all'])).stdout, /azure +AZURE_RESOURCE_NAME, AZURE_API_KEY/);
+  assert.match(
+    (await run(['models', '--all'])).stdout,
+    /azure +AZURE_RESOURCE_NAME, AZURE_OPENAI_API_KEY or AZURE_API_KEY/,
+  );
 
   const good = await run(['models', 'test', 'demo/echo']);
   assert.equal(good.code, 0);

@@ -9,6 +9,8 @@ export interface ModelApi {
   readonly baseUrl: string;
   /** Environment variables that may hold the key, the first one found counts. Empty: it needs none. */
   readonly keyVariables: readonly string[];
+  /** Environment variables that hold another address, as the vendor's library reads them, and what it adds to it. */
+  readonly addressVariables?: readonly { readonly name: string; readonly suffix: string }[];
   /** A server on this machine or network, usable without a key. */
   readonly local?: true;
   /** Sent with every request. */
@@ -23,6 +25,8 @@ export interface ModelApi {
 export interface ApiCredentials {
   /** Sent as the dialect sends keys. Empty: there is none. */
   readonly key: string;
+  /** The key is a bearer token, where the dialect would send it otherwise (`ANTHROPIC_AUTH_TOKEN`). */
+  readonly isBearer?: true;
   /** For `bedrock` without a key: requests are signed (SigV4). */
   readonly aws?: {
     readonly accessKeyId: string;
@@ -40,6 +44,8 @@ export interface UsableApi extends ModelApi {
   readonly credentials: ApiCredentials;
   /** Named in the settings or by a variable of the environment, rather than found in the table alone. */
   readonly configured: boolean;
+  /** The variable or setting that its key came from; undefined: there is no key. */
+  readonly keyFrom?: string | undefined;
 }
 
 /** What is known of one model: sizes and prices where a source had them. */

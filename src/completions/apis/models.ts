@@ -36,10 +36,10 @@ const ALIAS_OWNER = 'trestle';
 const DEMO_OWNER = 'demo';
 
 export function createModels(options: ModelsOptions): Models {
-  const { environment, listUpstream, clock } = options;
+  const { environment, isOwnAddress, listUpstream, clock } = options;
   const live = createLiveModels({ list: listUpstream, clock });
   let { settings } = options;
-  let apis = resolveApis({ settings, environment });
+  let apis = resolveApis({ settings, environment, isOwnAddress });
   let priceOf = createPrices(settings.prices);
 
   const usable = (): readonly UsableApi[] =>
@@ -103,7 +103,7 @@ export function createModels(options: ModelsOptions): Models {
     ],
     reload(next) {
       settings = next;
-      apis = resolveApis({ settings, environment });
+      apis = resolveApis({ settings, environment, isOwnAddress });
       priceOf = createPrices(settings.prices);
     },
     stop: () => live.stop(),

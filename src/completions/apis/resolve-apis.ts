@@ -5,48 +5,92 @@ import type { ApiCredentials, ModelApi, UsableApi } from './model-api.ts';
 export interface ApiSources {
   readonly settings: Pick<CompletionsSettings, 'apis'>;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Whether an address is the one this program listens at: clients are told to set `OPENAI_BASE_URL` to it. */
+  readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
 }
 
 /** An API of the table, or of the settings, as it stands on this machine. */
 export type ResolvedApi =
   | { readonly usable: true; readonly api: UsableApi }
   /** `missing`: the environment variables that would make it usable. */
-  | { readonly usable: false; readonly id: string; readonly missing: readonly string[] };
+  | {
+      readonly usable: false;
+      readonly id: string;
+      readonly missing: readonly string[];
+      readonly keyVariables: readonly string[];
+    };
 
 type ApiSettings = CompletionsSettings['apis'][string];
 type ReadVariable = (name: string) => string;
 
 /** Every API of the table and of the settings, by id. */
-export function resolveApis({ settings, environment }: ApiSources): ReadonlyMap<string, ResolvedApi> {
+export function resolveApis(sources: ApiSources): ReadonlyMap<string, ResolvedApi> {
+  const { settings } = sources;
   const resolved = new Map<string, ResolvedApi>();
   for (const id of new Set([...apiTable.keys(), ...Object.keys(settings.apis)].sort())) {
     const own = Object.hasOwn(settings.apis, id) ? settings.apis[id] : undefined;
-    resolved.set(id, resolveApi(id, own, environment));
+    resolved.set(id, resolveApi(id, own, sources));
   }
   return resolved;
 }
 
 /** The settings win over the table, and over the environment. */
-function resolveApi(id: string, own: ApiSettings | undefined, environment: ApiSources['environment']): ResolvedApi {
+function resolveApi(id: string, own: ApiSettings | undefined, sources: ApiSources): ResolvedApi {
+  const { environment } = sources;
   const built = apiTable.get(id);
-  const row: ModelApi = {
-    ...(built ?? { id, name: id, dialect: 'openai', baseUrl: '', keyVariables: [] }),
-    ...(own !== undefined && own.dialect !== '' && { dialect: own.dialect }),
-    ...(own !== undefined && own.base_url !== '' && { baseUrl: own.base_url }),
-  };
   const variables = own?.variables ?? {};
   const read: ReadVariable = (name) =>
     (Object.hasOwn(variables, name) ? variables[name] : undefined) ?? environment[name] ?? '';
-  const keyVariable = row.keyVariables.find((name) => read(name) !== '');
-  const credentials = credentialsFor(row, own?.api_key || (keyVariable === undefined ? '' : read(keyVariable)), read);
+  const table: ModelApi = built ?? { id, name: id, dialect: 'openai', baseUrl: '', keyVariables: [] };
+  const row = withSettings({ ...table, baseUrl: addressFrom(table, read, sources) ?? table.baseUrl }, own);
+  const { keyVariables } = row;
+  const keyVariable = keyVariables.find((name) => read(name) !== '');
+  const ownKey = own?.api_key ?? '';
+  const isBearer = ownKey === '' && keyVariable === BEARER_VARIABLE;
+  const key = ownKey || (keyVariable === undefined ? '' : read(keyVariable));
+  const credentials = { ...credentialsFor(row, key, read), ...(isBearer && { isBearer: true as const }) };
+  const keyFrom = ownKey === '' ? keyVariable : `completions.apis.${id}.api_key`;
   const { url, missing } = fillBaseUrl(row.baseUrl, read);
-  if (url === '') return { usable: false, id, missing: ['base_url'] };
+  if (url === '') return { usable: false, id, missing: ['base_url'], keyVariables };
   // Who sets an address of their own says by it that no key is needed there, unless one is given.
   const needsKey = row.local !== true && row.keyVariables.length > 0 && (own?.base_url ?? '') === '';
-  if (needsKey && !letsIn(credentials)) return { usable: false, id, missing: [...missing, ...keysOf(row)] };
-  if (missing.length > 0) return { usable: false, id, missing };
+  if (needsKey && !letsIn(credentials))
+    return { usable: false, id, missing: [...missing, ...keysOf(row)], keyVariables };
+  if (missing.length > 0) return { usable: false, id, missing, keyVariables };
   const configured = own !== undefined || keyVariable !== undefined || letsIn(credentials);
-  return { usable: true, api: { ...row, baseUrl: url, credentials, configured } };
+  return { usable: true, api: { ...row, baseUrl: url, credentials, configured, keyFrom } };
+}
+
+/** Anthropic's library sends what is in this variable as a bearer token. */
+const BEARER_VARIABLE = 'ANTHROPIC_AUTH_TOKEN';
+
+/** Every column of a row can be set (contract/completions 3). */
+function withSettings(row: ModelApi, own: ApiSettings | undefined): ModelApi {
+  if (own === undefined) return row;
+  const headers = Object.entries(own.headers).map(([name, value]) => [name.toLowerCase(), value]);
+  return {
+    ...row,
+    ...(own.name !== '' && { name: own.name }),
+    ...(own.dialect !== '' && { dialect: own.dialect }),
+    ...(own.base_url !== '' && { baseUrl: own.base_url }),
+    ...(own.key_variables.length > 0 && { keyVariables: own.key_variables }),
+    ...(own.local && { local: true as const }),
+    ...(headers.length > 0 && { headers: { ...row.headers, ...Object.fromEntries(headers) } }),
+    ...(own.refuses.length > 0 && { refuses: [...(row.refuses ?? []), ...own.refuses] }),
+    ...(own.no_stream_options && { noStreamOptions: true as const }),
+  };
+}
+
+/** The address that a variable gives, as the vendor's library reads it; never our own, which is meant for clients. */
+function addressFrom(row: ModelApi, read: ReadVariable, { isOwnAddress }: ApiSources): string | undefined {
+  for (const { name, suffix } of row.addressVariables ?? []) {
+    const given = read(name).trim();
+    if (given === '') continue;
+    const text = (/^https?:\/\//i.test(given) ? given : `http://${given}`).replace(/\/{1,9}$/, '');
+    if (!URL.canParse(text) || isOwnAddress?.(new URL(text)) === true) continue;
+    return text.endsWith(suffix) ? text : `${text}${suffix}`;
+  }
+  return undefined;
 }
 
 function letsIn({ key, aws, googleCredentialsFile }: ApiCredentials): boolean {

@@ -67,7 +67,7 @@ export function createAuthoriseUpstream({ clock, fetch, readFile }: Authorisatio
       case 'cohere':
         return bearer(headers, key);
       case 'anthropic':
-        return withHeader(headers, 'x-api-key', key);
+        return credentials.isBearer === true ? bearer(headers, key) : withHeader(headers, 'x-api-key', key);
       case 'azure':
         // A token of Entra ID instead of a key.
         return key.startsWith('eyJ') ? bearer(headers, key) : withHeader(headers, 'api-key', key);

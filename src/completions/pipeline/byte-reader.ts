@@ -16,6 +16,7 @@ export interface ByteReaderOptions {
   /** Whether the caller asked for usage. If not, a chunk that has nothing else is taken out. */
   readonly usageAsked: boolean;
   readonly promptTokens: number;
+  readonly maxEventBytes?: number | undefined;
   /** The `object` of a usage chunk that we add: chat and text completions differ in it. */
   readonly chunkObject: string;
 }
@@ -46,7 +47,7 @@ const OPEN = 0x7b;
  */
 export function createByteReader(options: ByteReaderOptions): StreamReader<Buffer> {
   const { choices, usageAsked, promptTokens } = options;
-  const splitter = createEventSplitter();
+  const splitter = createEventSplitter(options.maxEventBytes);
   const finished = new Set<number>();
   let readEvents: ReturnType<typeof createEventReader> | undefined;
   let usage: Usage | undefined;

@@ -3,8 +3,8 @@ import { upstreamError } from './upstream-failure.ts';
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 const EMPTY = Buffer.alloc(0);
-/** One event may hold a whole image; what is larger is no event that anyone waits for. */
-const MAX_EVENT_BYTES = 8 * 1024 * 1024;
+/** One event may hold a whole image. */
+const MAX_EVENT_BYTES = 32 * 1024 * 1024;
 
 /** Cuts the bytes of an event stream where an event ends, however they were chunked on their way. */
 export interface EventSplitter {
@@ -18,7 +18,7 @@ export interface EventSplitter {
  * Only what is incomplete is held back, and copied once: a chunk that ends with an event is handed on as it is. That
  * the caller gets whole events alone is what keeps a broken stream readable: an error can always follow.
  */
-export function createEventSplitter(): EventSplitter {
+export function createEventSplitter(maxEventBytes = MAX_EVENT_BYTES): EventSplitter {
   let held: Buffer[] = [];
   let heldBytes = 0;
   /** The last two bytes that were seen, for line ends that are cut in two. */
@@ -48,7 +48,11 @@ export function createEventSplitter(): EventSplitter {
   function hold(part: Buffer): void {
     held.push(part);
     heldBytes += part.length;
-    if (heldBytes > MAX_EVENT_BYTES) throw upstreamError('one event of its stream is too large');
+    if (heldBytes > maxEventBytes) {
+      throw upstreamError(
+        `one event of its stream is larger than ${maxEventBytes} bytes (completions.max_event_bytes)`,
+      );
+    }
   }
 }
 

@@ -74,7 +74,9 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
     const apiId = model.slice(0, Math.max(0, model.indexOf('/')));
     const missing = missingFor(apiId);
     const nearest =
-      missing.length > 0 ? `set ${missing.join(' and ')} to use "${apiId}"` : nearestModels(model, knownNames());
+      missing.length > 0
+        ? `The API "${apiId}" is known, but cannot be used yet: set ${missing.join(' and ')} in the environment of the server, or completions.apis.${apiId} in its settings.`
+        : nearestModels(model, knownNames());
     return new AppError('MODEL_NOT_FOUND', { model: model.slice(0, MAX_SHOWN_NAME), nearest });
   }
 

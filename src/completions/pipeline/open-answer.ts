@@ -5,7 +5,13 @@ import { afterReads } from '../../platform/queue/after-reads.ts';
 import type { Dialect } from '../dialects/dialect.ts';
 import type { CallerPresence } from './caller-presence.ts';
 import type { Exchange, ExchangeListener } from './upstream-exchange.ts';
-import { failureToError, readRetryAfter, type UpstreamHeaders, upstreamError } from './upstream-failure.ts';
+import {
+  failureToError,
+  readRetryAfter,
+  readRetryInfo,
+  type UpstreamHeaders,
+  upstreamError,
+} from './upstream-failure.ts';
 
 export interface OpenOptions {
   /** Sends the request. */
@@ -79,9 +85,9 @@ export function refusal(
   { decodeFailure, secret, now }: Pick<OpenOptions, 'decodeFailure' | 'secret' | 'now'>,
 ): AppError {
   if (status < 400) return upstreamError(`it answered with status ${status}, and redirects are not followed`);
-  return failureToError(decodeFailure(status, parseIfJson(text)), secret, {
-    retryAfterMs: readRetryAfter(headers, now()),
-  });
+  const body = parseIfJson(text);
+  const retryAfterMs = readRetryAfter(headers, now()) ?? readRetryInfo(body);
+  return failureToError(decodeFailure(status, body), secret, { retryAfterMs });
 }
 
 /** The start of a refusal's text is enough, however long it is. */

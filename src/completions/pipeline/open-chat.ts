@@ -27,13 +27,15 @@ export interface OpenChatOptions {
   readonly send: SendUpstream;
   readonly maxOutputTokens: (api: string, model: string) => number | undefined;
   readonly clock: Clock;
+  /** The largest event of a stream. */
+  readonly maxEventBytes?: number;
 }
 
 const CHOICES = Buffer.from('"choices"');
 /** An answer with one of these may have failed, or has reasoning or content in another form than OpenAI's. */
 const UNUSUAL = ['"error"', '"reasoning"', '"content":[', '"content": ['].map((mark) => Buffer.from(mark));
 
-export function createOpenChat({ findApi, send, maxOutputTokens, clock }: OpenChatOptions): OpenChat {
+export function createOpenChat({ findApi, send, maxOutputTokens, clock, maxEventBytes }: OpenChatOptions): OpenChat {
   return async (attempt, work, presence) => {
     const { target } = attempt;
     if (target.apiId === DEMO_API) {
@@ -69,11 +71,12 @@ export function createOpenChat({ findApi, send, maxOutputTokens, clock }: OpenCh
         choices,
         usageAsked,
         promptTokens: work.promptTokens,
+        maxEventBytes,
         chunkObject: 'chat.completion.chunk',
       });
       return { dropped, kind: 'byte-stream', stream: await openStream({ ...options, reader }) };
     }
-    const framing = await createFraming(dialect.framing);
+    const framing = await createFraming(dialect.framing, maxEventBytes);
     const reader = createChunkReader({ dialect, context, framing, choices, promptTokens: work.promptTokens });
     return { dropped, kind: 'chunk-stream', stream: await openStream({ ...options, reader }) };
   };

@@ -44,6 +44,7 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
       operation,
       url,
       origin: split === -1 ? url : url.slice(0, split),
+      host: url.slice(url.indexOf('://') + 3, split === -1 ? undefined : split),
       path: split === -1 ? '/' : url.slice(split),
     };
     lastAddress.set(api, address);
@@ -52,7 +53,7 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
 
   return ({ api, attempt, encoded, stream, idempotencyId }) => {
     const { timeouts, deadline, deadlineName } = attempt;
-    const { url, origin, path } = addressOf(api, encoded.path);
+    const { url, origin, host, path } = addressOf(api, encoded.path);
     const headers = {
       ...api.headers,
       ...encoded.headers,
@@ -71,7 +72,7 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     const ready =
       (opened: UpstreamPool, allowed: Readonly<Record<string, string>>): StartExchange =>
       (listener) => {
-        const call = { path, headers: allowed, body: encoded.body };
+        const call = { host, path, headers: allowed, body: encoded.body };
         return startExchange({ pool: opened, call, times, clock, alarms, listener });
       };
     // Only the first call of all, signatures and access tokens take time.
@@ -84,6 +85,7 @@ interface Address {
   readonly operation: string;
   readonly url: string;
   readonly origin: string;
+  readonly host: string;
   readonly path: string;
 }
 

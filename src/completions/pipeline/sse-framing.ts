@@ -3,8 +3,8 @@ import { createEventSplitter } from './event-splitter.ts';
 import { createEventReader, isWholeEvent } from './read-events.ts';
 
 /** Server-sent events, whole or with the last blank line forgotten. */
-export function createSseFraming(): EventFraming {
-  const splitter = createEventSplitter();
+export function createSseFraming(maxEventBytes?: number): EventFraming {
+  const splitter = createEventSplitter(maxEventBytes);
   const readEvents = createEventReader();
   return {
     feed(chunk) {

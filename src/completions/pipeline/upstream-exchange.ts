@@ -7,6 +7,8 @@ import { type UpstreamHeaders, upstreamError, upstreamTimeout } from './upstream
 import type { UpstreamPool } from './upstream-pools.ts';
 
 export interface UpstreamCall {
+  /** For messages about failures of the connection. */
+  readonly host: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | Buffer;
@@ -109,7 +111,7 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
     onResponseError(_controller, error) {
       if (over) return;
       finish();
-      listener.onFailed(toAppError(error));
+      listener.onFailed(toAppError(error, call.host));
     },
   };
 
@@ -140,11 +142,11 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
   };
 }
 
-function toAppError(error: Error): AppError {
+function toAppError(error: Error, host: string): AppError {
   if (error instanceof AppError) return error;
   const code = errorCode(error);
   if (code === 'UND_ERR_CONNECT_TIMEOUT') return upstreamTimeout('connect');
-  return upstreamError(REASONS[code] ?? 'the connection failed', error);
+  return upstreamError(`${REASONS[code] ?? 'the connection failed'} (${host})`, error);
 }
 
 const REASONS: Readonly<Record<string, string>> = {

@@ -1,5 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
+import { asList, asObject } from '../dialects/json-value.ts';
 
 /** Headers of an upstream's answer, in lower case. */
 export type UpstreamHeaders = Readonly<Record<string, string | string[] | undefined>>;
@@ -98,4 +99,16 @@ export function readRetryAfter(headers: UpstreamHeaders, now: number): number | 
   if (/^\d{1,8}(?:\.\d{1,6})?$/.test(given)) return Number(given) * 1000;
   const date = Date.parse(given);
   return Number.isNaN(date) ? undefined : Math.max(0, date - now);
+}
+
+/** Google says in the body how long to wait: `error.details[].retryDelay` of a `RetryInfo`, as `12s` or `0.5s`. */
+export function readRetryInfo(body: unknown): number | undefined {
+  const error = asObject(asObject(Array.isArray(body) ? body[0] : body)?.error);
+  for (const value of asList(error?.details)) {
+    const detail = asObject(value);
+    if (!String(detail?.['@type']).endsWith('google.rpc.RetryInfo')) continue;
+    const [, seconds] = /^(\d{1,8}(?:\.\d{1,9})?)s$/.exec(String(detail?.retryDelay)) ?? [];
+    if (seconds !== undefined) return Number(seconds) * 1000;
+  }
+  return undefined;
 }

@@ -14,7 +14,8 @@ export const dialectApis: readonly ModelApi[] = [
     name: 'Anthropic',
     dialect: 'anthropic',
     baseUrl: 'https://api.anthropic.com/v1',
-    keyVariables: ['ANTHROPIC_API_KEY'],
+    keyVariables: ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN'],
+    addressVariables: [{ name: 'ANTHROPIC_BASE_URL', suffix: '/v1' }],
   },
   {
     id: 'anthropic-aws',
@@ -28,7 +29,8 @@ export const dialectApis: readonly ModelApi[] = [
     name: 'Azure OpenAI',
     dialect: 'azure',
     baseUrl: 'https://{AZURE_RESOURCE_NAME}.openai.azure.com/openai/v1',
-    keyVariables: ['AZURE_API_KEY', 'AZURE_OPENAI_API_KEY'],
+    keyVariables: ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY'],
+    addressVariables: [{ name: 'AZURE_OPENAI_ENDPOINT', suffix: '/openai/v1' }],
   },
   {
     id: 'azure-ai-foundry',
@@ -67,7 +69,7 @@ export const dialectApis: readonly ModelApi[] = [
     name: 'Cohere',
     dialect: 'cohere',
     baseUrl: 'https://api.cohere.com/v2',
-    keyVariables: ['COHERE_API_KEY'],
+    keyVariables: ['CO_API_KEY', 'COHERE_API_KEY'],
   },
   {
     id: 'datarobot',
@@ -97,6 +99,7 @@ export const dialectApis: readonly ModelApi[] = [
     dialect: 'google',
     baseUrl: 'https://generativelanguage.googleapis.com/v1beta',
     keyVariables: ['GOOGLE_API_KEY', 'GEMINI_API_KEY', 'GOOGLE_GENERATIVE_AI_API_KEY'],
+    addressVariables: [{ name: 'GOOGLE_GEMINI_BASE_URL', suffix: '/v1beta' }],
   },
   {
     id: 'google-vertex',
@@ -112,6 +115,7 @@ export const dialectApis: readonly ModelApi[] = [
     dialect: 'openai',
     baseUrl: 'https://api.groq.com/openai/v1',
     keyVariables: ['GROQ_API_KEY'],
+    addressVariables: [{ name: 'GROQ_BASE_URL', suffix: '/openai/v1' }],
     refuses: ['logit_bias', 'logprobs', 'top_logprobs'],
   },
   {
