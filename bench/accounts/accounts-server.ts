@@ -13,6 +13,7 @@ import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
 import { createBufferedOutput } from '../../src/platform/log/log-output.ts';
 import { createLogger } from '../../src/platform/log/logger.ts';
 import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
+import { accountsSettingsOf } from '../../src/system/settings.ts';
 import { resolveTrestle } from '../../test/system/resolve-trestle.ts';
 
 export interface AccountsServer {
@@ -34,7 +35,7 @@ export async function startAccountsServer(folder: string): Promise<AccountsServe
     clock,
   });
   const accounts = await createAccounts({
-    settings: resolveTrestle('accounts: {}').settings.accounts,
+    settings: accountsSettingsOf(resolveTrestle('accounts: {}').settings),
     auditRetentionMs: 0,
     database,
     secretBox: createSecretBox([systemRandomness.bytes(32)], systemRandomness),

@@ -63,6 +63,7 @@ export async function seedAccounts({ folder, users, passwordHash }: Seeding): Pr
         name: `person ${index}`,
         email: emailOf(index),
         emailVerified: true,
+        confirmed: true,
         passwordHash: passwordHash ?? null,
         role,
         now: at,

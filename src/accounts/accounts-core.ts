@@ -15,6 +15,7 @@ import type { CompletionKeys } from './keys/completion-keys.ts';
 import { createLimiter, type Limiter } from './limiter/limiter.ts';
 import { createSessionCheck, type SeenSession, type SessionCheck } from './login/session-check.ts';
 import { createMailPost, type MailPost } from './mail/mail-post.ts';
+import { createOwners, type Owners } from './owners.ts';
 import { createPasswordHasher, type PasswordHasher } from './passwords/password-hasher.ts';
 import { type AgentRegistry, createAgentRegistry } from './proxy-nodes/agent-registry.ts';
 import type { AccountsSettings } from './settings.ts';
@@ -25,6 +26,7 @@ import { type ClientListStore, createClientListStore } from './storage/client-li
 import { type CredentialStore, createCredentialStore } from './storage/credential-store.ts';
 import { createFlowStore, type FlowStore } from './storage/flow-store.ts';
 import { createLimitStore } from './storage/limit-store.ts';
+import { createOwnerStore, type OwnerStore } from './storage/owner-store.ts';
 import { createPermissionStore } from './storage/permission-store.ts';
 import { createProxyAgentStore, type ProxyAgentStore } from './storage/proxy-agent-store.ts';
 import { createSessionStore, type SessionStore } from './storage/session-store.ts';
@@ -63,6 +65,9 @@ export interface AccountsCore extends Omit<AccountsOptions, 'settings' | 'comple
   /** Whether cookies may only travel encrypted. */
   cookiesAreSecure(head: RequestHead): boolean;
   completionKeys(): CompletionKeys | undefined;
+  /** The people that keys belong to, as other services may know them. */
+  readonly owners: Owners;
+  readonly ownerStore: OwnerStore;
   readonly users: UserStore;
   readonly userAdministration: UserAdministrationStore;
   readonly sessions: SessionStore;
@@ -87,10 +92,20 @@ export interface AccountsCore extends Omit<AccountsOptions, 'settings' | 'comple
 const SEEN_CAPACITY = 10_000;
 const SEEN_BATCH = 200;
 const SEEN_DELAY_MS = 1000;
+/** Where several instances share a database, a change made elsewhere counts here after this long. */
+const SHARED_FRESH_MS = 1000;
 
 export function createAccountsCore(options: AccountsOptions, settings: () => AccountsSettings): AccountsCore {
   const { database, secretBox, clock, randomness, makeId, logger, ownUrl } = options;
   const users = createUserStore(database);
+  const ownerStore = createOwnerStore(database);
+  const owners = createOwners({
+    store: ownerStore,
+    settings,
+    clock,
+    freshMs: database.engine === 'postgres' ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY,
+    onError: (error) => logger.warn({ err: error }, 'an owner of keys was not read'),
+  });
   const sessions = createSessionStore(database);
   const agents = createProxyAgentStore(database);
   const flowStore = createFlowStore(database);
@@ -124,10 +139,12 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     publicUrl,
     frontendUrl: () => (settings().frontend_url === '' ? publicUrl() : withoutSlash(settings().frontend_url)),
     cookiesAreSecure: (head) => head.secure || publicUrl().startsWith('https:'),
+    owners,
+    ownerStore,
     users,
-    userAdministration: createUserAdministrationStore(database),
+    userAdministration: createUserAdministrationStore(database, owners.refresh),
     sessions,
-    subscriptions: createSubscriptionStore(database),
+    subscriptions: createSubscriptionStore(database, owners.refresh),
     blacklist: createBlacklistStore(database),
     agents,
     agentRegistry,

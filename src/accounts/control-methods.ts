@@ -61,7 +61,15 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
         if (password !== undefined) checkNewPassword(password, { name, email });
         const passwordHash = password === undefined ? null : await core.passwords.hash(password);
         const user = newUserRow(
-          { name, email, emailVerified: password !== undefined, passwordHash, role, now: clock.now() },
+          {
+            name,
+            email,
+            emailVerified: password !== undefined,
+            confirmed: password !== undefined,
+            passwordHash,
+            role,
+            now: clock.now(),
+          },
           core.makeId,
           core.randomness,
         );
@@ -95,6 +103,16 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       async handle({ user, role }) {
         const { id } = await findUser(user);
         return { user: await userObjects.describe(await administration.setRole(id, role, COMMAND)) };
+      },
+    }),
+    defineMethod({
+      name: 'users.plan',
+      summary: 'Gives a user another plan.',
+      params: Type.Object({ ...Named, plan: Type.String({ maxLength: 64 }) }),
+      result: Type.Object({ user: User }),
+      async handle({ user, plan }) {
+        const { id } = await findUser(user);
+        return { user: await userObjects.describe(await administration.setPlan(id, plan, COMMAND)) };
       },
     }),
     defineMethod({

@@ -1,9 +1,11 @@
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import { type AccountsOptions, createAccountsCore } from './accounts-core.ts';
+import type { AuditEntry } from './audit.ts';
 import { AccountError } from './contract/account-error.ts';
 import { accountsControlMethods } from './control-methods.ts';
 import { accountsErrorBody, accountsErrors } from './errors.ts';
+import type { Owners } from './owners.ts';
 import { accountsRoutes } from './routes.ts';
 import type { AccountsSettings } from './settings.ts';
 import { createSetup } from './setup/setup.ts';
@@ -15,6 +17,8 @@ export interface Accounts {
   readonly controls: readonly MethodRow<undefined>[];
   /** A token for the set-up page while there is no administrator. Asked for by a server that starts. */
   offerSetup(): Promise<string | undefined>;
+  /** The people that keys belong to, for services that serve keys. */
+  readonly owners: Pick<Owners, 'ownerOf' | 'watch'> & { record(entry: AuditEntry): Promise<void> };
   reload(settings: AccountsSettings): void;
   stop(): Promise<void>;
 }
@@ -42,9 +46,11 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
       isOpen: () => false,
     },
     controls: accountsControlMethods(core),
+    owners: { ownerOf: core.owners.ownerOf, watch: core.owners.watch, record: core.audit.record },
     offerSetup: createSetup(core).issueToken,
     reload(next) {
       settings = next;
+      core.owners.forgetPlans();
     },
     async stop() {
       await sweep.stop();

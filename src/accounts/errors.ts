@@ -65,6 +65,14 @@ export const accountsErrors = {
     message: 'There is no permission "{module}"; names are letters, digits, ".", "_", "-".',
   },
   PERMISSION_NOT_HELD: { status: 403, message: 'You cannot give "{permission}" to anyone: you do not hold it.' },
+  INVITATION_REQUIRED: { status: 403, message: 'Accounts are by invitation here; ask an administrator for one.' },
+  REGISTRATION_CLOSED: { status: 403, message: 'New accounts are not created here; ask an administrator.' },
+  DOMAIN_NOT_ALLOWED: { status: 403, message: 'Addresses at "{domain}" cannot register here; ask for an invitation.' },
+  INVITATION_NOT_FOUND: {
+    status: 404,
+    message: 'The invitation is not there: it was accepted, revoked or has expired.',
+  },
+  INVALID_PLAN: { status: 400, message: 'There is no plan "{plan}"; use one of {plans}.' },
   USER_NOT_FOUND: { status: 404, message: 'There is no such user.' },
   LAST_ADMIN: { status: 409, message: 'This is the last administrator who can log in; make another one first.' },
   ADDRESS_NOT_LISTED: { status: 404, message: 'That address is not on the list.' },
@@ -75,7 +83,7 @@ export const accountsErrors = {
   AGENT_CONFIGURED: { status: 409, message: 'The agent "{id}" has its token in the settings; change it there.' },
   COMPLETIONS_UNAVAILABLE: { status: 503, message: 'The completions service does not run here, so there are no keys.' },
   KEY_NOT_FOUND: { status: 404, message: 'There is no such key.' },
-  TOO_MANY_KEYS: { status: 409, message: 'You have {most} keys; remove one first.' },
+  TOO_MANY_KEYS: { status: 409, message: 'Your plan includes {most} keys; remove one first.' },
   SETUP_DONE: { status: 409, message: 'There is an administrator already; ask them, or use: trestle user create.' },
   PROVIDER_NOT_FOUND: { status: 404, message: 'There is no login with "{provider}" here.' },
 } as const satisfies ErrorTable;

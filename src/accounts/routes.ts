@@ -28,6 +28,7 @@ import { createPasswordChange } from './passwords/password-change.ts';
 import { passwordRoutes } from './passwords/password-routes.ts';
 import { agentAdministrationRoutes } from './proxy-nodes/agent-administration-routes.ts';
 import { agentRoutes } from './proxy-nodes/agent-routes.ts';
+import { createInvitations, invitationRoutes } from './registration/invitations.ts';
 import { createRegistration } from './registration/registration.ts';
 import { registrationRoutes } from './registration/registration-routes.ts';
 import { createSetup } from './setup/setup.ts';
@@ -47,6 +48,7 @@ export function accountsRoutes(core: AccountsCore): readonly Route[] {
   const administration = createUserAdministration(core);
   return [
     ...registrationRoutes(core, createRegistration(core)),
+    ...invitationRoutes(core, createInvitations(core)),
     ...loginRoutes(core, createLogin(parts), createRefresh(parts)),
     ...sessionRoutes(core),
     ...mfaRoutes(core, createEnrolment(parts)),

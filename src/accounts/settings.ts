@@ -7,6 +7,9 @@ const ID = {
   pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
   expects: 'letters, digits, dots, dashes and underscores, at most 64',
 };
+/** The built-in plan: includes the demo model, and pays for nothing. */
+export const FREE_PLAN = 'free';
+
 const MAIL_ADDRESS = { pattern: '^([^<>]*<)?[^\\s@<>]+@[^\\s@<>]+>?$', expects: 'an e-mail address' };
 
 const oauthClient = (provider: string) => ({
@@ -45,6 +48,24 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     schemes: ['http', 'https'],
     default: '',
     description: 'Address of the web console that logins return to. Empty: the public address.',
+  }),
+  registration: setting.choice(['open', 'invite', 'closed'], {
+    default: '',
+    reload: true,
+    description:
+      'Who may create an account: anyone (`open`), people with an invitation (`invite`), or nobody (`closed`). Empty: `open` while the program can be reached from this machine only (by `listen`, `public_url`, `allowed_hosts` and `trusted_proxies`), otherwise `invite`.',
+  }),
+  allowed_domains: setting.list(setting.hostName({}), {
+    reload: true,
+    description:
+      'Domains of the e-mail addresses that may register without an invitation; needs `require_verification`. Empty: all.',
+  }),
+  default_plan: setting.text({
+    ...ID,
+    default: 'free',
+    reload: true,
+    description:
+      'Plan of everyone who has no other one: a name under `plans`, or the built-in `free`, which includes the demo model and pays for nothing.',
   }),
   trial_days: setting.integer({
     default: 7,
@@ -143,14 +164,90 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
   agents: setting.list(proxyNode, { description: 'Agents of proxy nodes that may report here.' }),
 });
 
-export type AccountsSettings = Static<typeof accountsSettings>;
+const plan = setting.group('', {
+  models: setting.list(
+    setting.text({ pattern: '^[^\\s]{1,200}$', expects: 'a model, or a pattern such as openai/*' }),
+    {
+      default: ['demo/*'],
+      description: 'Models that it includes: names, or patterns such as `openai/*`. `["*"]`: all. Empty: none.',
+    },
+  ),
+  requests_per_minute: setting.integer({
+    default: 0,
+    minimum: 0,
+    maximum: 1_000_000_000,
+    description: 'Requests that a person may make in a minute, with all keys together. 0: no limit.',
+  }),
+  tokens_per_minute: setting.integer({
+    default: 0,
+    minimum: 0,
+    maximum: 1_000_000_000_000,
+    description: 'Tokens that a person may use in a minute, with all keys together. 0: no limit.',
+  }),
+  budget: setting.group('What the plan pays for each person, with all keys together.', {
+    usd: setting.number({
+      default: 0,
+      minimum: 0,
+      maximum: 1_000_000_000,
+      description: 'US dollars in a period. 0: only models that are known to be free.',
+    }),
+    period: setting.choice(['day', 'month', 'total'], { default: 'month', description: 'The period, in UTC.' }),
+  }),
+  keys: setting.integer({
+    default: 2,
+    minimum: 0,
+    maximum: 100,
+    description: 'Keys of the completions API that a person may have at the same time.',
+  }),
+});
+
+/** The plans, at the top level of the configuration because they limit what other services do. */
+export const plansSettings = setting.record(plan, {
+  keyPattern: ID.pattern,
+  keyExpects: `names of ${ID.expects}`,
+  reload: true,
+  description:
+    'Plans: what a person may use. A plan counts when the payment webhook or an administrator names it; everyone else has `accounts.default_plan`. The roles root, admin and operator have no plan unless one is given to them. `legacy` is the plan of users from 0.1.0: without limits unless it is defined here.',
+});
+
+export type PlansSettings = Static<typeof plansSettings>;
+
+/** The settings of accounts as they apply: with the plans, and with the mode of registration worked out. */
+export type AccountsSettings = Omit<Static<typeof accountsSettings>, 'registration'> & {
+  readonly registration: 'open' | 'invite' | 'closed';
+  readonly plans: PlansSettings;
+};
+
+type GivenSettings = Static<typeof accountsSettings>;
 
 /** What must hold between the settings of accounts. */
-export function checkAccountsSettings({ smtp, oauth, agents }: AccountsSettings): readonly Complaint[] {
-  return [...checkMail(smtp), ...checkLogins(oauth), ...checkProxyNodes(agents)];
+export function checkAccountsSettings(given: GivenSettings, plans: PlansSettings): readonly Complaint[] {
+  const { smtp, oauth, agents } = given;
+  return [...checkRegistration(given, plans), ...checkMail(smtp), ...checkLogins(oauth), ...checkProxyNodes(agents)];
 }
 
-function checkMail({ host, from, tls }: AccountsSettings['smtp']): readonly Complaint[] {
+function checkRegistration(given: GivenSettings, plans: PlansSettings): readonly Complaint[] {
+  const complaints: Complaint[] = [];
+  if (given.default_plan !== FREE_PLAN && !Object.hasOwn(plans, given.default_plan)) {
+    const names = [FREE_PLAN, ...Object.keys(plans)];
+    complaints.push({
+      path: 'accounts.default_plan',
+      wrong: `there is no plan "${given.default_plan}"`,
+      right: `define it under plans, or name one of ${names.join(', ')}`,
+    });
+  }
+  if (given.allowed_domains.length > 0 && !given.require_verification) {
+    complaints.push({
+      path: 'accounts.allowed_domains',
+      wrong: 'nothing proves the domain of an address while require_verification is false',
+      right: 'remove one of the two',
+      involves: ['accounts.require_verification'],
+    });
+  }
+  return complaints;
+}
+
+function checkMail({ host, from, tls }: GivenSettings['smtp']): readonly Complaint[] {
   if (host === '') return [];
   const complaints: Complaint[] = [];
   if (tls === 'none' && !isLoopbackHost(host.includes(':') ? `[${host}]` : host)) {
@@ -167,7 +264,7 @@ function checkMail({ host, from, tls }: AccountsSettings['smtp']): readonly Comp
   return complaints;
 }
 
-function checkLogins({ github, google, oidc }: AccountsSettings['oauth']): readonly Complaint[] {
+function checkLogins({ github, google, oidc }: GivenSettings['oauth']): readonly Complaint[] {
   const complaints: Complaint[] = [];
   for (const [name, client] of Object.entries({ github, google })) {
     if ((client.client_id === '') === (client.client_secret === '')) continue;
@@ -207,7 +304,7 @@ function isSentInTheClear(address: string): boolean {
   return url?.protocol === 'http:' && !isLoopbackHost(url.host);
 }
 
-function checkProxyNodes(agents: AccountsSettings['agents']): readonly Complaint[] {
+function checkProxyNodes(agents: GivenSettings['agents']): readonly Complaint[] {
   const ids = agents.map(({ id }) => id);
   const tokens = agents.map(({ token }) => token);
   return agents.flatMap(({ id, token }, index): readonly Complaint[] => {

@@ -25,6 +25,7 @@ const EXPIRING: readonly SweptTable[] = [
   { table: 'session_tokens', key: ['token_hash'], time: 'expires_at', keptMs: 0 },
   { table: 'refresh_tokens', key: ['token_hash'], time: 'expires_at', keptMs: 0 },
   { table: 'flows', key: ['kind', 'key'], time: 'expires_at', keptMs: 0 },
+  { table: 'invitations', key: ['id'], time: 'expires_at', keptMs: 0 },
   { table: 'limits', key: ['policy', 'key'], time: 'expires_at', keptMs: 0 },
   { table: 'devices', key: ['user_id', 'device_hash'], time: 'last_seen_at', keptMs: DEVICE_LIFETIME_MS },
   { table: 'billing_deliveries', key: ['digest'], time: 'received_at', keptMs: BILLING_KEPT_MS },

@@ -77,7 +77,8 @@ function describeUser(user: FoundUser, permissions: string[], lockedUntil: numbe
       ...(lockedUntil === undefined ? {} : { totpLockedUntil: timeText(lockedUntil) }),
     },
     role: user.role,
-    groups: JSON.parse(user.groups) as string[],
+    // The contract names groups; there are none until there are teams.
+    groups: [],
     permissions,
     active: user.active === 1,
     proxyUuid: user.proxy_uuid,

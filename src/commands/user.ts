@@ -18,15 +18,16 @@ interface MadeUser {
   readonly token?: string;
 }
 
-/** `trestle user create|list|role|reset-password|reset-mfa`. */
+/** `trestle user create|list|role|plan|reset-password|reset-mfa`. */
 export function registerUser(program: Command, context: CommandContext): void {
   const user = program
     .command('user')
-    .summary('create users, list them, change roles, passwords and second factors')
+    .summary('create users, list them, change roles, plans, passwords and second factors')
     .description('Manages the users of the accounts service, whether the server runs or not.');
   registerCreate(user, context);
   registerList(user, context);
   registerRole(user, context);
+  registerPlan(user, context);
   registerResetPassword(user, context);
   registerResetMfa(user, context);
 }
@@ -98,6 +99,21 @@ function registerRole(user: Command, context: CommandContext): void {
     });
 }
 
+function registerPlan(user: Command, context: CommandContext): void {
+  user
+    .command('plan')
+    .summary('give a user another plan')
+    .description('Gives a user another plan. It applies from the next request.')
+    .argument('<user>', 'id or e-mail address')
+    .argument('[plan]', 'a name under plans, or free; without it: that of a subscription, or the default plan', '')
+    .addHelpText('after', '\nExamples:\n  trestle user plan ben@example.org pro\n  trestle user plan ben@example.org')
+    .action(async (named: string, plan: string, _given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const changed = (await ask(options, context, 'users.plan', { user: named, plan })) as MadeUser;
+      context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : userLine(changed.user));
+    });
+}
+
 function registerResetPassword(user: Command, context: CommandContext): void {
   user
     .command('reset-password')
@@ -139,7 +155,7 @@ function ask(
 }
 
 function userLine({ id, email, name, role, active, emailVerified, mfaEnabled }: UserInfo): string {
-  const notes = [!active && 'paused', !emailVerified && 'address not proven', mfaEnabled && 'second factor'].filter(
+  const notes = [!active && 'paused', !emailVerified && 'email not verified', mfaEnabled && 'second factor'].filter(
     (note) => note !== false,
   );
   return `  ${id}  ${email}  ${name}  ${role}${notes.length === 0 ? '' : `  (${notes.join(', ')})`}\n`;

@@ -44,6 +44,7 @@ const ModelTest = Type.Object({
 });
 
 const TEST_TOKENS = 64;
+const COMMAND = { actor: 'command' };
 
 /** What the operator's commands ask of this service: `trestle key`, `trestle models`. */
 export function completionsControlMethods(parts: ControlParts): readonly MethodRow<undefined>[] {
@@ -54,7 +55,7 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
       summary: 'Issues a key.',
       params: NewKey,
       result: IssuedKey,
-      handle: (input) => register.create(input),
+      handle: (input) => register.create(input, COMMAND),
     }),
     defineMethod({
       name: 'keys.list',
@@ -69,7 +70,7 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
       params: KeyPath,
       result: Type.Object({}),
       async handle({ id }) {
-        await register.remove(id);
+        await register.remove(id, undefined, COMMAND);
         return {};
       },
     }),

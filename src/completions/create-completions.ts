@@ -13,7 +13,7 @@ import { completionsControlMethods } from './control-methods.ts';
 import { completionsErrors } from './errors.ts';
 import { ingressRoutes } from './ingress/ingress-routes.ts';
 import { createOwnKeys, type OwnKeys } from './keys/key-register.ts';
-import { createMeteredKeys, type MeteredKeys } from './metered-keys.ts';
+import { createMeteredKeys, type KeyOwners, type MeteredKeys } from './metered-keys.ts';
 import { createChatHandler } from './pipeline/chat-handler.ts';
 import type { RunChat } from './pipeline/chat-run.ts';
 import { createEmbeddingsHandler } from './pipeline/embeddings-handler.ts';
@@ -53,6 +53,8 @@ export interface CompletionsOptions {
   readonly randomness: Randomness;
   readonly makeId: MakeId;
   readonly logger: Logger;
+  /** The people that keys belong to; undefined while this service runs alone. */
+  owners?(): KeyOwners | undefined;
 }
 
 export function createCompletions(options: CompletionsOptions): Completions {

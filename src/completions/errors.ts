@@ -11,8 +11,8 @@ export const completionsErrors = {
   MODEL_NOT_ALLOWED: { status: 403, message: 'This key may not use the model "{model}".' },
   KEY_NOT_FOUND: { status: 404, message: 'There is no key "{id}".' },
   RATE_LIMIT_EXCEEDED: { status: 429, message: 'The limit of {limit} {unit} a minute is reached; try again later.' },
-  BUDGET_EXCEEDED: { status: 402, message: 'The budget of {usd} USD ({period}) of this key is used up.' },
-  INSUFFICIENT_QUOTA: { status: 429, message: 'The budget of {usd} USD ({period}) of this key is used up.' },
+  BUDGET_EXCEEDED: { status: 402, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
+  INSUFFICIENT_QUOTA: { status: 429, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   UNSUPPORTED_PARAMETER: { status: 400, message: 'The model API cannot take "{param}": leave it out.' },
   REQUEST_TOO_COMPLEX: {
     status: 400,

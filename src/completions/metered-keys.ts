@@ -4,6 +4,7 @@ import type { Database } from '../platform/database/database.ts';
 import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { Route } from '../platform/http/surface.ts';
+import type { OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { PriceOf } from './apis/prices.ts';
@@ -12,7 +13,7 @@ import { createBudgets } from './keys/budgets.ts';
 import { createAdmissions } from './keys/create-admissions.ts';
 import { createKeyAccess, type KeyAccess } from './keys/key-access.ts';
 import { createKeyLookup } from './keys/key-lookup.ts';
-import { createKeyRegister, type KeyRegister } from './keys/key-register.ts';
+import { createKeyRegister, type KeyEvent, type KeyRegister } from './keys/key-register.ts';
 import { keyRoutes } from './keys/key-routes.ts';
 import { createCallFigures } from './metering/call-figures.ts';
 import { createCallSpans } from './metering/call-spans.ts';
@@ -51,6 +52,15 @@ export interface MeteredKeysOptions {
   readonly randomness: Randomness;
   readonly makeId: MakeId;
   readonly logger: Logger;
+  /** The people that keys belong to; undefined while this service runs alone. */
+  owners?(): KeyOwners | undefined;
+}
+
+export interface KeyOwners {
+  readonly ownerOf: OwnerOf;
+  readonly watch: WatchOwners;
+  /** Keeps what happened to a key in the audit log. */
+  record(event: KeyEvent): Promise<void>;
 }
 
 /** Where several instances share a database, a revoked key works and a budget seems unspent for this long elsewhere. */
@@ -62,7 +72,12 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
   const keyStore = createKeyStore(database);
   const usageStore = createUsageStore(database);
   const lookup = createKeyLookup({ store: keyStore, clock, freshMs });
-  const register = createKeyRegister({ store: keyStore, clock, randomness, makeId, onRemoved: lookup.forget });
+  const record = async (event: KeyEvent): Promise<void> => {
+    const { event: what, actor, subject: owner, details } = event;
+    logger.info({ actor, owner, ...details }, what);
+    await options.owners?.()?.record(event);
+  };
+  const register = createKeyRegister({ store: keyStore, clock, randomness, makeId, record, onRemoved: lookup.forget });
 
   const meter = createUsageMeter({
     store: usageStore,
@@ -90,12 +105,22 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     observers: [meter.observe, figures.observe, ...(spans === undefined ? [] : [spans.observe])],
     onProblem: (error) => logger.error({ err: error }, 'a call was not settled as it should be'),
   });
+  // The service that knows people is made after this one, and then stays.
+  let stopWatching: (() => void) | undefined;
+  const ownerOf: OwnerOf = (id) => {
+    const owners = options.owners?.();
+    stopWatching ??= owners?.watch((owner) => {
+      if (owner.state !== 'active') admissions.endCallsOf(owner.id);
+    });
+    return owners?.ownerOf(id);
+  };
   const access = createKeyAccess({
     settings,
     lookup,
     budgets,
     throttle: createFailureThrottle({ clock }),
     clock,
+    ownerOf,
     onFlood: (address) => logger.warn({ address }, 'many wrong keys from one address'),
   });
   const retention = startUsageRetention({
@@ -117,6 +142,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     figures: figures.sources,
     reload: access.reload,
     async stop() {
+      stopWatching?.();
       await retention.stop();
       await meter.close();
       await spans?.stop();

@@ -8,7 +8,7 @@ import { describeError, isExpected } from '../platform/errors/error-table.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
 
 /** What this program itself asks of models is recorded under this name. */
-const INTERNAL: KeyHolder = { id: 'internal', owner: '', isMaster: false, mayUse: () => true };
+const INTERNAL: KeyHolder = { id: 'internal', owner: '', isMaster: false, mayUse: () => true, buckets: [] };
 
 /** Lets the built-in agent use the completions service of this program. `runChat` is asked for at the first use. */
 export function createCompleteInProcess(runChat: () => RunChat, makeId: MakeId): CompleteChat {

@@ -105,4 +105,10 @@ accounts:
       - { id: acme, issuer: "https://login.acme.example", client_id: trestle, client_secret: "\${env:ACME_SECRET}" }
   agents:
     - { id: node-1, name: Node 1, token: "\${env:NODE_1_TOKEN}", groups: [] }
+plans:
+  pro:
+    models: ["*"]
+    requests_per_minute: 300
+    budget: { usd: 50, period: month }
+    keys: 20
 `;

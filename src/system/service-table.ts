@@ -8,6 +8,7 @@ import { wireBridge } from '../bridge/wire-bridge.ts';
 import { type ChatEngine, createChatEngine } from '../completions/chat-engine.ts';
 import { createCompletions } from '../completions/create-completions.ts';
 import type { OwnKeys } from '../completions/keys/key-register.ts';
+import type { KeyOwners } from '../completions/metered-keys.ts';
 import type { RunChat } from '../completions/pipeline/chat-run.ts';
 import { completionsMigrations } from '../completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
@@ -26,7 +27,7 @@ import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createCompleteInProcess } from './complete-in-process.ts';
 import { builtinModelProblem, createProbeEffects } from './probe-effects.ts';
 import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION } from './release.ts';
-import type { ServiceName, Settings } from './settings.ts';
+import { accountsSettingsOf, type ServiceName, type Settings } from './settings.ts';
 
 /** What the system hands to each service. */
 export interface ServiceParts {
@@ -76,6 +77,8 @@ export interface RunningService {
   readonly agentsKnown?: Promise<void>;
   /** The keys of users, for the service that knows them. */
   readonly ownKeys?: OwnKeys;
+  /** The people that keys belong to, for services that serve keys. */
+  readonly owners?: KeyOwners;
   /** A token for the page on which the first administrator is made, while there is none. */
   offerSetup?(): Promise<string | undefined>;
   /** The chat pipeline, for other parts of the program. */
@@ -148,6 +151,7 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
         otlpEndpoint: settings.telemetry.otlp_endpoint,
         programVersion: PROGRAM_VERSION,
         database: database as unknown as Database<CompletionsSchema>,
+        owners: () => shared.running?.('accounts')?.owners,
       });
       return {
         surface: completions.surface,
@@ -165,7 +169,7 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
     async create({ settings, database, address, ...shared }) {
       const accounts = await createAccounts({
         ...shared,
-        settings: settings.accounts,
+        settings: accountsSettingsOf(settings),
         auditRetentionMs: settings.retention.audit,
         database: database as unknown as Database<AccountsSchema>,
         ownUrl: () => urlOf(address),
@@ -174,8 +178,9 @@ export const serviceTable: Readonly<Record<ServiceName, ServiceRow>> = {
       return {
         surface: accounts.surface,
         controls: accounts.controls,
+        owners: accounts.owners,
         offerSetup: accounts.offerSetup,
-        reload: (next) => accounts.reload(next.accounts),
+        reload: (next) => accounts.reload(accountsSettingsOf(next)),
         stop: accounts.stop,
       };
     },

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Static } from 'typebox';
-import { accountsSettings, checkAccountsSettings } from '../accounts/settings.ts';
+import { type AccountsSettings, accountsSettings, checkAccountsSettings, plansSettings } from '../accounts/settings.ts';
 import { checkBridgeSettings } from '../bridge/check-bridge-settings.ts';
 import {
   agentsSettings,
@@ -15,6 +15,8 @@ import { nearestName } from '../platform/config/nearest-name.ts';
 import type { Complaint } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
 import type { SettingsDeclaration } from '../platform/config/settings-declaration.ts';
+import { isLoopbackBind } from '../platform/http/listen-address.ts';
+import { isLoopbackHost } from '../platform/network-address/classify-host.ts';
 
 const kept = (fallback: string, what: string) =>
   setting.duration({
@@ -109,6 +111,7 @@ const settingsSchema = setting.group('What all services share.', {
   distributed: distributedSettings,
   completions: completionsSettings,
   accounts: accountsSettings,
+  plans: plansSettings,
 });
 
 export type Settings = Static<typeof settingsSchema>;
@@ -129,7 +132,7 @@ export const settingsDeclaration: SettingsDeclaration<Settings> = {
   check: (settings) => [
     ...checkBridgeSettings(settings),
     ...checkCompletionsSettings(settings.completions),
-    ...checkAccountsSettings(settings.accounts),
+    ...checkAccountsSettings(settings.accounts, settings.plans),
     ...checkBuiltinModel(settings),
   ],
 };
@@ -165,6 +168,25 @@ export function listenAddress({ listen }: Settings, alone?: ServiceName): Listen
   const configured = parseListenAddress(listen);
   if ('host' in configured) return configured;
   return { host: '127.0.0.1', port: DEFAULT_PORTS[alone ?? 'bridge'] };
+}
+
+/** Whether the program can be reached from this machine only, as far as its settings say. */
+function isLocalOnly(settings: Settings): boolean {
+  const { allowed_hosts: hosts, trusted_proxies: proxies, accounts } = settings;
+  const publicHost = URL.parse(accounts.public_url)?.host;
+  return (
+    isLoopbackBind(listenAddress(settings).host) &&
+    proxies.length === 0 &&
+    hosts.every(isLoopbackHost) &&
+    (publicHost === undefined || isLoopbackHost(publicHost))
+  );
+}
+
+/** The settings of accounts as they apply. */
+export function accountsSettingsOf(settings: Settings): AccountsSettings {
+  const { accounts, plans } = settings;
+  const fallback = isLocalOnly(settings) ? 'open' : 'invite';
+  return { ...accounts, plans, registration: accounts.registration === '' ? fallback : accounts.registration };
 }
 
 /** The data directory: as configured, else in the XDG data home, which must be absolute to count. */

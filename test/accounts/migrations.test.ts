@@ -18,12 +18,14 @@ const RELEASED = {
     '0002-credentials-and-limits': '770b2c22cf59d4f2b74846273150f0b13791f04a4d13fd685e72672f65f267a5',
     '0003-outgoing-mails': '3d321e84d9234171cc0a7def6e84499e025e494a584e975c0704d86f21ba6e50',
     '0004-sliding-sessions': 'ae3e135a0b35bc6da1ddb2f0d15192ee5ee294d42b946fd1cd44ad552ef1463d',
+    '0005-plans-and-invitations': '2494b21fd77e23082724b3a5c72f14157d8836a335cbe417e9d671faca25ba08',
   },
   postgres: {
     '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d',
     '0002-credentials-and-limits': '30738deef0879f37703066b94125bb52ab9846692b9f6911c4fd8f80b094add2',
     '0003-outgoing-mails': '573a59af2abc91e4f0612d2b93802b739f041e8926cfa56ed5c0c19cff7f61c1',
     '0004-sliding-sessions': '15266a44c55162a521d022aa3f835f5a6b83a060a7ae675141c3a1ea14d3dfd3',
+    '0005-plans-and-invitations': '694a953d283f0a7970e75a2d56b2bc5130b86893636a53411bf6c3e3bc399959',
   },
 };
 

@@ -3,7 +3,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
-import { createAccounts } from '../../src/accounts/create-accounts.ts';
+import { type Accounts, createAccounts } from '../../src/accounts/create-accounts.ts';
 import { createFlows, tokenKey } from '../../src/accounts/flows.ts';
 import type { CompletionKeys } from '../../src/accounts/keys/completion-keys.ts';
 import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
@@ -22,6 +22,7 @@ import type { Route } from '../../src/platform/http/surface.ts';
 import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
 import { createDispatch } from '../../src/platform/json-rpc/method-table.ts';
 import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
+import { accountsSettingsOf as settingsThatApply } from '../../src/system/settings.ts';
 import type { Scope } from '../e2e/running-program.ts';
 import { createFakeClock, type FakeClock } from '../fakes/fake-clock.ts';
 import { handOnDatabaseThread } from '../fakes/hand-on-database-thread.ts';
@@ -43,6 +44,7 @@ export interface RunningAccounts extends AccountsClient {
   control<Result>(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>;
   /** The token of the set-up link that a server prints at its start. */
   offerSetup(): Promise<string | undefined>;
+  readonly owners: Accounts['owners'];
   readonly routes: readonly Route[];
   reload(settings: AccountsSettings): void;
   close(): Promise<void>;
@@ -51,6 +53,8 @@ export interface RunningAccounts extends AccountsClient {
 export interface StartOptions {
   /** YAML for the part under `accounts:`, as one flow mapping: `{ trial_days: 0 }`. */
   readonly settings?: string;
+  /** YAML for the part under `plans:`. */
+  readonly plans?: string;
   /** Where the data lies; by default a new SQLite file. */
   readonly location?: DatabaseLocation;
   readonly clock?: FakeClock;
@@ -69,10 +73,10 @@ const SECRET_KEY = new Uint8Array(32).fill(7);
 const WEAK = { memoryCost: 64, timeCost: 1, parallelism: 1 };
 const quickPasswords = createPasswordHasher({ parameters: WEAK, concurrency: availableParallelism() });
 
-export function accountsSettingsOf(text: string): AccountsSettings {
-  const resolution = resolveTrestle(`accounts: ${text}`);
+export function accountsSettingsOf(text: string, plans = '{}'): AccountsSettings {
+  const resolution = resolveTrestle(`accounts: ${text}\nplans: ${plans}`);
   if (resolution.problems.length > 0) throw new Error(JSON.stringify(resolution.problems));
-  return resolution.settings.accounts;
+  return settingsThatApply(resolution.settings);
 }
 
 /** Accounts on a listener of this process: real HTTP, real database, a clock that the test moves. */
@@ -96,7 +100,7 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
   });
   const secretBox = createSecretBox([options.secretKey ?? SECRET_KEY], systemRandomness);
   const accounts = await createAccounts({
-    settings: accountsSettingsOf(options.settings ?? '{}'),
+    settings: accountsSettingsOf(options.settings ?? '{}', options.plans),
     auditRetentionMs: options.auditRetentionMs ?? 0,
     database,
     secretBox,
@@ -163,6 +167,7 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
       return (await dispatch({ ...call, requestId: 'test', notify: nobodyListens, accept: nobodyListens })) as Result;
     },
     offerSetup: accounts.offerSetup,
+    owners: accounts.owners,
     routes: accounts.surface.routes,
     reload: accounts.reload,
     close,

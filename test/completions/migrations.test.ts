@@ -10,10 +10,12 @@ const RELEASED = {
   sqlite: {
     '0001-keys-and-usage': '5f858caa94c68281d07b21d662725ff6c8ee8f94bba542f7e2ee104ef7f76376',
     '0002-nano-usd': 'eee4f619ffe212043b77de2ed1cfae07c0ccbb76b32e881415f0468f1398eca3',
+    '0003-no-tenant': '2b918cd1d43cf9e5f2638be5413662770107e9b2ab7f7270ff5b228d0fee02e7',
   },
   postgres: {
     '0001-keys-and-usage': '28fcb45c254eea4a70607b4ca2c53f820d3a78b2a42baae36972740c5158e6df',
     '0002-nano-usd': '5cbfd7190aa65c04a0641f0fdc6acef381fedc2a3ef004b6bbd81003452a95b8',
+    '0003-no-tenant': '2b918cd1d43cf9e5f2638be5413662770107e9b2ab7f7270ff5b228d0fee02e7',
   },
 };
 

@@ -74,7 +74,7 @@ export function headWith(key: string, changes: Partial<RequestHead> = {}): Reque
 
 /** One call of 15 tokens (0.015 USD), from its admission to its end. */
 export function callOnce(keys: MeteredKeys, holder: KeyHolder, tokens = 15): void {
-  const request = { estimatedTokens: tokens, estimatedCostNano: tokens * 1_000_000 };
+  const request = { estimatedTokens: tokens, estimatedCostNano: tokens * 1_000_000, mayCost: true };
   keys.admissions.admit(holder, request).settle({
     model: 'lab/small',
     api: 'lab',

@@ -37,7 +37,7 @@ test('A-17: the first administrator is made on the command line, with no server,
   assert.deepEqual([made.user.role, made.user.emailVerified, made.token], ['root', true, undefined]);
   const second = await runProgram(create('ben', 'admin'));
   const [token = ''] = /^ {2}[\w-]{43}$/m.exec(second.stdout) ?? [];
-  assert.match(second.stdout, /ben@example\.org {2}ben {2}admin {2}\(address not proven\)/);
+  assert.match(second.stdout, /ben@example\.org {2}ben {2}admin {2}\(email not verified\)/);
 
   const program = await startProgram(t, { args: ['accounts'], dataDirectory });
   assert.equal(program.summary.firstAdmin, undefined, 'there is an administrator: no link is printed');

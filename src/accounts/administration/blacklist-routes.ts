@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { expectChanges } from '../../platform/database/statement.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Route } from '../../platform/http/surface.ts';
 import type { UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
@@ -7,8 +8,7 @@ import { BODY_LIMIT } from '../limits.ts';
 import { normalizeEmail } from '../registration/email-address.ts';
 import { timeText } from '../user-object.ts';
 import { PageQuery, pageOf } from './page.ts';
-import type { UserAdministration } from './user-administration.ts';
-import { actorOf } from './user-routes.ts';
+import { actorOf, type UserAdministration } from './user-administration.ts';
 
 const Entry = Type.Object({ email: Type.String(), createdBy: Type.String(), createdAt: Type.String() });
 const Entries = Type.Object({
@@ -17,11 +17,11 @@ const Entries = Type.Object({
 });
 const Email = Type.Object({ email: Type.String({ examples: ['spam@example.org'] }) });
 
-type Parts = Pick<AccountsCore, 'access' | 'database' | 'blacklist' | 'clientList' | 'audit'>;
+type Parts = Pick<AccountsCore, 'access' | 'database' | 'blacklist' | 'clientList' | 'audit' | 'owners' | 'ownerStore'>;
 
 /** Addresses that may neither register nor log in. */
 export function blacklistRoutes(parts: Parts, administration: Pick<UserAdministration, 'block'>): readonly Route[] {
-  const { access, database, blacklist, clientList, audit } = parts;
+  const { access, database, blacklist, clientList, audit, owners, ownerStore } = parts;
   const rows: readonly Route<UserCaller>[] = [
     {
       method: 'GET',
@@ -67,9 +67,16 @@ export function blacklistRoutes(parts: Parts, administration: Pick<UserAdministr
       schema: { response: { 204: Type.Null() } },
       async handle({ caller: { user }, params, head }) {
         const email = normalizeEmail(params.email ?? '');
-        if (email === undefined || !(await blacklist.has(email))) throw new AppError('ADDRESS_NOT_LISTED');
+        if (email === undefined) throw new AppError('ADDRESS_NOT_LISTED');
         const removed = audit.statement({ event: 'blacklist.removed', actor: user.id, subject: email, head });
-        await database.write([blacklist.remove(email), clientList.touch(), removed]);
+        try {
+          await database.write([expectChanges(blacklist.remove(email), 1), clientList.touch(), removed]);
+        } catch (error) {
+          throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError('ADDRESS_NOT_LISTED') : error;
+        } finally {
+          const owner = await ownerStore.idOfEmail(email);
+          if (owner !== undefined) await owners.refresh(owner);
+        }
       },
     },
   ];

@@ -1,10 +1,12 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { RequestHead } from '../../platform/http/surface.ts';
+import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import type { UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { securityNoticeMail, setPasswordMail } from '../mail/messages.ts';
+import { isKnownPlan, type PlanSettings } from '../owners.ts';
 import { isRole, type Role } from '../permissions.ts';
-import { normalizeEmail } from '../registration/email-address.ts';
+import { requireEmail } from '../registration/email-address.ts';
 import { normalizeName } from '../registration/identity-names.ts';
 import { newUserRow, randomUuid } from '../registration/new-user.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
@@ -22,6 +24,8 @@ export interface UserAdministration {
   /** Someone who has yet to choose a password, by the token that is mailed to them. */
   create(given: { email: string; name: string; role: string }, actor: Actor): Promise<FoundUser>;
   setRole(id: string, role: string, actor: Actor): Promise<FoundUser>;
+  /** Another plan from the next request on; empty: that of a subscription, or the default one. */
+  setPlan(id: string, plan: string, actor: Actor): Promise<FoundUser>;
   /** Every session ends at once. */
   pause(id: string, actor: Actor): Promise<FoundUser>;
   resume(id: string, actor: Actor): Promise<FoundUser>;
@@ -50,6 +54,7 @@ type Parts = Pick<
   | 'mail'
   | 'frontendUrl'
   | 'completionKeys'
+  | 'settings'
   | 'clock'
   | 'randomness'
   | 'makeId'
@@ -88,9 +93,10 @@ export function createUserAdministration(parts: Parts): UserAdministration {
     return changed;
   }
 
-  async function removeKeys(owner: string): Promise<void> {
+  async function removeKeys(owner: string, { id: actor, head }: Actor): Promise<void> {
     const keys = parts.completionKeys();
-    for (const { id } of (await keys?.list(owner)) ?? []) await keys?.remove(owner, id);
+    const by = { actor, ...(head !== undefined && { head }) };
+    for (const { id } of (await keys?.list(owner)) ?? []) await keys?.remove(owner, id, by);
   }
 
   const ending = (user: FoundUser): Runnable[] => [sessions.endAllOf(user.id), flowStore.removeOfUser(user.id)];
@@ -98,14 +104,14 @@ export function createUserAdministration(parts: Parts): UserAdministration {
 
   return {
     async create(given, actor) {
-      const email = normalizeEmail(given.email);
-      if (email === undefined) throw new AppError('INVALID_EMAIL');
+      if (parts.settings().registration === 'closed') throw new AppError('REGISTRATION_CLOSED');
+      const email = requireEmail(given.email);
       const name = normalizeName(given.name);
       if (name === undefined) throw new AppError('NAME_REQUIRED');
       const role = requireRole(given.role, actor);
       const now = clock.now();
       const user = newUserRow(
-        { name, email, emailVerified: false, passwordHash: null, role, now },
+        { name, email, emailVerified: false, confirmed: false, passwordHash: null, role, now },
         parts.makeId,
         parts.randomness,
       );
@@ -128,6 +134,16 @@ export function createUserAdministration(parts: Parts): UserAdministration {
           return { role, root_mark: null };
         },
         (user) => ({ details: { before: user.role, after: role } }),
+      );
+    },
+    async setPlan(id, given, actor) {
+      const plan = requirePlan(given, parts.settings());
+      return change(
+        id,
+        actor,
+        'plan.changed',
+        () => ({ plan }),
+        (user) => ({ details: { before: user.plan, after: plan } }),
       );
     },
     pause: (id, actor) =>
@@ -185,22 +201,21 @@ export function createUserAdministration(parts: Parts): UserAdministration {
         if (!mayActOn(actor.role, standing.user.role)) throw new AppError('FORBIDDEN');
         refuseForLastAdmin(standing);
       };
-      // Their keys are in another store, and go first: who is gone is looked for by nobody, and the keys would go on working.
+      // Delete the keys first: they live in another store, and nothing would clean them up once the user is gone.
       const standing = await store.standing(id);
       if (standing !== undefined) check(standing);
-      await removeKeys(id);
+      await removeKeys(id, actor);
       const removed = await store.remove(id, (current) => {
         check(current);
         const { email, role } = current.user;
         return [audit.statement(entryOf('user.deleted', id, actor, { email, role }))];
       });
       if (removed === undefined) throw new AppError('USER_NOT_FOUND');
-      // One may have been made meanwhile.
-      await removeKeys(id);
+      // One may have been created since.
+      await removeKeys(id, actor);
     },
     async block(given, actor) {
-      const email = normalizeEmail(given);
-      if (email === undefined) throw new AppError('INVALID_EMAIL');
+      const email = requireEmail(given);
       const statements = [
         parts.blacklist.put({ email, created_by: actor.id, created_at: clock.now() }),
         parts.clientList.touch(),
@@ -230,7 +245,19 @@ function refuseForLastAdmin({ user, otherAdmins }: UserStanding): void {
   if (isAdminRole(user.role) && user.active === 1 && otherAdmins === 0) throw new AppError('LAST_ADMIN');
 }
 
-function requireRole(role: string, actor: Actor): Role {
+/** Whoever is logged in, as the one who acts. */
+export function actorOf({ caller: { user }, head }: Call<UserCaller>): Actor {
+  return { id: user.id, role: user.role, head };
+}
+
+/** Throws INVALID_PLAN for a plan that is not there; empty: none of their own. */
+export function requirePlan(plan: string, settings: PlanSettings): string {
+  if (plan === '' || isKnownPlan(plan, settings)) return plan;
+  const names = ['free', ...Object.keys(settings.plans)];
+  throw new AppError('INVALID_PLAN', { plan: plan.slice(0, 64), plans: [...new Set(names)].join(', ') });
+}
+
+export function requireRole(role: string, actor: Actor): Role {
   if (!isRole(role)) throw new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
   if (role === 'root') throw new AppError('INVALID_ROLE', { reason: 'There is one root, and it is not given away.' });
   if (!mayAssign(actor.role, role)) throw new AppError('FORBIDDEN');

@@ -12,7 +12,7 @@ import type { FoundUser } from '../storage/accounts-schema.ts';
 import { DAY_MS } from '../storage/user-count-store.ts';
 import { PageQuery, pageOf } from './page.ts';
 import { ROLE_NAMES } from './ranks.ts';
-import type { Actor, UserAdministration } from './user-administration.ts';
+import { type Actor, actorOf, type UserAdministration } from './user-administration.ts';
 
 const Query = Type.Object({
   search: Type.Optional(Type.String({ maxLength: 254, description: 'A part of the address or the name, or the id.' })),
@@ -30,7 +30,17 @@ const NewUser = Type.Object({
   name: Type.String({ examples: ['Ben'] }),
   role: Type.String({ examples: ['user'] }),
 });
-const NewRole = Type.Object({ role: Type.String({ examples: ['operator'] }) });
+const NewRole = Type.Object({ role: Type.String({ examples: ['operator'] }) }, { additionalProperties: false });
+const NewPlan = Type.Object(
+  {
+    plan: Type.String({
+      maxLength: 64,
+      examples: ['pro'],
+      description: 'Empty: that of a subscription, or the default.',
+    }),
+  },
+  { additionalProperties: false },
+);
 const Renewal = Type.Object({
   expires_in_days: Type.Optional(Type.Integer({ minimum: 1, maximum: 3650 })),
   expires_at: Type.Optional(Type.String({ description: 'A time such as 2030-01-31T00:00:00Z.' })),
@@ -103,6 +113,13 @@ export function userRoutes(parts: Parts, administration: UserAdministration): re
       NewRole,
     ),
     action(
+      'plan',
+      access.adminOnly,
+      'Gives a user another plan; it counts from the next request on.',
+      (id, actor, { body }) => administration.setPlan(id, (body as Static<typeof NewPlan>).plan, actor),
+      NewPlan,
+    ),
+    action(
       'pause',
       access.adminWith('admin.users.pause.write'),
       'Suspends a user: every session ends at once.',
@@ -139,10 +156,6 @@ export function userRoutes(parts: Parts, administration: UserAdministration): re
     },
   ];
   return rows;
-}
-
-export function actorOf({ caller: { user }, head }: UserCall): Actor {
-  return { id: user.id, role: user.role, head };
 }
 
 /** Null: it does not end. */

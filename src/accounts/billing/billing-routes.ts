@@ -7,16 +7,19 @@ import { digestToken } from '../../platform/secrets/token-digest.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { Meta, Status } from '../contract/subscription.ts';
 import { BODY_LIMIT } from '../limits.ts';
-import { metaText, newSubscription, withStatus } from '../subscriptions/subscriptions.ts';
+import { metaText, namedPlan, newSubscription, withStatus } from '../subscriptions/subscriptions.ts';
 import { signedAt } from './webhook-signature.ts';
 
-const BillingEvent = Type.Object({
-  userId: Type.String({ maxLength: 200 }),
-  externalId: Type.String({ minLength: 1, maxLength: 200 }),
-  status: Status,
-  planId: Type.Optional(Type.String({ maxLength: 128 })),
-  meta: Meta,
-});
+const BillingEvent = Type.Object(
+  {
+    userId: Type.String({ maxLength: 200 }),
+    externalId: Type.String({ minLength: 1, maxLength: 200 }),
+    status: Status,
+    planId: Type.Optional(Type.String({ maxLength: 128, description: 'The plan that was paid for.' })),
+    meta: Meta,
+  },
+  { additionalProperties: false },
+);
 type BillingEvent = Static<typeof BillingEvent>;
 
 const Received = Type.Object({
@@ -35,7 +38,7 @@ export function billingRoutes(parts: Parts): readonly Route[] {
     const { userId, externalId, status, planId, meta } = event;
     const now = clock.now();
     let applied = false;
-    const changed = { ...(planId !== undefined && { plan_id: planId }), ...(meta && { meta: metaText(meta) }) };
+    const changed = { ...namedPlan(planId), ...(meta && { meta: metaText(meta) }) };
     await subscriptions.change(
       { userId, externalId },
       (row, user) => {

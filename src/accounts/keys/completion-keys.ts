@@ -1,3 +1,5 @@
+import type { RequestHead } from '../../platform/http/surface.ts';
+
 /** A key of the completions service, as its owner sees it. */
 export interface CompletionKey {
   readonly id: string;
@@ -12,11 +14,17 @@ export interface CompletionKeyInput {
   readonly expires_at?: string | null;
 }
 
+/** Who creates or removes a key, for the audit log. */
+export interface KeyActor {
+  readonly actor: string;
+  readonly head?: Pick<RequestHead, 'address' | 'requestId'>;
+}
+
 /** The keys of one user, where the completions service runs beside this one. */
 export interface CompletionKeys {
   /** The key itself is in this answer and nowhere else. */
-  create(owner: string, input: CompletionKeyInput): Promise<CompletionKey>;
+  create(owner: string, input: CompletionKeyInput, by?: KeyActor): Promise<CompletionKey>;
   list(owner: string): Promise<readonly CompletionKey[]>;
   /** Throws KEY_NOT_FOUND, also for a key of someone else. */
-  remove(owner: string, id: string): Promise<void>;
+  remove(owner: string, id: string, by?: KeyActor): Promise<void>;
 }

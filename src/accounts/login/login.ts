@@ -86,7 +86,7 @@ export function createLogin(parts: Parts): Login {
 
   async function refuseUnlessWelcome(user: FoundUser): Promise<void> {
     if (user.active !== 1 || (await parts.blacklist.has(user.email))) throw new AppError('ACCOUNT_SUSPENDED');
-    if (user.email_verified !== 1) throw new AppError('EMAIL_NOT_VERIFIED');
+    if (user.confirmed !== 1) throw new AppError('EMAIL_NOT_VERIFIED');
   }
 
   /** While strangers have used up the guesses on an account, a wrong code tells no more than a wrong password does. */

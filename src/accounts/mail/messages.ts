@@ -42,6 +42,15 @@ export function setPasswordMail(to: string, token: string, link: string): Mail {
   };
 }
 
+export function invitationMail(to: string, token: string, link: string): Mail {
+  return {
+    to,
+    subject: 'You are invited',
+    lifetimeMs: 7 * DAY_MS,
+    text: `An administrator invites you to create an account. Within seven days, open\n\n${link}\n\nor give this token: ${token}\n\nIf you do not know what this is about, ignore this message.\n`,
+  };
+}
+
 /** A change that its owner should know of, in case it was someone else. */
 export function securityNoticeMail(to: string, what: string): Mail {
   return {

@@ -2,14 +2,17 @@ import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { explainTaken } from '../administration/user-administration.ts';
+import { explainTaken, requireRole } from '../administration/user-administration.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
 import { normalizeEmail } from '../registration/email-address.ts';
 import { normalizeName } from '../registration/identity-names.ts';
+import { isStillBacked } from '../registration/invitations.ts';
 import { newUserRow } from '../registration/new-user.ts';
+import { refuseUnlessOpen } from '../registration/registration.ts';
 import { trialOf } from '../registration/trial.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
+import type { InvitationRow, UserRow } from '../storage/accounts-schema.ts';
 import { linkSubject } from '../storage/credential-store.ts';
+import { createInvitationStore } from '../storage/invitation-store.ts';
 import type { OauthIdentity } from './oauth-provider.ts';
 
 /** Why someone was not let in, as the address that the browser is sent back to says it. */
@@ -18,6 +21,9 @@ export type OauthProblem =
   | 'already_linked'
   | 'email_not_verified'
   | 'access_denied'
+  | 'invitation_required'
+  | 'registration_closed'
+  | 'domain_not_allowed'
   | 'invalid_state'
   | 'provider_failed';
 
@@ -35,6 +41,12 @@ export interface Linker {
   readonly user: UserRow;
   /** Undoes the batch when the session that asked for it has ended. */
   readonly isLive: Runnable;
+}
+
+const REGISTRATION_PROBLEMS = ['invitation_required', 'registration_closed', 'domain_not_allowed'] as const;
+
+function isRegistrationProblem(text: string): text is (typeof REGISTRATION_PROBLEMS)[number] {
+  return REGISTRATION_PROBLEMS.some((problem) => problem === text);
 }
 
 const NAME_TRIES = 5;
@@ -56,6 +68,21 @@ type Parts = Pick<
 
 export function createOauthAccounts(parts: Parts): OauthAccounts {
   const { database, users, credentials, audit, clock, randomness } = parts;
+  const invitations = createInvitationStore(database);
+
+  /** The mode of registration applies here too. The provider vouches for the address that an invitation is for. */
+  function refusalOf(email: string, invitation: InvitationRow | undefined): OauthProblem | undefined {
+    const { registration } = parts.settings();
+    if (registration !== 'closed' && invitation !== undefined) return undefined;
+    try {
+      refuseUnlessOpen(email, parts.settings());
+      return undefined;
+    } catch (error) {
+      const problem = errorCode(error).toLowerCase();
+      if (!isRegistrationProblem(problem)) throw error;
+      return problem;
+    }
+  }
 
   const linkRow = (namespace: string, { id, email }: OauthIdentity, userId: string) => ({
     id: parts.makeId('lnk_'),
@@ -70,18 +97,28 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
     namespace: string,
     identity: OauthIdentity,
     account: { readonly email: string; readonly name: string },
+    invitation: InvitationRow | undefined,
     head: RequestHead,
   ): Promise<OauthOutcome> {
     const now = clock.now();
     const user = newUserRow(
-      { ...account, emailVerified: true, passwordHash: null, role: 'user', now },
+      {
+        ...account,
+        emailVerified: true,
+        confirmed: true,
+        passwordHash: null,
+        role: invitation === undefined ? 'user' : requireRole(invitation.role, { id: '', role: 'root' }),
+        plan: invitation?.plan ?? '',
+        now,
+      },
       parts.makeId,
       randomness,
     );
     const trial = trialOf(user.id, parts.settings().trial_days, now, parts.makeId);
-    const details = { how: namespace };
+    const details = { how: namespace, ...(invitation !== undefined && { invitation: invitation.id }) };
     await database
       .write([
+        ...(invitation === undefined ? [] : [invitations.take(invitation.id, now)]),
         ...users.add(user),
         credentials.addLink(linkRow(namespace, identity, user.id)),
         ...trial.map(parts.subscriptions.add),
@@ -108,9 +145,13 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
       if ((await users.byEmail(email)) !== undefined) {
         return (await linked(namespace, identity)) ?? { problem: 'account_exists' };
       }
+      const found = await invitations.byEmail(email, clock.now());
+      const invitation = found !== undefined && (await isStillBacked(found, users)) ? found : undefined;
+      const refusal = refusalOf(email, invitation);
+      if (refusal !== undefined) return { problem: refusal };
       for (const name of nameChoices(identity.name, email)) {
         try {
-          return await register(namespace, identity, { email, name }, head);
+          return await register(namespace, identity, { email, name }, invitation, head);
         } catch (error) {
           const made = await linked(namespace, identity);
           if (made !== undefined) return made;

@@ -1,4 +1,5 @@
 import { domainToASCII, domainToUnicode } from 'node:url';
+import { AppError } from '../../platform/errors/app-error.ts';
 
 const LONGEST = 254;
 const LONGEST_LOCAL = 64;
@@ -72,4 +73,11 @@ function lowerCase(text: string): string | undefined {
 
 function asciiLowerCase(text: string): string {
   return text.replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase());
+}
+
+/** The address as it is stored. Throws INVALID_EMAIL. */
+export function requireEmail(text: string): string {
+  const email = normalizeEmail(text);
+  if (email === undefined) throw new AppError('INVALID_EMAIL');
+  return email;
 }

@@ -1,7 +1,7 @@
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Role } from '../permissions.ts';
-import { type NewUserRow, TENANT } from '../storage/user-store.ts';
+import type { NewUserRow } from '../storage/user-store.ts';
 import { nameKey } from './identity-names.ts';
 
 export interface NewUser {
@@ -9,7 +9,12 @@ export interface NewUser {
   readonly name: string;
   /** As `normalizeEmail` gives it. */
   readonly email: string;
+  /** The address was shown to be theirs. */
   readonly emailVerified: boolean;
+  /** They may log in as they are. */
+  readonly confirmed: boolean;
+  /** Given by an invitation or an administrator. */
+  readonly plan?: string;
   readonly passwordHash: string | null;
   readonly role: Role;
   readonly now: number;
@@ -19,7 +24,6 @@ export interface NewUser {
 export function newUserRow(user: NewUser, makeId: MakeId, randomness: Pick<Randomness, 'bytes'>): NewUserRow {
   return {
     id: makeId('usr_'),
-    tenant: TENANT,
     name: user.name,
     name_key: nameKey(user.name),
     email: user.email,
@@ -27,8 +31,10 @@ export function newUserRow(user: NewUser, makeId: MakeId, randomness: Pick<Rando
     password_hash: user.passwordHash,
     role: user.role,
     root_mark: user.role === 'root' ? 'root' : null,
-    groups: '[]',
+    plan: user.plan ?? '',
     active: 1,
+    confirmed: user.confirmed ? 1 : 0,
+    closing_at: null,
     proxy_uuid: randomUuid(randomness),
     proxy_uuid_expires_at: null,
     subscribed: 0,

@@ -5,8 +5,9 @@ import type { AccountsCore } from '../accounts-core.ts';
 import { byAddress } from '../limiter/limiter.ts';
 import { accountExistsMail, registrationCodeMail } from '../mail/messages.ts';
 import { checkNewPassword } from '../passwords/password-rules.ts';
+import type { AccountsSettings } from '../settings.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
-import { normalizeEmail } from './email-address.ts';
+import { requireEmail } from './email-address.ts';
 import { createEmailCodes } from './email-codes.ts';
 import { normalizeName } from './identity-names.ts';
 import { newUserRow } from './new-user.ts';
@@ -76,6 +77,7 @@ export function createRegistration(parts: Parts): Registration {
   return {
     async sendCode(given, head) {
       const email = requireEmail(given);
+      refuseUnlessOpen(email, parts.settings());
       await limiter.takeMail({ email, address: head.address });
       const [user, blocked] = await Promise.all([users.byEmail(email), parts.blacklist.has(email)]);
       // Made for everyone, so that the same is done whether or not the address is known.
@@ -85,6 +87,7 @@ export function createRegistration(parts: Parts): Registration {
     },
     async verify(given, code, head) {
       const email = requireEmail(given);
+      refuseUnlessOpen(email, parts.settings());
       await limiter.refuseWhileLocked(byAddress('address_failures', head));
       if (!(await codes.check(email, code))) return refuseCode(email, head);
       const { token, expiresAt, statement } = flows.issue('verification', { email });
@@ -92,17 +95,19 @@ export function createRegistration(parts: Parts): Registration {
       return { token, expiresAt };
     },
     async register(given, head) {
+      refuseUnlessOpen(undefined, parts.settings());
       const name = normalizeName(given.name ?? '');
       if (name === undefined) throw new AppError('NAME_REQUIRED');
       if (!given.email || !given.password) throw new AppError('MISSING_CREDENTIALS', { fields: 'email and password' });
       const email = requireEmail(given.email);
+      refuseUnlessOpen(email, parts.settings());
       checkNewPassword(given.password, { name, email });
       const proof = await useProof(email, given, head);
       if (await parts.blacklist.has(email)) throw new AppError('FORBIDDEN');
       const passwordHash = await parts.passwords.hash(given.password);
       const now = clock.now();
       const user = newUserRow(
-        { name, email, emailVerified: true, passwordHash, role: 'user', now },
+        { name, email, emailVerified: proof.length > 0, confirmed: true, passwordHash, role: 'user', now },
         makeId,
         randomness,
       );
@@ -119,10 +124,20 @@ export function createRegistration(parts: Parts): Registration {
   };
 }
 
-function requireEmail(text: string): string {
-  const email = normalizeEmail(text);
-  if (email === undefined) throw new AppError('INVALID_EMAIL');
-  return email;
+/**
+ * Throws unless anyone with that address may create an account, now that no invitation was given. Without an address it
+ * is only asked whether anyone may.
+ */
+export function refuseUnlessOpen(
+  email: string | undefined,
+  { registration, allowed_domains: domains }: Pick<AccountsSettings, 'registration' | 'allowed_domains'>,
+): void {
+  if (registration === 'closed') throw new AppError('REGISTRATION_CLOSED');
+  if (registration === 'invite') throw new AppError('INVITATION_REQUIRED');
+  if (email === undefined || domains.length === 0) return;
+  const domain = email.slice(email.lastIndexOf('@') + 1);
+  if (!domains.some((allowed) => allowed.toLowerCase() === domain))
+    throw new AppError('DOMAIN_NOT_ALLOWED', { domain });
 }
 
 /** Nothing was stored, and the code is still good: someone else has the name, or was quicker with the same code. */

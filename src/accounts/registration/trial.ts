@@ -16,6 +16,7 @@ export function trialOf(userId: string, days: number, now: number, makeId: MakeI
       payment_qr: '',
       kind: 'trial',
       plan_id: `TRIAL-${days}D`,
+      named_plan: '',
       status: 'trialing',
       meta: '{}',
       revision: 1,

@@ -48,7 +48,7 @@ export function createSetup(parts: Parts): Setup {
       checkNewPassword(first.password, { name, email });
       const passwordHash = await parts.passwords.hash(first.password);
       const user = newUserRow(
-        { name, email, emailVerified: true, passwordHash, role: 'root', now: clock.now() },
+        { name, email, emailVerified: true, confirmed: true, passwordHash, role: 'root', now: clock.now() },
         parts.makeId,
         parts.randomness,
       );

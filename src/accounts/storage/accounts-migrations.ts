@@ -59,6 +59,46 @@ export const accountsMigrations: readonly Migration[] = [
       sql`update session_tokens set bearer_until = expires_at`.compile(query),
     ],
   },
+  {
+    id: '0005-plans-and-invitations',
+    statements: ({ schema, query }) => [
+      addColumn(schema, 'users', 'plan', 'text', ''),
+      // Users from before there were plans keep what they could do until an administrator gives them another plan.
+      query.updateTable('users').set({ plan: 'legacy' }).where('role', 'in', ['user', 'readonly']),
+      addColumn(schema, 'users', 'confirmed', 'integer', 0),
+      query.updateTable('users').set((build) => ({ confirmed: build.ref('email_verified') })),
+      schema.alterTable('users').addColumn('closing_at', 'integer'),
+      schema.createIndex('users_closing_at').on('users').column('closing_at'),
+      schema.createIndex('users_plan').on('users').column('plan'),
+      addColumn(schema, 'subscriptions', 'named_plan', 'text', ''),
+      table(schema, 'invitations', ['id'], {
+        id: 'text',
+        token_hash: 'text',
+        email: 'text',
+        mailed: 'integer',
+        role: 'text',
+        plan: 'text',
+        created_by: 'text',
+        created_at: 'integer',
+        expires_at: 'integer',
+      }),
+      schema.createIndex('invitations_token_hash').on('invitations').column('token_hash').unique(),
+      schema.createIndex('invitations_email').on('invitations').column('email'),
+      schema.createIndex('invitations_expires_at').on('invitations').column('expires_at'),
+      schema.createIndex('audit_subject').on('audit').columns(['subject', 'id']),
+      schema.createIndex('audit_address').on('audit').columns(['address', 'id']),
+      schema.createIndex('audit_request').on('audit').column('request_id'),
+      // A tenant and groups were stored and never used.
+      schema.dropIndex('users_email'),
+      schema.dropIndex('users_name_key'),
+      schema.dropIndex('users_root_mark'),
+      schema.alterTable('users').dropColumn('tenant'),
+      schema.alterTable('users').dropColumn('groups'),
+      schema.createIndex('users_email').on('users').column('email').unique(),
+      schema.createIndex('users_name_key').on('users').column('name_key').unique(),
+      schema.createIndex('users_root_mark').on('users').column('root_mark').unique(),
+    ],
+  },
 ];
 
 function credentialTables(schema: SchemaModule) {
@@ -115,6 +155,16 @@ const MOVED_COLUMNS = [
   'totp_locks',
   'totp_locked_until',
 ];
+
+function addColumn(
+  schema: SchemaModule,
+  name: string,
+  column: string,
+  type: 'text' | 'integer',
+  value: string | number,
+) {
+  return schema.alterTable(name).addColumn(column, type, (definition) => definition.notNull().defaultTo(value));
+}
 
 function userTables(schema: SchemaModule) {
   return [

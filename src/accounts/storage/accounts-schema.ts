@@ -2,7 +2,6 @@
 
 export interface UserRow {
   readonly id: string;
-  readonly tenant: string;
   readonly name: string;
   /** The name as names are compared: see `identity-names.ts`. */
   readonly name_key: string;
@@ -12,9 +11,13 @@ export interface UserRow {
   readonly role: string;
   /** `root` for the one user of that role: the column is unique. */
   readonly root_mark: string | null;
-  /** A JSON list. */
-  readonly groups: string;
+  /** The plan that an administrator or an invitation gave; empty: that of a subscription, or the default one. */
+  readonly plan: string;
   readonly active: number;
+  /** 1 once the person may log in. Whether the e-mail address was verified is another fact. */
+  readonly confirmed: number;
+  /** When the account is deleted, because its owner asked for it. */
+  readonly closing_at: number | null;
   readonly proxy_uuid: string;
   readonly proxy_uuid_expires_at: number | null;
   /** 1 while one of the subscriptions is active. */
@@ -157,7 +160,10 @@ export interface SubscriptionRow {
   readonly payment_method: string;
   readonly payment_qr: string;
   readonly kind: string;
+  /** The plan as anyone named it, the client included. */
   readonly plan_id: string;
+  /** The plan as the payment webhook or an administrator named it. Only this one counts. */
+  readonly named_plan: string;
   readonly status: string;
   /** JSON. */
   readonly meta: string;
@@ -206,6 +212,21 @@ export interface ProxyAgentStatusRow {
   readonly updated_at: number;
 }
 
+/** An invitation that was not accepted yet: the row goes with its use. */
+export interface InvitationRow {
+  readonly id: string;
+  readonly token_hash: string;
+  /** Empty: whoever has the link chooses the address. */
+  readonly email: string;
+  /** 1: the link went to the address and nowhere else, so it verifies the address. */
+  readonly mailed: number;
+  readonly role: string;
+  readonly plan: string;
+  readonly created_by: string;
+  readonly created_at: number;
+  readonly expires_at: number;
+}
+
 export interface BlacklistRow {
   readonly email: string;
   readonly created_by: string;
@@ -243,6 +264,7 @@ export interface AccountsSchema {
   permission_matrix: PermissionMatrixRow;
   proxy_agents: ProxyAgentRow;
   proxy_agent_status: ProxyAgentStatusRow;
+  invitations: InvitationRow;
   blacklist: BlacklistRow;
   audit: AuditRow;
 }

@@ -40,7 +40,7 @@ export function createClientListStore(database: Database<AccountsSchema>): Clien
           .select(['id', 'proxy_uuid', 'email', 'proxy_uuid_expires_at'])
           .where('id', '>', after)
           .where('active', '=', 1)
-          .where('email_verified', '=', 1)
+          .where('confirmed', '=', 1)
           .where((build) =>
             build.or([build('proxy_uuid_expires_at', 'is', null), build('proxy_uuid_expires_at', '>', now)]),
           )

@@ -30,7 +30,11 @@ export interface SubscriptionStore {
   ): Promise<SubscriptionRow | undefined>;
 }
 
-export function createSubscriptionStore(database: Database<AccountsSchema>): SubscriptionStore {
+/** `onChanged` is awaited after every change of a user's subscription, even one whose outcome is not known. */
+export function createSubscriptionStore(
+  database: Database<AccountsSchema>,
+  onChanged: (userId: string) => Promise<void>,
+): SubscriptionStore {
   const { query } = database;
   const counts = createUserCountStore(database);
 
@@ -113,18 +117,24 @@ export function createSubscriptionStore(database: Database<AccountsSchema>): Sub
       const key = { userId: subscription.user_id, externalId: subscription.external_id };
       return rows[0] ?? (await database.readKeyed(selectBy(key)))[0] ?? subscription;
     },
-    change: (key, decide, once) =>
-      database.transaction(async (transaction) => {
-        if (once !== undefined && !(await isFirst(transaction, once))) return undefined;
-        const [row] = (await transaction.run(selectBy(key))).rows;
-        const userId = row?.user_id ?? ('userId' in key ? key.userId : '');
-        const selectUser = query.selectFrom('users').selectAll().where('id', '=', userId);
-        const [user] = (await transaction.run(selectUser.compile())).rows;
-        const decision = decide(row, user);
-        if (decision === undefined || user === undefined) return row;
-        await store(transaction, decision.row, user);
-        for (const statement of decision.also) await transaction.run(statement);
-        return decision.row;
-      }),
+    async change(key, decide, once) {
+      let userId = 'userId' in key ? key.userId : '';
+      try {
+        return await database.transaction(async (transaction) => {
+          if (once !== undefined && !(await isFirst(transaction, once))) return undefined;
+          const [row] = (await transaction.run(selectBy(key))).rows;
+          userId = row?.user_id ?? userId;
+          const selectUser = query.selectFrom('users').selectAll().where('id', '=', userId);
+          const [user] = (await transaction.run(selectUser.compile())).rows;
+          const decision = decide(row, user);
+          if (decision === undefined || user === undefined) return row;
+          await store(transaction, decision.row, user);
+          for (const statement of decision.also) await transaction.run(statement);
+          return decision.row;
+        });
+      } finally {
+        if (userId !== '') await onChanged(userId);
+      }
+    },
   };
 }

@@ -9,7 +9,15 @@ import { selectUsers } from './user-store.ts';
 export type UserChange = Partial<
   Pick<
     UserRow,
-    'role' | 'root_mark' | 'active' | 'access_epoch' | 'proxy_uuid' | 'proxy_uuid_expires_at' | 'updated_at'
+    | 'role'
+    | 'root_mark'
+    | 'plan'
+    | 'active'
+    | 'closing_at'
+    | 'access_epoch'
+    | 'proxy_uuid'
+    | 'proxy_uuid_expires_at'
+    | 'updated_at'
   >
 >;
 
@@ -50,7 +58,11 @@ export interface UserAdministrationStore {
 
 const OWNED_TABLES = ['sessions', 'flows', 'credentials', 'devices', 'subscriptions'] as const;
 
-export function createUserAdministrationStore(database: Database<AccountsSchema>): UserAdministrationStore {
+/** `onChanged` is awaited after every change, even one whose outcome is not known. */
+export function createUserAdministrationStore(
+  database: Database<AccountsSchema>,
+  onChanged: (userId: string) => Promise<void>,
+): UserAdministrationStore {
   const { query } = database;
   const counts = createUserCountStore(database);
   const clients = createClientListStore(database);
@@ -65,10 +77,21 @@ export function createUserAdministrationStore(database: Database<AccountsSchema>
       .select('id')
       .where('id', '<>', id)
       .where('active', '=', 1)
-      .where('email_verified', '=', 1)
+      .where('confirmed', '=', 1)
       .where('email', 'not in', (build) => build.selectFrom('blacklist').select('email'))
       .limit(1);
     return { user, otherAdmins: (await transaction.run(others.compile())).rows.length };
+  }
+
+  async function changing<Result>(
+    id: string,
+    run: (transaction: Transaction<AccountsSchema>) => Promise<Result>,
+  ): Promise<Result> {
+    try {
+      return await database.transaction(run);
+    } finally {
+      await onChanged(id);
+    }
   }
 
   const filtered = ({ search, role }: UserFilter) => {
@@ -90,7 +113,7 @@ export function createUserAdministrationStore(database: Database<AccountsSchema>
   return {
     standing: (id) => database.transaction((transaction) => standingOf(transaction, id)),
     change: (id, decide) =>
-      database.transaction(async (transaction) => {
+      changing(id, async (transaction) => {
         const standing = await standingOf(transaction, id);
         if (standing === undefined) return undefined;
         const { user } = standing;
@@ -109,7 +132,7 @@ export function createUserAdministrationStore(database: Database<AccountsSchema>
         return changed;
       }),
     remove: (id, decide) =>
-      database.transaction(async (transaction) => {
+      changing(id, async (transaction) => {
         const standing = await standingOf(transaction, id);
         if (standing === undefined) return undefined;
         const also = decide(standing);

@@ -6,9 +6,6 @@ import { createClientListStore } from './client-list-store.ts';
 import { createCredentialStore } from './credential-store.ts';
 import { createUserCountStore } from './user-count-store.ts';
 
-/** Everyone belongs to this tenant for now; the column is there for when there are more. */
-export const TENANT = 'default';
-
 /** Someone who has just come, with the hash of the password that they chose. */
 export interface NewUserRow extends FoundUser {
   /** Null for someone who only logs in elsewhere, or has yet to choose one. */
@@ -44,10 +41,10 @@ export function createUserStore(database: Database<AccountsSchema>): UserStore {
     selectUsers(query).where('users.id', '=', given.id),
   );
   const byEmail = database.statement((query, given: { email: string }) =>
-    selectUsers(query).where('users.tenant', '=', TENANT).where('users.email', '=', given.email),
+    selectUsers(query).where('users.email', '=', given.email),
   );
   const byNameKey = database.statement((query, given: { nameKey: string }) =>
-    selectUsers(query).where('users.tenant', '=', TENANT).where('users.name_key', '=', given.nameKey),
+    selectUsers(query).where('users.name_key', '=', given.nameKey),
   );
   const noteLogin = database.statement((query, given: { id: string; now: number }) =>
     query.updateTable('users').set({ last_login_at: given.now }).where('id', '=', given.id),
@@ -75,7 +72,7 @@ export function createUserStore(database: Database<AccountsSchema>): UserStore {
         query
           .updateTable('users')
           .set({ access_epoch: epoch + 1, updated_at: now })
-          .$if(verifiesEmail, (update) => update.set({ email_verified: 1 }))
+          .$if(verifiesEmail, (update) => update.set({ email_verified: 1, confirmed: 1 }))
           .where('id', '=', id)
           .where('access_epoch', '=', epoch)
           .compile(),

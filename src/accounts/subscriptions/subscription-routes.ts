@@ -10,7 +10,18 @@ import type { Subscriptions } from './subscriptions.ts';
 const One = Type.Object({ subscription: Subscription });
 const All = Type.Object({ subscriptions: Type.Array(Subscription) });
 const ExternalId = Type.Object({ externalId: Type.Optional(Type.String({ maxLength: 200 })) });
-const NewStatus = Type.Object({ status: Status });
+const NewStatus = Type.Object(
+  {
+    status: Status,
+    planId: Type.Optional(
+      Type.String({
+        maxLength: 128,
+        description: 'The plan that it gives from now on. What a client named gives none.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
 
 type Parts = Pick<AccountsCore, 'access' | 'clock'>;
 
@@ -58,13 +69,12 @@ export function subscriptionRoutes({ access, clock }: Parts, subscriptions: Subs
       method: 'POST',
       path: '/api/auth/admin/subscriptions/:id/status',
       guard: access.adminOnly,
-      summary: 'Sets the status of anyone’s subscription.',
+      summary: 'Sets the status of anyone’s subscription, and the plan that it gives.',
       body: 'json',
       bodyLimit: BODY_LIMIT,
       schema: { body: NewStatus, response: { 200: One } },
       async handle({ caller, params, body, head }) {
-        const { status } = body as Static<typeof NewStatus>;
-        const row = await subscriptions.setStatus(params.id ?? '', status, caller.user, head);
+        const row = await subscriptions.setStatus(params.id ?? '', body as Static<typeof NewStatus>, caller.user, head);
         return { subscription: describeSubscription(row, clock.now()) };
       },
     },

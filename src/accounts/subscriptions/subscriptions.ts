@@ -12,7 +12,7 @@ export interface Subscriptions {
   claim(user: UserRow, claim: SubscriptionClaim, head: RequestHead): Promise<SubscriptionRow>;
   cancel(user: UserRow, externalId: string, head: RequestHead): Promise<SubscriptionRow>;
   /** By an administrator. */
-  setStatus(id: string, status: SubscriptionStatus, actor: UserRow, head: RequestHead): Promise<SubscriptionRow>;
+  setStatus(id: string, given: GivenStatus, actor: UserRow, head: RequestHead): Promise<SubscriptionRow>;
 }
 
 /** Far more than anyone buys; a stored list that grows without end helps nobody. */
@@ -49,20 +49,39 @@ export function createSubscriptions({ subscriptions: store, audit, clock, makeId
       await audit.record({ event: 'subscription.not_found', ...entry });
       throw new AppError('SUBSCRIPTION_NOT_FOUND');
     },
-    async setStatus(id, status, actor, head) {
+    async setStatus(id, { status, planId }, actor, head) {
       const now = clock.now();
       const changed = await store.change({ id }, (row) => {
         if (row === undefined) return undefined;
-        const details = { subscription: id, before: row.status, after: status };
+        const details = {
+          subscription: id,
+          before: row.status,
+          after: status,
+          ...(planId !== undefined && { planId }),
+        };
         const entry = { event: 'subscription.status_set', actor: actor.id, subject: row.user_id, head, details };
         // Events say when they were sent in whole seconds: one of this very second is taken for a later one.
         const second = Math.floor(now / 1000) * 1000;
-        return { row: withStatus(row, status, second, now), also: [audit.statement(entry)] };
+        return {
+          row: { ...withStatus(row, status, second, now), ...namedPlan(planId) },
+          also: [audit.statement(entry)],
+        };
       });
       if (changed === undefined) throw new AppError('SUBSCRIPTION_NOT_FOUND');
       return changed;
     },
   };
+}
+
+/** What an administrator says of a subscription. */
+export interface GivenStatus {
+  readonly status: SubscriptionStatus;
+  readonly planId?: string | undefined;
+}
+
+/** A plan that counts: named by the payment webhook or an administrator, never by the client. */
+export function namedPlan(planId: string | undefined): Partial<SubscriptionRow> {
+  return planId === undefined ? {} : { plan_id: planId, named_plan: planId };
 }
 
 export function newSubscription(id: string, userId: string, externalId: string, now: number): SubscriptionRow {
@@ -75,6 +94,7 @@ export function newSubscription(id: string, userId: string, externalId: string, 
     payment_qr: '',
     kind: '',
     plan_id: '',
+    named_plan: '',
     status: 'pending',
     meta: '{}',
     revision: 1,

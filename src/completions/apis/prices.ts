@@ -117,6 +117,12 @@ function ratesFor({ rates, batch, tiers }: Price, { prompt, batch: isBatch }: To
   return tiers?.find(({ above }) => prompt > above)?.rates ?? rates;
 }
 
+/** Whether a model is known to cost nothing, whatever kind of token it uses. */
+export function isFree({ known, rates, batch = rates, tiers = [] }: Price): boolean {
+  const all = [rates, batch, ...tiers.map((tier) => tier.rates)];
+  return known && all.every((each) => Object.values(each).every((rate) => rate === 0));
+}
+
 export function nanoOfUsd(usd: number): number {
   return Math.min(Math.round(usd * NANO_PER_USD), Number.MAX_SAFE_INTEGER);
 }

@@ -1,3 +1,5 @@
+import type { AppError } from '../../platform/errors/app-error.ts';
+import type { Bucket, Owner } from '../../platform/identity/owner.ts';
 import type { Usage } from '../contract/chat.ts';
 
 /** Who calls the completions API. `id` is what usage is recorded under. */
@@ -10,21 +12,25 @@ export interface KeyHolder {
   readonly isMaster: boolean;
   /** Whether the key may use a model: an alias, or `<api>/<model>`. */
   mayUse(model: string): boolean;
-  /** Absent: no limit and no budget. */
-  readonly limits?: KeyLimits;
+  /** The limits and budgets that apply, all of them: the key's own, and those of its owner. Empty: none. */
+  readonly buckets: readonly Bucket[];
+  /** The person whose key it is, where persons are known. Its state is looked at again when a call is admitted. */
+  readonly person?: Owner;
 }
 
-/** What an issued key may use up. What is not there has no bound. */
-export interface KeyLimits {
-  readonly requestsPerMinute?: number;
-  readonly tokensPerMinute?: number;
-  readonly budget?: { readonly usd: number; readonly period: 'day' | 'month' | 'total' };
+/** A call under way, as it can be ended from outside. */
+export interface RunningCall {
+  leave(reason: AppError): void;
 }
 
 export interface AdmissionRequest {
   /** Tokens that the call may cost, for limits by token and for the reservation of a budget. */
   readonly estimatedTokens: number;
   readonly estimatedCostNano: number;
+  /** False when every model that may answer is known to be free: only then a budget of 0 admits the call. */
+  readonly mayCost: boolean;
+  /** Ended when the owner of the key is paused while the call runs. */
+  readonly call?: RunningCall;
 }
 
 /** How a call ended, for metering (contract/completions 6). */
@@ -59,11 +65,12 @@ export interface Admission {
   settle(outcome: CallOutcome): void;
 }
 
-/** Limits and budgets of keys. Answers at once, without a promise: it is on the way of every call. */
+/** Limits and budgets of keys and of their owners. Answers at once, without a promise: it is on the way of every call. */
 export interface Admissions {
   /**
    * Throws `RATE_LIMIT_EXCEEDED` (with `retryAfterSeconds`, and `headers` for the answer in its details) or
-   * `BUDGET_EXCEEDED`. That the key may use the model was asked before.
+   * `BUDGET_EXCEEDED`, or `INVALID_API_KEY` when the owner was paused since the key was looked up. Whether the key may use
+   * the model was checked before. All buckets are charged, or none.
    */
   admit(holder: KeyHolder, request: AdmissionRequest): Admission;
 }

@@ -1,6 +1,4 @@
-import type { KeyLimits } from './admission.ts';
-
-export type Budget = NonNullable<KeyLimits['budget']>;
+import type { Budget } from '../../platform/identity/owner.ts';
 
 /** The period that a moment belongs to, in UTC: `2030-01-31`, `2030-01` or `total`. */
 export function periodOf(period: Budget['period'], now: number): string {

@@ -1,8 +1,9 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import type { Budget } from '../../platform/identity/owner.ts';
 import { nanoOfUsd } from '../apis/prices.ts';
-import { type Budget, periodOf } from './budget-period.ts';
+import { periodOf } from './budget-period.ts';
 
-/** What keys with a budget have spent in the current period. All amounts are whole nano-USD. */
+/** What keys and persons with a budget have spent in the current period. All amounts are whole nano-USD. */
 export interface Budgets {
   /** Reads what was spent, unless that is known; nothing may be reserved before. At once, when there is nothing to read. */
   prepare(keyId: string, budget: Budget): Promise<void> | undefined;
@@ -11,8 +12,8 @@ export interface Budgets {
 }
 
 export interface BudgetReservation {
-  /** Puts what it really cost in the place of what was set aside. Answers with the period that it counts for. */
-  settle(nano: number): string;
+  /** Puts what it really cost in the place of what was set aside. */
+  settle(nano: number): void;
 }
 
 export interface BudgetsOptions {
@@ -25,6 +26,8 @@ export interface BudgetsOptions {
 }
 
 interface Spending {
+  /** The period that was read; another one begins when a person gets another plan. */
+  kind: Budget['period'] | undefined;
   period: string;
   spent: number;
   /** Set aside for calls under way, whatever period they end in. */
@@ -40,17 +43,20 @@ const MAX_IDLE = 10_000;
 export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOptions): Budgets {
   const known = new Map<string, Spending>();
 
-  async function read(keyId: string, spending: Spending, period: string): Promise<void> {
+  async function read(keyId: string, spending: Spending, kind: Budget['period']): Promise<void> {
+    const period = periodOf(kind, clock.now());
     // Taken before the read: what is stored meanwhile may count twice until the next one, never not at all.
     const pending = unstored(keyId, period);
     const before = spending.settled;
     const stored = await readSpent(keyId, period);
+    spending.kind = kind;
     spending.period = period;
     spending.spent = stored + pending + (spending.settled - before);
     spending.readAt = clock.monotonic();
   }
 
-  function inPeriod(spending: Spending, period: string): Spending {
+  function inPeriod(spending: Spending, kind: Budget['period']): Spending {
+    const period = periodOf(kind, clock.now());
     if (spending.period !== period) {
       spending.period = period;
       spending.spent = 0;
@@ -63,6 +69,7 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
     if (spending === undefined) {
       makeRoom();
       spending = {
+        kind: undefined,
         period: '',
         spent: 0,
         reserved: 0,
@@ -85,30 +92,33 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
     }
   }
 
-  return {
+  const budgets: Budgets = {
     prepare(keyId, budget) {
       const spending = find(keyId);
-      if (clock.monotonic() - spending.readAt < freshMs) return undefined;
-      spending.reading ??= read(keyId, spending, periodOf(budget.period, clock.now())).finally(() => {
+      const { reading } = spending;
+      if (reading !== undefined) return reading.then(() => budgets.prepare(keyId, budget));
+      if (spending.kind === budget.period && clock.monotonic() - spending.readAt < freshMs) return undefined;
+      const fresh = read(keyId, spending, budget.period).finally(() => {
         spending.reading = undefined;
       });
-      return spending.reading;
+      spending.reading = fresh;
+      return fresh;
     },
     reserve(keyId, budget, nano) {
-      const spending = inPeriod(find(keyId), periodOf(budget.period, clock.now()));
+      const found = find(keyId);
+      const spending = inPeriod(found, found.kind ?? budget.period);
       const used = spending.spent + spending.reserved;
       const limit = nanoOfUsd(budget.usd);
       if (used >= limit || used + nano > limit) return undefined;
       spending.reserved += nano;
       return {
         settle(cost) {
-          const period = periodOf(budget.period, clock.now());
           spending.reserved = Math.max(0, spending.reserved - nano);
           spending.settled += cost;
-          inPeriod(spending, period).spent += cost;
-          return period;
+          inPeriod(spending, spending.kind ?? budget.period).spent += cost;
         },
       };
     },
   };
+  return budgets;
 }

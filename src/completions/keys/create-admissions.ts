@@ -1,11 +1,12 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { Bucket } from '../../platform/identity/owner.ts';
 import type { PriceOf } from '../apis/prices.ts';
-import type { Admissions, KeyHolder } from './admission.ts';
-import { periodEndsAfterMs } from './budget-period.ts';
-import type { Budgets } from './budgets.ts';
+import type { Admissions, KeyHolder, RunningCall } from './admission.ts';
+import { periodEndsAfterMs, periodOf } from './budget-period.ts';
+import type { BudgetReservation, Budgets } from './budgets.ts';
 import { createRateLimits, type RateLimits } from './rate-limits.ts';
-import { type CallObserver, priceCall, type SettledCall } from './settled-call.ts';
+import { type CallObserver, type Charge, priceCall, type SettledCall } from './settled-call.ts';
 
 export interface AdmissionsOptions {
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;
@@ -18,28 +19,87 @@ export interface AdmissionsOptions {
   onProblem(error: unknown): void;
 }
 
+/** Admissions that know which calls run. */
+export interface RunningAdmissions extends Admissions {
+  /** Ends every running call of a person: the caller gets the refusal, and nothing more. */
+  endCallsOf(ownerId: string): void;
+}
+
+interface KnownLimits {
+  /** As they were when the limits were made: a person may get other ones. */
+  readonly limits: Bucket['limits'];
+  readonly rates: RateLimits;
+}
+
 const MAX_IDLE = 10_000;
 const NO_HEADERS: Readonly<Record<string, string>> = {};
 
-export function createAdmissions(options: AdmissionsOptions): Admissions {
+export function createAdmissions(options: AdmissionsOptions): RunningAdmissions {
   const { clock, budgets, priceOf, keepsContent, observers, onProblem } = options;
-  const limitsOfKeys = new Map<string, RateLimits>();
+  const known = new Map<string, KnownLimits>();
+  const running = new Map<string, Set<RunningCall>>();
 
-  function limitsOf({ id, limits }: KeyHolder): RateLimits | undefined {
-    if (limits?.requestsPerMinute === undefined && limits?.tokensPerMinute === undefined) return undefined;
-    let known = limitsOfKeys.get(id);
-    if (known === undefined) {
+  function ratesOf({ id, limits }: Bucket): RateLimits | undefined {
+    const { requestsPerMinute, tokensPerMinute } = limits;
+    if (requestsPerMinute === undefined && tokensPerMinute === undefined) return undefined;
+    let found = known.get(id);
+    const isCurrent =
+      found?.limits.requestsPerMinute === requestsPerMinute && found?.limits.tokensPerMinute === tokensPerMinute;
+    if (found === undefined || !isCurrent) {
       makeRoom();
-      known = createRateLimits(limits, clock);
-      limitsOfKeys.set(id, known);
+      found = { limits, rates: createRateLimits(limits, clock) };
+      known.set(id, found);
     }
-    return known;
+    return found.rates;
   }
 
-  /** A key whose buckets are full again needs none kept for it. */
+  /** A bucket that is full again needs nothing kept for it. */
   function makeRoom(): void {
-    if (limitsOfKeys.size < MAX_IDLE) return;
-    for (const [id, limits] of limitsOfKeys) if (limits.isIdle()) limitsOfKeys.delete(id);
+    if (known.size < MAX_IDLE) return;
+    for (const [id, { rates }] of known) if (rates.isIdle()) known.delete(id);
+  }
+
+  function reserve({ id, name, limits: { budget } }: Bucket, nano: number, mayCost: boolean) {
+    if (budget === undefined) return undefined;
+    // A budget of 0 pays for nothing, so there is nothing to reserve either.
+    if (budget.usd === 0 && !mayCost) return undefined;
+    const reservation = budget.usd === 0 ? undefined : budgets.reserve(id, budget, nano);
+    if (reservation !== undefined) return reservation;
+    const endsAfter = periodEndsAfterMs(budget.period, clock.now());
+    throw new AppError('BUDGET_EXCEEDED', {
+      ...budget,
+      of: name,
+      ...(endsAfter !== undefined && budget.usd > 0 && { retryAfterSeconds: Math.ceil(endsAfter / 1000) }),
+    });
+  }
+
+  /** Reserves in all buckets, or in none. */
+  function reserveAll(buckets: readonly Bucket[], nano: number, mayCost: boolean): readonly BudgetReservation[] {
+    const reserved: BudgetReservation[] = [];
+    try {
+      for (const bucket of buckets) {
+        const reservation = reserve(bucket, nano, mayCost);
+        if (reservation !== undefined) reserved.push(reservation);
+      }
+    } catch (error) {
+      for (const reservation of reserved) reservation.settle(0);
+      throw error;
+    }
+    return reserved;
+  }
+
+  function watch({ person }: KeyHolder, call: RunningCall | undefined): () => void {
+    if (person === undefined || call === undefined) return ignore;
+    let calls = running.get(person.id);
+    if (calls === undefined) {
+      calls = new Set();
+      running.set(person.id, calls);
+    }
+    const own = calls.add(call);
+    return () => {
+      own.delete(call);
+      if (own.size === 0 && running.get(person.id) === own) running.delete(person.id);
+    };
   }
 
   function tell(call: SettledCall): void {
@@ -53,23 +113,18 @@ export function createAdmissions(options: AdmissionsOptions): Admissions {
   }
 
   return {
-    admit(holder, { estimatedTokens, estimatedCostNano }) {
-      const limits = limitsOf(holder);
-      limits?.check(estimatedTokens);
-      const budget = holder.limits?.budget;
-      const reservation = budget && budgets.reserve(holder.id, budget, estimatedCostNano);
-      if (budget !== undefined && reservation === undefined) {
-        const endsAfter = periodEndsAfterMs(budget.period, clock.now());
-        throw new AppError('BUDGET_EXCEEDED', {
-          ...budget,
-          ...(endsAfter !== undefined && { retryAfterSeconds: Math.ceil(endsAfter / 1000) }),
-        });
-      }
+    admit(holder, { estimatedTokens, estimatedCostNano, mayCost, call: runningCall }) {
+      const { buckets, person } = holder;
+      if (person !== undefined && person.state !== 'active') throw new AppError('INVALID_API_KEY');
+      const rates = buckets.length === 0 ? NO_RATES : buckets.flatMap((bucket) => ratesOf(bucket) ?? []);
+      for (const rate of rates) rate.check(estimatedTokens);
+      const reservations = buckets.length === 0 ? NO_RESERVATIONS : reserveAll(buckets, estimatedCostNano, mayCost);
       // Nothing was awaited since the checks: no other call can have come between.
-      const taken = limits?.take(estimatedTokens);
+      const taken = rates.map((rate) => rate.take(estimatedTokens));
+      const forget = watch(holder, runningCall);
       let settled = false;
       return {
-        headers: limits?.headers() ?? NO_HEADERS,
+        headers: headersOf(rates),
         keepsContent,
         settle(outcome) {
           if (settled) {
@@ -77,12 +132,51 @@ export function createAdmissions(options: AdmissionsOptions): Admissions {
             return;
           }
           settled = true;
+          forget();
           const call = priceCall(holder, outcome, priceOf);
-          taken?.settle(call.promptTokens + call.completionTokens);
-          const spendingPeriod = reservation?.settle(call.costNano);
-          tell(spendingPeriod === undefined ? call : { ...call, spendingPeriod });
+          for (const each of taken) each.settle(call.promptTokens + call.completionTokens);
+          for (const reservation of reservations) reservation.settle(call.costNano);
+          const isCharged = call.costNano > 0 && buckets.length > 0;
+          tell(isCharged ? { ...call, charges: chargesOf(holder, clock.now()) } : call);
         },
       };
     },
+    endCallsOf(ownerId) {
+      for (const call of [...(running.get(ownerId) ?? [])]) call.leave(new AppError('INVALID_API_KEY'));
+    },
   };
 }
+
+const NO_RATES: readonly RateLimits[] = [];
+const NO_RESERVATIONS: readonly BudgetReservation[] = [];
+const PERIODS = ['day', 'month', 'total'] as const;
+
+/** A key has one budget for good. A person may get another plan, so what they spend is counted for every period. */
+function chargesOf({ id: keyId, buckets }: KeyHolder, now: number): readonly Charge[] {
+  return buckets.flatMap(({ id, limits: { budget } }) => {
+    if (budget === undefined) return [];
+    const periods = id === keyId ? [budget.period] : PERIODS;
+    return periods.map((period) => ({ bucket: id, period: periodOf(period, now) }));
+  });
+}
+
+/** Of several limits the one that has the least left is shown. */
+function headersOf(rates: readonly RateLimits[]): Readonly<Record<string, string>> {
+  const [first, ...others] = rates;
+  if (first === undefined) return NO_HEADERS;
+  const shown: Record<string, string> = { ...first.headers() };
+  for (const other of others) {
+    const headers = other.headers();
+    for (const unit of ['requests', 'tokens']) {
+      const [left, next] = [shown[`x-ratelimit-remaining-${unit}`], headers[`x-ratelimit-remaining-${unit}`]];
+      if (next === undefined || (left !== undefined && Number(left) <= Number(next))) continue;
+      for (const what of ['limit', 'remaining', 'reset']) {
+        const name = `x-ratelimit-${what}-${unit}`;
+        shown[name] = headers[name] ?? '';
+      }
+    }
+  }
+  return shown;
+}
+
+function ignore(): void {}

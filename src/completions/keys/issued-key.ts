@@ -1,14 +1,16 @@
+import type { Budget, Limits, Owner } from '../../platform/identity/owner.ts';
 import type { KeyInfo } from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
-import type { KeyHolder, KeyLimits } from './admission.ts';
-import type { Budget } from './budget-period.ts';
-import { matchesAny } from './model-pattern.ts';
+import type { KeyHolder } from './admission.ts';
+import { matchesAny, matchesPattern } from './model-pattern.ts';
 
 /** An issued key that was looked up. */
 export interface FoundKey {
   readonly holder: KeyHolder;
   /** Undefined: never. */
   readonly expiresAt: number | undefined;
+  /** The holder together with its owner, as it was worked out last. */
+  owned?: { readonly revision: number; readonly holder: KeyHolder & { readonly person: Owner } };
 }
 
 /** What a stored key allows its holder. */
@@ -20,9 +22,25 @@ export function readKey(row: KeyRow): FoundKey {
     owner: row.owner,
     isMaster: false,
     mayUse: (model) => matchesAny(models, model),
-    ...(Object.keys(limits).length > 0 && { limits }),
+    buckets: Object.keys(limits).length > 0 ? [{ id: row.id, name: 'this key', limits }] : [],
   };
   return { holder, expiresAt: row.expires_at ?? undefined };
+}
+
+/** The key as its owner's plan lets it be used: both must allow the model, and the limits of both apply. */
+export function withOwner(found: FoundKey, owner: Owner): KeyHolder {
+  const { holder, owned } = found;
+  if (owned !== undefined && owned.holder.person === owner && owned.revision === owner.revision) return owned.holder;
+  const { allowed } = owner;
+  const combined = {
+    ...holder,
+    mayUse: (model: string) =>
+      holder.mayUse(model) && (allowed === undefined || allowed.some((pattern) => matchesPattern(pattern, model))),
+    buckets: [...holder.buckets, ...owner.buckets],
+    person: owner,
+  };
+  found.owned = { revision: owner.revision, holder: combined };
+  return combined;
 }
 
 /** A key as those see it who may manage it. */
@@ -43,7 +61,7 @@ export function describeKey(row: KeyRow): KeyInfo {
   };
 }
 
-function limitsOf(row: KeyRow): KeyLimits {
+function limitsOf(row: KeyRow): Limits {
   return {
     ...(row.requests_per_minute !== null && { requestsPerMinute: row.requests_per_minute }),
     ...(row.tokens_per_minute !== null && { tokensPerMinute: row.tokens_per_minute }),

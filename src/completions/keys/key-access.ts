@@ -3,11 +3,12 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import { bearerToken } from '../../platform/http/bearer-token.ts';
 import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
 import type { Guard, RequestHead } from '../../platform/http/surface.ts';
+import type { Owner, OwnerOf } from '../../platform/identity/owner.ts';
 import { createSecretMatcher } from '../../platform/secrets/token-digest.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import type { KeyHolder } from './admission.ts';
 import type { Budgets } from './budgets.ts';
-import type { FoundKey } from './issued-key.ts';
+import { type FoundKey, withOwner } from './issued-key.ts';
 import type { KeyLookup } from './key-lookup.ts';
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
 
@@ -26,11 +27,13 @@ export interface KeyAccessOptions {
   readonly budgets: Budgets;
   readonly throttle: FailureThrottle;
   readonly clock: Pick<Clock, 'now'>;
+  /** Whose keys they are. Undefined: nobody is known here, and a key counts by itself. */
+  readonly ownerOf?: OwnerOf | undefined;
   /** Told once when an address has sent too many wrong keys. */
   onFlood(address: string): void;
 }
 
-const MASTER: KeyHolder = { id: 'master', owner: '', isMaster: true, mayUse: () => true };
+const MASTER: KeyHolder = { id: 'master', owner: '', isMaster: true, mayUse: () => true, buckets: [] };
 const ANYBODY: KeyHolder = { ...MASTER, id: 'open' };
 /** The keys in use are few. One that was never found is not kept. */
 const MAX_DIGESTS = 1000;
@@ -38,7 +41,7 @@ const MAX_DIGESTS = 1000;
 export const INTERNAL: KeyHolder = { ...MASTER, id: 'internal' };
 
 export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
-  const { lookup, budgets, throttle, clock, onFlood } = options;
+  const { lookup, budgets, throttle, clock, ownerOf, onFlood } = options;
   let masterKey = options.settings.master_key;
   let isMasterKey = createSecretMatcher(masterKey);
   /**
@@ -64,9 +67,22 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
 
   function enter(head: RequestHead, found: FoundKey | undefined): KeyHolder | Promise<KeyHolder> {
     if (found === undefined || (found.expiresAt !== undefined && found.expiresAt <= clock.now())) return refuse(head);
-    const { holder } = found;
-    const budget = holder.limits?.budget;
-    const reading = budget === undefined ? undefined : budgets.prepare(holder.id, budget);
+    const { owner: ownerId } = found.holder;
+    const owner = ownerId === '' ? undefined : ownerOf?.(ownerId);
+    return owner instanceof Promise ? owner.then((person) => prepare(found, person)) : prepare(found, owner);
+  }
+
+  /** The state and the plan of the owner count from the next request on. */
+  function prepare(found: FoundKey, owner: Owner | undefined): KeyHolder | Promise<KeyHolder> {
+    if (owner !== undefined && owner.state !== 'active') throw new AppError('INVALID_API_KEY');
+    const holder = owner === undefined ? found.holder : withOwner(found, owner);
+    let reading: Promise<unknown> | undefined;
+    for (const { id, limits } of holder.buckets) {
+      const { budget } = limits;
+      // A budget of 0 pays for nothing, whatever was spent before.
+      const read = budget === undefined || budget.usd === 0 ? undefined : budgets.prepare(id, budget);
+      if (read !== undefined) reading = reading === undefined ? read : Promise.all([reading, read]);
+    }
     return reading === undefined ? holder : reading.then(() => holder);
   }
 

@@ -1,6 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createToken } from '../../platform/secrets/create-token.ts';
 import { digestToken } from '../../platform/secrets/token-digest.ts';
@@ -14,17 +15,30 @@ export const KEY_PREFIX = 'tsk_';
 /** Issues and removes keys. With an `owner` it sees and touches the keys of that user only. */
 export interface KeyRegister {
   /** The key itself is in this answer and nowhere else (contract/completions 6). */
-  create(input: NewKey): Promise<IssuedKey>;
+  create(input: NewKey, by?: KeyActor): Promise<IssuedKey>;
   list(page: { owner?: string | undefined; after?: string | undefined; limit?: number | undefined }): Promise<KeyList>;
   /** Throws KEY_NOT_FOUND. The key stops working before this resolves. */
-  remove(id: string, owner?: string): Promise<void>;
+  remove(id: string, owner?: string, by?: KeyActor): Promise<void>;
 }
 
 /** The keys of a user, for the service that knows users. */
 export interface OwnKeys {
-  create(owner: string, input: Omit<NewKey, 'owner'>): Promise<IssuedKey>;
+  create(owner: string, input: Omit<NewKey, 'owner'>, by?: KeyActor): Promise<IssuedKey>;
   list(owner: string): Promise<readonly KeyInfo[]>;
-  remove(owner: string, id: string): Promise<void>;
+  remove(owner: string, id: string, by?: KeyActor): Promise<void>;
+}
+
+/** Who creates or removes a key: a user's id, `master`, `open` or `command`. */
+export interface KeyActor {
+  readonly actor: string;
+  readonly head?: Pick<RequestHead, 'address' | 'requestId'>;
+}
+
+/** A key that was created or removed, however that came. */
+export interface KeyEvent extends KeyActor {
+  readonly event: 'key.created' | 'key.removed';
+  readonly subject: string;
+  readonly details: Readonly<Record<string, unknown>>;
 }
 
 export interface KeyRegisterOptions {
@@ -32,6 +46,8 @@ export interface KeyRegisterOptions {
   readonly clock: Pick<Clock, 'now'>;
   readonly randomness: Pick<Randomness, 'bytes'>;
   readonly makeId: MakeId;
+  /** Records what happened to a key; awaited. */
+  record(event: KeyEvent): Promise<void>;
   /** Told of every key that is gone, or may be. */
   onRemoved(id: string): void;
 }
@@ -39,19 +55,22 @@ export interface KeyRegisterOptions {
 const MOST_AT_ONCE = 1000;
 const HINT_LENGTH = KEY_PREFIX.length + 4;
 
+/** This program itself. */
+const SYSTEM: KeyActor = { actor: 'system' };
+
 /** How keys are stored and found. */
 export function keyDigest(key: string): string {
   return digestToken(key).toString('base64url');
 }
 
-export function createKeyRegister({ store, clock, randomness, makeId, onRemoved }: KeyRegisterOptions): KeyRegister {
+export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
+  const { store, clock, randomness, makeId, record, onRemoved } = options;
   return {
-    async create(input) {
+    async create(input, by = SYSTEM) {
       const now = clock.now();
       const key = createToken(randomness, KEY_PREFIX);
       const row: KeyRow = {
         id: makeId('key_'),
-        tenant: 'default',
         owner: input.owner ?? '',
         name: input.name,
         digest: keyDigest(key),
@@ -65,13 +84,14 @@ export function createKeyRegister({ store, clock, randomness, makeId, onRemoved 
         created_at: now,
       };
       await store.add(row);
+      await record({ ...by, event: 'key.created', subject: row.owner, details: { key: row.id, name: row.name } });
       return { ...describeKey(row), key };
     },
     async list({ owner, after = '', limit = MOST_AT_ONCE }) {
       const rows = await store.list({ owner, after, limit: limit + 1 });
       return { object: 'list', data: rows.slice(0, limit).map(describeKey), has_more: rows.length > limit };
     },
-    async remove(id, owner) {
+    async remove(id, owner, by = SYSTEM) {
       try {
         const removed = await store.remove(id, owner);
         if (!removed) throw new AppError('KEY_NOT_FOUND', { id: id.slice(0, 100) });
@@ -79,17 +99,18 @@ export function createKeyRegister({ store, clock, randomness, makeId, onRemoved 
         // Whatever the store has said: a removal whose answer was lost, and one that is repeated after it, count too.
         onRemoved(id);
       }
+      await record({ ...by, event: 'key.removed', subject: owner ?? '', details: { key: id } });
     },
   };
 }
 
 export function createOwnKeys(register: KeyRegister): OwnKeys {
   return {
-    create: (owner, input) => register.create({ ...input, owner }),
+    create: (owner, input, by) => register.create({ ...input, owner }, by),
     async list(owner) {
       return (await register.list({ owner })).data;
     },
-    remove: (owner, id) => register.remove(id, owner),
+    remove: (owner, id, by) => register.remove(id, owner, by),
   };
 }
 

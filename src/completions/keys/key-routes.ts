@@ -18,8 +18,8 @@ export function keyRoutes(
       summary: 'Issue a key. It is shown this once.',
       body: 'json',
       schema: { body: NewKey, response: { 201: IssuedKey } },
-      async handle({ body, reply }) {
-        const issued = await register.create(body as NewKey);
+      async handle({ body, caller, head, reply }) {
+        const issued = await register.create(body as NewKey, { actor: caller.id, head });
         return reply.code(201).header('cache-control', 'no-store').send(issued);
       },
     },
@@ -37,7 +37,7 @@ export function keyRoutes(
       guard,
       summary: 'Revoke a key: it stops working at once.',
       schema: { params: KeyPath },
-      handle: ({ params }) => register.remove(params.id ?? ''),
+      handle: ({ params, caller, head }) => register.remove(params.id ?? '', undefined, { actor: caller.id, head }),
     },
   ];
 }

@@ -1,9 +1,9 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { KeyLimits } from './admission.ts';
+import type { Limits } from '../../platform/identity/owner.ts';
 import { createTokenBucket, type TokenBucket } from './token-bucket.ts';
 
-/** The limits of one key: requests and tokens a minute. */
+/** The limits of one bucket: requests and tokens a minute. */
 export interface RateLimits {
   /** Throws RATE_LIMIT_EXCEEDED when one request with that many tokens has no room now. */
   check(tokens: number): void;
@@ -23,7 +23,7 @@ interface Limit {
 }
 
 export function createRateLimits(
-  { requestsPerMinute, tokensPerMinute }: KeyLimits,
+  { requestsPerMinute, tokensPerMinute }: Limits,
   clock: Pick<Clock, 'monotonic'>,
 ): RateLimits {
   const limit = (unit: Limit['unit'], perMinute: number | undefined): Limit[] =>

@@ -10,8 +10,16 @@ export interface SettledCall {
   /** In nano-USD: a whole number, so that sums are exact. */
   readonly costNano: number;
   readonly priceKnown: boolean;
-  /** The period of the key's budget that it counts for. */
-  readonly spendingPeriod?: string;
+  /** The budgets that it counts for, each with its period. */
+  readonly charges?: readonly Charge[];
+}
+
+/** Where the cost of a call is added up. */
+export interface Charge {
+  /** Of a key, or of a person (`user:usr_...`). */
+  readonly bucket: string;
+  /** `2030-01-31`, `2030-01` or `total`. */
+  readonly period: string;
 }
 
 /** Looks at every call that has ended. It must be quick, and throws nothing. */

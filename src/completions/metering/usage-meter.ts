@@ -66,7 +66,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
       const { call, id, at } = item;
       if (call === undefined) continue;
       item.record = usageRecord(call, id, at);
-      adder.add(item.record, dayOf(at), call.spendingPeriod);
+      adder.add(item.record, dayOf(at), call.charges);
       item.content = call.outcome.content;
       item.call = undefined;
     }

@@ -1,3 +1,4 @@
+import type { Charge } from '../keys/settled-call.ts';
 import type { SpendingRow, UsageRecordRow, UsageTotalRow } from '../storage/completions-schema.ts';
 
 /** What was counted since the sums were last taken. */
@@ -8,11 +9,11 @@ export interface UsageSums {
 
 /** Adds calls up, for all reports at once; so that figures stay right even when the calls themselves are not kept. */
 export interface UsageAdder {
-  add(record: UsageRecordRow, day: string, spendingPeriod: string | undefined): void;
+  add(record: UsageRecordRow, day: string, charges?: readonly Charge[]): void;
   /** Hands over what was added, and starts anew. */
   take(): UsageSums;
-  /** What a key spent in a period and was not taken yet. */
-  spent(keyId: string, period: string): number;
+  /** What a key or a person spent in a period and was not taken yet. */
+  spent(bucket: string, period: string): number;
   isEmpty(): boolean;
 }
 
@@ -57,8 +58,7 @@ export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
   }
 
   return {
-    add(record, day, spendingPeriod) {
-      const { key_id: key } = record;
+    add(record, day, charges = []) {
       for (const total of totalsOf(record, day)) {
         total.requests += 1;
         if (record.outcome === 'error' || record.outcome === 'partial') total.errors += 1;
@@ -66,12 +66,13 @@ export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
         total.completion_tokens += record.completion_tokens;
         total.cost_nano_usd += record.cost_nano_usd;
       }
-      if (spendingPeriod === undefined || record.cost_nano_usd === 0) return;
-      const name = `${key}\n${spendingPeriod}`;
-      const spent = spending.get(name);
-      if (spent === undefined)
-        spending.set(name, { key_id: key, period: spendingPeriod, cost_nano_usd: record.cost_nano_usd });
-      else spent.cost_nano_usd += record.cost_nano_usd;
+      if (record.cost_nano_usd === 0) return;
+      for (const { bucket, period } of charges) {
+        const name = `${bucket}\n${period}`;
+        const spent = spending.get(name);
+        if (spent === undefined) spending.set(name, { key_id: bucket, period, cost_nano_usd: record.cost_nano_usd });
+        else spent.cost_nano_usd += record.cost_nano_usd;
+      }
     },
     take() {
       const taken = { totals: inOrder(totals), spending: inOrder(spending) };
@@ -80,7 +81,7 @@ export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
       spending = new Map();
       return taken;
     },
-    spent: (keyId, period) => spending.get(`${keyId}\n${period}`)?.cost_nano_usd ?? 0,
+    spent: (bucket, period) => spending.get(`${bucket}\n${period}`)?.cost_nano_usd ?? 0,
     isEmpty: () => totals.size === 0,
   };
 }

@@ -146,7 +146,7 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     limits: Limits,
   ): Promise<Result> {
     const { presence, record, tokens, holder } = call;
-    if (presence.gone) throw new AppError('CALL_CANCELLED');
+    if (presence.gone) throw presence.failure();
     const { at: deadline, name: deadlineName } = deadlineOf(target, limits);
     if (clock.monotonic() >= deadline) throw upstreamTimeout(deadlineName);
     const lease = board.begin(target, tokens, { caller: holder.owner || holder.id, isSole: limits.isSole });

@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import { costOf, type PriceOf } from '../apis/prices.ts';
+import { costOf, isFree, type Price, type PriceOf } from '../apis/prices.ts';
 import type { ChatRequest } from '../contract/chat.ts';
 import { statusOf } from '../errors.ts';
 import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
@@ -76,10 +76,21 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
 
   /** The dearest of what may answer: a budget must hold wherever the call ends up. */
   function estimateCost(plan: ModelPlan, holder: KeyHolder, prompt: number, completion: number): number {
-    if (holder.limits?.budget === undefined) return 0;
+    if (!holder.buckets.some(({ limits }) => limits.budget !== undefined)) return 0;
+    const costs = pricesOf(plan, holder).map((price) => costOf(price, { prompt, completion }));
+    return Math.max(0, ...costs);
+  }
+
+  /** Whether anything that may answer costs something, or may for all we know. */
+  function mayCost(plan: ModelPlan, holder: KeyHolder): boolean {
+    if (!holder.buckets.some(({ limits }) => limits.budget?.usd === 0)) return true;
+    return pricesOf(plan, holder).some((price) => !isFree(price));
+  }
+
+  function pricesOf(plan: ModelPlan, holder: KeyHolder): readonly Price[] {
     const fallbacks = [...plan.fallbacks, ...plan.contextFallbacks].filter((name) => holder.mayUse(name));
     const targets = [plan, ...fallbacks.flatMap(resolvable)].flatMap((each) => each.targets);
-    return Math.max(0, ...targets.map(({ apiId, model }) => costOf(priceOf(apiId, model), { prompt, completion })));
+    return targets.map(({ apiId, model }) => priceOf(apiId, model));
   }
 
   function resolvable(name: string): ModelPlan[] {
@@ -99,6 +110,8 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const admission: Admission = admissions.admit(holder, {
         estimatedTokens: prompt + answer,
         estimatedCostNano: estimateCost(plan, holder, prompt, answer),
+        mayCost: mayCost(plan, holder),
+        call: call.presence,
       });
       const record = createCallRecord({ admission, model, requestId, operation, clock });
       return { ...call, plan, promptTokens: prompt, tokens: prompt + answer, record };

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
-import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { type AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { afterReads } from '../../platform/queue/after-reads.ts';
 import type { Dialect } from '../dialects/dialect.ts';
 import type { CallerPresence } from './caller-presence.ts';
@@ -61,7 +61,7 @@ export function openAnswer(options: OpenOptions): Promise<Buffer> {
     });
     presence.watch(() => {
       exchange.abort();
-      reject(new AppError('CALL_CANCELLED'));
+      reject(presence.failure());
     });
 
     function finish(body: Buffer): void {

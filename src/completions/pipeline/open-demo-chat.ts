@@ -1,5 +1,4 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
 import { DEMO_MODEL, type EchoAnswer, echo, echoDrops, readBehaviour } from '../apis/demo-echo.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
 import { failureInBody } from '../dialects/failure.ts';
@@ -32,7 +31,10 @@ export function openDemoChat({ work, model, presence, clock }: DemoChat) {
     }
     if (work.request.stream === true) {
       await pause(clock, presence, delayMs);
-      return { kind: 'chunk-stream', stream: streamOf(work, answer, { delayMs, breakAfter }, clock) } as const;
+      return {
+        kind: 'chunk-stream',
+        stream: streamOf(work, answer, { delayMs, breakAfter }, clock, presence),
+      } as const;
     }
     await pause(clock, presence, delayMs * answer.pieces.length);
     if (breakAfter !== undefined) throw upstreamError('the demo model was told to break off');
@@ -58,6 +60,7 @@ function streamOf(
   { pieces, finishReason, usage }: EchoAnswer,
   { delayMs, breakAfter = Number.POSITIVE_INFINITY }: { delayMs: number; breakAfter: number | undefined },
   clock: Clock,
+  presence: CallerPresence,
 ): OpenedStream<Chunks> {
   const head = { id: answerId, object: 'chat.completion.chunk', created, model: DEMO_MODEL } as const;
   const chunk = (delta: ChunkDelta, reason: string | null): ChatChunk => ({
@@ -95,6 +98,13 @@ function streamOf(
 
   return {
     attach(given) {
+      presence.watch(() => {
+        if (over || presence.reason === undefined) return;
+        over = true;
+        stopTimer?.();
+        given.fail(presence.reason);
+      });
+      if (over) return;
       sink = given;
       paused = !given.write([chunk({ role: 'assistant', content: '' }, null)]);
       speak();
@@ -120,7 +130,7 @@ function pause(clock: Clock, presence: CallerPresence, ms: number): Promise<void
     const stop = clock.after(ms, resolve);
     presence.watch(() => {
       stop();
-      reject(new AppError('CALL_CANCELLED'));
+      reject(presence.failure());
     });
   });
 }

@@ -73,8 +73,12 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       },
     });
     presence.watch(() => {
+      if (opened && presence.reason !== undefined) {
+        stop(presence.reason);
+        return;
+      }
       exchange.abort();
-      if (!opened) reject(new AppError('CALL_CANCELLED'));
+      if (!opened) reject(presence.failure());
     });
 
     function readArrived(): void {

@@ -17,6 +17,11 @@ export const completionsMigrations: readonly Migration[] = [
         schema.alterTable(table).dropColumn('cost_usd'),
       ]),
   },
+  {
+    id: '0003-no-tenant',
+    // A tenant was stored and never used.
+    statements: ({ schema }) => [schema.alterTable('keys').dropColumn('tenant')],
+  },
 ];
 
 function keyTables(schema: SchemaModule) {

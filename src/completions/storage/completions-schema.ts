@@ -1,7 +1,6 @@
 /** An issued key. The key itself is nowhere: only its digest. */
 export interface KeyRow {
   readonly id: string;
-  readonly tenant: string;
   /** The user whose key it is; empty for nobody's. */
   readonly owner: string;
   readonly name: string;
@@ -19,8 +18,9 @@ export interface KeyRow {
   readonly created_at: number;
 }
 
-/** What a key with a budget has spent in a period: `2030-01-31`, `2030-01` or `total`. */
+/** What a key with a budget, or a person with a plan, has spent in a period: `2030-01-31`, `2030-01` or `total`. */
 export interface SpendingRow {
+  /** Id of the key, or `user:<id>`. */
   readonly key_id: string;
   readonly period: string;
   /** A whole number of nano-USD. */

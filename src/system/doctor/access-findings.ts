@@ -1,7 +1,8 @@
+import { doesPay } from '../../accounts/owners.ts';
 import { isLoopbackBind } from '../../platform/http/listen-address.ts';
 import { isLoopbackHost } from '../../platform/network-address/classify-host.ts';
 import { tokenWeakness } from '../../platform/secrets/token-weakness.ts';
-import type { Settings } from '../settings.ts';
+import { accountsSettingsOf, type Settings } from '../settings.ts';
 import { broken, type Finding, fine, note } from './finding.ts';
 
 interface NamedToken {
@@ -33,6 +34,7 @@ export function accessFindings(settings: Settings, host: string): readonly Findi
     ...findings,
     ...(isOpen && bridge.allowed_origins.length === 0 ? [OPEN_TO_PAGES] : []),
     ...(isBehindProxy && !exposed && settings.trusted_proxies.length === 0 ? [UNKNOWN_PROXY] : []),
+    registrationFinding(settings),
   ];
 }
 
@@ -44,6 +46,16 @@ const UNKNOWN_PROXY = note(
 
 function isLoopbackUrl(address: string): boolean {
   return address === '' || isLoopbackHost(URL.parse(address)?.host ?? '');
+}
+
+/** Who may create an account, and whether that costs the operator something. */
+function registrationFinding(settings: Settings): Finding {
+  const accounts = accountsSettingsOf(settings);
+  const { registration, default_plan: plan } = accounts;
+  const name = 'accounts.registration';
+  if (registration !== 'open' || !doesPay(plan, accounts)) return fine(name, registration);
+  const what = 'set registration to invite, or name a default_plan that pays for nothing';
+  return note(name, `open, and the plan "${plan}" pays: anyone who registers can spend its budget; ${what}`);
 }
 
 /** The default that the contract asks for, and that is too much where other programs serve pages. */

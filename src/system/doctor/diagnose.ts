@@ -12,7 +12,7 @@ import {
   workspaceFindings,
 } from './machine-findings.ts';
 import { nodeFindings } from './node-findings.ts';
-import { databaseFindings, portFinding, runningServer } from './store-findings.ts';
+import { databaseFindings, legacyPlanFindings, portFinding, runningServer } from './store-findings.ts';
 
 export interface DiagnoseOptions {
   readonly settings: Settings;
@@ -32,6 +32,7 @@ export async function diagnose(options: DiagnoseOptions): Promise<readonly Findi
     ? [
         ...(serverPid === undefined ? [] : [fine('server', `runs (pid ${serverPid})`)]),
         ...(await databaseFindings(settings, files)),
+        ...(await legacyPlanFindings(settings, files)),
         ...(await workspaceFindings(settings.bridge.workspace_roots, files.folder)),
         await diskFinding(files.folder),
         await clockFinding(files.folder, clock.now),

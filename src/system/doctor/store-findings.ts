@@ -1,13 +1,14 @@
 import { createServer } from 'node:http';
+import { LEGACY_PLAN } from '../../accounts/owners.ts';
 import { callControlSocket } from '../../platform/control-socket/call-control-socket.ts';
-import { inspectDatabase } from '../../platform/database/inspect-database.ts';
+import { countRows, inspectDatabase } from '../../platform/database/inspect-database.ts';
 import { describeError } from '../../platform/errors/error-table.ts';
 import { platformErrors } from '../../platform/errors/platform-errors.ts';
 import { openAddress } from '../../platform/http/listen-address.ts';
 import type { DataFiles } from '../data-directory.ts';
 import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
 import { storeDefinitions, storeLocation } from '../store-location.ts';
-import { broken, type Finding, fine } from './finding.ts';
+import { broken, type Finding, fine, note } from './finding.ts';
 import { secretKeyFinding } from './machine-findings.ts';
 
 const STATUS_TIMEOUT_MS = 2000;
@@ -40,6 +41,17 @@ export async function databaseFindings(settings: Settings, files: DataFiles): Pr
     }),
   );
   return [...databases, await secretKeyFinding(files.secretKey, settings.secret_key, [...fingerprints])];
+}
+
+/** Users from 0.1.0 keep what they could do: the operator should know how many there are. */
+export async function legacyPlanFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
+  if (Object.hasOwn(settings.plans, LEGACY_PLAN)) return [];
+  const location = storeLocation(settings.database.url, files, 'accounts');
+  const count = await countRows(location, { table: 'users', column: 'plan', value: LEGACY_PLAN }).catch(() => 0);
+  if (count === 0) return [];
+  const who = count === 1 ? '1 user' : `${count} users`;
+  const what = `define plans.${LEGACY_PLAN}, or give them another plan with: trestle user plan`;
+  return [note(`plan ${LEGACY_PLAN}`, `${who} from 0.1.0 may use every model without limit; ${what}`)];
 }
 
 /** Whether the address could be opened now. One that the running server holds is fine. */

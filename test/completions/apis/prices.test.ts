@@ -235,7 +235,7 @@ test('DC-28: totals equal the sum of their parts, whatever was spent and in what
         assert.ok(Number.isSafeInteger(settled.costNano));
         exact += BigInt(settled.costNano);
         costs.push(settled.costNano);
-        adder.add(usageRecord(settled, 'usg_1', 0), '2030-01-01', 'total');
+        adder.add(usageRecord(settled, 'usg_1', 0), '2030-01-01', [{ bucket: key, period: 'total' }]);
       }
       const { totals, spending } = adder.take();
       for (const dimension of ['day', 'key', 'model', 'api']) {

@@ -14,7 +14,7 @@ import { silentLogger } from '../../fakes/silent-logger.ts';
 import { startListener, surfaceOf } from '../../platform/http/start-listener.ts';
 import { chunk, usageChunk } from './chunks.ts';
 
-const HOLDER: KeyHolder = { id: 'open', owner: '', isMaster: true, mayUse: () => true };
+const HOLDER: KeyHolder = { id: 'open', owner: '', isMaster: true, mayUse: () => true, buckets: [] };
 
 /** The routes on a real listener, with a pipeline that the test plays. */
 export async function startIngress(t: TestContext, runChat: RunChat, clock: Clock = systemClock) {

@@ -33,7 +33,7 @@ function start(wallStart?: number) {
     onProblem: (error) => problems.push(error),
   });
   const admit = (holder: KeyHolder, tokens = 15) =>
-    admissions.admit(holder, { estimatedTokens: tokens, estimatedCostNano: tokens * NANO_PER_TOKEN });
+    admissions.admit(holder, { estimatedTokens: tokens, estimatedCostNano: tokens * NANO_PER_TOKEN, mayCost: true });
   const tokensUsed = (tokens: number) =>
     outcomeOf({ usage: { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens } });
   return { clock, settled, problems, stored, budgets, admit, tokensUsed };
@@ -155,7 +155,7 @@ test('P-27: a budget that is used up during a call lets that call finish, and re
   assert.equal(settled[0]?.costNano, 1_500_000_000);
   const { code, details } = refusal(() => admit(holder, 1));
   assert.equal(code, 'BUDGET_EXCEEDED');
-  assert.deepEqual(details, { usd: 1, period: 'total' });
+  assert.deepEqual(details, { usd: 1, period: 'total', of: 'this key' });
 });
 
 test('what a call did not use of its reservation is there for the next one', () => {
@@ -188,7 +188,7 @@ test('a call that ends in the next period counts there', async () => {
   const running = admit(holder, 100);
   await clock.advance(2000);
   running.settle(tokensUsed(1000));
-  assert.equal(settled[0]?.spendingPeriod, '2030-02-01');
+  assert.deepEqual(settled[0]?.charges, [{ bucket: 'key_1', period: '2030-02-01' }]);
   refusal(() => admit(holder, 1));
 });
 

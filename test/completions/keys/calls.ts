@@ -1,4 +1,5 @@
-import type { CallOutcome, KeyHolder, KeyLimits } from '../../../src/completions/keys/admission.ts';
+import type { CallOutcome, KeyHolder } from '../../../src/completions/keys/admission.ts';
+import type { Limits } from '../../../src/platform/identity/owner.ts';
 
 /** A call of a model that answered as asked. */
 export function outcomeOf(changes: Partial<CallOutcome> = {}): CallOutcome {
@@ -18,13 +19,13 @@ export function outcomeOf(changes: Partial<CallOutcome> = {}): CallOutcome {
   };
 }
 
-export function holderOf(limits?: KeyLimits, changes: Partial<KeyHolder> = {}): KeyHolder {
+export function holderOf(limits?: Limits, changes: Partial<KeyHolder> = {}): KeyHolder {
   return {
     id: 'key_1',
     owner: '',
     isMaster: false,
     mayUse: () => true,
-    ...(limits !== undefined && { limits }),
+    buckets: limits === undefined ? [] : [{ id: changes.id ?? 'key_1', name: 'this key', limits }],
     ...changes,
   };
 }

@@ -6,7 +6,6 @@ import { createFakeClock } from '../../fakes/fake-clock.ts';
 
 const ROW: KeyRow = {
   id: 'key_1',
-  tenant: 'default',
   owner: '',
   name: 'test',
   digest: 'digest-1',
@@ -39,7 +38,7 @@ test('a key is read once and then found without waiting; calls that come togethe
   reads[0]?.(ROW);
   const [first, second] = await Promise.all(both);
   assert.equal(first, second);
-  assert.deepEqual(first?.holder.limits, { requestsPerMinute: 5 });
+  assert.deepEqual(first?.holder.buckets, [{ id: 'key_1', name: 'this key', limits: { requestsPerMinute: 5 } }]);
   assert.equal(lookup.find('digest-1'), first);
 });
 

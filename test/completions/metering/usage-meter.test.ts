@@ -35,7 +35,7 @@ function observe(meter: UsageMeter, changes: Parameters<typeof outcomeOf>[0] = {
     completionTokens: 5,
     costNano: 15_000_000,
     priceKnown: true,
-    spendingPeriod: 'total',
+    charges: [{ bucket: key, period: 'total' }],
   });
 }
 

@@ -1,5 +1,6 @@
 import { accountsMigrations } from '../../../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../../../src/accounts/storage/accounts-schema.ts';
+import { accountsSettingsOf } from '../../../../src/system/settings.ts';
 import { resolveTrestle } from '../../../system/resolve-trestle.ts';
 import { chooseManners, choosePause, GOOD_MANNERS, stepWall } from '../choices.ts';
 import { startPlayedProgram } from '../played-program.ts';
@@ -30,7 +31,7 @@ export const accountsScenario: Scenario = {
       open: async (process) =>
         openPlayedAccounts({
           database: store.openFor(process),
-          settings: settings.accounts,
+          settings: accountsSettingsOf(settings),
           clock: process.clock,
           randomness,
           makeId,

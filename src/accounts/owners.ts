@@ -1,0 +1,196 @@
+import type { Clock } from '../platform/clock/clock.ts';
+import type { Owner, OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
+import { FREE_PLAN, type PlansSettings } from './settings.ts';
+import type { OwnerFacts, OwnerStore } from './storage/owner-store.ts';
+
+/** The plan of users from 0.1.0: what they could do before there were plans, unless the settings define it. */
+export const LEGACY_PLAN = 'legacy';
+
+/** What a user's id begins with. Any other owner of a key is a label that an operator chose, and nobody here. */
+const USER_PREFIX = 'usr_';
+
+type Plan = PlansSettings[string];
+
+const FREE: Plan = {
+  models: ['demo/*'],
+  requests_per_minute: 20,
+  tokens_per_minute: 0,
+  budget: { usd: 0, period: 'month' },
+  keys: 2,
+};
+
+/** The most keys of anyone, with a plan or without one. */
+export const MAX_KEYS = 100;
+
+export interface PlanSettings {
+  readonly plans: PlansSettings;
+  readonly default_plan: string;
+}
+
+/** The people that keys belong to, as other services may know them. */
+export interface Owners {
+  readonly ownerOf: OwnerOf;
+  readonly watch: WatchOwners;
+  /** Reads someone again after a change: what was in memory counts no more when this resolves. */
+  refresh(id: string): Promise<void>;
+  /** Drops everything that the settings decided: they have changed. */
+  forgetPlans(): void;
+  /** How many keys someone may have. */
+  maxKeys(owner: Pick<Owner, 'plan'>): number;
+}
+
+export interface OwnersOptions {
+  readonly store: OwnerStore;
+  settings(): PlanSettings;
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
+  /** How long what was read holds; for ever where nobody else writes to the store. */
+  readonly freshMs: number;
+  onError(error: unknown): void;
+}
+
+interface Entry {
+  readonly owner: Writable<Owner>;
+  readAt: number;
+  /** When a trial ends, on the wall clock. */
+  validUntil: number;
+}
+
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+const MAX_ENTRIES = 10_000;
+
+export function createOwners({ store, settings, clock, freshMs, onError }: OwnersOptions): Owners {
+  // In the order of their reading: the first one is the one to drop.
+  const entries = new Map<string, Entry>();
+  /** Calls that come together share one read. */
+  const reading = new Map<string, Promise<Owner>>();
+  const listeners = new Set<(owner: Owner) => void>();
+  let changes = 0;
+
+  function keep(id: string, facts: OwnerFacts | undefined): Owner {
+    const known = entries.get(id);
+    const { validUntil, ...members } = describeOwner(id, facts, settings(), clock.now());
+    const owner: Writable<Owner> = known?.owner ?? { ...members, revision: 0 };
+    const isChanged = known !== undefined && !isSame(owner, members);
+    if (isChanged) Object.assign(owner, members, { revision: owner.revision + 1 });
+    entries.delete(id);
+    entries.set(id, { owner, readAt: clock.monotonic(), validUntil });
+    const [oldest] = entries.keys();
+    if (entries.size > MAX_ENTRIES && oldest !== undefined) entries.delete(oldest);
+    if (isChanged) for (const listener of listeners) listener(owner);
+    return owner;
+  }
+
+  async function read(id: string): Promise<Owner> {
+    const before = changes;
+    const facts = await store.facts(id);
+    // What was read while someone changed may be older than the change.
+    return before === changes ? keep(id, facts) : read(id);
+  }
+
+  function readOnce(id: string): Promise<Owner> {
+    const known = reading.get(id);
+    if (known !== undefined) return known;
+    const fresh = read(id).finally(() => reading.delete(id));
+    reading.set(id, fresh);
+    return fresh;
+  }
+
+  return {
+    ownerOf(id) {
+      const entry = entries.get(id);
+      if (entry !== undefined && clock.monotonic() - entry.readAt < freshMs && clock.now() < entry.validUntil) {
+        return entry.owner;
+      }
+      return id.startsWith(USER_PREFIX) ? readOnce(id) : undefined;
+    },
+    watch(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    async refresh(id) {
+      changes += 1;
+      const entry = entries.get(id);
+      if (entry === undefined) return;
+      // Until it was read again nothing in memory counts, even when that read fails.
+      entry.readAt = Number.NEGATIVE_INFINITY;
+      await readOnce(id).catch(onError);
+    },
+    forgetPlans() {
+      changes += 1;
+      for (const entry of entries.values()) entry.readAt = Number.NEGATIVE_INFINITY;
+    },
+    maxKeys: ({ plan }) => planBy(plan, settings())?.keys ?? MAX_KEYS,
+  };
+}
+
+const UNLIMITED_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
+
+/** A plan by its name; undefined: without limits. */
+function planBy(name: string, { plans }: PlanSettings): Plan | undefined {
+  if (Object.hasOwn(plans, name)) return plans[name];
+  return name === FREE_PLAN ? FREE : undefined;
+}
+
+export function isKnownPlan(name: string, { plans }: PlanSettings): boolean {
+  return name === FREE_PLAN || name === LEGACY_PLAN || Object.hasOwn(plans, name);
+}
+
+/** A plan that spends money, for warnings. */
+export function doesPay(name: string, settings: PlanSettings): boolean {
+  return (planBy(name, settings)?.budget.usd ?? Number.POSITIVE_INFINITY) > 0;
+}
+
+function describeOwner(id: string, facts: OwnerFacts | undefined, settings: PlanSettings, now: number) {
+  const validUntil = Math.min(
+    Number.POSITIVE_INFINITY,
+    ...(facts?.subscriptions ?? []).flatMap(({ expires_at: at }) => (at !== null && at > now ? [at] : [])),
+  );
+  if (facts === undefined) return { id, ...GONE, validUntil };
+  const { user, blocked } = facts;
+  const name = planOf(facts, settings, now);
+  const plan = name === '' ? undefined : planBy(name, settings);
+  const state = user.active !== 1 ? 'paused' : blocked ? 'blocked' : user.closing_at !== null ? 'closing' : 'active';
+  return {
+    id,
+    state,
+    role: user.role,
+    plan: name,
+    allowed: plan?.models,
+    buckets: plan === undefined ? [] : [{ id: `user:${id}`, name: `the plan ${name}`, limits: limitsOf(plan) }],
+    validUntil,
+  } as const;
+}
+
+const GONE = { state: 'gone', role: '', plan: '', allowed: [], buckets: [] } as const;
+
+/**
+ * The plan that counts: of an active subscription before one on trial, then of the newest, when the payment webhook or an
+ * administrator named it; else what an administrator or an invitation gave; else the default one, which administrators
+ * and operators do not have. A name that no plan has counts as not given.
+ */
+function planOf({ user, subscriptions }: OwnerFacts, settings: PlanSettings, now: number): string {
+  const current = subscriptions.filter(({ status, expires_at: at }) => status === 'active' || at === null || at > now);
+  const ranked = [
+    ...current.filter(({ status }) => status === 'active'),
+    ...current.filter(({ status }) => status !== 'active'),
+  ].map(({ named_plan: name }) => name);
+  const [paid = ''] = ranked;
+  // A payment does not give the plan of before there were plans, unless the settings say what it is.
+  if (paid !== '' && isKnownPlan(paid, settings) && planBy(paid, settings) !== undefined) return paid;
+  const given = user.plan !== '' && isKnownPlan(user.plan, settings) ? user.plan : undefined;
+  return given ?? (UNLIMITED_ROLES.has(user.role) ? '' : settings.default_plan);
+}
+
+function limitsOf(plan: Plan): Owner['buckets'][number]['limits'] {
+  return {
+    ...(plan.requests_per_minute > 0 && { requestsPerMinute: plan.requests_per_minute }),
+    ...(plan.tokens_per_minute > 0 && { tokensPerMinute: plan.tokens_per_minute }),
+    budget: plan.budget,
+  };
+}
+
+function isSame(owner: Owner, next: Omit<Owner, 'revision'>): boolean {
+  const { revision: _, ...members } = owner;
+  return JSON.stringify(members) === JSON.stringify(next);
+}
