@@ -1,3 +1,4 @@
+import { Type } from 'typebox';
 import type { Route } from '../platform/http/surface.ts';
 import type { AccountsCore } from './accounts-core.ts';
 import { auditRoutes } from './administration/audit-routes.ts';
@@ -36,8 +37,21 @@ import { setupRoutes } from './setup/setup-routes.ts';
 import { subscriptionRoutes } from './subscriptions/subscription-routes.ts';
 import { createSubscriptions } from './subscriptions/subscriptions.ts';
 
+const NO_QUERY = Type.Object({}, { additionalProperties: false });
+
 /** THE TABLE of accounts (spec/accounts 4): each row names its guard. One file per group of rows. */
 export function accountsRoutes(core: AccountsCore): readonly Route[] {
+  return rowsOf(core).map(withStrictQuery);
+}
+
+/** A filter that is not known would show more than was asked for: where a row names no query, there is none. */
+function withStrictQuery(row: Route): Route {
+  const isRead = row.method === 'GET' && row.path.startsWith('/api/') && !row.path.includes('/oauth/');
+  if (!isRead || row.schema?.query !== undefined) return row;
+  return { ...row, schema: { ...row.schema, query: NO_QUERY } };
+}
+
+function rowsOf(core: AccountsCore): readonly Route[] {
   const opening = createSessionOpening(core);
   const passwordCheck = createPasswordCheck(core);
   const secondFactor = createSecondFactor(core);

@@ -1,6 +1,6 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import type { User } from './contract/user.ts';
-import { type PermissionMatrix, permissionsOf } from './permissions.ts';
+import { holdsPermission, type PermissionMatrix, permissionsOf } from './permissions.ts';
 import type { FoundUser } from './storage/accounts-schema.ts';
 import type { LimitStore } from './storage/limit-store.ts';
 import type { PermissionStore } from './storage/permission-store.ts';
@@ -10,6 +10,8 @@ export interface UserObjects {
   matrix(): Promise<PermissionMatrix>;
   describe(user: FoundUser): Promise<User>;
   describeAll(users: readonly FoundUser[]): Promise<User[]>;
+  /** As someone else sees them: the proxy UUID, which is a credential, is for those who may change users. */
+  describeFor(viewer: { readonly id: string; readonly role: string }, users: readonly FoundUser[]): Promise<User[]>;
 }
 
 export function createUserObjects(
@@ -30,6 +32,11 @@ export function createUserObjects(
     const enrolled = users.filter(({ totp_state: state }) => state !== null).map(({ id }) => id);
     return limits.lockedUntil('second_factor', enrolled, clock.now());
   }
+  async function describeAll(users: readonly FoundUser[]): Promise<User[]> {
+    const read = await current();
+    const locked = await lockedOf(users);
+    return users.map((user) => describeUser(user, permissionsIn(read, user.role), locked.get(user.id)));
+  }
   return {
     matrix: async () => (await current()).matrix,
     async describe(user) {
@@ -37,10 +44,13 @@ export function createUserObjects(
       const locked = await lockedOf([user]);
       return describeUser(user, permissionsIn(read, user.role), locked.get(user.id));
     },
-    async describeAll(users) {
-      const read = await current();
-      const locked = await lockedOf(users);
-      return users.map((user) => describeUser(user, permissionsIn(read, user.role), locked.get(user.id)));
+    describeAll,
+    async describeFor(viewer, users) {
+      const described = await describeAll(users);
+      if (holdsPermission(viewer.role, 'admin.users.role.write', (await current()).matrix)) return described;
+      return described.map((user) =>
+        user.id === viewer.id ? user : { ...user, proxyUuid: null, proxyUuidExpiresAt: null },
+      );
     },
   };
 }

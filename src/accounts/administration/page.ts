@@ -3,10 +3,13 @@ import { Type } from 'typebox';
 const DEFAULT_LIMIT = 50;
 const MOST = 200;
 
-export const PageQuery = Type.Object({
-  cursor: Type.Optional(Type.String({ maxLength: 320, description: 'The nextCursor of the page before.' })),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST, description: `${DEFAULT_LIMIT} unless given.` })),
-});
+export const PageQuery = Type.Object(
+  {
+    cursor: Type.Optional(Type.String({ maxLength: 320, description: 'The nextCursor of the page before.' })),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST, description: `${DEFAULT_LIMIT} unless given.` })),
+  },
+  { additionalProperties: false },
+);
 
 /** One page of a list; `read` is asked for one more row than is shown, to know whether there is another page. */
 export async function pageOf<Row>(

@@ -85,6 +85,8 @@ export function createUserAdministration(parts: Parts): UserAdministration {
       const { user } = standing;
       if (!mayActOn(actor.role, user.role)) throw new AppError('FORBIDDEN');
       const decided = decide(standing);
+      // What is so already is not done again, and not recorded.
+      if (isAlreadySo(user, decided)) return { change: {}, also: [] };
       const { details = {}, statements = [] } = also(user, decided);
       const entry = audit.statement(entryOf(event, user.id, actor, details));
       return { change: { ...decided, updated_at: clock.now() }, also: [...statements, entry] };
@@ -153,7 +155,7 @@ export function createUserAdministration(parts: Parts): UserAdministration {
         'user.paused',
         (standing) => {
           refuseForLastAdmin(standing);
-          return { active: 0, ...nextEpoch(standing.user) };
+          return standing.user.active === 0 ? { active: 0 } : { active: 0, ...nextEpoch(standing.user) };
         },
         (user) => ({ statements: ending(user) }),
       ),
@@ -216,6 +218,7 @@ export function createUserAdministration(parts: Parts): UserAdministration {
     },
     async block(given, actor) {
       const email = requireEmail(given);
+      if (await parts.blacklist.has(email)) return;
       const statements = [
         parts.blacklist.put({ email, created_by: actor.id, created_at: clock.now() }),
         parts.clientList.touch(),
@@ -238,6 +241,10 @@ export function createUserAdministration(parts: Parts): UserAdministration {
       );
     },
   };
+}
+
+function isAlreadySo(user: FoundUser, decided: UserChange): boolean {
+  return Object.entries(decided).every(([name, value]) => user[name as keyof UserChange] === value);
 }
 
 /** Someone must be left who can log in and put things right. */

@@ -14,22 +14,30 @@ import { PageQuery, pageOf } from './page.ts';
 import { ROLE_NAMES } from './ranks.ts';
 import { type Actor, actorOf, type UserAdministration } from './user-administration.ts';
 
-const Query = Type.Object({
-  search: Type.Optional(Type.String({ maxLength: 254, description: 'A part of the address or the name, or the id.' })),
-  role: Type.Optional(Type.String({ maxLength: 64 })),
-  ...PageQuery.properties,
-});
+const Query = Type.Object(
+  {
+    search: Type.Optional(
+      Type.String({ maxLength: 254, description: 'A part of the address or the name, or the id.' }),
+    ),
+    role: Type.Optional(Type.String({ maxLength: 64 })),
+    ...PageQuery.properties,
+  },
+  { additionalProperties: false },
+);
 const Users = Type.Object({
   users: Type.Array(User),
   nextCursor: Type.Union([Type.String(), Type.Null()]),
   total: Type.Integer({ description: 'How many there are on all pages.' }),
 });
 const OneUser = Type.Object({ user: User });
-const NewUser = Type.Object({
-  email: Type.String({ examples: ['ben@example.org'] }),
-  name: Type.String({ examples: ['Ben'] }),
-  role: Type.String({ examples: ['user'] }),
-});
+const NewUser = Type.Object(
+  {
+    email: Type.String({ examples: ['ben@example.org'] }),
+    name: Type.String({ examples: ['Ben'] }),
+    role: Type.String({ examples: ['user'] }),
+  },
+  { additionalProperties: false },
+);
 const NewRole = Type.Object({ role: Type.String({ examples: ['operator'] }) }, { additionalProperties: false });
 const NewPlan = Type.Object(
   {
@@ -41,10 +49,13 @@ const NewPlan = Type.Object(
   },
   { additionalProperties: false },
 );
-const Renewal = Type.Object({
-  expires_in_days: Type.Optional(Type.Integer({ minimum: 1, maximum: 3650 })),
-  expires_at: Type.Optional(Type.String({ description: 'A time such as 2030-01-31T00:00:00Z.' })),
-});
+const Renewal = Type.Object(
+  {
+    expires_in_days: Type.Optional(Type.Integer({ minimum: 1, maximum: 3650 })),
+    expires_at: Type.Optional(Type.String({ description: 'A time such as 2030-01-31T00:00:00Z.' })),
+  },
+  { additionalProperties: false },
+);
 
 type UserCall = Call<UserCaller>;
 type Parts = Pick<AccountsCore, 'access' | 'userAdministration' | 'userObjects' | 'clock'>;
@@ -52,7 +63,9 @@ type Parts = Pick<AccountsCore, 'access' | 'userAdministration' | 'userObjects' 
 /** What administrators do with users (contract/accounts, Beyond the document: Admin). */
 export function userRoutes(parts: Parts, administration: UserAdministration): readonly Route[] {
   const { access, userAdministration: store, userObjects, clock } = parts;
-  const described = async (user: FoundUser) => ({ user: await userObjects.describe(user) });
+  const described = async (user: FoundUser, { caller }: UserCall) => ({
+    user: (await userObjects.describeFor(caller.user, [user]))[0],
+  });
 
   const action = (
     name: string,
@@ -67,7 +80,7 @@ export function userRoutes(parts: Parts, administration: UserAdministration): re
     summary,
     ...(body !== undefined && { body: 'json', bodyLimit: BODY_LIMIT }),
     schema: { ...(body !== undefined && { body }), response: { 200: OneUser } },
-    handle: async (call) => described(await act(call.params.id ?? '', actorOf(call), call)),
+    handle: async (call) => described(await act(call.params.id ?? '', actorOf(call), call), call),
   });
 
   const rows: readonly Route<UserCaller>[] = [
@@ -77,7 +90,7 @@ export function userRoutes(parts: Parts, administration: UserAdministration): re
       guard: access.adminWith('admin.users.list.read'),
       summary: 'Users, newest first.',
       schema: { query: Query, response: { 200: Users } },
-      async handle({ query }) {
+      async handle({ caller, query }) {
         const { search, role, cursor, limit } = query as Static<typeof Query>;
         if (role !== undefined && !isRole(role)) {
           throw new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
@@ -88,7 +101,7 @@ export function userRoutes(parts: Parts, administration: UserAdministration): re
           pageOf(limit, (most) => store.list(filter, cursor, most)),
           store.count(filter),
         ]);
-        return { users: await userObjects.describeAll(page.rows), nextCursor: page.nextCursor, total };
+        return { users: await userObjects.describeFor(caller.user, page.rows), nextCursor: page.nextCursor, total };
       },
     },
     {
@@ -102,7 +115,7 @@ export function userRoutes(parts: Parts, administration: UserAdministration): re
       async handle(call) {
         const user = await administration.create(call.body as Static<typeof NewUser>, actorOf(call));
         call.reply.code(201);
-        return described(user);
+        return described(user, call);
       },
     },
     action(
@@ -131,7 +144,7 @@ export function userRoutes(parts: Parts, administration: UserAdministration): re
       access.adminWith('admin.users.renew_uuid.write'),
       'Gives a user a new UUID for proxy nodes.',
       (id, actor, { body }) => administration.renewUuid(id, readExpiry(body, clock.now()), actor),
-      optionalBody(Renewal),
+      optionalBody(Renewal, true),
     ),
     action(
       'end-sessions',

@@ -22,7 +22,9 @@ export const User = Type.Object({
   groups: Type.Array(Type.String()),
   permissions: Type.Array(Type.String()),
   active: Type.Boolean(),
-  proxyUuid: Type.String(),
+  proxyUuid: Type.Union([Type.String(), Type.Null()], {
+    description: 'A credential: null for those who may neither change users nor are this one.',
+  }),
   proxyUuidExpiresAt: Type.Union([time('When the proxy UUID ends.'), Type.Null()]),
   createdAt: time('When the account was made.'),
 });

@@ -1,8 +1,10 @@
 import { Type } from 'typebox';
+import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Call, Route } from '../../platform/http/surface.ts';
 import type { UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import type { AuditEntry } from '../audit.ts';
 import { User } from '../contract/user.ts';
 import { cookieText, SESSION_COOKIE } from '../cookies.ts';
 import { timeText } from '../user-object.ts';
@@ -39,6 +41,14 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
     reply.header('set-cookie', cookieText(SESSION_COOKIE, '', options));
   };
 
+  /** Records what ended sessions, if any ended; answers with whether. */
+  const endAndRecord = (end: Runnable, entry: AuditEntry): Promise<boolean> =>
+    database.transaction(async (transaction) => {
+      const { changes } = await transaction.run(end);
+      if (changes > 0) await transaction.run(audit.statement(entry));
+      return changes > 0;
+    });
+
   const rows: readonly Route<UserCaller>[] = [
     {
       method: 'GET',
@@ -70,10 +80,9 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
       schema: { response: { 204: Type.Null() } },
       async handle(call) {
         const { id: userId, session_id: id } = call.caller.user;
-        await database.write([
-          sessions.end({ id, userId }),
-          audit.statement({ event: 'logout', actor: userId, subject: userId, head: call.head }),
-        ]);
+        const entry = { event: 'logout', actor: userId, subject: userId, head: call.head };
+        // Another request may have ended it first: then there is nothing left to do, and nothing to record.
+        await endAndRecord(sessions.end({ id, userId }), entry);
         clearCookie(call);
       },
     },
@@ -109,11 +118,8 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
       async handle(call) {
         const { id: userId, session_id: current } = call.caller.user;
         const id = call.params.id ?? '';
-        const [{ changes }] = await database.write([
-          sessions.end({ id, userId }),
-          audit.statement({ event: 'session.ended', actor: userId, subject: userId, head: call.head }),
-        ]);
-        if (changes === 0) throw new AppError('SESSION_NOT_FOUND');
+        const entry = { event: 'session.ended', actor: userId, subject: userId, head: call.head };
+        if (!(await endAndRecord(sessions.end({ id, userId }), entry))) throw new AppError('SESSION_NOT_FOUND');
         if (id === current) clearCookie(call);
       },
     },
@@ -124,8 +130,8 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
       summary: 'Ends all own sessions but this one.',
       schema: { response: { 204: Type.Null() } },
       async handle({ caller: { user }, head }) {
-        const ended = audit.statement({ event: 'sessions.ended', actor: user.id, subject: user.id, head });
-        await database.write([sessions.endOthersOf({ id: user.session_id, userId: user.id }), ended]);
+        const entry = { event: 'sessions.ended', actor: user.id, subject: user.id, head };
+        await endAndRecord(sessions.endOthersOf({ id: user.session_id, userId: user.id }), entry);
       },
     },
   ];

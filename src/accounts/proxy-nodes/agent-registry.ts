@@ -1,7 +1,8 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { expectChanges } from '../../platform/database/statement.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/create-token.ts';
 import type { Audit } from '../audit.ts';
@@ -103,11 +104,16 @@ export function createAgentRegistry(options: AgentRegistryOptions): AgentRegistr
       const configured = settings().agents.find((agent) => agent.id === id);
       if (configured !== undefined && configured.token !== '') throw new AppError('AGENT_CONFIGURED', { id });
       const shown = id.slice(0, 64);
-      const [{ changes } = { changes: 0 }] = await database.write([
-        ...store.remove(id),
-        audit.statement(entryOf('agent.revoked', shown, actor)),
-      ]);
-      if (changes === 0) throw new AppError('AGENT_NOT_FOUND', { id: shown });
+      const [remove, ...others] = store.remove(id);
+      try {
+        await database.write([
+          expectChanges(remove, 1),
+          ...others,
+          audit.statement(entryOf('agent.revoked', shown, actor)),
+        ]);
+      } catch (error) {
+        throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError('AGENT_NOT_FOUND', { id: shown }) : error;
+      }
     },
   };
 }

@@ -12,6 +12,12 @@ export interface AuditStore {
 export interface AuditFilter {
   readonly actor?: string | undefined;
   readonly event?: string | undefined;
+  readonly subject?: string | undefined;
+  readonly address?: string | undefined;
+  readonly request?: string | undefined;
+  /** Milliseconds; `to` itself is left out. */
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
 }
 
 export function createAuditStore(database: Database<AccountsSchema>): AuditStore {
@@ -32,10 +38,15 @@ export function createAuditStore(database: Database<AccountsSchema>): AuditStore
     async write(entry) {
       await database.write([add(entry)]);
     },
-    list({ actor, event }, before, limit) {
+    list({ actor, event, subject, address, request, from, to }, before, limit) {
       let select = database.query.selectFrom('audit').selectAll().orderBy('id', 'desc').limit(limit);
       if (actor !== undefined) select = select.where('actor', '=', actor);
       if (event !== undefined) select = select.where('event', '=', event);
+      if (subject !== undefined) select = select.where('subject', '=', subject);
+      if (address !== undefined) select = select.where('address', '=', address);
+      if (request !== undefined) select = select.where('request_id', '=', request);
+      if (from !== undefined) select = select.where('at', '>=', from);
+      if (to !== undefined) select = select.where('at', '<', to);
       if (before !== undefined) select = select.where('id', '<', before);
       return database.read(select.compile());
     },

@@ -10,7 +10,8 @@ export interface ProxyAgentStore {
   /** STORAGE_DUPLICATE when the id is taken. */
   add(agent: ProxyAgentRow): Runnable;
   /** Removes the agent and its report. */
-  remove(id: string): readonly Runnable[];
+  /** The first statement removes the agent itself. */
+  remove(id: string): readonly [Runnable, ...Runnable[]];
   report(status: ProxyAgentStatusRow): Runnable;
   reports(): Promise<ProxyAgentStatusRow[]>;
 }

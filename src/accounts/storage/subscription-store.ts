@@ -1,5 +1,6 @@
 import type { Database, Transaction } from '../../platform/database/database.ts';
-import type { Runnable } from '../../platform/database/statement.ts';
+import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
+import { errorCode } from '../../platform/errors/app-error.ts';
 import type { AccountsSchema, SubscriptionRow, UserRow } from './accounts-schema.ts';
 import { createUserCountStore } from './user-count-store.ts';
 
@@ -113,7 +114,13 @@ export function createSubscriptionStore(
             .where('subscriptions.status', '=', 'pending'),
         )
         .returningAll();
-      const [{ rows }] = await database.write([put.compile(), ...also]);
+      let rows: readonly SubscriptionRow[] = [];
+      try {
+        rows = (await database.write([expectChanges(put.compile(), 1), ...also]))[0].rows;
+      } catch (error) {
+        // A claim on what was decided before changes nothing, and nothing is recorded.
+        if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+      }
       const key = { userId: subscription.user_id, externalId: subscription.external_id };
       return rows[0] ?? (await database.readKeyed(selectBy(key)))[0] ?? subscription;
     },
