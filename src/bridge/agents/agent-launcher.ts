@@ -4,6 +4,7 @@ import { findExecutable } from '../../platform/child-process/find-executable.ts'
 import { type RunningProcess, startProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Logger } from '../../platform/log/logger.ts';
+import { OPERATOR } from '../principal.ts';
 import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
 
 /** A program as it is configured. */
@@ -16,9 +17,6 @@ export interface AgentProgram {
 
 /** Starts an agent's program for an owner of sessions. Undefined: there is no such program on this machine. */
 export type LaunchAgent = (program: AgentProgram, owner?: string) => Promise<RunningProcess | undefined>;
-
-/** The principal of whoever runs this program: what works for it may use the operator's ssh agent and proxy password. */
-export const OPERATOR = 'main';
 
 export interface ConnectOptions {
   readonly protocol: 'acp' | 'codex';

@@ -2,9 +2,10 @@ import type { RunningProcess } from '../../platform/child-process/start-process.
 import type { Clock } from '../../platform/clock/clock.ts';
 import { withinTime } from '../../platform/clock/within-time.ts';
 import type { Logger } from '../../platform/log/logger.ts';
+import { OPERATOR } from '../principal.ts';
 import { promptWithSkills } from '../routing/match-skills.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
-import { type AgentProgram, type LaunchAgent, OPERATOR } from './agent-launcher.ts';
+import type { AgentProgram, LaunchAgent } from './agent-launcher.ts';
 import type { AgentLimits } from './agent-limits.ts';
 import type { ProgramProbe } from './agent-probe.ts';
 import {
