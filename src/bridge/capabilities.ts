@@ -32,10 +32,13 @@ export function createCapabilitiesText(source: CapabilitiesSource): () => string
 export function describeCapabilities({ agents, gateway, probes, methodNames }: CapabilitiesSource): Capabilities {
   const results = probes.results();
   const found = (id: string): ProbeResult => results.get(id) ?? { status: 'not_configured', version: '' };
+  // An adapter serves no method of the gateway.
+  const hasGateway = methodNames.has('app.gateway.connect');
+  const gateways = hasGateway ? [gateway] : [];
   return {
     singleAgent: methodNames.has('session.start'),
     multiAgent: methodNames.has('session.start'),
-    availableExecutionTargets: ['agent', 'gateway'],
+    availableExecutionTargets: hasGateway ? ['agent', 'gateway'] : ['agent'],
     providerCatalog: agents.map((agent) => ({
       providerId: agent.id,
       label: agent.label,
@@ -43,10 +46,13 @@ export function describeCapabilities({ agents, gateway, probes, methodNames }: C
       category: agent.category,
       ...availability(found(agent.id)),
     })),
-    gatewayProviders: [
-      { providerId: gateway.id, label: gateway.label, targets: ['gateway'], ...availability(found(gateway.id)) },
-    ],
-    providerProbeSummary: [...agents.map((agent) => agent.id), gateway.id].map((id) => {
+    gatewayProviders: gateways.map(({ id, label }) => ({
+      providerId: id,
+      label,
+      targets: ['gateway'],
+      ...availability(found(id)),
+    })),
+    providerProbeSummary: [...agents, ...gateways].map(({ id }) => {
       const { status } = found(id);
       return { providerId: id, available: status === 'ok', status };
     }),

@@ -3,6 +3,7 @@ import type { Complaint } from '../platform/config/problem.ts';
 import { agentPresets } from './agents/agent-presets.ts';
 import { refusalOfEndpoint } from './forwarding/endpoint-rule.ts';
 import { builtInPeers } from './forwarding/node-map.ts';
+import { MULTI_AGENT_ID } from './multi-agent/create-multi-agent.ts';
 import type { BridgeGroups, DistributedSettings } from './settings.ts';
 
 const SHIPPED_AGENTS = ['builtin', 'codex', 'opencode', 'gemini'];
@@ -39,13 +40,18 @@ function checkAgents({ agents, gateway }: BridgeGroups): readonly Complaint[] {
   const known = [...SHIPPED_AGENTS, ...customIds, ...presetIds];
   agents.custom.forEach(({ id, command, url }, index) => {
     const path = `agents.custom[${index}]`;
-    if (SHIPPED_AGENTS.includes(id) || id === gateway.provider_id || customIds.indexOf(id) !== index) {
+    const isTaken = SHIPPED_AGENTS.includes(id) || id === gateway.provider_id || id === MULTI_AGENT_ID;
+    if (isTaken || customIds.indexOf(id) !== index) {
       complaints.push({ path: `${path}.id`, wrong: `the id "${id}" is taken`, right: 'choose another id' });
     }
     if (command === '' && url === '' && !presetIds.includes(id)) {
       complaints.push({ path, wrong: 'there is no way to reach the agent', right: 'add "command" or "url"' });
     }
   });
+  if (gateway.provider_id === MULTI_AGENT_ID || SHIPPED_AGENTS.includes(gateway.provider_id)) {
+    const wrong = `the id "${gateway.provider_id}" is taken`;
+    complaints.push({ path: 'gateway.provider_id', wrong, right: 'choose another id' });
+  }
   const servers = agents.builtin.mcp.map(({ name }) => name);
   servers.forEach((name, index) => {
     if (servers.indexOf(name) === index) return;

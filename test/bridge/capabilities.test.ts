@@ -48,3 +48,14 @@ test('sessions are announced only where they are served, and the answer fits its
   assert.equal(JSON.parse(without()).singleAgent, false);
   assert.ok(Compile(Capabilities).Check(JSON.parse(without())));
 });
+
+test('DB-35: a gateway is advertised only where its methods are served', () => {
+  const of = (methods: readonly string[]) => JSON.parse(createCapabilitiesText(source(new Map(), () => 1, methods))());
+  const adapter = of(['acp.capabilities', 'session.start']);
+  assert.deepEqual(adapter.availableExecutionTargets, ['agent']);
+  assert.deepEqual(adapter.gatewayProviders, []);
+  assert.ok(!JSON.stringify(adapter.providerProbeSummary).includes('openclaw'));
+  const bridge = of(['session.start', 'app.gateway.connect']);
+  assert.deepEqual(bridge.availableExecutionTargets, ['agent', 'gateway']);
+  assert.equal(bridge.gatewayProviders[0].providerId, 'openclaw');
+});

@@ -87,7 +87,8 @@ test('an adapter serves capabilities and session methods of its one agent, to wh
     result.providerCatalog.map(({ providerId, enabled }) => [providerId, enabled]),
     [['opencode', true]],
   );
-  assert.equal(result.gatewayProviders[0]?.enabled, false);
+  // DB-35: it has no gateway, so it does not advertise one.
+  assert.deepEqual(result.gatewayProviders, []);
   for (const method of ['app.jobs.submit', 'app.jobs.list', 'app.tools.invoke', 'app.gateway.connect']) {
     const answer = (await (await askAdapter(adapter, method, {})).json()) as { error: { code: number } };
     assert.equal(answer.error.code, -32601, method);

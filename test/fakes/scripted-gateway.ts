@@ -24,6 +24,8 @@ export interface ScriptedGatewayOptions {
   readonly protocol?: number;
   readonly tickMs?: number;
   onChat?(run: ScriptedRun): void;
+  /** The name of a run, for a gateway that does not take our key for it. */
+  nameRun?(key: string): string;
   /** What other methods answer; `undefined` for none at all, an `Error` for a refusal. */
   answer?(method: string, params: Members): unknown;
 }
@@ -78,7 +80,7 @@ export async function startScriptedGateway(
   }
 
   function send({ sessionKey, message, idempotencyKey }: Members): Members {
-    const runId = String(idempotencyKey);
+    const runId = options.nameRun?.(String(idempotencyKey)) ?? String(idempotencyKey);
     const known = runs.get(runId);
     if (known !== undefined) return { runId, status: known.end === undefined ? 'in_flight' : 'ok' };
     const run: Run = { sessionKey: String(sessionKey), end: undefined, waiting: [] };
@@ -98,7 +100,10 @@ export async function startScriptedGateway(
       },
       fail: (error) => endRun(run, { runId, status: 'error', error }),
     };
-    setImmediate(() => (options.onChat ?? ((one: ScriptedRun) => one.finish(`echo: ${one.message}`)))(scripted));
+    const begin = () => (options.onChat ?? ((one: ScriptedRun) => one.finish(`echo: ${one.message}`)))(scripted);
+    // With a name of its own, events may come before the answer that tells it.
+    if (options.nameRun === undefined) setImmediate(begin);
+    else begin();
     return { runId, status: 'started' };
   }
 

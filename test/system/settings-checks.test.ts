@@ -30,7 +30,19 @@ const SECTIONS: Readonly<Record<string, readonly CheckCase[]>> = {
       /expected a URL that starts with postgres:\/\/ or postgresql:\/\//,
     ],
   ],
+  gateway: [
+    [
+      'DB-12: a gateway named like a run of several agents',
+      '{ provider_id: multi-agent }',
+      /gateway\.provider_id: the id "multi-agent" is taken/,
+    ],
+  ],
   agents: [
+    [
+      'DB-12: a custom agent named like a run of several agents',
+      '{ custom: [{ id: multi-agent, command: x }] }',
+      /agents\.custom\[0\]\.id: the id "multi-agent" is taken; choose another id/,
+    ],
     [
       'a default agent outside the catalog',
       '{ catalog: [codex], default: builtin }',

@@ -89,6 +89,8 @@ export function createProcessLimit(maxProcesses: number): ProcessLimit {
 
 export interface ProcessKeeperOptions {
   readonly id: string;
+  /** The name for apps: they must not learn where the program is. */
+  readonly label: string;
   readonly program: AgentProgram;
   readonly launch: LaunchAgent;
   /** For whom the process works. */
@@ -111,7 +113,7 @@ type FailureCause = 'start' | 'turn';
 const FREE_FAILURES: Readonly<Record<FailureCause, number>> = { start: 0, turn: 1 };
 
 export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeeper {
-  const { id, program, launch, limits, limit, clock, hide } = options;
+  const { id, label, program, launch, limits, limit, clock, hide } = options;
   const logger = options.logger.child({ agent: id });
   const stopped = Promise.withResolvers<undefined>();
   let current: KeptProcess | undefined;
@@ -153,7 +155,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     } catch (error) {
       return failed('AGENT_FAILED', describeFailure(error));
     }
-    if (process === undefined) return failed('AGENT_FAILED', `"${program.command}" is not installed`);
+    if (process === undefined) return failed('AGENT_FAILED', `${label} is not installed`);
     const exited = process.exited.then((exit) => ({ exit }));
     try {
       const ready = options.connect(process);
@@ -174,7 +176,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       const tail = process.stderrTail();
       await process.stop({ graceMs: limits.killMs });
       if (!isLate) return failed('AGENT_FAILED', describeFailure(error));
-      return failed('AGENT_TIMEOUT', `"${program.command}" did not answer within ${limits.startMs} ms${said(tail)}`);
+      return failed('AGENT_TIMEOUT', `${label} did not answer within ${limits.startMs} ms${said(tail)}`);
     }
   }
 
@@ -216,7 +218,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     };
 
     async function end(why: string): Promise<void> {
-      reason ??= `"${program.command}" was ended by the bridge: ${why}`;
+      reason ??= `${label} was ended by the bridge: ${why}`;
       retire();
       await process.stop({ graceMs: limits.killMs });
     }
@@ -272,7 +274,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
 
   function exitText({ code, signal, stderrTail }: ProcessExit): string {
     const how = signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
-    return hide(`"${program.command}" ${how}${said(stderrTail)}`);
+    return hide(`${label} ${how}${said(stderrTail)}`);
   }
 
   return {

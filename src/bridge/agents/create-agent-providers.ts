@@ -32,16 +32,16 @@ export interface AgentProvidersOptions {
 /** An implementation for each agent of the catalog, in its order. Nothing is started before the first turn. */
 export function createAgentProviders(options: AgentProvidersOptions): ReadonlyMap<string, AgentProvider> {
   const limit = createProcessLimit(options.maxProcesses);
-  const create = ({ id, place }: CatalogAgent): AgentProvider => {
+  const create = ({ id, label, place }: CatalogAgent): AgentProvider => {
     if (place.kind === 'in-process') return options.createBuiltin();
     if (place.kind === 'remote') return options.createRemote(id, place);
-    return createFromProgram(id, place, options, limit);
+    return createFromProgram({ id, label }, place, options, limit);
   };
   return new Map(options.catalog.map((agent) => [agent.id, create(agent)]));
 }
 
 function createFromProgram(
-  id: string,
+  { id, label }: Pick<CatalogAgent, 'id' | 'label'>,
   place: Place<'program'>,
   options: AgentProvidersOptions,
   limit: ProcessLimit,
@@ -55,6 +55,7 @@ function createFromProgram(
       : { ...place, environment: { ...place.environment, ...readOnlyEnvironment(place.command) } };
   return createProgramAgent({
     id,
+    label,
     program,
     launch,
     connect,

@@ -23,6 +23,8 @@ import { type OpenTurn, openTurn } from './open-turn.ts';
 
 export interface ProgramAgentOptions {
   readonly id: string;
+  /** Its name for apps. */
+  readonly label: string;
   readonly program: AgentProgram;
   readonly launch: LaunchAgent;
   /** Speaks the agent's protocol over the pipes of its process. */
@@ -51,8 +53,8 @@ const STARTS_OF_A_BROKEN_AGENT = 2;
  * conversations: a turn that ends the process ends nothing of anybody else, and only its owner waits for the next one.
  */
 export function createProgramAgent(options: ProgramAgentOptions): AgentProvider {
-  const { id, program, limits, clock } = options;
-  const hide = createHiding(program.environment);
+  const { id, label, program, limits, clock } = options;
+  const hide = createHiding(program, label);
   const keepers = new Map<string, ProcessKeeper>();
   const turns = new Map<string, OpenTurn>();
   let isStopped = false;

@@ -1,3 +1,4 @@
+import { isAbsolute } from 'node:path';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { RemoteError } from '../../platform/json-rpc/remote-error.ts';
 import { hideCredentials } from '../../platform/log/hide-credentials.ts';
@@ -6,6 +7,12 @@ import { isSecretName } from '../../platform/log/secret-names.ts';
 import { asObject } from './loose-json.ts';
 
 const MOST_CHARACTERS = 4000;
+
+interface HiddenProgram {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+}
 
 /** What went wrong between us and an agent, in words for the result of a turn. */
 export function describeFailure(error: unknown): string {
@@ -22,12 +29,21 @@ function withDetails(message: string, data: unknown): string {
   return more === undefined || message.includes(more) ? message : `${message}: ${more}`;
 }
 
-/** Takes out of an agent's words what it must not say: credentials of any kind, and the secrets that it was given. */
-export function createHiding(environment: Readonly<Record<string, string>>): (text: string) => string {
+/**
+ * Removes from an agent's words what apps must not learn: credentials of any kind, the secrets that the agent was given, and
+ * where its program is (spec/bridge 4.3, rule 2).
+ */
+export function createHiding(program: HiddenProgram, label: string): (text: string) => string {
+  const { command, args, environment } = program;
+  // The longest first: one may be the beginning of another.
+  const paths = [command, ...args]
+    .filter((word) => isAbsolute(word) && word.length > 1)
+    .sort((a, b) => b.length - a.length);
   const secrets = Object.entries(environment).flatMap(([name, value]) => (holdsSecret(name) ? [value] : []));
   const known = createKnownSecrets(secrets);
   return (text) => {
-    const hidden = hideCredentials(known.hide(text));
+    const named = paths.reduce((words, path) => words.replaceAll(path, label), text);
+    const hidden = hideCredentials(known.hide(named));
     return hidden.length > MOST_CHARACTERS ? `…${hidden.slice(-MOST_CHARACTERS)}` : hidden;
   };
 }

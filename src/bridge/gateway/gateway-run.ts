@@ -42,13 +42,17 @@ export interface GatewayRunOptions {
 const LIMITS: RunLimits = { sendMs: 60_000, waitMs: 30_000, silenceMs: 3_600_000 };
 /** What an answer may take longer than the wait that it answers. */
 const WAIT_MARGIN_MS = 10_000;
+const MAX_EARLY_EVENTS = 1000;
 
 type Ending = { readonly status: string; readonly text: string; readonly error: string; readonly stopReason: string };
 
 export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
   const { link, sessionKey, turn, clock, logger } = options;
   const limits = { ...LIMITS, ...options.limits };
-  const runId = turn.turnId;
+  /** Our key, until the gateway names the run otherwise. */
+  let runId = turn.turnId;
+  /** Events of other runs while the name of ours is not known: they may turn out to be of ours. */
+  let early: GatewayEvent[] | undefined;
   const givenUp = new AbortController();
   const text = createFinalText();
   const isWorthPassingOn = createProgressThinning();
@@ -61,7 +65,10 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
 
   /** Only what belongs to this very run: nothing of one session reaches another. */
   function hear(event: GatewayEvent): Promise<void> | undefined {
-    if (event.payload.runId !== runId) return undefined;
+    if (event.payload.runId !== runId) {
+      if (early !== undefined && early.length < MAX_EARLY_EVENTS) early.push(event);
+      return undefined;
+    }
     lastSign = clock.monotonic();
     if (event.name === 'chat' && event.payload.state === 'final') finalText = messageText(event.payload.message);
     if (event.payload.stream === 'usage') usage = readUsage(event.payload.data) ?? usage;
@@ -78,8 +85,14 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
       await link.request('sessions.patch', { key: sessionKey, model: turn.model }, limits.sendMs, signal);
       turn.usedModel(turn.model);
     }
-    const message = { sessionKey, message: promptWithSkills(turn.prompt, turn.skills), idempotencyKey: runId };
-    await link.request('chat.send', message, limits.sendMs, signal);
+    const prompt = promptWithSkills(turn.prompt, turn.skills);
+    const message = { sessionKey, message: prompt, idempotencyKey: turn.turnId };
+    early = [];
+    const sent = asObject(await link.request('chat.send', message, limits.sendMs, signal));
+    runId = textOf(sent.runId) || runId;
+    const missed = early;
+    early = undefined;
+    await Promise.all(missed.map(hear));
     for (;;) {
       const waited = { runId, timeoutMs: limits.waitMs };
       const answer = asObject(await link.request('agent.wait', waited, limits.waitMs + WAIT_MARGIN_MS, signal));
@@ -96,7 +109,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
       return await sendAndWait();
     } catch (error) {
       if (!isSocketLoss(error) || isAborted || givenUp.signal.aborted) throw error;
-      logger.warn({ turnId: runId }, 'the socket to the gateway was lost during a task; it is taken up again');
+      logger.warn({ turnId: turn.turnId }, 'the socket to the gateway was lost during a task; it is taken up again');
       await link.connect();
       return sendAndWait();
     }
@@ -145,7 +158,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
       if (!hasBegun) return;
       await link.request('chat.abort', { sessionKey, runId }, limits.sendMs, givenUp.signal).catch((error: unknown) => {
         logger.warn(
-          { turnId: runId, code: describeGatewayFailure(error).code },
+          { turnId: turn.turnId, code: describeGatewayFailure(error).code },
           'a gateway task was not aborted there',
         );
       });

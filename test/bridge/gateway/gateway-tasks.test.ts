@@ -251,3 +251,26 @@ test('files that the gateway delivers come as artifacts with a link', async (con
   const listed = gateway.requests.find(({ method }) => method === 'artifacts.list');
   assert.equal(listed?.params.runId, result?.turnId);
 });
+
+test('DB-27: the run that the gateway names itself is followed, waited for and cancelled by that name', async (context) => {
+  const { gateway, bridge } = await startBoth(context, {
+    nameRun: (key) => `run-of-${key}`,
+    onChat(run) {
+      // Before the answer that tells the name.
+      run.tell('assistant', { delta: 'Hello', text: 'Hello' });
+      if (run.message === 'hello') run.finish('Hello');
+    },
+  });
+  const { final, updates } = await stream(bridge.url, { method: 'session.start', params: task('s1', 'hello') });
+  assert.equal(final.result?.status, 'completed');
+  assert.equal(final.result?.output, 'Hello');
+  assert.equal(updates.map(({ text }) => text ?? '').join(''), 'Hello');
+  const names = gateway.requests.filter(({ method }) => method === 'agent.wait').map(({ params }) => params.runId);
+  assert.match(String(names[0]), /^run-of-turn-/);
+  const endless = call(bridge.url, 'session.start', task('s2', 'wait for it'));
+  await until('the second run', () => gateway.requests.filter(({ method }) => method === 'agent.wait').length === 2);
+  await call(bridge.url, 'session.cancel', { sessionId: 's2' });
+  assert.equal((await endless).result?.status, 'cancelled');
+  const aborted = gateway.requests.find(({ method }) => method === 'chat.abort');
+  assert.match(String(aborted?.params.runId), /^run-of-turn-/);
+});

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { createHiding } from '../../../../src/bridge/agents/describe-failure.ts';
 import { createFakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../fakes/until.ts';
 import { startScripted } from '../scripted-agent.ts';
@@ -24,6 +25,8 @@ for (const [how, prompt, words] of [
     assert.match(end.error, words);
     assert.match(end.error, /the disk is on fire/);
     assert.doesNotMatch(end.error, /abcdefghijklmnop/);
+    // DB-29: apps do not learn where the program is.
+    assert.ok(!end.error.includes(process.execPath), end.error);
   });
 }
 
@@ -216,3 +219,10 @@ test('stopping ends every process, also one that is just starting', async (t) =>
 async function gone(agent: { living(): number }): Promise<void> {
   await until('every process of the agent to be gone', () => agent.living() === 0);
 }
+
+test('DB-29: no error of an agent discloses the path of its program or of its script', () => {
+  const program = { command: '/opt/agents/bin/run', args: ['/opt/agents/agent.mjs', '--flag'], environment: {} };
+  const hide = createHiding(program, 'Scripted');
+  const said = 'Error: /opt/agents/bin/run: cannot load /opt/agents/agent.mjs:12';
+  assert.equal(hide(said), 'Error: Scripted: cannot load Scripted:12');
+});
