@@ -1,0 +1,142 @@
+import { after, test } from 'node:test';
+import { WebSocket } from 'ws';
+import { asMain, asNode, asReview, FORWARD_TOKEN, startNode } from '../../bridge/forwarding/start-nodes.ts';
+import { postRpc } from '../../contract/bridge/bridge-client.ts';
+import { startBridge } from '../../contract/bridge/start-bridge.ts';
+import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
+import { checkPermissions } from './permission-matrix.ts';
+
+const guarded = await startNode({ after }, { id: 'b' });
+const open = await startBridge({ after }, { providers: [createScriptedProvider('first')] });
+const FOREIGN = { origin: 'https://evil.example' };
+
+/** Every kind of caller that exists today: where it calls, and with which headers. */
+const CALLERS = {
+  none: [guarded.url, {}],
+  wrong: [guarded.url, { authorization: 'Bearer wrong' }],
+  cookie: [guarded.url, { cookie: asMain.authorization }],
+  review: [guarded.url, asReview],
+  main: [guarded.url, asMain],
+  node: [guarded.url, asNode()],
+  'forward token alone': [guarded.url, { authorization: `Bearer ${FORWARD_TOKEN}` }],
+  'main, other origin': [guarded.url, { ...asMain, ...FOREIGN }],
+  'open loopback': [open.url, {}],
+  'open, other origin': [open.url, FOREIGN],
+} as const satisfies Record<string, readonly [string, Readonly<Record<string, string>>]>;
+
+type Caller = keyof typeof CALLERS;
+const callers = Object.keys(CALLERS) as Caller[];
+
+const everyone = (outcome: string) =>
+  Object.fromEntries(callers.map((caller) => [caller, outcome])) as Record<Caller, string>;
+
+/** What `/acp*` gives: origin first, then the credential. */
+const APP_OR_NODE: Record<Caller, string> = {
+  none: 'UNAUTHORIZED',
+  wrong: 'UNAUTHORIZED',
+  cookie: 'UNAUTHORIZED',
+  review: 'served',
+  main: 'served',
+  node: 'served',
+  'forward token alone': 'UNAUTHORIZED',
+  'main, other origin': 'ORIGIN_NOT_ALLOWED',
+  'open loopback': 'served',
+  'open, other origin': 'ORIGIN_NOT_ALLOWED',
+};
+
+const METHODS: Readonly<Record<string, Record<Caller, string>>> = {
+  'acp.capabilities': APP_OR_NODE,
+  'app.routing.resolve': APP_OR_NODE,
+  'session.start': APP_OR_NODE,
+  'session.message': APP_OR_NODE,
+  'session.cancel': APP_OR_NODE,
+  'session.close': APP_OR_NODE,
+  'app.jobs.submit': APP_OR_NODE,
+  'app.jobs.get': APP_OR_NODE,
+  'app.jobs.list': APP_OR_NODE,
+  'app.jobs.stats': APP_OR_NODE,
+  'app.gateway.connect': APP_OR_NODE,
+  // Asked for a method that chat tasks do not need.
+  'app.gateway.request': {
+    ...APP_OR_NODE,
+    review: 'GATEWAY_METHOD_NOT_ALLOWED',
+    node: 'GATEWAY_METHOD_NOT_ALLOWED',
+  },
+  'app.gateway.disconnect': APP_OR_NODE,
+  'app.tools.invoke': APP_OR_NODE,
+};
+
+const ROUTES: Readonly<Record<string, Record<Caller, string>>> = {
+  'GET /api/ping': {
+    ...APP_OR_NODE,
+    node: 'UNAUTHORIZED',
+    'main, other origin': 'served',
+    'open, other origin': 'served',
+  },
+  'POST /acp/rpc': APP_OR_NODE,
+  'UPGRADE /acp': APP_OR_NODE,
+  'OPTIONS /acp/rpc': everyone('served'),
+  // For anyone but nodes there is nothing.
+  'POST /gateway/:gatewayProviderId': { ...everyone('NOT_FOUND'), node: 'served' },
+  // The signature in the path is the credential, and this path has none.
+  'GET /artifacts/*': everyone('ARTIFACT_LINK_INVALID'),
+};
+
+const REFUSALS = [
+  'UNAUTHORIZED',
+  'ORIGIN_NOT_ALLOWED',
+  'GATEWAY_METHOD_NOT_ALLOWED',
+  'NOT_FOUND',
+  'ARTIFACT_LINK_INVALID',
+];
+
+/** Anything but a refusal means that the caller was let in. */
+const outcomeOf = (text: string) => REFUSALS.find((code) => text.includes(`"${code}"`)) ?? 'served';
+
+const call = (method: string) => ({ jsonrpc: '2.0', id: 1, method, params: { method: 'config.set' } });
+
+async function askRoute(name: string, caller: Caller): Promise<string> {
+  const [url, headers] = CALLERS[caller];
+  const [method = '', path = ''] = name.split(' ');
+  if (method === 'UPGRADE') return askUpgrade(`${url.replace('http', 'ws')}${path}`, headers);
+  const response = await fetch(`${url}${path.replace(':gatewayProviderId', 'openclaw').replace('*', 'x/1/y/z')}`, {
+    method,
+    headers: { ...headers, ...(method === 'POST' && { 'content-type': 'application/json' }) },
+    ...(method === 'POST' && { body: JSON.stringify(call('acp.capabilities')) }),
+  });
+  return outcomeOf(await response.text());
+}
+
+function askUpgrade(url: string, headers: Readonly<Record<string, string>>): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const socket = new WebSocket(url, { headers });
+  socket.on('open', () => resolve('served'));
+  socket.on('error', reject);
+  socket.on('unexpected-response', async (_request, response) => {
+    let text = '';
+    for await (const chunk of response) text += String(chunk);
+    resolve(outcomeOf(text));
+  });
+  return promise.finally(() => socket.terminate());
+}
+
+test('every route of the bridge lets in whom it should, and nobody else', async () => {
+  const { routes, upgrades = [] } = guarded.bridge.surface;
+  const names = [
+    ...routes.map(({ method, path }) => `${method} ${path}`),
+    ...upgrades.map(({ path }) => `UPGRADE ${path}`),
+  ];
+  await checkPermissions({ names, callers, expected: ROUTES, ask: askRoute });
+});
+
+test('every method of the bridge lets in whom it should, and nobody else', async () => {
+  await checkPermissions({
+    names: guarded.bridge.methods.map(({ name }) => name),
+    callers,
+    expected: METHODS,
+    async ask(name, caller) {
+      const [url, headers] = CALLERS[caller];
+      return outcomeOf((await postRpc(url, call(name), { ...headers })).text);
+    },
+  });
+});
