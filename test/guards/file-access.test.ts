@@ -16,6 +16,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { describeSkills } from '../../src/bridge/agents/builtin/skills.ts';
 import { createConfinement } from '../../src/bridge/agents/builtin/tools/confined-folder.ts';
 import { toolTable } from '../../src/bridge/agents/builtin/tools/tool-table.ts';
 import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
@@ -26,11 +27,6 @@ import { readSources } from '../architecture/source-file.ts';
 import { makeId, toolContext } from '../bridge/agents/builtin/builtin-agent.ts';
 import { silentLogger } from '../fakes/silent-logger.ts';
 
-/*
- * Attacks on the data directory x every place that opens a path for a caller. A row is missing on purpose nowhere: a new
- * tool, or a new file of the bridge that opens paths, fails the last test until it is listed here.
- */
-
 const SECRET = 'TOP-SECRET-CONTENT';
 
 /** A home folder with a data directory and a project in it. */
@@ -38,7 +34,6 @@ interface World {
   readonly home: string;
   readonly data: string;
   readonly project: string;
-  /** The secret that lies outside the data directory. */
   readonly configuration: string;
   /** Run before the folder is removed, the last one first. */
   readonly cleanups: (() => unknown)[];
@@ -63,11 +58,15 @@ async function makeWorld(context: TestContext): Promise<World> {
   await mkdir(join(data, 'scratch', 'ses_1'), { recursive: true });
   await mkdir(project);
   for (const name of ['secret.key', 'bridge.db', 'gateway-device.pem', 'outbox/mail.txt']) {
-    await writeFile(join(data, name), SECRET);
+    // Like the head of a skill, so that whatever reads skills would show it.
+    await writeFile(join(data, name), `---\ndescription: ${SECRET}\n---\n`);
   }
   const configuration = join(project, 'trestle.yaml');
   await writeFile(configuration, `auth_token: ${SECRET}`);
   await writeFile(join(project, 'own.txt'), 'harmless');
+  await mkdir(join(project, '.agents', 'skills', 'own'), { recursive: true });
+  await link(join(data, 'secret.key'), join(project, '.agents', 'skills', 'own', 'SKILL.md'));
+  await symlink(data, join(project, '.agents', 'skills', 'linked'));
   return { home, data, project, configuration, cleanups };
 }
 
@@ -205,6 +204,7 @@ const doors: Readonly<Record<string, Door>> = {
     args: ['-c', 'cat secret.key mail.txt environ; true'],
     working_directory: folder,
   })),
+  skills: async (world, { root }) => describeSkills(openers(world).confine(root), ['own', 'linked']),
   'artifact collection': async (world, { root, file }) => {
     const turn = { owner: 'main', sessionKey: 's', turnId: 't', workingDirectory: root };
     await artifactsOf(world).keep(turn, [file, join(root, file)], []);
@@ -215,7 +215,6 @@ const doors: Readonly<Record<string, Door>> = {
   },
   'artifact route': async (world, { root, file }) =>
     (await artifactsOf(world).find(`/artifacts/${join(root, file)}`)).file,
-  /** Sessions, jobs and editors all ask this one function. What it allows, an agent's program can read. */
   'working directory': async (world, { root, folder }) => {
     const path = await openers(world).directories.check(join(root, folder));
     if (path === world.project) return '';
@@ -288,14 +287,13 @@ test('DB-1: an operator can list a folder above the data directory, whose tools 
   const world = await makeWorld(context);
   const { listed, confine } = openers(world);
   assert.equal(await listed.check(world.home), world.home);
-  // Not the ones between: they are not listed.
   await assert.rejects(listed.check(join(world.home, 'share')), { code: 'WORKING_DIRECTORY_REFUSED' });
   const root = confine(world.home);
   const run = (name: string, input: unknown) =>
     toolTable.find((found) => found.name === name)?.run(input, { ...toolContext('/'), root });
   assert.equal(
     (await run('list_files', { recursive: true }))?.text,
-    'project/\nproject/own.txt\nproject/trestle.yaml\nshare/',
+    'project/\nproject/.agents/\nproject/.agents/skills/\nproject/.agents/skills/linked\nproject/.agents/skills/own/\nproject/.agents/skills/own/SKILL.md\nproject/own.txt\nproject/trestle.yaml\nshare/',
   );
   assert.equal((await run('search_files', { text: SECRET }))?.text, '[nothing found]');
   assert.equal((await run('read_file', { path: 'project/own.txt' }))?.text, 'harmless');
@@ -347,6 +345,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/agent-launcher.ts': 'makes the folder that programs are started in, inside the data directory',
   'agents/agent-probe.ts': 'looks at the programs that the operator configured',
   'agents/builtin/run-turn.ts': Object.keys(doors).filter((name) => toolTable.some((row) => name.startsWith(row.name))),
+  'agents/builtin/skills.ts': ['skills'],
   'agents/builtin/tools/confined-file.ts': ['read_file', 'write_file', 'edit_file', 'artifact collection'],
   'agents/builtin/tools/confined-folder.ts': ['read_file', 'list_files'],
   'agents/builtin/tools/edit-file.ts': ['edit_file'],

@@ -50,6 +50,7 @@ export function createAgentLauncher({ environment, folder, journalFolder }: Agen
     const file = await findExecutable(command, environment.PATH ?? '');
     if (file === undefined) return undefined;
     await mkdir(folder, { recursive: true, mode: 0o700 });
+    // What works for the operator may use the operator's ssh agent and proxy password.
     const env = childEnvironment(environment, own, { isOperators: owner === OPERATOR });
     return startProcess({ command: file, args, cwd: folder, env, journalFolder });
   };
