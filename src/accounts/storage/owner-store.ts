@@ -12,8 +12,6 @@ export interface OwnerFacts {
 export interface OwnerStore {
   /** Undefined when there is no such user. */
   facts(id: string): Promise<OwnerFacts | undefined>;
-  /** How many users have a plan of their own by that name. */
-  countOfPlan(plan: string): Promise<number>;
   idOfEmail(email: string): Promise<string | undefined>;
 }
 
@@ -58,13 +56,6 @@ export function createOwnerStore(database: Database<AccountsSchema>): OwnerStore
       if (row === undefined) return undefined;
       const { blocked_email: blocked, ...rest } = row;
       return { user: rest, blocked: blocked !== null, subscriptions: named };
-    },
-    async countOfPlan(plan) {
-      const count = database.query
-        .selectFrom('users')
-        .select((build) => build.fn.countAll<number>().as('count'))
-        .where('plan', '=', plan);
-      return Number((await database.read(count.compile()))[0]?.count ?? 0);
     },
     idOfEmail: async (email) => (await database.readKeyed(byEmail({ email })))[0]?.id,
   };
