@@ -166,7 +166,7 @@ test('the first screen shows where each service is and a call that works as prin
   await until('the start page', () => text.includes('Try'));
   assert.match(text, /Bridge {8}ws:\/\/127\.0\.0\.1:\d+\/acp/);
   assert.match(text, /OPENAI_BASE_URL=http:\/\/127\.0\.0\.1:\d+\/v1/);
-  assert.match(text, /Agents {8}builtin ok {3}codex /);
+  assert.match(text, /Agents {8}builtin ok \(demo\/echo\) {3}codex /);
   // biome-ignore lint/suspicious/noControlCharactersInRegex: no colours where there is no terminal
   assert.equal(/\u001b/.test(text), false);
   const curl = /Try\s+(curl .*)/.exec(text)?.[1] ?? '';
