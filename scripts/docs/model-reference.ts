@@ -54,9 +54,13 @@ trestle models test groq/llama-3.3-70b-versatile
   (\`completions.apis: { vllm: {} }\`, or their key variable).
 - **\`GET /models\`** lists aliases, \`demo/echo\`, and the known models of usable APIs; an API without known models is asked for
   its own list, at most once a minute, and its last list is shown while it is down. A key sees what it may use.
-- **Prices and sizes** are those of models.dev on DATE, with the vendors' published prices of caches, audio, batches and long
-  prompts. Other prices go into \`completions.prices\`, in USD per token; a kind of token without a price of its own costs as
-  much as the rest. A model whose price is not known counts as free; its calls are flagged (\`price_known\` of the usage record, and the metric
+- **Prices and sizes** of the table are those of models.dev on DATE. Prices of cache reads, cache writes, audio and long prompts
+  (above 200,000 or 272,000 tokens) are in it where models.dev has them for that API and model; those of Anthropic (with writes for an
+  hour) and of DeepSeek are from these makers' price pages, and a few of OpenAI's cache reads (GPT-4o, GPT-4.1, GPT-5.3 chat, GPT-5.4
+  mini and nano) from published tables that name OpenAI's page as their source. Prices of batches, of an hour's cache writes on Bedrock, Vertex AI and
+  Azure, and whatever else no source confirmed are not in it: such tokens cost as much as the rest (an hour's cache write as much as
+  one for five minutes). \`GET /models\` shows the prices that apply, and \`completions.prices\` overrides them, in USD per token.
+  A model whose price is not known counts as free; its calls are flagged (\`price_known\` of the usage record, and the metric
   \`completions_unpriced_calls_total\`).
 
 ## Adding one

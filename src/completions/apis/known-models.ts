@@ -3,7 +3,12 @@ import { makerModels } from './known-models/maker-models.ts';
 import { platformModels } from './known-models/platform-models.ts';
 import type { KnownModel, ModelPrices, TokenPrices } from './model-api.ts';
 
-/** The day on which sizes and prices were taken from models.dev (MIT). */
+/**
+ * The day on which sizes and the prices of prompts and answers were taken from models.dev (MIT). The prices of caches,
+ * audio and long prompts are those of models.dev too, except where a vendor's own page says otherwise: the makers' lines
+ * of Anthropic (its price table; `write1h`), and of DeepSeek (its price table). A price that no source confirmed is left
+ * out, so that such tokens cost as much as the rest of the prompt.
+ */
 export const MODELS_DATE = '2026-07-02';
 
 const tables: Readonly<Record<string, string>> = { ...hostModels, ...makerModels, ...platformModels };
@@ -25,7 +30,7 @@ export function knownModels(api: string): ReadonlyMap<string, KnownModel> {
  * A line for each model: its name, the context window and the longest answer in tokens, the prices of a million tokens
  * of prompt and of answer in USD, and what it takes as input. A dash stands for what is not known. Other prices of a
  * million tokens follow by name: `read` and `write` (a cache), `write1h` (a cache that lasts an hour), `audio` and
- * `image` (input), `batch` (input/output) and `over` (a tier: more prompt tokens than so many, input/output/read).
+ * `image` (input) and `over` (a tier: more prompt tokens than so many, input/output/read).
  */
 export function parseModels(api: string, text: string): readonly KnownModel[] {
   const lines = text.split('\n').filter((line) => line !== '');
@@ -58,7 +63,6 @@ function readPrices(fields: readonly string[]): Partial<ModelPrices> {
     const [name = '', value = ''] = field.split('=');
     const known = PRICE_NAMES[name];
     if (known !== undefined) prices[known] = perToken(value);
-    else if (name === 'batch') prices.batch = readTier(value);
     else if (name === 'over') {
       const [above, rates = ''] = value.split(':');
       prices.tiers = [...(prices.tiers ?? []), { above: Number(above), ...readTier(rates) }];

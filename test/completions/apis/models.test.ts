@@ -107,7 +107,7 @@ test('P-31: the list has aliases and the known models of usable APIs, with what 
     created: 0,
     context_window: 1_000_000,
     max_output_tokens: 384_000,
-    pricing: { input: 1.4e-7, output: 2.8e-7, cache_read: 2.8e-8 },
+    pricing: { input: 1.4e-7, output: 2.8e-7, cache_read: 2.8e-9 },
     input_modalities: ['text'],
   };
   assert.deepEqual(list[3], { ...facts, id: 'deepseek/deepseek-chat', owned_by: 'deepseek' });

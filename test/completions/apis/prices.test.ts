@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
+import { apiTable } from '../../../src/completions/apis/api-table.ts';
+import { knownModels } from '../../../src/completions/apis/known-models.ts';
 import {
   costOf,
   countTokens,
@@ -81,7 +83,13 @@ const REPORTED: readonly [what: string, api: string, model: string, answer: obje
     0.125,
   ],
   ['OpenAI, a long prompt', 'openai', 'gpt-5.5', openaiAnswer(details({})), 10],
-  ['DeepSeek, cached', 'deepseek', 'deepseek-chat', openaiAnswer(details({ prompt_cache_hit_tokens: MILLION })), 0.028],
+  [
+    'DeepSeek, cached',
+    'deepseek',
+    'deepseek-chat',
+    openaiAnswer(details({ prompt_cache_hit_tokens: MILLION })),
+    0.0028,
+  ],
   ['Moonshot, cached', 'moonshotai', 'kimi-k2.5', openaiAnswer(details({ cached_tokens: MILLION })), 0.1],
   [
     'Gemini, cached',
@@ -122,8 +130,28 @@ test('DC-4: the tokens that Bedrock reads from a cache or writes into one have t
     usdOfNano(costOf(price, countTokens(converseUsage(usage as Record<string, unknown>))));
   assert.equal(cost({ inputTokens: 0, outputTokens: 0, cacheReadInputTokens: MILLION }), 0.3);
   assert.equal(cost({ inputTokens: 0, outputTokens: 0, cacheWriteInputTokens: MILLION }), 3.75);
+  // No source gives Bedrock's price of an hour: it counts as five minutes do.
   const cacheDetails = [{ ttl: '1h', inputTokens: MILLION }];
-  assert.equal(cost({ inputTokens: 0, outputTokens: 0, cacheWriteInputTokens: MILLION, cacheDetails }), 6);
+  assert.equal(cost({ inputTokens: 0, outputTokens: 0, cacheWriteInputTokens: MILLION, cacheDetails }), 3.75);
+});
+
+test('DC-4: a price of the table that no source confirms is left out, and the others fit each other', () => {
+  for (const api of apiTable.keys()) {
+    for (const [name, { prices }] of knownModels(api)) {
+      if (prices === undefined) continue;
+      const what = `${api}/${name}`;
+      assert.equal(prices.batch, undefined, what);
+      if (api !== 'anthropic') assert.equal(prices.cacheWrite1h, undefined, what);
+      assert.ok((prices.cacheRead ?? 0) <= prices.input, what);
+      assert.ok((prices.cacheWrite ?? prices.input) >= prices.input, what);
+      assert.ok((prices.cacheWrite1h ?? Infinity) > (prices.cacheWrite ?? 0), what);
+      for (const tier of prices.tiers ?? []) assert.ok((tier.input ?? 0) > prices.input, what);
+    }
+  }
+  const read = (api: string, name: string) => knownModels(api).get(name)?.prices?.cacheRead;
+  assert.equal(read('anthropic', 'claude-3-haiku-20240307'), 3e-8);
+  assert.equal(read('deepseek', 'deepseek-v4-pro'), 3.625e-9);
+  assert.equal(read('zhipuai', 'glm-4.6'), undefined);
 });
 
 test('DC-4: every configured price is used, and a kind without one costs as much as the rest', () => {
