@@ -8,6 +8,12 @@ const VARIABLE = { keyPattern: '^[A-Za-z_][A-Za-z0-9_]*$', keyExpects: 'names of
 /** Stands for the address that a page was loaded from, in a list of origins. */
 export const OWN_ORIGIN = 'self';
 
+const turns = (fallback: number, description: string, minimum = 1) =>
+  setting.integer({ default: fallback, minimum, maximum: 1_000_000, description });
+const GIB = 1024 ** 3;
+const bytes = (fallback: number, description: string) =>
+  setting.integer({ default: fallback, minimum: 1_048_576, maximum: Number.MAX_SAFE_INTEGER, description });
+
 export const bridgeSettings = setting.group('The bridge: the control plane that apps talk to.', {
   auth_token: setting.token({
     default: '',
@@ -74,36 +80,14 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
       maximum: 1_000_000,
       description: 'Open WebSockets from one address.',
     }),
-    turns: setting.integer({
-      default: 1024,
-      minimum: 1,
-      maximum: 1_000_000,
-      description: 'Turns that run at the same time. Others wait: principals take turns.',
-    }),
-    turns_per_principal: setting.integer({
-      default: 256,
-      minimum: 1,
-      maximum: 1_000_000,
-      description: 'Of these, how many may be of one principal. Keep it below `turns`, so that others find a place.',
-    }),
-    turns_per_agent: setting.integer({
-      default: 512,
-      minimum: 1,
-      maximum: 1_000_000,
-      description: 'Turns, and steps of multi-agent runs, that one agent works on at the same time.',
-    }),
-    waiting_turns: setting.integer({
-      default: 4096,
-      minimum: 0,
-      maximum: 1_000_000,
-      description: 'Turns that may wait, in all; more are refused with OVERLOADED.',
-    }),
-    waiting_turns_per_principal: setting.integer({
-      default: 1024,
-      minimum: 0,
-      maximum: 1_000_000,
-      description: 'Of these, how many may be of one principal.',
-    }),
+    turns: turns(1024, 'Turns that run at the same time. Others wait: principals take turns.'),
+    turns_per_principal: turns(
+      256,
+      'Of these, how many may be of one principal. Keep it below `turns`, so that others find a place.',
+    ),
+    turns_per_agent: turns(512, 'Turns, and steps of multi-agent runs, that one agent works on at the same time.'),
+    waiting_turns: turns(4096, 'Turns that may wait, in all; more are refused with OVERLOADED.', 0),
+    waiting_turns_per_principal: turns(1024, 'Of these, how many may be of one principal.', 0),
     stalled_after: setting.duration({
       default: '30s',
       minimum: '1s',
@@ -111,6 +95,13 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
       description:
         'A client that reads nothing for this long, although updates wait for it, is disconnected (WebSocket 1013); it resumes with its number. How fast a client reads, and how much waits, do not matter.',
     }),
+    scratch_bytes: bytes(100 * GIB, 'What the private folders of all sessions may hold. Checked every 10 minutes.'),
+    scratch_bytes_per_owner: bytes(
+      20 * GIB,
+      'What those of one owner may hold; then new turns in private folders are refused until sessions are closed.',
+    ),
+    artifact_bytes: bytes(20 * GIB, 'What kept copies of produced files may take; then the oldest ones go.'),
+    artifact_bytes_per_owner: bytes(5 * GIB, 'The same for one owner.'),
   }),
 });
 

@@ -90,7 +90,10 @@ const settingsSchema = setting.group('What all services share.', {
     }),
   }),
   retention: setting.group('How long records are kept.', {
-    events: kept('30d', 'updates of agent sessions'),
+    events: kept(
+      '30d',
+      'updates of agent sessions, and sessions that nobody uses with all that belongs to them (conversation, private folder, artifacts)',
+    ),
     jobs: kept('90d', 'finished jobs'),
     usage: kept('400d', 'usage records'),
     audit: kept('400d', 'audit records'),

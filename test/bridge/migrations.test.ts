@@ -14,6 +14,7 @@ const RELEASED = {
     '0006-session-routes': '8db581630873004d7ce92a894978ed7ca71858d612747a3735131fd2384cad33',
     '0007-lookups': '0a46ef6de25d5db895427982cbe5010001b373254135a499296ae6a067bd9908',
     '0008-jobs-wait-in-sessions': '3cc7691a6a91f3a35ecb50c7896515da805985511da3797142c81fa84cd95008',
+    '0009-retention-of-sessions': 'f81bd11ee304b1e02896c3a395c2ac9580168a9a34b46dfafeecc23562f88e2c',
   },
   postgres: {
     '0001-instances': '8f7adc6c3db5eb2e942d7e02d56775e8d77eb1eb429cf03b888a8eebd3e44032',
@@ -24,6 +25,7 @@ const RELEASED = {
     '0006-session-routes': '86d2c9fd88587b3fd1b265c9e469e2e618aa8cd83d919d1a8e3421257d2491bc',
     '0007-lookups': '0a46ef6de25d5db895427982cbe5010001b373254135a499296ae6a067bd9908',
     '0008-jobs-wait-in-sessions': '2334e832cff5826e70d894e814d03172fc34f94a61d740f3fd59fceb756695e0',
+    '0009-retention-of-sessions': 'f81bd11ee304b1e02896c3a395c2ac9580168a9a34b46dfafeecc23562f88e2c',
   },
 };
 

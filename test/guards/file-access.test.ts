@@ -22,6 +22,7 @@ import { toolTable } from '../../src/bridge/agents/builtin/tools/tool-table.ts';
 import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
+import type { ArtifactStore } from '../../src/bridge/storage/artifact-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { readSources } from '../architecture/source-file.ts';
 import { makeId, toolContext } from '../bridge/agents/builtin/builtin-agent.ts';
@@ -71,9 +72,7 @@ async function makeWorld(context: TestContext): Promise<World> {
 }
 
 type Attack = (world: World) => Promise<readonly Target[] | string>;
-
 const here = (file: string, folder: string) => (world: World) => [{ root: world.project, file, folder }];
-
 const attacks: Readonly<Record<string, Attack>> = {
   'the folder above the data directory': async ({ home }) => [
     { root: join(home, 'share'), file: 'trestle/secret.key', folder: 'trestle' },
@@ -170,7 +169,6 @@ function openers({ home, data, configuration }: World) {
 }
 
 type Door = (world: World, target: Target) => Promise<string>;
-
 const tool =
   (name: string, input: (target: Target) => unknown): Door =>
   async (world, target) => {
@@ -183,7 +181,8 @@ const artifactsOf = (world: World) =>
   createArtifacts({
     folder: join(world.home, 'kept'),
     confine: openers(world).confine,
-    store: { insert: async () => undefined, find: async () => undefined, deleteExpired: async () => 0 },
+    store: new Proxy({} as ArtifactStore, { get: (_store, name) => async () => (name === 'find' ? undefined : []) }),
+    ...{ maxBytes: 2 ** 40, maxBytesOfOwner: 2 ** 40 },
     keys: [new Uint8Array(32)],
     clock: systemClock,
     makeId,
@@ -364,6 +363,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'jobs/create-jobs.ts': ['working directory'],
   'jobs/submit-job.ts': ['working directory'],
   'sessions/private-places.ts': ['working directory', 'read_file'],
+  'sessions/scratch-space.ts': 'measures and removes private folders of the data directory; follows no links',
   'sessions/turn-runner.ts': ['working directory'],
   'sessions/working-directory.ts': ['working directory'],
   'wire-bridge.ts': 'resolves the paths that the operator configured',

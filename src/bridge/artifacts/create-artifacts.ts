@@ -22,6 +22,8 @@ export interface Artifacts {
   keep(turn: ArtifactOrigin, paths: readonly string[], files: readonly ProducedFile[]): Promise<readonly Artifact[]>;
   /** The file behind a signed path. Throws for one that is forged (403), too old (410) or gone (404). */
   find(path: string): Promise<{ readonly row: ArtifactRow; readonly file: string }>;
+  /** Deletes what the turns of a session have produced: its links lead nowhere then (404). */
+  removeSession(sessionKey: string): Promise<void>;
   /** Deletes what no link leads to any more. */
   sweep(): Promise<void>;
 }
@@ -39,6 +41,9 @@ export interface ArtifactsOptions {
   /** Opens working directories. */
   readonly confine: Confine;
   readonly store: ArtifactStore;
+  /** What the copies of all owners, and those of one, may take. */
+  readonly maxBytes: number;
+  readonly maxBytesOfOwner: number;
   readonly keys: SecretKeys;
   readonly clock: Pick<Clock, 'now'>;
   readonly makeId: MakeId;
@@ -70,23 +75,56 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
     const id = makeId('art_');
     const file = join(folder, id);
     const { sizeBytes, sha256 } = await write(file);
+    await makeRoom(owner, sizeBytes).catch(removing(file));
     const now = clock.now();
     const expiresAt = now + LINK_MS;
     const label = basename(relativePath);
-    await store.insert({
-      id,
-      owner,
-      tenant: TENANT,
-      session_key: sessionKey,
-      turn_id: turnId,
-      relative_path: JSON.stringify(relativePath),
-      content_type: contentType,
-      size_bytes: sizeBytes,
-      sha256,
-      created_at: now,
-      expires_at: expiresAt,
-    });
+    await store
+      .insert({
+        id,
+        owner,
+        tenant: TENANT,
+        session_key: sessionKey,
+        turn_id: turnId,
+        relative_path: JSON.stringify(relativePath),
+        content_type: contentType,
+        size_bytes: sizeBytes,
+        sha256,
+        created_at: now,
+        expires_at: expiresAt,
+      })
+      .catch(removing(file));
     return { relativePath, label, contentType, sizeBytes, sha256, downloadUrl: links.sign(id, label, expiresAt) };
+  }
+
+  /** A copy without a row has no link, and nobody would find it until it is old. */
+  function removing(file: string): (error: unknown) => Promise<never> {
+    return async (error) => {
+      await rm(file, { force: true });
+      throw error;
+    };
+  }
+
+  async function removeFiles(ids: readonly string[]): Promise<void> {
+    await store.remove(ids);
+    for (const id of ids) await rm(join(folder, id), { force: true });
+  }
+
+  /** Removes the oldest copies: of the owner while it has too much, then of whoever has most while all have too much. */
+  async function makeRoom(owner: string, wanted: number): Promise<void> {
+    if (wanted > Math.min(options.maxBytes, options.maxBytesOfOwner)) throw new AppError('STORAGE_FULL');
+    const bytesOf = new Map(await store.bytesByOwner());
+    for (;;) {
+      const own = (bytesOf.get(owner) ?? 0) + wanted;
+      const all = [...bytesOf.values()].reduce((sum, bytes) => sum + bytes, wanted);
+      if (own <= options.maxBytesOfOwner && all <= options.maxBytes) return;
+      const [heaviest = owner] = [...bytesOf].toSorted(([, a], [, b]) => b - a)[0] ?? [];
+      const from = own > options.maxBytesOfOwner ? owner : heaviest;
+      const [oldest] = await store.oldest(from, 1);
+      if (oldest === undefined) throw new AppError('STORAGE_FULL');
+      await removeFiles([oldest.id]);
+      bytesOf.set(from, (bytesOf.get(from) ?? 0) - oldest.size_bytes);
+    }
   }
 
   async function keepPath(origin: ArtifactOrigin, path: string, room: number): Promise<Artifact | undefined> {
@@ -136,6 +174,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
       if (found?.isFile() !== true || found.size !== row.size_bytes) throw new AppError('NOT_FOUND');
       return { row, file };
     },
+    removeSession: async (sessionKey) => removeFiles(await store.ofSession(sessionKey)),
     async sweep() {
       const now = clock.now();
       for (let more = true; more; ) more = (await store.deleteExpired(now, SWEEP_STEP)) === SWEEP_STEP;

@@ -17,6 +17,7 @@ import { createUpdateStore } from '../storage/update-store.ts';
 import type { LiveSession } from './live-session.ts';
 import { repeat } from './repeat.ts';
 import { createReplay } from './replay.ts';
+import { createScratchSpace, type ScratchSpaceOptions } from './scratch-space.ts';
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
 import { createSessionRecords } from './session-records.ts';
 import { createSessionTable } from './session-table.ts';
@@ -61,6 +62,10 @@ export interface SessionsOptions {
   route(request: RouteRequest): Promise<RoutingResolution>;
   agentFailed(providerId: string): void;
   readonly keepArtifacts: TurnRunnerOptions['keepArtifacts'];
+  /** Removes what the turns of a session have produced; its links lead nowhere then. */
+  removeArtifacts(sessionKey: string): Promise<void>;
+  /** Where the private folders of sessions are, and how much they may hold. Undefined: they are not looked after. */
+  readonly scratch: Pick<ScratchSpaceOptions, 'folder' | 'maxBytes' | 'maxBytesOfOwner'> | undefined;
 }
 
 /** Four missed heartbeats: with the pause, what a dead bridge left is settled within 15 seconds. */
@@ -119,7 +124,12 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   });
   const audits = createAuditStore(database);
   const records = createSessionRecords({ sessions, turns, audits, log, hub, instance, clock, makeId, write });
-  const runner = createTurnRunner({ ...options, records, keep });
+  const scratch =
+    options.scratch === undefined
+      ? undefined
+      : createScratchSpace({ ...options.scratch, clock, ownerOf: sessions.ownerOf });
+  const checkScratch = (owner: string) => scratch?.check(owner);
+  const runner = createTurnRunner({ ...options, records, keep, checkScratch });
   const orchestrator = createSessionOrchestrator({
     table,
     records,
@@ -137,6 +147,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       // The agent may write there until it has let go.
       keep(Promise.resolve(closed).finally(async () => (await setAside)()));
       await setAside.catch(() => undefined);
+      await options.removeArtifacts(key);
     },
   });
 
@@ -155,10 +166,27 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     repeat({
       clock,
       pauseMs: SWEEP_PAUSE_MS,
-      work: (signal) => sweepOldRecords({ store: retention, retention: options.retention, clock, signal }),
+      work: (signal) =>
+        sweepOldRecords({
+          store: retention,
+          retention: options.retention,
+          clock,
+          signal,
+          expire: orchestrator.expire,
+        }),
       onError: (error) => logger.warn({ err: error }, 'old records could not be deleted'),
     }),
   ];
+  if (scratch !== undefined) {
+    repeated.push(
+      repeat({
+        clock,
+        pauseMs: SWEEP_PAUSE_MS,
+        work: scratch.sweep,
+        onError: (error) => logger.warn({ err: error }, 'the private folders of sessions could not be looked after'),
+      }),
+    );
+  }
   if (sessions.isShared) {
     repeated.push(
       repeat({

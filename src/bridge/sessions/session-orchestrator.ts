@@ -41,6 +41,11 @@ export interface SessionOrchestrator {
   close(principal: string, name: SessionName): Promise<void>;
   /** Whether the principal itself has a session of that name or thread that is open, or about to be. */
   hasOwn(principal: string, name: SessionName): Promise<boolean>;
+  /**
+   * Ends a session that nobody has used since, as `session.close` does; of a session that is closed since then already,
+   * removes the rest. False when the session is in use.
+   */
+  expire(owner: string, sessionId: string, since: number): Promise<boolean>;
   /** Makes a connection a client of a session, from that number on; without one, from now on. It may have yet to start. */
   follow(principal: string, sessionId: string, afterSeq: number | undefined, receiver: UpdateReceiver): Promise<void>;
   /** The connection is gone. */
@@ -300,6 +305,18 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
         return (await table.loadThread(principal, threadId ?? '')).some(({ owner }) => owner === principal);
       const own = await table.loadOwn(principal, sessionId);
       return own !== undefined && (own.isOpen || isBusy(own));
+    },
+    async expire(owner, sessionId, since) {
+      const expired = await inOrder(nameOf({ principal: owner, sessionId }), async () => {
+        const session = await table.loadOwn(owner, sessionId);
+        if (session === undefined || !(await records.isUnused(session, since))) return undefined;
+        if (isBusy(session) || session.isElsewhere) return undefined;
+        if (session.isOpen) return beginClose(session);
+        table.remove(session);
+        return { closed: records.forget(session) };
+      });
+      await expired?.closed;
+      return expired !== undefined;
     },
     async follow(principal, sessionId, afterSeq, receiver) {
       // It may start while it is looked for, and the connection may go.

@@ -41,6 +41,10 @@ export interface SessionRecords {
   conclude(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void>;
   /** Whether the newest turn of the session, as stored, is that call. */
   isLastTurn(session: LiveSession, method: TurnRequest['method'], requestId: string): Promise<boolean>;
+  /** Whether nobody has used the session since, as stored, and nothing runs in it. */
+  isUnused(session: LiveSession, since: number): Promise<boolean>;
+  /** Removes a closed session, its last number included. */
+  forget(session: LiveSession): Promise<void>;
   /** Removes all but the last number. */
   close(session: LiveSession): Promise<void>;
 }
@@ -203,6 +207,12 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const last = await turns.latest(key);
       return last?.method === method && last.request_id === requestId;
     },
+    async isUnused({ id, owner }, since) {
+      await log.flush();
+      const row = await sessions.find(id, owner);
+      return row !== undefined && row.instance === '' && row.updated_at < since;
+    },
+    forget: ({ key }) => storeSoon(sessions.discard(key)),
     close: ({ key }) => storeSoon(sessions.close(key, clock.now())),
   };
 }

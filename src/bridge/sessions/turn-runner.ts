@@ -46,6 +46,8 @@ export interface TurnRunnerOptions {
     paths: readonly string[],
     files: readonly ProducedFile[],
   ): Promise<readonly Artifact[]>;
+  /** Throws when the private folders of the owner hold too much. */
+  checkScratch(owner: string): void;
   /** Keeps work that nobody waits for until the bridge stops. */
   keep(work: Promise<unknown>): void;
 }
@@ -101,6 +103,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       turn.leaveAgent = () => gate.leave(request.principal);
     }
     const folder = request.workingDirectory || (continues ? session.workingDirectory : '');
+    if (folder === '') options.checkScratch(session.owner);
     const workingDirectory = folder === '' ? await directories.scratch(session.key) : await directories.check(folder);
     const ofSession = folder === '' ? '' : workingDirectory;
     return { provider, route, workingDirectory, ofSession, base: resultBase(origin, route, workingDirectory) };

@@ -241,4 +241,12 @@ export const bridgeMigrations: readonly Migration[] = [
       schema.alterTable('jobs').addColumn('request_fingerprint', 'text', (added) => added.notNull().defaultTo('')),
     ],
   },
+  {
+    id: '0009-retention-of-sessions',
+    statements: ({ schema }) => [
+      schema.createIndex('sessions_updated_at').on('sessions').columns(['instance', 'updated_at']),
+      schema.createIndex('artifacts_session_key').on('artifacts').column('session_key'),
+      schema.createIndex('artifacts_owner').on('artifacts').columns(['owner', 'created_at', 'size_bytes']),
+    ],
+  },
 ];

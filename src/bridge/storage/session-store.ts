@@ -18,6 +18,8 @@ export interface SessionStore {
   findAnyOwner(sessionId: string): Promise<SessionRow | undefined>;
   /** Open sessions of a thread; of all owners when none is given. */
   findByThread(threadId: string, owner: string | undefined): Promise<readonly SessionRow[]>;
+  /** The owner of an open session. */
+  ownerOf(key: string): Promise<string | undefined>;
   insert(row: SessionRow): Statement;
   /** Takes the session for an instance, or keeps it; fails with STORAGE_CONFLICT when another one was faster. */
   claim(claim: SessionClaim): Statement;
@@ -36,6 +38,9 @@ export interface SessionStore {
 export function createSessionStore(database: Database<BridgeSchema>): SessionStore {
   const find = database.statement((query, given: { sessionId: string; owner: string }) =>
     query.selectFrom('sessions').selectAll().where('session_id', '=', given.sessionId).where('owner', '=', given.owner),
+  );
+  const ownerOf = database.statement((query, given: { key: string }) =>
+    query.selectFrom('sessions').select('owner').where('key', '=', given.key).where('closed_at', 'is', null),
   );
   const findAnyOwner = database.statement((query, given: { sessionId: string }) =>
     query
@@ -151,6 +156,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
   );
   return {
     isShared: database.engine === 'postgres',
+    ownerOf: async (key) => (await database.readKeyed(ownerOf({ key })))[0]?.owner,
     find: async (sessionId, owner) => (await database.readKeyed(find({ sessionId, owner })))[0],
     findAnyOwner: async (sessionId) => (await database.readKeyed(findAnyOwner({ sessionId })))[0],
     findByThread(threadId, owner) {

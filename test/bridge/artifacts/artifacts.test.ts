@@ -72,7 +72,7 @@ test('files that an agent says it has written come as artifacts whose links down
   assert.equal(await response.text(), '<b>hello</b>');
 });
 
-test('a link outlives the session, gives the file as it was, and needs no credential', async (context) => {
+test('a link outlives the private folder, gives the file as it was, and needs no credential', async (context) => {
   const { bridge, artifacts } = await runTurn(context, async ({ workingDirectory, report }) => {
     await writeFile(join(workingDirectory, 'a.txt'), 'first');
     await writeFile(join(workingDirectory, 'empty.txt'), '');
@@ -80,7 +80,7 @@ test('a link outlives the session, gives the file as it was, and needs no creden
     report(edited('empty.txt'));
     return { kind: 'completed', output: 'done', stopReason: 'end_turn' };
   });
-  await call(bridge.url, 'session.close', { sessionId: 's1' });
+  await rm(join(bridge.folder, 'scratch'), { recursive: true });
   const empty = await fetch(`${bridge.url}${artifacts[1]?.downloadUrl}`);
   assert.deepEqual([empty.status, await empty.text()], [200, '']);
   const response = await fetch(`${bridge.url}${artifacts[0]?.downloadUrl}`);
@@ -170,6 +170,48 @@ test('only completed edits count, also when the place was named at the beginning
 for (const engine of engines) {
   describe(`artifacts on ${engine}`, () => {
     const places = databasePlaces(engine);
+    test('DB-16: one owner cannot take the room of another: its own oldest files go first', async (context) => {
+      const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
+      const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-artifacts-')));
+      context.after(() => rm(folder, { recursive: true, force: true }));
+      const store = createArtifactStore(database);
+      let now = 1_700_000_000_000;
+      const artifacts = createArtifacts({
+        folder: join(folder, 'kept'),
+        confine,
+        store,
+        maxBytes: 1000,
+        maxBytesOfOwner: 600,
+        keys: KEYS,
+        clock: { now: () => now },
+        makeId: createSortableIds(systemClock, systemRandomness),
+        logger: silentLogger,
+      });
+      const keep = async (owner: string, size: number) => {
+        now += 1;
+        const origin = { owner, sessionKey: `ses_${owner}`, turnId: 'turn-1', workingDirectory: folder };
+        const [kept] = await artifacts.keep(origin, [], [{ label: 'f', contentType: '', bytes: Buffer.alloc(size) }]);
+        return kept?.downloadUrl;
+      };
+      const isThere = (url: string | undefined) =>
+        artifacts.find(url ?? '').then(
+          () => true,
+          () => false,
+        );
+      const good = await keep('good', 300);
+      const hostile = [];
+      for (let count = 0; count < 10; count += 1) hostile.push(await keep('hostile', 200));
+      assert.equal(await isThere(good), true);
+      const left = await Promise.all(hostile.map(isThere));
+      assert.deepEqual(left, [...Array(7).fill(false), true, true, true]);
+      const second = await keep('good', 300);
+      assert.deepEqual([await isThere(good), await isThere(second)], [true, true], 'whoever has most makes room');
+      assert.equal(await keep('hostile', 700), undefined, 'too large to be kept at all');
+      assert.equal((await readdir(join(folder, 'kept'))).length, 4);
+      await artifacts.removeSession('ses_good');
+      assert.equal(await isThere(second), false);
+    });
+
     test('files are kept with their owner, within bounds, and deleted when their links are over', async (context) => {
       const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
       const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-artifacts-')));
@@ -180,6 +222,8 @@ for (const engine of engines) {
         folder: join(folder, 'kept'),
         confine,
         store,
+        maxBytes: 2 ** 40,
+        maxBytesOfOwner: 2 ** 40,
         keys: KEYS,
         clock: { now: () => now },
         makeId: createSortableIds(systemClock, systemRandomness),

@@ -212,7 +212,13 @@ for (const engine of engines) {
       ]);
       const store = createRetentionStore(database);
       const sweep = (retention: { events: number; audit: number }) =>
-        sweepOldRecords({ store, retention, clock: systemClock, signal: new AbortController().signal });
+        sweepOldRecords({
+          store,
+          retention,
+          clock: systemClock,
+          signal: new AbortController().signal,
+          expire: async () => false,
+        });
       const count = async () => [
         (await database.query.selectFrom('session_updates').select('first_seq').execute()).length,
         (await database.query.selectFrom('turns').select('id').execute()).length,

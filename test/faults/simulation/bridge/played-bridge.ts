@@ -96,6 +96,8 @@ async function openParts({ database, clock, makeId, logger, agents }: PlayedSess
     route,
     agentFailed: probes.lookNow,
     keepArtifacts: async () => [],
+    removeArtifacts: async () => undefined,
+    scratch: undefined,
   });
   const sessionCalls = createSessionCalls({ orchestrator: sessions.orchestrator, agentIds });
   return { instance, probes, agentIds, route, sessions, sessionCalls };
