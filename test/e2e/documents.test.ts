@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { chmod, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { parse } from 'yaml';
@@ -20,6 +21,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const run = promisify(execFile);
 const START_LIMIT_MS = 90_000;
 const SHELL_LIMIT_MS = 100_000;
+const INTERRUPT_LIMIT_MS = 20_000;
 
 /** Blocks that cannot run here, by a part of their text, and why. A block that matches none of these runs. */
 const EXCEPTIONS: readonly (readonly [part: string, reason: string])[] = [
@@ -175,7 +177,11 @@ function openTerminal(t: TestContext, command: string, cwd: string, env: NodeJS.
     text += chunk;
   });
   const ended = once(child, 'exit');
-  t.after(() => child.kill('SIGKILL'));
+  t.after(async () => {
+    if (child.exitCode === null) child.stdin?.write('\x03');
+    await Promise.race([ended, sleep(INTERRUPT_LIMIT_MS)]);
+    child.kill('SIGKILL');
+  });
   return {
     output: () => text,
     async ready(url) {

@@ -37,7 +37,7 @@ export interface MailPostOptions {
 const STOP_MS = 10_000;
 /** Longer than a mail server may take to answer: until then no other instance sends the same mail. */
 const CLAIM_MS = 60_000;
-const LOOK_EVERY_MS = 15_000;
+const LOOK_EVERY_MS = 60_000;
 /** After the first, second, ... failed try; after the last one the mail is given up. About a day in all. */
 const RETRY_MS: readonly number[] = [0.5, 1, 2, 5, 15, 60, 240, 720].map((minutes) => minutes * 60_000);
 

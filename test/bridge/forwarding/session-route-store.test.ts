@@ -86,7 +86,7 @@ for (const engine of engines) {
       await routes.stop();
     });
 
-    test('forwarding: the places of a thread are those of its sessions, each once', async () => {
+    test('forwarding: the places of a thread are those of the sessions that the caller means, each once', async () => {
       const { routes } = await open();
       await routes.remember(binding('main', 's1', 'b', 't'));
       await routes.remember(binding('main', 's2', 'b', 't'));
@@ -94,7 +94,13 @@ for (const engine of engines) {
       await routes.remember(binding('review', 's4', 'c', 't'));
       await routes.remember(binding('main', 't', 'd'));
       const nodes = async (who: string) => (await routes.findThread(who, 't')).map(({ nodeId }) => nodeId).sort();
-      assert.deepEqual(await nodes('main'), ['b', 'c', 'c', 'd']);
+      // Its own come first: those of others are meant only where it has none.
+      assert.deepEqual(await nodes('main'), ['b', 'c', 'd']);
+      await routes.remember(binding('review', 's5', 'e', 'u'));
+      assert.deepEqual(
+        (await routes.findThread('main', 'u')).map(({ nodeId }) => nodeId),
+        ['e'],
+      );
       assert.deepEqual(await nodes('review'), ['c']);
       await routes.stop();
     });
