@@ -28,7 +28,12 @@ export interface OpenStreamOptions<Piece> extends OpenOptions {
 }
 
 /** Usually none wait; this many when nobody takes the stream. */
-const MAX_QUEUED = 64;
+const MAX_QUEUED = 4;
+/**
+ * This many bytes are read without waiting for the end of the poll phase, in which Node may read 2 MB from one socket:
+ * so a client that takes nothing stops the upstream at once.
+ */
+const MAX_ARRIVED_BYTES = 16 * 1024;
 
 type Outcome<Piece> = { readonly last: Piece | undefined } | { readonly error: AppError };
 
@@ -48,6 +53,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
     let refusalText: ReturnType<typeof createRefusalText> | undefined;
     /** What came with one reading of the socket. Upstreams send many small chunks: read together they cost far less. */
     let arrived: Buffer[] = [];
+    let arrivedBytes = 0;
 
     const exchange = start({
       onHead(givenStatus, givenHeaders) {
@@ -65,6 +71,8 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
         }
         if (arrived.length === 0) afterReads(readArrived);
         arrived.push(chunk);
+        arrivedBytes += chunk.length;
+        if (arrivedBytes >= MAX_ARRIVED_BYTES) readArrived();
       },
       onEnd: () => afterReads(readEnd),
       onFailed(error) {
@@ -85,6 +93,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       if (!isFilled(arrived) || outcome !== undefined) return;
       const chunk = joinChunks(arrived);
       arrived = [];
+      arrivedBytes = 0;
       take(() => reader.feed(chunk));
     }
 

@@ -20,6 +20,8 @@ export interface UpstreamPools {
 /** A stream takes a connection for itself: this bounds the calls that one upstream gets at once. */
 const CONNECTIONS_PER_POOL = 4096;
 const KEEP_ALIVE_MS = 30_000;
+/** What a socket reads ahead while nobody takes it; as much as undici gives a connection with TLS. */
+const READ_AHEAD_BYTES = 16 * 1024;
 /** Silence is measured by the exchange, which knows why it waits. */
 const NO_TIMEOUT = 0;
 
@@ -44,7 +46,7 @@ export function createUpstreamPools(lookUp: LookupFunction = lookup, proxy?: Out
       headersTimeout: NO_TIMEOUT,
       bodyTimeout: NO_TIMEOUT,
       keepAliveTimeout: KEEP_ALIVE_MS,
-      connect: { timeout: connectMs, lookup: checkedLookup(lookUp) },
+      connect: { timeout: connectMs, lookup: checkedLookup(lookUp), highWaterMark: READ_AHEAD_BYTES },
     };
     const pool = proxy === undefined ? new library.Pool(origin, settings) : proxied(library, origin, settings, proxy);
     pools.set(key, pool);
