@@ -36,6 +36,7 @@ const PREFLIGHT_HEADERS = {
 /** Refusals that keep their HTTP status also once a call was dispatched (contract/bridge 1). */
 const CODES_WITH_STATUS: ReadonlySet<string> = new Set([
   'PARSE_ERROR',
+  'REQUEST_TOO_COMPLEX',
   'OVERLOADED',
   'SHUTTING_DOWN',
   'TASK_FORWARD_HOP_LIMIT_EXCEEDED',

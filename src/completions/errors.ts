@@ -14,11 +14,6 @@ export const completionsErrors = {
   BUDGET_EXCEEDED: { status: 402, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   INSUFFICIENT_QUOTA: { status: 429, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   UNSUPPORTED_PARAMETER: { status: 400, message: 'The model API cannot take "{param}": leave it out.' },
-  REQUEST_TOO_COMPLEX: {
-    status: 400,
-    message:
-      'The request has more than {limit} parts (messages, content parts, calls, tools, schema nodes): send fewer.',
-  },
   OPERATION_NOT_SUPPORTED: { status: 400, message: 'The API of this model offers no {operation}; use another model.' },
   NO_TARGET_AVAILABLE: {
     status: 503,

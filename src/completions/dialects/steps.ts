@@ -12,12 +12,14 @@ export interface Steps {
  */
 export const MAX_STEPS = 50_000;
 
+const PARTS = 'parts (messages, content parts, calls, tools, schema nodes)';
+
 export function createSteps(limit: number = MAX_STEPS): Steps {
   let left = limit;
   return {
     take(count = 1) {
       left -= count;
-      if (left < 0) throw new AppError('REQUEST_TOO_COMPLEX', { limit });
+      if (left < 0) throw new AppError('REQUEST_TOO_COMPLEX', { limit, parts: PARTS });
     },
   };
 }

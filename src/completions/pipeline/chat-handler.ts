@@ -1,9 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
 import { parseBody } from '../../platform/http/request-body.ts';
 import { createSchemaCheck } from '../../platform/http/schema-check.ts';
 import type { Call } from '../../platform/http/surface.ts';
-import { hasMoreValues } from '../../platform/json/parse-json.ts';
 import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/chat.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { createAlarms } from './alarms.ts';
@@ -28,23 +26,12 @@ export type PathFamily = 'openai' | 'document';
 
 const checkRequest = createSchemaCheck(ChatRequest, 'body');
 
-/** A body of megabytes is long texts and attachments. With more values than this, parsing it would hold up all others. */
-const MAX_VALUES = 200_000;
-/** Shorter bodies cannot have that many. */
-const ALWAYS_PARSED_BYTES = 2 * MAX_VALUES;
-
-function refuseManyValues(bytes: Buffer): void {
-  if (bytes.length <= ALWAYS_PARSED_BYTES || !hasMoreValues(bytes.toString('latin1'), MAX_VALUES)) return;
-  throw new AppError('REQUEST_TOO_COMPLEX', { limit: MAX_VALUES });
-}
-
 /** `POST /chat/completions`: the body is parsed once, and goes on as bytes wherever nothing in it must change. */
 export function createChatHandler({ pipeline, cache, strictParams, clock }: ChatHandlerOptions) {
   const alarms = createAlarms(clock);
   return (family: PathFamily) =>
     async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
       const bytes = body as Buffer;
-      refuseManyValues(bytes);
       const request = parseBody(bytes) as ChatRequest;
       checkRequest(request);
       const { strict, cacheTtlMs, timeoutMs } = readCallOptions(head, strictParams());

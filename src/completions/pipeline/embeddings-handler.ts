@@ -37,6 +37,8 @@ interface OpenedEmbeddings {
 }
 
 const checkRequest = createSchemaCheck(EmbeddingsRequest, 'body');
+/** OpenAI takes 300,000 tokens in one call, and each may be an element of `input`. */
+const MAX_VALUES = 310_000;
 
 /** `POST /v1/embeddings`: as it is for upstreams of OpenAI's dialect, translated for Cohere and Gemini. */
 export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
@@ -86,7 +88,7 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
 
   return async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
     const bytes = body as Buffer;
-    const request = parseBody(bytes) as EmbeddingsRequest;
+    const request = parseBody(bytes, { values: MAX_VALUES }) as EmbeddingsRequest;
     checkRequest(request);
     const presence = watchCaller(reply.raw);
     const { timeoutMs } = readCallOptions(head, false);

@@ -5,6 +5,7 @@ export const platformErrors = {
   INTERNAL_ERROR: { status: 500, rpc: -32603, message: 'Something went wrong on our side; quote the request id.' },
   INVALID_REQUEST: { status: 400, rpc: -32600, message: 'The request is not valid: {reason}' },
   PARSE_ERROR: { status: 400, rpc: -32700, message: 'The body is not valid JSON: {reason}' },
+  REQUEST_TOO_COMPLEX: { status: 400, rpc: -32600, message: 'The request has more than {limit} {parts}: send fewer.' },
   METHOD_NOT_FOUND: { status: 404, rpc: -32601, message: 'There is no method "{method}".' },
   INVALID_PARAMS: { status: 400, rpc: -32602, message: 'The parameters are not valid: {reason}' },
   NOT_FOUND: { status: 404, rpc: -32600, message: 'There is nothing at this address.' },

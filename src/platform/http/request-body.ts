@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { AppError } from '../errors/app-error.ts';
-import { decodeUtf8, parseJson } from '../json/parse-json.ts';
+import { parseRequest, type ValueLimits } from '../json/parse-json.ts';
 
 const EMPTY = Buffer.alloc(0);
 const UTF8 = /^"?utf-?8"?$/i;
@@ -69,8 +69,8 @@ function readArrived(request: IncomingMessage, limit: number, done: BodyRead): v
 }
 
 /** An empty body is `undefined`: whether that will do is for the schema to say. */
-export function parseBody(body: Buffer): unknown {
-  return body.length === 0 ? undefined : parseJson(decodeUtf8(body));
+export function parseBody(body: Buffer, limits?: Partial<ValueLimits>): unknown {
+  return body.length === 0 ? undefined : parseRequest(body, limits);
 }
 
 export function hasBody(headers: IncomingMessage['headers']): boolean {

@@ -34,7 +34,7 @@ export interface StreamSink {
 }
 
 const RETRY_AFTER_SECONDS = 1;
-const ALWAYS_WITH_STATUS: ReadonlySet<string> = new Set(['PARSE_ERROR', 'OVERLOADED']);
+const ALWAYS_WITH_STATUS: ReadonlySet<string> = new Set(['PARSE_ERROR', 'REQUEST_TOO_COMPLEX', 'OVERLOADED']);
 const OPENING_BRACKET = 0x5b;
 /** White space, and a byte order mark as a character or as its three bytes. */
 const BEFORE_JSON: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d, 0xfeff, 0xef, 0xbb, 0xbf]);

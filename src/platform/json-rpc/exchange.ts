@@ -1,6 +1,6 @@
 import { AppError } from '../errors/app-error.ts';
 import { type DescribedError, describeError, type ErrorTable, isExpected } from '../errors/error-table.ts';
-import { decodeUtf8, parseJson } from '../json/parse-json.ts';
+import { parseRequest } from '../json/parse-json.ts';
 import type { Envelope } from './envelope.ts';
 import { errorText } from './error-text.ts';
 import { type CallOrigin, type Dispatch, IncomingCall } from './method-call.ts';
@@ -91,7 +91,7 @@ export function createExchange<Caller>(options: ExchangeOptions<Caller>): Exchan
   function receive(message: string | Uint8Array): void {
     let value: unknown;
     try {
-      value = parseJson(typeof message === 'string' ? message : decodeUtf8(message));
+      value = parseRequest(message);
     } catch (error) {
       refuse(null, error, settleSingle);
       return;

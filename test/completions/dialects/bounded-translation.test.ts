@@ -99,7 +99,7 @@ test('DC-1: the request of 344 bytes that stopped the program is answered, and o
   assert.equal(refused.status, 400);
   const { error } = (await refused.json()) as { error: { code: string; message: string } };
   assert.equal(error.code, 'request_too_complex');
-  assert.match(error.message, /more than 50000 parts/);
+  assert.match(error.message, /more than 50000 members/);
 });
 
 test('DC-2: thinking with many proofs is placed in linear time, and past the limit the request is refused', () => {

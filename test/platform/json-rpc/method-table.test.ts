@@ -143,7 +143,7 @@ test('only the first few issues are told, with paths of bounded length', async (
 test('very many wrong values are refused quickly, without saying where', async () => {
   const schema = Type.Object({ list: Type.Array(Type.Object({ x: Type.Optional(Type.String()) })) });
   const started = performance.now();
-  for (const list of [new Array(500_000).fill(1), new Array(3000).fill({ x: 1 })]) {
+  for (const list of [new Array(150_000).fill(1), new Array(3000).fill({ x: 1 })]) {
     const { issues, message } = await issuesOf(schema, { list });
     assert.deepEqual(issues, []);
     assert.equal(message, 'The parameters are not valid: they do not fit the schema');

@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { decodeUtf8, parseJson } from '../../../src/platform/json/parse-json.ts';
+import { decodeUtf8, parseJson, parseRequest } from '../../../src/platform/json/parse-json.ts';
 
 function reasonOf(action: () => unknown): string {
   let reason: unknown;
@@ -166,3 +166,22 @@ function depthOf(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
   return 1 + Math.max(0, ...Object.values(value).map(depthOf));
 }
+
+test('DC-1: a request of too many values or members is refused before it is parsed, whatever its strings hold', () => {
+  const codeOf = (text: string) => {
+    try {
+      parseRequest(text, { values: 100, members: 10 });
+      return 'taken';
+    } catch (error) {
+      return error instanceof AppError ? `${error.code} ${error.details.parts ?? ''}` : String(error);
+    }
+  };
+  const members = (count: number) => `{${Array.from({ length: count }, (_, at) => `"a${at}":":,"`).join(', ')}}`;
+  const list = (count: number) => `[${Array.from({ length: count }, () => '"\\",[{:"').join(',')}]`;
+  assert.equal(codeOf(members(10)), 'taken');
+  assert.equal(codeOf(members(11)), 'REQUEST_TOO_COMPLEX members');
+  assert.equal(codeOf(list(100)), 'taken');
+  assert.equal(codeOf(list(102)), 'REQUEST_TOO_COMPLEX values');
+  assert.equal(codeOf(`["${'{,:\\"'.repeat(500)}"]`), 'taken');
+  assert.equal(codeOf(`["${'a'.repeat(500)}${'\\\\'.repeat(99)}",${'0,'.repeat(200)}0]`), 'REQUEST_TOO_COMPLEX values');
+});
