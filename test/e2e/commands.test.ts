@@ -110,7 +110,7 @@ test('doctor recognises the running server, also as the owner of the port', asyn
 test('doctor leaves a fresh data directory without databases, and names one of a newer version as broken', async (t) => {
   const dataDirectory = await temporaryFolder(t);
   const args = ['doctor', '--data-dir', dataDirectory, '--listen', '127.0.0.1:0'];
-  assert.match((await runProgram(args)).stdout, /ok +database bridge .*will be made/);
+  assert.match((await runProgram(args)).stdout, /ok +database bridge .*will be created/);
   assert.deepEqual(await readdir(dataDirectory), []);
   await (await startProgram(t, { dataDirectory })).stop();
   const database = new DatabaseSync(join(dataDirectory, 'bridge.db'));

@@ -18,12 +18,23 @@ test('without a file everything has the defaults of the documentation', () => {
     message_bytes: 8_388_608,
     calls_per_connection: 1024,
     connections_per_address: 20_000,
+    turns: 1024,
+    turns_per_principal: 256,
+    turns_per_agent: 512,
+    waiting_turns: 4096,
+    waiting_turns_per_principal: 1024,
+    stalled_after: 30_000,
+    scratch_bytes: 100 * 1024 ** 3,
+    scratch_bytes_per_owner: 20 * 1024 ** 3,
+    artifact_bytes: 20 * 1024 ** 3,
+    artifact_bytes_per_owner: 5 * 1024 ** 3,
   });
   assert.equal(bridge.permissions, 'allow');
   assert.deepEqual(agents.catalog, ['builtin', 'codex', 'opencode', 'gemini']);
   assert.deepEqual(agents.codex, { command: 'codex', args: ['app-server'], env: {} });
   assert.deepEqual(agents.gemini, { command: 'gemini', args: ['--acp'], env: {}, url: '', token: '' });
-  assert.deepEqual(settings.jobs, { max_running: 4, callback_allow: [] });
+  assert.equal(settings.jobs.max_running, 4);
+  assert.deepEqual(settings.jobs.callback_allow, []);
   assert.equal(settings.gateway.provider_id, 'openclaw');
   assert.deepEqual(settings.gateway.tools_allow, ['*']);
   assert.equal(distributed.forwarding.hop_limit, 3);

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { childEnvironment } from '../../../src/platform/child-process/child-environment.ts';
-import { runToEnd } from '../../../src/platform/child-process/run-to-end.ts';
 import { startProcess } from '../../../src/platform/child-process/start-process.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
+import { runToEnd } from '../../fakes/run-to-end.ts';
 import { cwd, env, startShell, temporaryFolder } from './processes.ts';
 
 const limits = { timeoutMs: 10_000, maxOutputBytes: 100_000 };

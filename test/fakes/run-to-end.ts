@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
-import { AppError } from '../errors/app-error.ts';
-import { type ProcessOptions, startProcess } from './start-process.ts';
+import { type ProcessOptions, startProcess } from '../../src/platform/child-process/start-process.ts';
+import { AppError } from '../../src/platform/errors/app-error.ts';
 
 export interface RunOptions extends ProcessOptions {
   readonly timeoutMs: number;
