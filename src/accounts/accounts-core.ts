@@ -15,6 +15,7 @@ import type { CompletionKeys } from './keys/completion-keys.ts';
 import { createLimiter, type Limiter } from './limiter/limiter.ts';
 import { createSessionCheck, type SeenSession, type SessionCheck } from './login/session-check.ts';
 import { createMailPost, type MailPost } from './mail/mail-post.ts';
+import type { Mailer } from './mail/mailer.ts';
 import { createOwners, type Owners } from './owners.ts';
 import { createPasswordHasher, type PasswordHasher } from './passwords/password-hasher.ts';
 import { type AgentRegistry, createAgentRegistry } from './proxy-nodes/agent-registry.ts';
@@ -50,6 +51,8 @@ export interface AccountsOptions {
   readonly logger: Logger;
   /** What hashes passwords instead of argon2id as the contract asks for it: tests that are not about it give a quick one. */
   readonly passwords?: PasswordHasher;
+  /** Hands mails over instead of SMTP and the outbox folder. */
+  readonly mailer?: Mailer;
   /** The keys of users, while the completions service runs beside this one. */
   completionKeys?(): CompletionKeys | undefined;
 }
@@ -117,6 +120,7 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     secretBox,
     settings: () => settings().smtp,
     outboxFolder: join(options.dataDirectory, 'outbox'),
+    mailer: options.mailer,
     clock,
     makeId,
     logger,

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import type { Runnable } from '../../platform/database/statement.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Call, Route } from '../../platform/http/surface.ts';
 import type { UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
@@ -41,12 +41,22 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
     reply.header('set-cookie', cookieText(SESSION_COOKIE, '', options));
   };
 
-  /** Records what ended sessions, if any ended; answers with whether. */
-  const endAndRecord = (end: Runnable, entry: AuditEntry): Promise<boolean> =>
+  /** Ends one session and records it, in one batch; returns false where there was none to end. */
+  const endOne = async (session: { id: string; userId: string }, entry: AuditEntry): Promise<boolean> => {
+    try {
+      await database.write([expectChanges(sessions.end(session), 1), audit.statement(entry)]);
+      return true;
+    } catch (error) {
+      if (errorCode(error) === 'STORAGE_CONFLICT') return false;
+      throw error;
+    }
+  };
+
+  /** Records that sessions ended, if any did. */
+  const endOthers = (end: Runnable, entry: AuditEntry): Promise<void> =>
     database.transaction(async (transaction) => {
       const { changes } = await transaction.run(end);
       if (changes > 0) await transaction.run(audit.statement(entry));
-      return changes > 0;
     });
 
   const rows: readonly Route<UserCaller>[] = [
@@ -82,7 +92,7 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
         const { id: userId, session_id: id } = call.caller.user;
         const entry = { event: 'logout', actor: userId, subject: userId, head: call.head };
         // Another request may have ended it first: then there is nothing left to do, and nothing to record.
-        await endAndRecord(sessions.end({ id, userId }), entry);
+        await endOne({ id, userId }, entry);
         clearCookie(call);
       },
     },
@@ -119,7 +129,7 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
         const { id: userId, session_id: current } = call.caller.user;
         const id = call.params.id ?? '';
         const entry = { event: 'session.ended', actor: userId, subject: userId, head: call.head };
-        if (!(await endAndRecord(sessions.end({ id, userId }), entry))) throw new AppError('SESSION_NOT_FOUND');
+        if (!(await endOne({ id, userId }, entry))) throw new AppError('SESSION_NOT_FOUND');
         if (id === current) clearCookie(call);
       },
     },
@@ -131,7 +141,7 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
       schema: { response: { 204: Type.Null() } },
       async handle({ caller: { user }, head }) {
         const entry = { event: 'sessions.ended', actor: user.id, subject: user.id, head };
-        await endAndRecord(sessions.endOthersOf({ id: user.session_id, userId: user.id }), entry);
+        await endOthers(sessions.endOthersOf({ id: user.session_id, userId: user.id }), entry);
       },
     },
   ];

@@ -29,6 +29,8 @@ export interface MailPostOptions {
   readonly secretBox: SecretBox;
   settings(): SmtpSettings;
   readonly outboxFolder: string;
+  /** Hands mails over instead of SMTP and the outbox folder: a simulation must not touch the disk. */
+  readonly mailer?: Mailer | undefined;
   readonly clock: Pick<Clock, 'now' | 'after'>;
   readonly makeId: MakeId;
   readonly logger: Logger;
@@ -43,11 +45,11 @@ const RETRY_MS: readonly number[] = [0.5, 1, 2, 5, 15, 60, 240, 720].map((minute
 
 /** Over SMTP; without a mail server, into the outbox folder (contract/accounts, Rules: Mail). */
 export function createMailPost(options: MailPostOptions): MailPost {
-  const { database, secretBox, settings, outboxFolder, clock, makeId, logger } = options;
+  const { database, secretBox, settings, outboxFolder, mailer, clock, makeId, logger } = options;
   const store = createOutgoingMailStore(database);
   const smtp = createSmtpMailer({ settings, clock });
   const outbox = createOutboxMailer({ folder: outboxFolder, from: () => settings().from, makeId });
-  const hand: Mailer['send'] = (mail, id) => (settings().host === '' ? outbox : smtp).send(mail, id);
+  const hand: Mailer['send'] = (mail, id) => (mailer ?? (settings().host === '' ? outbox : smtp)).send(mail, id);
   let isStopped = false;
   let isWanted = false;
   let round: Promise<void> | undefined;

@@ -111,7 +111,13 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   /** Takes back what may have been stored of a turn's beginning. The numbers stay reserved, in the store and here. */
   function takeBack({ key }: LiveSession, turn: LiveTurn, upTo: number, before: SessionPlace): readonly Statement[] {
     // The turn too: whoever repeats the call with its idempotency key wants it done, and it was not.
-    return [sessions.unclaim(key, turn.id, before), sessions.reserve(key, upTo), turns.discard(turn.id)];
+    return [
+      sessions.unclaim(key, turn.id, before),
+      // The agent may have named its new conversation already, also where the beginning itself was not stored.
+      sessions.setReference(key, before.providerId, before.reference),
+      sessions.reserve(key, upTo),
+      turns.discard(turn.id),
+    ];
   }
 
   return {

@@ -84,7 +84,8 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
         const value = startOfValue(piece, after);
         // An empty reason is none.
         const isFinished = piece[value] === QUOTE && piece[value + 1] !== QUOTE;
-        if (isFinished && choices === 1) finished.add(0);
+        // From the first marker on events are parsed, and what comes after [DONE] counts for nothing.
+        if (isFinished && choices === 1 && found === NOWHERE) finished.add(0);
         mustParse = isFinished && choices > 1;
       } else if (letter === USAGE && text.charCodeAt(after - USAGE_LENGTH) === QUOTE) {
         const first = piece[startOfValue(piece, after)];

@@ -155,10 +155,15 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
     }
 
     function deliver(piece: Piece): void {
-      if (sink === undefined) {
+      if (sink !== undefined) {
+        if (!sink.write(piece)) exchange.pause();
+      } else if (opened) {
         queued.push(piece);
         if (queued.length >= MAX_QUEUED) exchange.pause();
-      } else if (!sink.write(piece)) exchange.pause();
+      } else if (queued.length < MAX_QUEUED) {
+        // Only the first comments are kept: to pause the upstream before its first event would also stop its time limit.
+        queued.push(piece);
+      }
     }
 
     function conclude(result: Outcome<Piece>): void {

@@ -170,7 +170,7 @@ const PROOFS: Readonly<Record<string, 'fresh' | 'proof' | 'nothing'>> = {
 };
 /** They concern no credential: of the own subscriptions, and of administrators. */
 const OTHER =
-  /\/(subscriptions|config|admin|agent-server|billing|setup|register|login|refresh|token|forgot|mfa\/verify)/;
+  /\/(subscriptions|config|admin|agent-server|billing|setup|register|invitations|login|refresh|token|forgot|mfa\/verify)/;
 
 test('DA-4: a session that is older than five minutes changes no credential by itself', async (t) => {
   const accounts = await startAccounts(t, { settings: SETTINGS });

@@ -279,7 +279,7 @@ test('password and code may come together; a wrong code then says so', async (t)
 test('suspended and unverified are told only to those who know the password', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.register('Ann');
-  const set = (change: { active?: number; email_verified?: number }) =>
+  const set = (change: { active?: number; confirmed?: number }) =>
     accounts.database.query.updateTable('users').set(change).execute();
   const outcome = async (password: string) => {
     const { status, body } = await accounts.login({ ...ann, password });
@@ -288,7 +288,7 @@ test('suspended and unverified are told only to those who know the password', as
   await set({ active: 0 });
   assert.equal(await outcome('not the password'), '401 invalid_credentials');
   assert.equal(await outcome(ann.password), '403 account_suspended');
-  await set({ active: 1, email_verified: 0 });
+  await set({ active: 1, confirmed: 0 });
   assert.equal(await outcome('not the password'), '401 invalid_credentials');
   assert.equal(await outcome(ann.password), '401 email_not_verified');
 });

@@ -45,7 +45,7 @@ test('A-21: the proxy’s word for https counts only when the proxy is trusted; 
   const ann = await plain.register('Ann');
   const answer = await plain.login(ann, {}, { headers: { 'x-forwarded-proto': 'https' } });
   for (const cookie of answer.headers.getSetCookie()) assert.doesNotMatch(cookie, /Secure/);
-  const secure = await startAccounts(t, { settings: '{ public_url: "https://accounts.example" }' });
+  const secure = await startAccounts(t, { settings: '{ public_url: "https://accounts.example", registration: open }' });
   const bob = await secure.register('Bob');
   for (const cookie of (await secure.login(bob)).headers.getSetCookie()) assert.match(cookie, /; Secure/);
 });
@@ -98,7 +98,9 @@ test('A-23: after a logout the token, its cookie and its refresh token are dead 
 });
 
 test('A-25: a write with the cookie must come from this very site; a bearer token need not', async (t) => {
-  const accounts = await startAccounts(t, { settings: '{ public_url: "https://accounts.example" }' });
+  const accounts = await startAccounts(t, {
+    settings: '{ public_url: "https://accounts.example", registration: open }',
+  });
   const ann = await accounts.loggedIn('Ann');
   const cookie = `xc_session=${ann.token}`;
   const own = new URL(accounts.url).origin;

@@ -1,5 +1,5 @@
 import { pause } from '../../../src/platform/clock/pause.ts';
-import type { Database } from '../../../src/platform/database/database.ts';
+import type { Database, Transaction } from '../../../src/platform/database/database.ts';
 import { createQueryBuilder, isSelect } from '../../../src/platform/database/kysely-dialect.ts';
 import type { DatabaseDefinition } from '../../../src/platform/database/migration.ts';
 import { compileStatement, type Runnable, type StatementResult } from '../../../src/platform/database/statement.ts';
@@ -57,10 +57,33 @@ export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance
   }
 
   /** Does the work when its time has come, unless its process has died by then. */
+  /** Set while a transaction is open: everyone else waits for its end, as for the one writer of a file. */
+  let open: Promise<void> | undefined;
+
+  async function transact<Result>(work: (transaction: Transaction<Schema>) => Promise<Result>): Promise<Result> {
+    while (open !== undefined) await open;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    open = promise;
+    const run = async <Row>(statement: Runnable<Row>) => file.execute(statement) as StatementResult<Row>;
+    try {
+      await run({ sql: 'BEGIN', parameters: [] });
+      const result = await work({ query: createQueryBuilder<Schema>('sqlite', run), run });
+      await run({ sql: 'COMMIT', parameters: [] });
+      return result;
+    } catch (error) {
+      await run({ sql: 'ROLLBACK', parameters: [] });
+      throw error;
+    } finally {
+      open = undefined;
+      resolve();
+    }
+  }
+
   async function play<Result>({ clock, isAlive }: PlayedProcess, fate: Fate, work: () => Result): Promise<Result> {
     if (fate.beforeMs > 0) await pause(clock, fate.beforeMs);
     if (!isAlive()) return never();
     if (fate.failure === 'before') throw new AppError(fate.code);
+    while (open !== undefined) await open;
     const result = work();
     if (fate.afterMs > 0) await pause(clock, fate.afterMs);
     if (fate.failure === 'after') throw new AppError(fate.code);
@@ -93,7 +116,25 @@ export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance
       readKeyed: (statement) => read(statement, { ...chooseFate(false), beforeMs: 0 }),
       read: (statement) => read(statement, chooseFate(false)),
       write: write as Database<Schema>['write'],
-      transaction: notPlayed,
+      async transaction(work) {
+        const fate = chooseFate(true);
+        const done = line.then(async () => {
+          // The way there and back may fail; the transaction itself is whole or undone.
+          await play(
+            process,
+            { ...fate, afterMs: 0, failure: fate.failure === 'before' ? 'before' : undefined },
+            () => undefined,
+          );
+          const result = await transact(work);
+          return play(
+            process,
+            { ...fate, beforeMs: 0, failure: fate.failure === 'after' ? 'after' : undefined },
+            () => result,
+          );
+        });
+        line = done.catch(() => undefined);
+        return done;
+      },
       snapshot: notPlayed,
       backupTo: notPlayed,
       check: async () => undefined,

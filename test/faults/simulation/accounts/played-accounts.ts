@@ -53,12 +53,12 @@ export function openPlayedAccounts(options: PlayedAccountsOptions): PlayedAccoun
       dataDirectory: '/nowhere',
       ownUrl: () => 'https://accounts.example',
       passwords: createPlayedHasher(options),
+      // Nobody reads mail here, and it would lie on a real disk.
+      mailer: { send: async () => undefined },
     },
     () => settings,
   );
-  // Nobody reads mail here, and it would lie on a real disk.
-  const mail = { ...core.mail, send: async () => undefined, post: () => undefined };
-  const routes = accountsRoutes({ ...core, mail });
+  const routes = accountsRoutes(core);
   const sweep = startSweep({
     store: createSweepStore(database),
     clock,
