@@ -65,6 +65,9 @@ async function tell(agent: StoryAgent): Promise<void> {
         { name: PATIENT_MODEL, targets: [{ model: 'demo/echo?delay=100' }] },
       ],
     },
+    // What people get who registered: both aliases, which cost nothing here.
+    accounts: { default_plan: 'story' },
+    plans: { story: { models: [QUICK_MODEL, PATIENT_MODEL, 'demo/*'], budget: { usd: 1, period: 'month' } } },
     jobs: { max_running: 2, callback_allow: ['127.0.0.1/32'] },
   };
   const start = () =>
