@@ -10,8 +10,18 @@ const SUBMIT_LIMIT_MS = 60_000;
 const LEAST_PATIENCE_MS = 120_000;
 const PATIENCE_PER_JOB_MS = 20;
 
+/** A key that comes again must come with the same parameters. */
+const paramsOfKey = new Map<string, object>();
+
+/** Notes the parameters of a key that is submitted elsewhere. */
+export function noteParams(key: string, params: object): void {
+  paramsOfKey.set(key, params);
+}
+
 /** One submit, and what is known after it. */
-export async function submitJob(url: string, key: string, params: object = {}): Promise<SubmitOperation> {
+export async function submitJob(url: string, key: string, given?: object): Promise<SubmitOperation> {
+  const params = paramsOfKey.get(key) ?? given ?? {};
+  noteParams(key, params);
   const startedAt = performance.now();
   const told = (rest: Pick<SubmitOperation, 'outcome' | 'jobId' | 'problem'>): SubmitOperation => ({
     kind: 'submit',
