@@ -77,7 +77,8 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     await turn.end;
     assert.equal(existsSync(join(folder, 'made')), false);
     const permission = turn.events.find((event) => event.kind === 'permission');
-    assert.equal(permission?.decision, 'denied');
+    // An agent in its own read-only mode may not even ask.
+    assert.notEqual(permission?.decision, 'allowed');
   });
 
   agentTest(`${id}: a cancelled turn ends soon, and the conversation goes on`, async (t) => {
@@ -128,6 +129,10 @@ export function describeAgent(id: RealAgentId, known: KnownDifferences): void {
     assert.equal(chosen.kind === 'completed' && chosen.output, `Here is x from ${seen}.`);
     const turn = shared.run({ prompt: 'SAY x', folder, model: 'no-such-model' });
     const end = await turn.end;
+    if (known.unknownModel === 'reported') {
+      assert.match(end.kind === 'failed' ? end.error : '', /does not offer the model "no-such-model"/);
+      return;
+    }
     assert.equal(end.kind, 'completed', JSON.stringify(end));
     const isReported = turn.events.some((event) => event.kind === 'status' && event.text.includes('"no-such-model"'));
     assert.equal(isReported ? 'reported' : 'passed on', known.unknownModel);
