@@ -1,6 +1,6 @@
 import { AppError } from '../platform/errors/app-error.ts';
-import { anyone } from '../platform/http/anyone.ts';
-import type { Route, UpgradeRoute } from '../platform/http/surface.ts';
+import { anyone, type Route, type UpgradeRoute } from '../platform/http/surface.ts';
+
 import type { BridgeAccess, BridgeCaller } from './access.ts';
 import { artifactRoute } from './artifacts/artifact-route.ts';
 import type { Artifacts } from './artifacts/create-artifacts.ts';

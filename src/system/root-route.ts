@@ -1,5 +1,4 @@
-import { anyone } from '../platform/http/anyone.ts';
-import type { Call, Route } from '../platform/http/surface.ts';
+import { anyone, type Call, type Route } from '../platform/http/surface.ts';
 
 export interface RootRouteOptions {
   readonly version: string;

@@ -4,12 +4,11 @@ import fc from 'fast-check';
 import { cookieText, readCookie } from '../../src/accounts/cookies.ts';
 import { matchesOrigin } from '../../src/bridge/access.ts';
 import { FORWARDED_HEADER, forwardHeaders, readForwarded } from '../../src/bridge/forwarding/forward-headers.ts';
-import { bearerToken } from '../../src/platform/http/bearer-token.ts';
-import { forwardedAddress } from '../../src/platform/http/client-address.ts';
-import { createHostCheck } from '../../src/platform/http/host-check.ts';
-import { compilePath } from '../../src/platform/http/path-pattern.ts';
-import { createRequestIds } from '../../src/platform/http/request-id.ts';
-import type { RequestHead } from '../../src/platform/http/surface.ts';
+import { createHostCheck } from '../../src/platform/http/listen-address.ts';
+import { createRequestIds, forwardedAddress } from '../../src/platform/http/request-state.ts';
+import { compilePath } from '../../src/platform/http/serve-routes.ts';
+import { bearerToken, type RequestHead } from '../../src/platform/http/surface.ts';
+
 import { anyText, outcomeOf, runs } from './any-input.ts';
 
 const headWith = (headers: Record<string, string>) => ({ headers }) as unknown as RequestHead;

@@ -23,8 +23,8 @@ import { usesLegacyFunctions, withTools } from '../../src/completions/pipeline/l
 import { spliceModel } from '../../src/completions/pipeline/splice-body.ts';
 import { createSseFraming } from '../../src/completions/pipeline/sse-framing.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
-import { forwardedAddress } from '../../src/platform/http/client-address.ts';
-import { createSchemaCheck } from '../../src/platform/http/schema-check.ts';
+import { createSchemaCheck } from '../../src/platform/http/request-body.ts';
+import { forwardedAddress } from '../../src/platform/http/request-state.ts';
 import { parseJson } from '../../src/platform/json/parse-json.ts';
 import { createFrameReader } from '../../src/platform/json-rpc/message-framing.ts';
 import { hideCredentials } from '../../src/platform/log/hide-credentials.ts';

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { parseBody } from '../../platform/http/request-body.ts';
-import { createSchemaCheck } from '../../platform/http/schema-check.ts';
+import { createSchemaCheck, parseBody } from '../../platform/http/request-body.ts';
+
 import type { RequestHead, Route } from '../../platform/http/surface.ts';
 import { digestToken } from '../../platform/secrets/token-digest.ts';
 import type { AccountsCore } from '../accounts-core.ts';

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { basename } from 'node:path';
-import { anyone } from '../../platform/http/anyone.ts';
-import type { Call, Route } from '../../platform/http/surface.ts';
+import { anyone, type Call, type Route } from '../../platform/http/surface.ts';
+
 import type { BridgeCaller } from '../access.ts';
 import type { Artifacts } from './create-artifacts.ts';
 

@@ -1,8 +1,8 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { bearerToken } from '../../platform/http/bearer-token.ts';
 import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
-import type { Guard, RequestHead } from '../../platform/http/surface.ts';
+import { bearerToken, type Guard, type RequestHead } from '../../platform/http/surface.ts';
+
 import type { Owner, OwnerOf } from '../../platform/identity/owner.ts';
 import { createSecretMatcher } from '../../platform/secrets/token-digest.ts';
 import type { CompletionsSettings } from '../settings.ts';

@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { parseBody } from '../../platform/http/request-body.ts';
-import { createSchemaCheck } from '../../platform/http/schema-check.ts';
+import { createSchemaCheck, parseBody } from '../../platform/http/request-body.ts';
+
 import type { Call } from '../../platform/http/surface.ts';
 import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/chat.ts';
 import type { KeyHolder } from '../keys/admission.ts';

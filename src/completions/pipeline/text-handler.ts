@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { parseBody } from '../../platform/http/request-body.ts';
-import { createSchemaCheck } from '../../platform/http/schema-check.ts';
+import { createSchemaCheck, parseBody } from '../../platform/http/request-body.ts';
+
 import type { Call } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { UsableApi } from '../apis/model-api.ts';

@@ -1,17 +1,19 @@
 import { type Static, Type } from 'typebox';
+import type { Clock } from '../clock/clock.ts';
+import { withinTime } from '../clock/within-time.ts';
 import { AppError } from '../errors/app-error.ts';
 import { platformErrors } from '../errors/platform-errors.ts';
+import type { Logger } from '../log/logger.ts';
 import { classifyAddress } from '../network-address/classify-address.ts';
 import { isLoopbackHost } from '../network-address/classify-host.ts';
 import { sameSecret } from '../secrets/token-digest.ts';
-import { anyone } from './anyone.ts';
-import { bearerToken } from './bearer-token.ts';
 import type { HttpMetrics } from './http-metrics.ts';
-import type { ReadinessReport } from './readiness.ts';
+import type { HostCheck } from './listen-address.ts';
 import { plainShape } from './refusal.ts';
-import type { Guard, HttpSurface, RequestHead, Route } from './surface.ts';
+import type { RequestState } from './request-state.ts';
+import { anyone, bearerToken, type Guard, type HttpSurface, type RequestHead, type Route } from './surface.ts';
 
-export interface CommonRoutesOptions {
+interface CommonRoutesOptions {
   readonly metrics: HttpMetrics;
   /** The bearer token that opens `/metrics` to other machines; empty when none does. Asked each time: it may change. */
   metricsToken(): string;
@@ -20,7 +22,7 @@ export interface CommonRoutesOptions {
 }
 
 /** These answer while the listener drains, and are asked by machines that need no credential. */
-export const probePaths: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);
+const probePaths: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);
 
 const Health = Type.Object({ status: Type.Literal('ok') });
 const Readiness = Type.Object({
@@ -93,4 +95,73 @@ function metricsGuard({ metricsToken }: CommonRoutesOptions): Guard<never> {
 function isLocal({ peerAddress, headers }: RequestHead): boolean {
   if (classifyAddress(peerAddress) !== 'loopback' || !isLoopbackHost(headers.host ?? '')) return false;
   return FORWARDING_HEADERS.every((name) => headers[name] === undefined);
+}
+
+/** Resolves when what it looks at is fit for work, rejects when not. */
+export type ReadinessCheck = () => unknown;
+
+interface ReadinessReport {
+  readonly ready: boolean;
+  readonly checks: Readonly<Record<string, CheckResult>>;
+}
+
+type CheckResult = 'ok' | 'failed' | 'timeout';
+
+interface ReadinessOptions {
+  readonly checks: Readonly<Record<string, ReadinessCheck>>;
+  readonly timeoutMs: number;
+  readonly clock: Pick<Clock, 'after'>;
+  readonly logger: Logger;
+}
+
+/** Asks all checks at once, each within the time limit. Whoever asks while they are being asked gets the same answer. */
+export function createReadiness(options: ReadinessOptions): () => Promise<ReadinessReport> {
+  let running: Promise<ReadinessReport> | undefined;
+  return () => {
+    running ??= askAll(options).finally(() => {
+      running = undefined;
+    });
+    return running;
+  };
+}
+
+async function askAll({ checks, timeoutMs, clock, logger }: ReadinessOptions): Promise<ReadinessReport> {
+  const results = await Promise.all(
+    Object.entries(checks).map(async ([name, check]): Promise<[string, CheckResult]> => {
+      const asked = Promise.resolve()
+        .then(check)
+        .then(
+          (): CheckResult => 'ok',
+          (error): CheckResult => {
+            logger.warn({ err: error, check: name }, 'a readiness check failed');
+            return 'failed';
+          },
+        );
+      return [name, await withinTime(clock, timeoutMs, asked, (): CheckResult => 'timeout')];
+    }),
+  );
+  return { ready: results.every(([, result]) => result === 'ok'), checks: Object.fromEntries(results) };
+}
+
+interface AdmissionOptions {
+  readonly headerCount: number;
+  readonly checkHost: HostCheck;
+  isDraining(): boolean;
+}
+
+/** What is asked of every request before it is even routed, WebSocket upgrades included. */
+export type Admission = (state: RequestState) => AppError | undefined;
+
+export function createAdmission({ headerCount, checkHost, isDraining }: AdmissionOptions): Admission {
+  return (state) => {
+    const { request } = state;
+    if (request.rawHeaders.length > headerCount * 2) return new AppError('HEADERS_TOO_LARGE');
+    const refusal = checkHost(request);
+    if (refusal !== undefined) return refusal;
+    // A whole URL as the target would bring a second host name past the check.
+    if (request.url?.charCodeAt(0) !== 0x2f) {
+      return new AppError('INVALID_REQUEST', { reason: 'its target must be a path' });
+    }
+    return isDraining() && !probePaths.has(state.path) ? new AppError('SHUTTING_DOWN') : undefined;
+  };
 }

@@ -8,26 +8,21 @@ import { AppError } from '../errors/app-error.ts';
 import type { Logger } from '../log/logger.ts';
 import { createAddressMatcher } from '../network-address/address-matcher.ts';
 import { afterReads } from '../queue/after-reads.ts';
-import { createAdmission } from './admission.ts';
-import { createClientErrorAnswer } from './client-error.ts';
-import { createCommonSurface } from './common-routes.ts';
-import { limitConnections } from './connection-limit.ts';
-import { createHostCheck } from './host-check.ts';
+import { createAdmission, createCommonSurface, createReadiness, type ReadinessCheck } from './common-routes.ts';
 import type { HttpMetrics } from './http-metrics.ts';
-import { createHttpServer } from './http-server.ts';
-import { createInFlight } from './in-flight.ts';
-import { defaultLimits, type ListenerLimits } from './limits.ts';
-import { type BoundAddress, openAddress, refusalToListen } from './listen-address.ts';
-import { createReadiness, type ReadinessCheck } from './readiness.ts';
-import { createRefuser } from './refuse-request.ts';
-import { createRequestIds } from './request-id.ts';
-import { createRequestRecord, type RequestLines } from './request-record.ts';
-import { RequestState } from './request-state.ts';
-import { createRouteRow } from './route-row.ts';
-import { createRouter } from './serve-routes.ts';
-import { stopListening } from './stop-listening.ts';
+import {
+  createHttpServer,
+  defaultLimits,
+  type ListenerLimits,
+  limitConnections,
+  stopListening,
+} from './http-server.ts';
+import { type BoundAddress, createHostCheck, openAddress, refusalToListen } from './listen-address.ts';
+import { createClientErrorAnswer, createRefuser } from './refusal.ts';
+import { createInFlight, createRequestRecord, type RequestLines } from './request-record.ts';
+import { createRequestIds, RequestState } from './request-state.ts';
+import { createRouteRow, createRouter } from './serve-routes.ts';
 import type { HttpSurface, Route } from './surface.ts';
-import { createSurfaceMap } from './surface-map.ts';
 import { createWebSockets } from './web-sockets.ts';
 
 export interface ListenerOptions {
@@ -205,3 +200,16 @@ function withoutUpgrade({ upgrades, routes }: HttpSurface): Route[] {
 }
 
 function ignore(): void {}
+
+/** Finds the surface whose prefix of a path is the longest; a prefix ends where a segment does. */
+function createSurfaceMap(surfaces: readonly HttpSurface[]): (path: string) => HttpSurface | undefined {
+  const prefixes = surfaces
+    .flatMap((surface) => surface.prefixes.map((prefix) => ({ prefix, surface })))
+    .sort((left, right) => right.prefix.length - left.prefix.length);
+  return (path) => prefixes.find(({ prefix }) => isBelow(path, prefix))?.surface;
+}
+
+function isBelow(path: string, prefix: string): boolean {
+  if (!path.startsWith(prefix)) return false;
+  return path.length === prefix.length || prefix.endsWith('/') || path[prefix.length] === '/';
+}

@@ -3,10 +3,9 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../clock/clock.ts';
 import type { LogFields, Logger } from '../log/logger.ts';
 import type { HttpMetrics, RouteMeter } from './http-metrics.ts';
-import type { InFlight } from './in-flight.ts';
 import { type RequestState, stateOf } from './request-state.ts';
 
-export interface RequestRecord {
+interface RequestRecord {
   /** From here to the end of the answer the request is in flight; then it is counted and logged, once. */
   begin(state: RequestState, response: ServerResponse): void;
   /** The latest request on a connection, while it is in flight. */
@@ -15,7 +14,7 @@ export interface RequestRecord {
   unmatched(method: string): RouteMeter;
 }
 
-export interface RequestRecordOptions {
+interface RequestRecordOptions {
   readonly inFlight: InFlight;
   readonly metrics: HttpMetrics;
   readonly clock: Clock;
@@ -100,4 +99,36 @@ function fieldsOf(state: RequestState, status: number, ms: number, cut: boolean)
 /** An id that the caller chose may be anything, a token included. */
 function hasOwnId({ request, requestId }: RequestState): boolean {
   return request.headers['x-request-id'] !== requestId;
+}
+
+/** What is under way. */
+interface InFlight {
+  begin(response: ServerResponse): void;
+  end(response: ServerResponse): void;
+  count(): number;
+  whenIdle(): Promise<void>;
+  /** Lets every answer that has not begun say that its connection closes after it. */
+  closeAfterAnswers(): void;
+}
+
+export function createInFlight(): InFlight {
+  const open = new Set<ServerResponse>();
+  let waiting: (() => void)[] = [];
+  return {
+    begin(response) {
+      open.add(response);
+    },
+    end(response) {
+      open.delete(response);
+      if (open.size !== 0 || waiting.length === 0) return;
+      const resolved = waiting;
+      waiting = [];
+      for (const resolve of resolved) resolve();
+    },
+    count: () => open.size,
+    whenIdle: () => (open.size === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))),
+    closeAfterAnswers() {
+      for (const response of open) response.shouldKeepAlive = false;
+    },
+  };
 }

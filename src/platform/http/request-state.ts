@@ -1,10 +1,11 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
-import { forwardedAddress, isForwardedHttps, plainAddress } from './client-address.ts';
+import type { Randomness } from '../clock/randomness.ts';
+import { classifyAddress } from '../network-address/classify-address.ts';
 import type { RouteMeter } from './http-metrics.ts';
 import type { HttpSurface, RequestHead } from './surface.ts';
 
 /** What all requests of one listener share. */
-export interface RequestOrigin {
+interface RequestOrigin {
   readonly hasTrustedProxies: boolean;
   isTrustedProxy(address: string): boolean;
 }
@@ -113,4 +114,55 @@ export function pathOf(request: Pick<IncomingMessage, 'url'>): string {
   const url = request.url ?? '';
   const mark = url.indexOf('?');
   return mark === -1 ? url : url.slice(0, mark);
+}
+
+const ACCEPTABLE = /^[A-Za-z0-9_-]{1,128}$/;
+const START_BYTES = 6;
+
+/** Takes over the caller's `x-request-id` when it is harmless, else makes one: unique, cheap, not a secret. */
+export function createRequestIds(randomness: Pick<Randomness, 'bytes'>): (given: unknown) => string {
+  const start = Buffer.from(randomness.bytes(START_BYTES)).toString('hex');
+  let count = 0;
+  return (given) => {
+    if (typeof given === 'string' && ACCEPTABLE.test(given)) return given;
+    count += 1;
+    return `req-${start}-${count.toString(36)}`;
+  };
+}
+
+const MAPPED = '::ffff:';
+
+/** An address without the dress of a dual-stack socket: `::ffff:10.0.0.1` is `10.0.0.1`. */
+export function plainAddress(address: string | undefined): string {
+  if (address === undefined) return '';
+  return address.startsWith(MAPPED) && address.includes('.') ? address.slice(MAPPED.length) : address;
+}
+
+/**
+ * The client behind trusted proxies: reading `X-Forwarded-For` from the right, the first hop that is no trusted proxy.
+ * What stands left of it is that client's own claim. An entry that is no address ends the reading.
+ */
+export function forwardedAddress(
+  peer: string,
+  forwardedFor: string,
+  isTrustedProxy: (address: string) => boolean,
+): string {
+  let nearest = peer;
+  for (const entry of forwardedFor.split(',').reverse()) {
+    const hop = plainAddress(withoutPort(entry.trim()));
+    if (classifyAddress(hop) === 'invalid') return nearest;
+    nearest = hop;
+    if (!isTrustedProxy(hop)) return nearest;
+  }
+  return nearest;
+}
+
+/** The word of the nearest proxy, which stands last. */
+export function isForwardedHttps(forwardedProto: string): boolean {
+  return forwardedProto.slice(forwardedProto.lastIndexOf(',') + 1).trim() === 'https';
+}
+
+function withoutPort(entry: string): string {
+  const [, bracketed, plain] = /^(?:\[([^\]]+)\](?::\d+)?|([^:]+):\d+)$/.exec(entry) ?? [];
+  return bracketed ?? plain ?? entry;
 }

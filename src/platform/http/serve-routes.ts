@@ -1,14 +1,13 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { AppError, errorCode } from '../errors/app-error.ts';
-import type { RefuseRequest } from './refuse-request.ts';
-import { parseBody, readBody, refusalOfBody } from './request-body.ts';
-import { type RequestState, stateOf } from './request-state.ts';
-import type { RequestParts, RouteRow } from './route-row.ts';
-import { plainHeaders, secureHeaders } from './security-headers.ts';
-import type { Call } from './surface.ts';
+import type { HttpMetrics } from './http-metrics.ts';
+import { plainHeaders, type RefuseRequest, secureHeaders } from './refusal.ts';
+import { createSchemaCheck, createTextConversion, parseBody, readBody, refusalOfBody } from './request-body.ts';
+import { type MatchedRow, type RequestState, stateOf } from './request-state.ts';
+import type { Call, Guard, HttpSurface, Route } from './surface.ts';
 
-export interface RouterOptions {
+interface RouterOptions {
   readonly rows: readonly RouteRow[];
   readonly refuse: RefuseRequest;
   isDraining(): boolean;
@@ -179,4 +178,97 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 
 function notUsed(): never {
   throw new Error('Fastify validates and serialises nothing here');
+}
+
+/** A row of a route table, made ready to serve. */
+interface RouteRow extends MatchedRow {
+  readonly method: string;
+  readonly guard: Guard;
+  matches(path: string): boolean;
+  readonly body: Route['body'];
+  readonly bodyLimit: number;
+  readonly unlisted: boolean;
+  /** Throws INVALID_REQUEST; converts the text of query and path. */
+  check(parts: RequestParts): void;
+  handle(call: Call): unknown;
+}
+
+/** The parts of a request that a schema may speak of. */
+interface RequestParts {
+  body: unknown;
+  query: Readonly<Record<string, unknown>>;
+  params: Readonly<Record<string, string>>;
+}
+
+interface RouteRowOptions {
+  readonly surface: HttpSurface;
+  readonly route: Route;
+  readonly metrics: HttpMetrics;
+  readonly defaultBodyLimit: number;
+}
+
+export function createRouteRow({ surface, route, metrics, defaultBodyLimit }: RouteRowOptions): RouteRow {
+  const { method, path, guard, body, bodyLimit = defaultBodyLimit, unlisted = false } = route;
+  return {
+    surface,
+    method,
+    path,
+    guard,
+    matches: compilePath(path),
+    body,
+    bodyLimit,
+    unlisted,
+    meter: metrics.meter({ service: surface.name, route: path, method }),
+    check: createPartsCheck(route),
+    handle: (call) => route.handle(call),
+  };
+}
+
+function createPartsCheck({ schema = {}, body: bodyMode }: Route): (parts: RequestParts) => void {
+  const steps: ((parts: RequestParts) => void)[] = [];
+  const { params, query, body } = schema;
+  if (params !== undefined) {
+    const check = createSchemaCheck(params, 'path');
+    const convert = createTextConversion(params);
+    steps.push((parts) => check(convert(parts.params)));
+  }
+  if (query !== undefined) {
+    const check = createSchemaCheck(query, 'query');
+    const convert = createTextConversion(query);
+    steps.push((parts) => {
+      const converted = convert(parts.query);
+      check(converted);
+      parts.query = converted;
+    });
+  }
+  // Bytes are parsed by the handler; the schema of such a row is there for the documents.
+  if (body !== undefined && bodyMode === 'json') {
+    const check = createSchemaCheck(body, 'body');
+    steps.push((parts) => check(parts.body));
+  }
+  if (steps.length === 0) return nothing;
+  return (parts) => {
+    for (const step of steps) step(parts);
+  };
+}
+
+function nothing(): void {}
+
+/**
+ * Compiles the part of Fastify's path syntax that route tables use: fixed segments, `:name` for one segment and a final
+ * `*` for the rest. Paths are compared as sent: nothing is decoded, no slash is merged, no dot segment resolved.
+ */
+export function compilePath(pattern: string): (path: string) => boolean {
+  if (!pattern.startsWith('/') || /[()?]|::|\*.|[^/]:|[^/]\*/.test(pattern)) {
+    throw new Error(`The path "${pattern}" uses more than fixed segments, :name and a final *`);
+  }
+  const parts = pattern.split('/');
+  const open = parts.at(-1) === '*';
+  const fixed = open ? parts.slice(0, -1) : parts;
+  if (!open && !pattern.includes(':')) return (path) => path === pattern;
+  return (path) => {
+    const segments = path.split('/');
+    if (open ? segments.length <= fixed.length : segments.length !== fixed.length) return false;
+    return fixed.every((part, index) => (part.startsWith(':') ? segments[index] !== '' : segments[index] === part));
+  };
 }

@@ -95,3 +95,11 @@ export interface HttpSurface {
 export interface ErrorForBody extends DescribedError {
   readonly requestId: string;
 }
+
+/** The guard of a row that is open to everyone. There is no caller behind it: a handler must not look at `call.caller`. */
+export const anyone: Guard<never> = () => undefined as never;
+
+/** The token of `Authorization: Bearer <token>`; empty, which matches no secret, for anything else. */
+export function bearerToken({ headers }: RequestHead): string {
+  return /^bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? '';
+}

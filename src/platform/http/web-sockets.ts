@@ -4,14 +4,13 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { Logger } from '../log/logger.ts';
-import type { Admission } from './admission.ts';
-import { createHeartbeat } from './heartbeat.ts';
+import type { Admission } from './common-routes.ts';
 import type { HttpMetrics } from './http-metrics.ts';
-import type { ListenerLimits } from './limits.ts';
-import type { RefuseRequest } from './refuse-request.ts';
+import type { ListenerLimits } from './http-server.ts';
+import type { RefuseRequest } from './refusal.ts';
 import { type MatchedRow, pathOf, type RequestState } from './request-state.ts';
 import type { HttpSurface, UpgradeRoute } from './surface.ts';
-import { type ChannelRules, WebSocketChannel } from './web-socket-channel.ts';
+import { type ChannelRules, createHeartbeat, WebSocketChannel } from './web-socket-channel.ts';
 
 export interface WebSockets {
   /** Whether a request asks for one of our WebSockets; any other upgrade is ignored, as RFC 9110 allows. */

@@ -1,8 +1,7 @@
 import { checkNewPassword } from '../../../src/accounts/passwords/password-rules.ts';
 import { normalizeEmail } from '../../../src/accounts/registration/email-address.ts';
 import { nameKey, normalizeName } from '../../../src/accounts/registration/identity-names.ts';
-import { bearerToken } from '../../../src/platform/http/bearer-token.ts';
-import type { RequestHead } from '../../../src/platform/http/surface.ts';
+import { bearerToken, type RequestHead } from '../../../src/platform/http/surface.ts';
 
 const LONG = 60_000;
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { forwardedAddress, isForwardedHttps, plainAddress } from '../../../src/platform/http/client-address.ts';
+import { forwardedAddress, isForwardedHttps, plainAddress } from '../../../src/platform/http/request-state.ts';
 
 const isTrusted = (address: string) => address.startsWith('10.') || address === '::1';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { compilePath } from '../../../src/platform/http/path-pattern.ts';
+import { compilePath } from '../../../src/platform/http/serve-routes.ts';
 
 test('patterns match whole paths, as sent', () => {
   const rows: [pattern: string, matching: string[], other: string[]][] = [

@@ -3,11 +3,10 @@ import type { TestContext } from 'node:test';
 import { pino } from 'pino';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
-import { anyone } from '../../../src/platform/http/anyone.ts';
 import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import type { BoundAddress } from '../../../src/platform/http/listen-address.ts';
 import { createListener, type Listener, type ListenerOptions } from '../../../src/platform/http/listener.ts';
-import type { HttpSurface, Route, UpgradeRoute } from '../../../src/platform/http/surface.ts';
+import { anyone, type HttpSurface, type Route, type UpgradeRoute } from '../../../src/platform/http/surface.ts';
 
 export interface RunningListener {
   readonly listener: Listener;

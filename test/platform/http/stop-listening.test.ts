@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { test } from 'node:test';
-import { stopListening } from '../../../src/platform/http/stop-listening.ts';
+import { stopListening } from '../../../src/platform/http/http-server.ts';
 import { listenOnLoopback } from '../../fakes/loopback-server.ts';
 import { until } from '../../fakes/until.ts';
 import { exchange, openRaw, statusOf } from './raw-connection.ts';

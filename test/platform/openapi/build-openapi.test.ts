@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Type } from 'typebox';
-import type { DescribedSurface } from '../../../src/platform/http/openapi/described-surface.ts';
+import type { DescribedSurface } from '../../../src/platform/http/openapi/component-schemas.ts';
 import type { HttpSurface } from '../../../src/platform/http/surface.ts';
 import { build, buildRoute, calls, common, methods, Note, notes } from './sample-surfaces.ts';
 

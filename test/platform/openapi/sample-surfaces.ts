@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { buildOpenApi, type OpenApiInput } from '../../../src/platform/http/openapi/build-openapi.ts';
-import type { DescribedRoute, DescribedSurface } from '../../../src/platform/http/openapi/described-surface.ts';
+import type { DescribedRoute, DescribedSurface } from '../../../src/platform/http/openapi/component-schemas.ts';
 
 export const Note = Type.Object(
   { text: Type.String({ examples: ['Hello'] }), pinned: Type.Optional(Type.Boolean()) },
