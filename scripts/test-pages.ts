@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
-import { findExecutable } from '../src/platform/child-process/find-executable.ts';
+import { findExecutable } from '../src/platform/child-process/child-environment.ts';
 
 /** `npm run test:pages`: the pages in a real Chromium, the one that `CHROMIUM` names or the first on the path. */
 

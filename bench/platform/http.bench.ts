@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { fastify } from 'fastify';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
-import { platformErrors } from '../../src/platform/errors/platform-errors.ts';
+import { platformErrors } from '../../src/platform/errors/error-table.ts';
 import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../src/platform/http/listener.ts';
 import { anyone } from '../../src/platform/http/surface.ts';

@@ -5,11 +5,10 @@ import { Type } from 'typebox';
 import { WebSocketServer } from 'ws';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
-import { platformErrors } from '../../src/platform/errors/platform-errors.ts';
+import { platformErrors } from '../../src/platform/errors/error-table.ts';
 import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../src/platform/http/listener.ts';
 import { anyone, type HttpSurface } from '../../src/platform/http/surface.ts';
-
 import { hybridEnvelope } from '../../src/platform/json-rpc/envelope.ts';
 import { createDispatch, defineMethod } from '../../src/platform/json-rpc/method-table.ts';
 import { createPeer } from '../../src/platform/json-rpc/peer.ts';

@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import type { ErrorRow, ErrorTable } from '../../src/platform/errors/error-table.ts';
-import { platformErrors } from '../../src/platform/errors/platform-errors.ts';
+import { type ErrorRow, type ErrorTable, platformErrors } from '../../src/platform/errors/error-table.ts';
 
 const SERVICES = ['bridge', 'completions', 'accounts'];
 

@@ -1,5 +1,4 @@
-import type { ErrorTable } from '../platform/errors/error-table.ts';
-import { platformErrors } from '../platform/errors/platform-errors.ts';
+import { type ErrorTable, platformErrors } from '../platform/errors/error-table.ts';
 import type { ErrorForBody } from '../platform/http/surface.ts';
 
 /** Every error of accounts (contract/accounts, Endpoints). Callers see the codes in lower case. */

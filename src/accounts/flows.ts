@@ -1,9 +1,8 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Runnable } from '../platform/database/statement.ts';
-import { createToken } from '../platform/secrets/create-token.ts';
 import type { SecretBox } from '../platform/secrets/secret-box.ts';
-import { digestToken } from '../platform/secrets/token-digest.ts';
+import { createToken, digestToken } from '../platform/secrets/tokens.ts';
 import type { FlowStore } from './storage/flow-store.ts';
 
 /** The flows that a token carries on, each with how long it may take. */

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { Complaint } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
-import { isLoopbackHost } from '../platform/network-address/classify-host.ts';
+import { isLoopbackHost } from '../platform/network-address/classify-address.ts';
 
 const ID = {
   pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',

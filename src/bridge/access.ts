@@ -1,7 +1,7 @@
 import { AppError } from '../platform/errors/app-error.ts';
 import type { FailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { Guard, RequestHead } from '../platform/http/surface.ts';
-import { createSecretMatcher } from '../platform/secrets/token-digest.ts';
+import { createSecretMatcher } from '../platform/secrets/tokens.ts';
 import { isTunnelAddress } from './forwarding/endpoint-rule.ts';
 import { FORWARDED_HEADER, type ForwardedRequest, readForwarded, readHop } from './forwarding/forward-headers.ts';
 import { OPERATOR, type Principal } from './principal.ts';

@@ -1,5 +1,4 @@
-import type { ErrorTable } from '../platform/errors/error-table.ts';
-import { platformErrors } from '../platform/errors/platform-errors.ts';
+import { type ErrorTable, platformErrors } from '../platform/errors/error-table.ts';
 
 /** Every error of the bridge: contract/bridge section 3. */
 export const bridgeErrors = {

@@ -1,7 +1,6 @@
 import { Type } from 'typebox';
-import type { MethodCall } from '../platform/json-rpc/method-call.ts';
-import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
-import { rawJson } from '../platform/json-rpc/raw-json.ts';
+import { rawJson } from '../platform/json-rpc/envelope.ts';
+import { defineMethod, type MethodCall, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import { Capabilities } from './contract/capabilities.ts';
 import { ResolveParams, RoutingResolution } from './contract/routing.ts';

@@ -3,7 +3,7 @@ import type { Clock } from '../platform/clock/clock.ts';
 import type { Call, RequestHead } from '../platform/http/surface.ts';
 import { answerHttp, type HttpAnswer, streamHttp } from '../platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
-import type { Dispatch } from '../platform/json-rpc/method-call.ts';
+import type { Dispatch } from '../platform/json-rpc/method-table.ts';
 import { type EventStreamOptions, openEventStream } from '../platform/sse/sse-writer.ts';
 import type { BridgeAccess, BridgeCaller } from './access.ts';
 import type { BridgeClient } from './bridge-client.ts';

@@ -2,7 +2,7 @@ import type { Clock } from '../platform/clock/clock.ts';
 import type { RequestHead } from '../platform/http/surface.ts';
 import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import type { MessageChannel } from '../platform/json-rpc/message-channel.ts';
-import type { Dispatch } from '../platform/json-rpc/method-call.ts';
+import type { Dispatch } from '../platform/json-rpc/method-table.ts';
 import { createPeer } from '../platform/json-rpc/peer.ts';
 import type { BridgeCaller } from './access.ts';
 import type { BridgeClient } from './bridge-client.ts';

@@ -1,7 +1,6 @@
 import { ConfigurationError, formatProblem } from '../platform/config/problem.ts';
 import { AppError } from '../platform/errors/app-error.ts';
-import { describeError } from '../platform/errors/error-table.ts';
-import { platformErrors } from '../platform/errors/platform-errors.ts';
+import { describeError, platformErrors } from '../platform/errors/error-table.ts';
 import { systemErrors } from '../system/errors.ts';
 
 export const EXIT_FAILED = 1;

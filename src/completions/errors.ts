@@ -1,6 +1,5 @@
 import { AppError } from '../platform/errors/app-error.ts';
-import { describeError, type ErrorTable } from '../platform/errors/error-table.ts';
-import { platformErrors } from '../platform/errors/platform-errors.ts';
+import { describeError, type ErrorTable, platformErrors } from '../platform/errors/error-table.ts';
 import type { ApiErrorBody } from './contract/api-error.ts';
 
 /** What callers are told; `code` is in lower case there (contract/completions 5). */

@@ -1,9 +1,8 @@
-import { platformErrors } from '../platform/errors/platform-errors.ts';
+import { platformErrors } from '../platform/errors/error-table.ts';
 import { createApiPage } from '../platform/http/api-page/create-api-page.ts';
 import { buildOpenApi } from '../platform/http/openapi/build-openapi.ts';
 import { plainShape } from '../platform/http/refusal.ts';
 import { anyone, type HttpSurface, type Route } from '../platform/http/surface.ts';
-
 import { CONTRACT_VERSION, PROGRAM_VERSION } from './release.ts';
 import { rootRoute } from './root-route.ts';
 import type { RunningService } from './service-table.ts';

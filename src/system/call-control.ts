@@ -1,8 +1,8 @@
-import { callControlSocket } from '../platform/control-socket/call-control-socket.ts';
+import { callControlSocket } from '../platform/control-socket/control-socket.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, isExpected } from '../platform/errors/error-table.ts';
+import { RemoteError } from '../platform/json-rpc/envelope.ts';
 import { createDispatch } from '../platform/json-rpc/method-table.ts';
-import { RemoteError } from '../platform/json-rpc/remote-error.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { DataFiles } from './data-directory.ts';
 import { openStores } from './open-stores.ts';

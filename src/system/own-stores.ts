@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../platform/clock/clock.ts';
-import { callControlSocket } from '../platform/control-socket/call-control-socket.ts';
+import { callControlSocket } from '../platform/control-socket/control-socket.ts';
 import type { Database } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';

@@ -3,7 +3,7 @@ import { createAgentLauncher } from '../bridge/agents/agent-launcher.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
 import { resolveApis } from '../completions/apis/resolve-apis.ts';
 import { DEMO_API } from '../completions/pipeline/model-plan.ts';
-import { findExecutable } from '../platform/child-process/find-executable.ts';
+import { findExecutable } from '../platform/child-process/child-environment.ts';
 import type { Settings } from './settings.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;

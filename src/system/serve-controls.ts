@@ -1,7 +1,7 @@
 import type { Clock } from '../platform/clock/clock.ts';
-import { type ControlSocket, serveControlSocket } from '../platform/control-socket/serve-control-socket.ts';
+import { type ControlSocket, serveControlSocket } from '../platform/control-socket/control-socket.ts';
 import type { Database } from '../platform/database/database.ts';
-import { platformErrors } from '../platform/errors/platform-errors.ts';
+import { platformErrors } from '../platform/errors/error-table.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
 import { createDispatch } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';

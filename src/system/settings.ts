@@ -16,7 +16,7 @@ import type { Complaint } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
 import type { SettingsDeclaration } from '../platform/config/settings-declaration.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
-import { isLoopbackHost } from '../platform/network-address/classify-host.ts';
+import { isLoopbackHost } from '../platform/network-address/classify-address.ts';
 
 const kept = (fallback: string, what: string) =>
   setting.duration({

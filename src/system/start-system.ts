@@ -1,6 +1,5 @@
 import { sweepLeftovers } from '../platform/child-process/process-journal.ts';
-import { systemClock } from '../platform/clock/clock.ts';
-import { withinTime } from '../platform/clock/within-time.ts';
+import { systemClock, withinTime } from '../platform/clock/clock.ts';
 import { type ChangedSettings, changedSettings } from '../platform/config/changed-settings.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, type Listener } from '../platform/http/listener.ts';

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { accountsErrors } from '../../src/accounts/errors.ts';
 import { bridgeErrors } from '../../src/bridge/errors.ts';
 import { completionsErrors } from '../../src/completions/errors.ts';
-import { platformErrors } from '../../src/platform/errors/platform-errors.ts';
+import { platformErrors } from '../../src/platform/errors/error-table.ts';
 import { systemErrors } from '../../src/system/errors.ts';
 import { projectRoot } from '../architecture/source-file.ts';
 

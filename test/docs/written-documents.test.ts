@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { Command } from 'commander';
 import { commandReference } from '../../scripts/docs/command-reference.ts';
 import { documents } from '../../scripts/docs/documents.ts';
-import { platformErrors } from '../../src/platform/errors/platform-errors.ts';
+import { platformErrors } from '../../src/platform/errors/error-table.ts';
 import { projectRoot } from '../architecture/source-file.ts';
 
 for (const { path, make } of documents) {

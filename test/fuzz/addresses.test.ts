@@ -4,10 +4,13 @@ import fc from 'fast-check';
 import { normalizeEmail } from '../../src/accounts/registration/email-address.ts';
 import { refusalOfEndpoint } from '../../src/bridge/forwarding/endpoint-rule.ts';
 import { createCallbackRules } from '../../src/bridge/jobs/callback-rules.ts';
-import { createAddressMatcher } from '../../src/platform/network-address/address-matcher.ts';
-import { classifyAddress } from '../../src/platform/network-address/classify-address.ts';
-import { classifyHost } from '../../src/platform/network-address/classify-host.ts';
-import { formatIpAddress, parseIpAddress, unmapAddress } from '../../src/platform/network-address/ip-address.ts';
+import { classifyAddress, classifyHost } from '../../src/platform/network-address/classify-address.ts';
+import {
+  createAddressMatcher,
+  formatIpAddress,
+  parseIpAddress,
+  unmapAddress,
+} from '../../src/platform/network-address/ip-address.ts';
 import { anyText, outcomeOf, runs } from './any-input.ts';
 
 /** Addresses of this machine and its neighbourhood, in every spelling that a URL parser takes for them. */

@@ -6,7 +6,7 @@ import { wholeEvents } from '../../src/completions/pipeline/event-splitter.ts';
 import { findUsage } from '../../src/completions/pipeline/read-usage.ts';
 import { spliceModel } from '../../src/completions/pipeline/splice-body.ts';
 import { createSseFraming } from '../../src/completions/pipeline/sse-framing.ts';
-import { encodeComment, encodeEvent } from '../../src/platform/sse/encode-event.ts';
+import { encodeComment, encodeEvent } from '../../src/platform/sse/sse-writer.ts';
 import { anyCuts, anyText, cut, jsonWith, outcomeOf, runs } from './any-input.ts';
 
 const chunk = jsonWith(['choices', 'index', 'delta', 'content', 'finish_reason', 'stop', 'usage', 'error', 'message']);

@@ -2,10 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { parseJson } from '../../src/platform/json/parse-json.ts';
-import { bareEnvelope, hybridEnvelope, plainEnvelope } from '../../src/platform/json-rpc/envelope.ts';
+import {
+  bareEnvelope,
+  hybridEnvelope,
+  plainEnvelope,
+  readMessage,
+  toRemoteError,
+} from '../../src/platform/json-rpc/envelope.ts';
 import { createFrameReader } from '../../src/platform/json-rpc/message-framing.ts';
-import { readMessage } from '../../src/platform/json-rpc/read-message.ts';
-import { toRemoteError } from '../../src/platform/json-rpc/remote-error.ts';
 import { anyCuts, anyText, assertNothingPolluted, cut, jsonWith, outcomeOf, runs } from './any-input.ts';
 
 const message = jsonWith(['jsonrpc', '2.0', 'id', 'method', 'params', 'result', 'error', 'code', 'message', 'data']);

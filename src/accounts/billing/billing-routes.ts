@@ -1,9 +1,8 @@
 import { type Static, Type } from 'typebox';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { createSchemaCheck, parseBody } from '../../platform/http/request-body.ts';
-
 import type { RequestHead, Route } from '../../platform/http/surface.ts';
-import { digestToken } from '../../platform/secrets/token-digest.ts';
+import { digestToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { Meta, Status } from '../contract/subscription.ts';
 import { BODY_LIMIT } from '../limits.ts';

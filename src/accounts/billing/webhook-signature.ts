@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { sameSecret } from '../../platform/secrets/token-digest.ts';
+import { sameSecret } from '../../platform/secrets/tokens.ts';
 
 const TOLERANCE_MS = 5 * 60_000;
 const LONGEST_HEADER = 1024;

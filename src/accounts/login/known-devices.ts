@@ -1,8 +1,8 @@
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
-import { createToken } from '../../platform/secrets/create-token.ts';
 import type { SecretBox } from '../../platform/secrets/secret-box.ts';
+import { createToken } from '../../platform/secrets/tokens.ts';
 import { DEVICE_COOKIE, readCookie } from '../cookies.ts';
 import { tokenKey } from '../flows.ts';
 import type { DeviceStore } from '../storage/device-store.ts';

@@ -2,7 +2,7 @@ import type { Static } from 'typebox';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Call, RequestHead } from '../../platform/http/surface.ts';
-import { sameSecret } from '../../platform/secrets/token-digest.ts';
+import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import type { LoginAnswer, SecondFactorAnswer } from '../contract/login.ts';
 import { OAUTH_COOKIE, readCookie } from '../cookies.ts';

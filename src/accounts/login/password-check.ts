@@ -1,6 +1,6 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
-import { digestToken } from '../../platform/secrets/token-digest.ts';
+import { digestToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { byAddress, type Limited } from '../limiter/limiter.ts';
 import type { UserRow } from '../storage/accounts-schema.ts';

@@ -1,7 +1,6 @@
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { bearerToken, type Call, type RequestHead } from '../../platform/http/surface.ts';
-
-import { createToken } from '../../platform/secrets/create-token.ts';
+import { createToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { readCookie, SESSION_COOKIE } from '../cookies.ts';
 import { tokenKey } from '../flows.ts';

@@ -1,6 +1,6 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { Call } from '../../platform/http/surface.ts';
-import { createToken } from '../../platform/secrets/create-token.ts';
+import { createToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { cookieText, DEVICE_COOKIE, SESSION_COOKIE } from '../cookies.ts';
 import { tokenKey } from '../flows.ts';

@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import type { Clock } from '../../platform/clock/clock.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { AccountsSettings } from '../settings.ts';
 import type { Mailer } from './mailer.ts';

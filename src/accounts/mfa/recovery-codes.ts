@@ -1,5 +1,5 @@
 import type { Randomness } from '../../platform/clock/randomness.ts';
-import { digestToken } from '../../platform/secrets/token-digest.ts';
+import { digestToken } from '../../platform/secrets/tokens.ts';
 
 const COUNT = 10;
 const LENGTH = 24;

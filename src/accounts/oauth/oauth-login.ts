@@ -1,7 +1,6 @@
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
-import { createToken } from '../../platform/secrets/create-token.ts';
-import { sameSecret } from '../../platform/secrets/token-digest.ts';
+import { createToken, sameSecret } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { type OpenFlow, tokenKey } from '../flows.ts';
 import { byAddress } from '../limiter/limiter.ts';

@@ -4,7 +4,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { expectChanges } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
-import { createToken } from '../../platform/secrets/create-token.ts';
+import { createToken } from '../../platform/secrets/tokens.ts';
 import type { Audit } from '../audit.ts';
 import type { Agent, NewAgent } from '../contract/proxy-node.ts';
 import { tokenKey } from '../flows.ts';

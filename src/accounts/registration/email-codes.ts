@@ -2,7 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { SecretBox } from '../../platform/secrets/secret-box.ts';
-import { sameSecret } from '../../platform/secrets/token-digest.ts';
+import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { FlowStore } from '../storage/flow-store.ts';
 
 /** Contract/accounts, Rules: E-mail code. */

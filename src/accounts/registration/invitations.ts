@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead, Route } from '../../platform/http/surface.ts';
-import { createToken } from '../../platform/secrets/create-token.ts';
+import { createToken } from '../../platform/secrets/tokens.ts';
 import type { UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { PageQuery, pageOf } from '../administration/page.ts';

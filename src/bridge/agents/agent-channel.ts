@@ -1,7 +1,7 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
-import { createLineChannel, type LineChannel } from '../../platform/json-rpc/line-channel.ts';
+import { createLineChannel, type LineChannel } from '../../platform/json-rpc/message-channel.ts';
 
 /** A message of JSON-RPC, whether or not it says its version. */
 export interface RpcMessage {

@@ -1,6 +1,5 @@
 import { mkdir } from 'node:fs/promises';
-import { childEnvironment, type Environment } from '../../platform/child-process/child-environment.ts';
-import { findExecutable } from '../../platform/child-process/find-executable.ts';
+import { childEnvironment, type Environment, findExecutable } from '../../platform/child-process/child-environment.ts';
 import { type RunningProcess, startProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Logger } from '../../platform/log/logger.ts';

@@ -1,6 +1,5 @@
 import type { ProcessExit, RunningProcess } from '../../platform/child-process/start-process.ts';
-import type { Clock } from '../../platform/clock/clock.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { AgentConnection } from './agent-connection.ts';

@@ -1,6 +1,5 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
-import type { Clock } from '../../platform/clock/clock.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import { OPERATOR } from '../principal.ts';
 import { promptWithSkills } from '../routing/match-skills.ts';

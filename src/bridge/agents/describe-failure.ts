@@ -1,6 +1,6 @@
 import { isAbsolute } from 'node:path';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { RemoteError } from '../../platform/json-rpc/remote-error.ts';
+import { RemoteError } from '../../platform/json-rpc/envelope.ts';
 import { hideCredentials } from '../../platform/log/hide-credentials.ts';
 import { createKnownSecrets } from '../../platform/log/known-secrets.ts';
 import { isSecretName } from '../../platform/log/secret-names.ts';

@@ -1,5 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import { joinSignals } from '../../platform/clock/join-signals.ts';
+import { type Clock, joinSignals } from '../../platform/clock/clock.ts';
 
 /**
  * What a probe found. `status` is `ok`, `not_installed`, `not_logged_in`, `not_configured` or `failed: <short>`

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
-import { sameSecret } from '../../platform/secrets/token-digest.ts';
+import { sameSecret } from '../../platform/secrets/tokens.ts';
 
 /** Signed paths: who has one may download that one file, until it expires (contract/bridge 1). */
 export interface ArtifactLinks {

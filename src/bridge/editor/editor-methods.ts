@@ -1,6 +1,5 @@
 import { Type } from 'typebox';
-import type { MethodCall } from '../../platform/json-rpc/method-call.ts';
-import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-table.ts';
+import { defineMethod, type MethodCall, type MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { EditorSessions } from './editor-sessions.ts';
 

@@ -1,7 +1,7 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-call.ts';
-import { toJsonText } from '../../platform/json-rpc/raw-json.ts';
+import { toJsonText } from '../../platform/json-rpc/envelope.ts';
+import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { SessionPast } from '../sessions/create-sessions.ts';
 import { createEditorUpdates, type EditorUpdate, messageChunk } from './editor-update.ts';

@@ -1,7 +1,6 @@
 import { lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
-import type { Clock } from '../../platform/clock/clock.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import { ConfigurationError, type Problem } from '../../platform/config/problem.ts';
 import type { DistributedSettings } from '../settings.ts';
 import { isTunnelAddress, refusalOfAddress } from './endpoint-rule.ts';

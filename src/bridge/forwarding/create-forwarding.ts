@@ -1,10 +1,8 @@
 import type { LookupFunction } from 'node:net';
-import type { Clock } from '../../platform/clock/clock.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { Dispatch } from '../../platform/json-rpc/method-call.ts';
-import type { MethodRow } from '../../platform/json-rpc/method-table.ts';
+import type { Dispatch, MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { BridgeCaller } from '../access.ts';
 import type { BridgeClient } from '../bridge-client.ts';

@@ -1,5 +1,9 @@
-import { type AddressClass, classifyAddress } from '../../platform/network-address/classify-address.ts';
-import { classifyHost, isMetadataName } from '../../platform/network-address/classify-host.ts';
+import {
+  type AddressClass,
+  classifyAddress,
+  classifyHost,
+  isMetadataName,
+} from '../../platform/network-address/classify-address.ts';
 
 /** Where tunnels between bridges end (spec/bridge 4.6, rule 5; contract/bridge 9). */
 const TUNNEL_CLASSES: ReadonlySet<AddressClass> = new Set(['loopback', 'private', 'link-local', 'carrier-nat']);

@@ -1,4 +1,4 @@
-import { rawJson } from '../../platform/json-rpc/raw-json.ts';
+import { rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { BridgeCaller } from '../access.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { UpdateReceiver } from '../sessions/update-hub.ts';

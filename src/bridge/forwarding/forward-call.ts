@@ -1,11 +1,9 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { MethodCall } from '../../platform/json-rpc/method-call.ts';
-import { rawJson } from '../../platform/json-rpc/raw-json.ts';
-import { RelayedError } from '../../platform/json-rpc/relayed-error.ts';
+import { RelayedError, rawJson } from '../../platform/json-rpc/envelope.ts';
+import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
-import type { CallNames } from './call-names.ts';
-import { readJobNames } from './call-names.ts';
+import { type CallNames, readJobNames } from './call-names.ts';
 import type { CallPeer } from './call-peer.ts';
 import type { ForwardCandidate } from './decide-forward.ts';
 import type { NodeHealth } from './node-health.ts';

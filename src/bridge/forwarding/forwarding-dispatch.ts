@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-call.ts';
+import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { type CallNames, readCallNames } from './call-names.ts';
 import { createCallOrder } from './call-order.ts';

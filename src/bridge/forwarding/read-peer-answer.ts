@@ -1,5 +1,5 @@
 import { parseJson } from '../../platform/json/parse-json.ts';
-import type { ForeignError } from '../../platform/json-rpc/relayed-error.ts';
+import type { ForeignError } from '../../platform/json-rpc/envelope.ts';
 import { asObject, textOf } from '../agents/loose-json.ts';
 
 /** An error that a node has answered with, and the HTTP status it came with. */

@@ -1,5 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';

@@ -1,11 +1,10 @@
 import { platform } from 'node:os';
-import type { Clock } from '../../platform/clock/clock.ts';
-import { joinSignals } from '../../platform/clock/join-signals.ts';
+import { type Clock, joinSignals } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import { isLoopbackHost } from '../../platform/network-address/classify-host.ts';
+import { isLoopbackHost } from '../../platform/network-address/classify-address.ts';
 import { backoffDelay } from '../../platform/retry/retry.ts';
-import { sameSecret } from '../../platform/secrets/token-digest.ts';
+import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { ProbeResult } from '../agents/probe-board.ts';
 import type { GatewaySnapshot } from '../contract/gateway.ts';
 import type { DeviceKey } from './device-key.ts';

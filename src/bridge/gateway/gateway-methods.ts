@@ -1,6 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { MethodCall } from '../../platform/json-rpc/method-call.ts';
-import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-table.ts';
+import { defineMethod, type MethodCall, type MethodRow } from '../../platform/json-rpc/method-table.ts';
 import { asObject, textOf } from '../agents/loose-json.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import {

@@ -1,6 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import { joinSignals } from '../../platform/clock/join-signals.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, joinSignals, withinTime } from '../../platform/clock/clock.ts';
 import type { CallbackNetwork } from './callback-network.ts';
 import { type CallbackRules, notOpen } from './callback-rules.ts';
 import type { CallbackRequest } from './send-callback.ts';

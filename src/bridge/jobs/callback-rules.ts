@@ -1,7 +1,12 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { createAddressMatcher } from '../../platform/network-address/address-matcher.ts';
-import { type AddressClass, classifyAddress } from '../../platform/network-address/classify-address.ts';
-import { classifyHost, isLoopbackHost, isMetadataName } from '../../platform/network-address/classify-host.ts';
+import {
+  type AddressClass,
+  classifyAddress,
+  classifyHost,
+  isLoopbackHost,
+  isMetadataName,
+} from '../../platform/network-address/classify-address.ts';
+import { createAddressMatcher } from '../../platform/network-address/ip-address.ts';
 
 /** Where callbacks may go (contract/bridge 7, address rule). */
 export interface CallbackRules {

@@ -1,5 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';

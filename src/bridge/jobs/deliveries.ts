@@ -1,5 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobDeliveryStore } from '../storage/job-delivery-store.ts';

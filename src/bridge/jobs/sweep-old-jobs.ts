@@ -1,5 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import { pause } from '../../platform/clock/pause.ts';
+import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';

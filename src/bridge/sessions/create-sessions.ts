@@ -1,5 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Statement } from '../../platform/database/statement.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';

@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { rawJson } from '../../platform/json-rpc/raw-json.ts';
+import { rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { UpdateChunk, UpdateStore } from '../storage/update-store.ts';
 import type { Replay, UpdateReceiver } from './update-hub.ts';

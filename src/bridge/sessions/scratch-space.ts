@@ -1,7 +1,6 @@
 import { lstat, opendir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../../platform/clock/clock.ts';
-import { pause } from '../../platform/clock/pause.ts';
+import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 
 /** The private folders of all sessions: how much they hold, and which of them belong to nobody any more. */

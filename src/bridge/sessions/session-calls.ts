@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { MethodCall } from '../../platform/json-rpc/method-call.ts';
-import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
+import type { RawJson } from '../../platform/json-rpc/envelope.ts';
+import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { SessionName, SessionResult, TurnParams } from '../contract/session.ts';
 import { readPlan } from '../multi-agent/read-plan.ts';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
+import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { SessionName } from '../contract/session.ts';
 import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
 import { createEarlyFollowers } from './early-followers.ts';

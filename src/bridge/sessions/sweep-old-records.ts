@@ -1,5 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import { pause } from '../../platform/clock/pause.ts';
+import { type Clock, pause } from '../../platform/clock/clock.ts';
 import type { RetentionStore } from '../storage/retention-store.ts';
 import type { SessionOrchestrator } from './session-orchestrator.ts';
 

@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { type RawJson, rawJson } from '../../platform/json-rpc/raw-json.ts';
+import { type RawJson, rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { TurnEnd } from '../agents/agent-provider.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { SessionResult } from '../contract/session.ts';

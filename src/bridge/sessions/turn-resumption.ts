@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { RawJson } from '../../platform/json-rpc/raw-json.ts';
+import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import type { LiveSession, LiveTurn, TurnClient, TurnRequest } from './live-session.ts';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { type RawJson, rawJson } from '../../platform/json-rpc/raw-json.ts';
+import { type RawJson, rawJson } from '../../platform/json-rpc/envelope.ts';
 import { wireText } from './update-text.ts';
 
 /** How a connection keeps up. */

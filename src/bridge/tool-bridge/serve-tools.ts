@@ -1,8 +1,6 @@
 import type { Readable, Writable } from 'node:stream';
 import { Compile } from 'typebox/schema';
-import type { Clock } from '../../platform/clock/clock.ts';
-import { joinSignals } from '../../platform/clock/join-signals.ts';
-import { withinTime } from '../../platform/clock/within-time.ts';
+import { type Clock, joinSignals, withinTime } from '../../platform/clock/clock.ts';
 import { describeError, isExpected } from '../../platform/errors/error-table.ts';
 import { findIssues, firstIssue } from '../../platform/json/describe-issues.ts';
 import type { Logger } from '../../platform/log/logger.ts';

@@ -1,5 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import { joinSignals } from '../../platform/clock/join-signals.ts';
+import { type Clock, joinSignals } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import { decodeUtf8, parseJson } from '../../platform/json/parse-json.ts';
 import { asObject, textOf } from '../agents/loose-json.ts';

@@ -1,4 +1,4 @@
-import type { StreamEvent } from '../../platform/sse/encode-event.ts';
+import type { StreamEvent } from '../../platform/sse/sse-writer.ts';
 import type { ChatChunk } from '../contract/chat.ts';
 
 /** What went wrong after an answer had begun, as callers are told. */

@@ -2,9 +2,8 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
 import { bearerToken, type Guard, type RequestHead } from '../../platform/http/surface.ts';
-
 import type { Owner, OwnerOf } from '../../platform/identity/owner.ts';
-import { createSecretMatcher } from '../../platform/secrets/token-digest.ts';
+import { createSecretMatcher } from '../../platform/secrets/tokens.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import type { KeyHolder } from './admission.ts';
 import type { Budgets } from './budgets.ts';

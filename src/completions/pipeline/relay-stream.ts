@@ -2,7 +2,7 @@ import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { AppError } from '../../platform/errors/app-error.ts';
-import { encodeComment } from '../../platform/sse/encode-event.ts';
+import { encodeComment } from '../../platform/sse/sse-writer.ts';
 import { describeFailure, statusOf } from '../errors.ts';
 import type { Alarm, Alarms } from './alarms.ts';
 import type { CallRecord } from './call-record.ts';

@@ -1,8 +1,7 @@
 import { lookup } from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import type { EnvHttpProxyAgent, Pool } from 'undici';
-import { classifyAddress } from '../../platform/network-address/classify-address.ts';
-import { classifyHost, isMetadataName } from '../../platform/network-address/classify-host.ts';
+import { classifyAddress, classifyHost, isMetadataName } from '../../platform/network-address/classify-address.ts';
 import { type OutgoingProxy, proxyOptions } from '../../platform/network-address/outgoing-proxy.ts';
 import { upstreamError } from './upstream-failure.ts';
 

@@ -1,8 +1,14 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorCode } from '../errors/app-error.ts';
-import { endProcessTree } from './end-process-tree.ts';
-import { isRunning, type ProcessIdentity, type ProcessLeader, readBootId, readProcess } from './process-table.ts';
+import {
+  endProcessTree,
+  isRunning,
+  type ProcessIdentity,
+  type ProcessLeader,
+  readBootId,
+  readProcess,
+} from './process-table.ts';
 
 interface JournalEntry {
   readonly child: ProcessLeader;

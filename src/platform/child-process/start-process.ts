@@ -1,15 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { statSync } from 'node:fs';
+import { openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import { AppError, errorCode } from '../errors/app-error.ts';
-import { childDescriptors } from './child-descriptors.ts';
-import { endProcessTree, killTree } from './end-process-tree.ts';
 import { noteProcess } from './process-journal.ts';
-import { markEnvironment, type ProcessLeader, readProcess } from './process-table.ts';
-import { keepTail } from './stderr-tail.ts';
+import { endProcessTree, killTree, markEnvironment, type ProcessLeader, readProcess } from './process-table.ts';
 
 export interface ProcessOptions {
   readonly command: string;
@@ -156,4 +153,81 @@ function reasonOf(cause: unknown, cwd: string): string {
   if (code === 'ENOENT') return 'there is no such program';
   if (code === 'EACCES') return 'it may not be executed';
   return code === '' ? 'the system refused it' : code;
+}
+
+type Descriptor = 'pipe' | 'ignore' | number;
+
+const CLOSE_ON_EXEC = 0o2000000;
+
+let descriptors: readonly Descriptor[] | undefined;
+
+/**
+ * The descriptors of a child: three pipes. Whatever Node opens is closed in children by itself, but what we were started
+ * with (a log file of the shell, a lock of a wrapper) would go along: the child finds an empty device in its place.
+ */
+function childDescriptors(): Descriptor[] {
+  descriptors ??= coverInherited(inheritedDescriptors());
+  return [...descriptors];
+}
+
+function coverInherited(inherited: readonly number[]): Descriptor[] {
+  const covered: Descriptor[] = ['pipe', 'pipe', 'pipe'];
+  if (inherited.length === 0) return covered;
+  const empty = openSync('/dev/null', 'r+');
+  for (let descriptor = 3; descriptor <= Math.max(...inherited); descriptor += 1) {
+    covered.push(inherited.includes(descriptor) ? empty : 'ignore');
+  }
+  return covered;
+}
+
+function inheritedDescriptors(): number[] {
+  try {
+    return readdirSync('/proc/self/fdinfo').map(Number).filter(isInherited);
+  } catch {
+    return [];
+  }
+}
+
+function isInherited(descriptor: number): boolean {
+  if (descriptor < 3) return false;
+  try {
+    const [, flags = '0'] = /^flags:\s*(\d+)/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'latin1')) ?? [];
+    return (Number.parseInt(flags, 8) & CLOSE_ON_EXEC) === 0;
+  } catch {
+    // The one that the folder itself was read through.
+    return false;
+  }
+}
+
+const TAIL_BYTES = 8192;
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are what it looks for
+const ESCAPE_SEQUENCES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[ -/]*[0-~])/g;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it looks for
+const CONTROL_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+
+/** Keeps the end of what a process says on standard error, and nothing more however much it says. */
+function keepTail(stream: Readable): () => string {
+  let chunks: Buffer[] = [];
+  let kept = 0;
+  stream.on('data', (chunk: Buffer) => {
+    chunks.push(chunk);
+    kept += chunk.length;
+    if (kept < 2 * TAIL_BYTES) return;
+    chunks = [Buffer.concat(chunks).subarray(-TAIL_BYTES)];
+    kept = TAIL_BYTES;
+  });
+  return () => plainText(Buffer.concat(chunks).subarray(-TAIL_BYTES));
+}
+
+/** Text that can be shown anywhere: a cut first character, colours and control characters are gone. */
+function plainText(bytes: Buffer): string {
+  let start = 0;
+  while (start < 4 && ((bytes[start] ?? 0) & 0xc0) === 0x80) start += 1;
+  return bytes
+    .toString('utf8', start)
+    .replaceAll('\r\n', '\n')
+    .replaceAll(ESCAPE_SEQUENCES, '')
+    .replaceAll(CONTROL_CHARACTERS, '\ufffd')
+    .trim();
 }

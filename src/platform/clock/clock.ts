@@ -16,3 +16,59 @@ export const systemClock: Clock = {
     return () => clearTimeout(timer);
   },
 };
+
+/** Resolves when the time has passed, or at once when `signal` aborts: whoever pauses looks at it then. */
+export function pause(clock: Pick<Clock, 'after'>, ms: number, signal?: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const cancel = clock.after(ms, done);
+  signal?.addEventListener('abort', done, { once: true });
+  function done(): void {
+    cancel();
+    signal?.removeEventListener('abort', done);
+    resolve();
+  }
+  if (signal?.aborted === true) done();
+  return promise;
+}
+
+/** What `work` gives, or what `late` gives (or throws) when that takes longer than `ms`. Late work is not stopped. */
+export async function withinTime<T, Late>(
+  clock: Pick<Clock, 'after'>,
+  ms: number,
+  work: Promise<T>,
+  late: () => Late,
+): Promise<T | Late> {
+  const { promise: timeUp, resolve } = Promise.withResolvers<typeof TIME_UP>();
+  const cancel = clock.after(ms, () => resolve(TIME_UP));
+  try {
+    const first = await Promise.race([work, timeUp]);
+    return first === TIME_UP ? late() : (first as T);
+  } finally {
+    cancel();
+  }
+}
+
+const TIME_UP = Symbol('time up');
+
+interface JoinedSignal {
+  readonly signal: AbortSignal;
+  /** When the work that the signal was for is over. */
+  release(): void;
+}
+
+/**
+ * A signal that is aborted with the first of the given ones. `AbortSignal.any` does the same, but what still listens to its
+ * result is kept for as long as the given ones live: with one that lives as long as the program, for ever.
+ */
+export function joinSignals(...signals: readonly AbortSignal[]): JoinedSignal {
+  const joined = new AbortController();
+  const onAbort = (): void => joined.abort(signals.find(({ aborted }) => aborted)?.reason);
+  for (const signal of signals) signal.addEventListener('abort', onAbort, { once: true });
+  if (signals.some(({ aborted }) => aborted)) onAbort();
+  return {
+    signal: joined.signal,
+    release() {
+      for (const signal of signals) signal.removeEventListener('abort', onAbort);
+    },
+  };
+}

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { createAddressMatcher } from '../network-address/address-matcher.ts';
+import { createAddressMatcher } from '../network-address/ip-address.ts';
 import { type LeafOptions, leaf } from './leaf.ts';
 import { isHostName, parseListenAddress } from './listen-address.ts';
 import type { Reading, Setting } from './setting-annotation.ts';

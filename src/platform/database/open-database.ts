@@ -1,5 +1,4 @@
-import type { Clock } from '../clock/clock.ts';
-import { withinTime } from '../clock/within-time.ts';
+import { type Clock, withinTime } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 import { copyInto } from './copy-into.ts';
 import type { Database, Transaction } from './database.ts';

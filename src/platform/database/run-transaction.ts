@@ -1,6 +1,4 @@
-import type { Clock } from '../clock/clock.ts';
-import { pause } from '../clock/pause.ts';
-import { withinTime } from '../clock/within-time.ts';
+import { type Clock, pause, withinTime } from '../clock/clock.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
 import type { Engine, EngineName, SqlConnection } from './engine.ts';
 import type { StatementResult } from './statement.ts';

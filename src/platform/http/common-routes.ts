@@ -1,12 +1,10 @@
 import { type Static, Type } from 'typebox';
-import type { Clock } from '../clock/clock.ts';
-import { withinTime } from '../clock/within-time.ts';
+import { type Clock, withinTime } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
-import { platformErrors } from '../errors/platform-errors.ts';
+import { platformErrors } from '../errors/error-table.ts';
 import type { Logger } from '../log/logger.ts';
-import { classifyAddress } from '../network-address/classify-address.ts';
-import { isLoopbackHost } from '../network-address/classify-host.ts';
-import { sameSecret } from '../secrets/token-digest.ts';
+import { classifyAddress, isLoopbackHost } from '../network-address/classify-address.ts';
+import { sameSecret } from '../secrets/tokens.ts';
 import type { HttpMetrics } from './http-metrics.ts';
 import type { HostCheck } from './listen-address.ts';
 import { plainShape } from './refusal.ts';

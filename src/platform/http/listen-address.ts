@@ -3,8 +3,7 @@ import type { IncomingMessage, Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { ListenAddress } from '../config/listen-address.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
-import { classifyAddress } from '../network-address/classify-address.ts';
-import { isLoopbackHost } from '../network-address/classify-host.ts';
+import { classifyAddress, isLoopbackHost } from '../network-address/classify-address.ts';
 import type { HttpSurface } from './surface.ts';
 
 export interface BoundAddress extends ListenAddress {

@@ -1,7 +1,6 @@
 import { AppError } from '../errors/app-error.ts';
 import type { DescribedError } from '../errors/error-table.ts';
-import type { Envelope } from './envelope.ts';
-import { errorText } from './error-text.ts';
+import { type Envelope, errorText } from './envelope.ts';
 import { createExchange, type ServingOptions } from './exchange.ts';
 
 export interface HttpExchangeOptions<Caller> extends Omit<ServingOptions<Caller>, 'makeRequestId'> {

@@ -1,12 +1,16 @@
 import { AppError } from '../errors/app-error.ts';
 import { type DescribedError, describeError, type ErrorTable, isExpected } from '../errors/error-table.ts';
 import { parseRequest } from '../json/parse-json.ts';
-import type { Envelope } from './envelope.ts';
-import { errorText } from './error-text.ts';
-import { type CallOrigin, type Dispatch, IncomingCall } from './method-call.ts';
-import { toJsonText } from './raw-json.ts';
-import { type IncomingMessage, type RequestId, readMessage } from './read-message.ts';
-import { RelayedError } from './relayed-error.ts';
+import {
+  type Envelope,
+  errorText,
+  type IncomingMessage,
+  RelayedError,
+  type RequestId,
+  readMessage,
+  toJsonText,
+} from './envelope.ts';
+import { type CallOrigin, type Dispatch, IncomingCall } from './method-table.ts';
 
 /** What serving calls needs, whatever carries them. */
 export interface ServingOptions<Caller> {

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
-import { platformErrors } from '../errors/platform-errors.ts';
-import type { Envelope } from './envelope.ts';
+import { platformErrors } from '../errors/error-table.ts';
+import { type Envelope, toJsonText, toRemoteError } from './envelope.ts';
 import {
   type CallLimits,
   createExchange,
@@ -11,8 +11,6 @@ import {
 } from './exchange.ts';
 import type { ChannelEnd, MessageChannel } from './message-channel.ts';
 import { createDispatch } from './method-table.ts';
-import { toJsonText } from './raw-json.ts';
-import { toRemoteError } from './remote-error.ts';
 
 interface Connection {
   readonly channel: MessageChannel;

@@ -1,3 +1,4 @@
+import { hkdfSync } from 'node:crypto';
 import { link, open, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Randomness } from '../clock/randomness.ts';
@@ -113,4 +114,10 @@ async function writeDurably(file: string, text: string): Promise<void> {
 
 function unusable(reason: string, cause?: unknown): AppError {
   return new AppError('SECRET_KEY_INVALID', { reason }, { cause });
+}
+
+/** Keys for one use, from the secret keys: what is made with them tells nothing about those, or about other uses. */
+export function deriveKeys([first, ...others]: SecretKeys, purpose: string): SecretKeys {
+  const derive = (key: Uint8Array) => new Uint8Array(hkdfSync('sha256', key, '', purpose, SECRET_KEY_BYTES));
+  return [derive(first), ...others.map(derive)];
 }

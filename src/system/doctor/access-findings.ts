@@ -1,7 +1,7 @@
 import { doesPay } from '../../accounts/owners.ts';
 import { isLoopbackBind } from '../../platform/http/listen-address.ts';
-import { isLoopbackHost } from '../../platform/network-address/classify-host.ts';
-import { tokenWeakness } from '../../platform/secrets/token-weakness.ts';
+import { isLoopbackHost } from '../../platform/network-address/classify-address.ts';
+import { tokenWeakness } from '../../platform/secrets/tokens.ts';
 import { accountsSettingsOf, type Settings } from '../settings.ts';
 import { broken, type Finding, fine, note } from './finding.ts';
 

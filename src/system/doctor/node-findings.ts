@@ -1,5 +1,5 @@
 import { buildNodeMap } from '../../bridge/forwarding/node-map.ts';
-import { sameSecret } from '../../platform/secrets/token-digest.ts';
+import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { Settings } from '../settings.ts';
 import { type Finding, fine, note } from './finding.ts';
 

@@ -1,9 +1,8 @@
 import { createServer } from 'node:http';
 import { LEGACY_PLAN } from '../../accounts/owners.ts';
-import { callControlSocket } from '../../platform/control-socket/call-control-socket.ts';
+import { callControlSocket } from '../../platform/control-socket/control-socket.ts';
 import { countRows, inspectDatabase } from '../../platform/database/inspect-database.ts';
-import { describeError } from '../../platform/errors/error-table.ts';
-import { platformErrors } from '../../platform/errors/platform-errors.ts';
+import { describeError, platformErrors } from '../../platform/errors/error-table.ts';
 import { openAddress } from '../../platform/http/listen-address.ts';
 import type { DataFiles } from '../data-directory.ts';
 import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';

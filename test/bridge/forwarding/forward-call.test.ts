@@ -6,8 +6,8 @@ import type { ForwardCandidate } from '../../../src/bridge/forwarding/decide-for
 import { createForwardCall } from '../../../src/bridge/forwarding/forward-call.ts';
 import type { PeerAnswer, PeerFailure } from '../../../src/bridge/forwarding/read-peer-answer.ts';
 import { createUpdateRelay } from '../../../src/bridge/forwarding/update-relay.ts';
-import type { MethodCall } from '../../../src/platform/json-rpc/method-call.ts';
-import { rawJson } from '../../../src/platform/json-rpc/raw-json.ts';
+import { rawJson } from '../../../src/platform/json-rpc/envelope.ts';
+import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 
 const candidate = (id: string): ForwardCandidate => ({

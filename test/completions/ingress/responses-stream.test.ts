@@ -8,7 +8,7 @@ import { readWhole } from '../../../src/completions/ingress/answer-blocks.ts';
 import { decodeResponsesRequest } from '../../../src/completions/ingress/responses/decode-responses-request.ts';
 import { finishedResponse } from '../../../src/completions/ingress/responses/response-object.ts';
 import { createResponsesStream } from '../../../src/completions/ingress/responses/responses-stream.ts';
-import type { StreamEvent } from '../../../src/platform/sse/encode-event.ts';
+import type { StreamEvent } from '../../../src/platform/sse/sse-writer.ts';
 import { anyChunk, chunk, toolPiece, usageChunk } from './chunks.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: events as a client reads them

@@ -1,5 +1,4 @@
-import type { Clock } from '../../../src/platform/clock/clock.ts';
-import { pause } from '../../../src/platform/clock/pause.ts';
+import { type Clock, pause } from '../../../src/platform/clock/clock.ts';
 import { AppError, errorCode } from '../../../src/platform/errors/app-error.ts';
 import { type PlayedProcess, startPlayedProcess } from './played-process.ts';
 

@@ -1,4 +1,4 @@
-import { pause } from '../../../src/platform/clock/pause.ts';
+import { pause } from '../../../src/platform/clock/clock.ts';
 import type { Database, Transaction } from '../../../src/platform/database/database.ts';
 import { createQueryBuilder, isSelect } from '../../../src/platform/database/kysely-dialect.ts';
 import type { DatabaseDefinition } from '../../../src/platform/database/migration.ts';

@@ -1,4 +1,4 @@
-import { createSecretMatcher } from '../../../src/platform/secrets/token-digest.ts';
+import { createSecretMatcher } from '../../../src/platform/secrets/tokens.ts';
 import { type Samples, welch } from './samples.ts';
 
 const TOKEN_LENGTH = 43;

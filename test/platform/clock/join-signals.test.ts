@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
-import { joinSignals } from '../../../src/platform/clock/join-signals.ts';
+import { joinSignals } from '../../../src/platform/clock/clock.ts';
 
 test('a joined signal is aborted with the first of its signals, for the same reason', () => {
   const [one, two] = [new AbortController(), new AbortController()];

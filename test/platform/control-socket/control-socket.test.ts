@@ -6,10 +6,9 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Type } from 'typebox';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { callControlSocket } from '../../../src/platform/control-socket/call-control-socket.ts';
-import { serveControlSocket } from '../../../src/platform/control-socket/serve-control-socket.ts';
+import { callControlSocket, serveControlSocket } from '../../../src/platform/control-socket/control-socket.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { platformErrors } from '../../../src/platform/errors/platform-errors.ts';
+import { platformErrors } from '../../../src/platform/errors/error-table.ts';
 import { createDispatch, defineMethod } from '../../../src/platform/json-rpc/method-table.ts';
 
 const echo = defineMethod({

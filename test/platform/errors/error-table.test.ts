@@ -2,8 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { AppError, errorCode } from '../../../src/platform/errors/app-error.ts';
-import { describeError, type ErrorRow, type ErrorTable, isExpected } from '../../../src/platform/errors/error-table.ts';
-import { platformErrors } from '../../../src/platform/errors/platform-errors.ts';
+import {
+  describeError,
+  type ErrorRow,
+  type ErrorTable,
+  isExpected,
+  platformErrors,
+} from '../../../src/platform/errors/error-table.ts';
 
 const table: ErrorTable = {
   ...platformErrors,

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { answerHttp } from '../../../src/platform/json-rpc/answer-http.ts';
-import type { Dispatch } from '../../../src/platform/json-rpc/method-call.ts';
+import type { Dispatch } from '../../../src/platform/json-rpc/method-table.ts';
 import { assertFailure, call, type Message, serving, toText } from './carriers.ts';
 
 interface Extra {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import type { Dispatch } from '../../../src/platform/json-rpc/method-call.ts';
+import type { Dispatch } from '../../../src/platform/json-rpc/method-table.ts';
 import { assertFailure, call, carriers, type Message, openRawClient } from './carriers.ts';
 
 /** The methods that the examples of the JSON-RPC 2.0 specification (section 7) call. */

@@ -4,12 +4,16 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { Type } from 'typebox';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { platformErrors } from '../../../src/platform/errors/platform-errors.ts';
+import { platformErrors } from '../../../src/platform/errors/error-table.ts';
 import { answerHttp } from '../../../src/platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../../../src/platform/json-rpc/envelope.ts';
 import type { MessageChannel } from '../../../src/platform/json-rpc/message-channel.ts';
-import type { Dispatch } from '../../../src/platform/json-rpc/method-call.ts';
-import { createDispatch, defineMethod, type MethodRow } from '../../../src/platform/json-rpc/method-table.ts';
+import {
+  createDispatch,
+  type Dispatch,
+  defineMethod,
+  type MethodRow,
+} from '../../../src/platform/json-rpc/method-table.ts';
 import { createPeer, type Peer } from '../../../src/platform/json-rpc/peer.ts';
 import { createMemoryChannels } from '../../fakes/memory-channel.ts';
 

@@ -7,7 +7,7 @@ import { describe, test } from 'node:test';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { plainEnvelope } from '../../../src/platform/json-rpc/envelope.ts';
-import { createLineChannel } from '../../../src/platform/json-rpc/line-channel.ts';
+import { createLineChannel } from '../../../src/platform/json-rpc/message-channel.ts';
 import { createPeer } from '../../../src/platform/json-rpc/peer.ts';
 import { call, serving } from './carriers.ts';
 import { createStuckWritable, openLineChannel } from './line-streams.ts';

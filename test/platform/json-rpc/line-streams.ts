@@ -1,7 +1,10 @@
 import { PassThrough, type Readable, Writable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
-import { createLineChannel, type LineChannelOptions } from '../../../src/platform/json-rpc/line-channel.ts';
-import type { ChannelEnd } from '../../../src/platform/json-rpc/message-channel.ts';
+import {
+  type ChannelEnd,
+  createLineChannel,
+  type LineChannelOptions,
+} from '../../../src/platform/json-rpc/message-channel.ts';
 import { createManualTimers } from './manual-timers.ts';
 
 /** A line channel over streams in memory, and all that came out of it. */

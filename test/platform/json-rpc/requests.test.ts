@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { rawJson } from '../../../src/platform/json-rpc/raw-json.ts';
+import { rawJson } from '../../../src/platform/json-rpc/envelope.ts';
 import { assertFailure, call, carriers, type Message, openRawClient, serving } from './carriers.ts';
 
 for (const { name, isHttp, open } of carriers) {

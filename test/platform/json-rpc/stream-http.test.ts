@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { streamHttp } from '../../../src/platform/json-rpc/answer-http.ts';
-import type { Dispatch, MethodCall } from '../../../src/platform/json-rpc/method-call.ts';
+import type { Dispatch, MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
 import { assertFailure, call, type Message, serving, toText } from './carriers.ts';
 
 type Sent = ['open'] | ['notification' | 'final', Message, string | number | undefined];

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { createAddressMatcher } from '../../../src/platform/network-address/address-matcher.ts';
+import { createAddressMatcher } from '../../../src/platform/network-address/ip-address.ts';
 
 test('an address matches the ranges it lies in, on both sides of each border', () => {
   const matches = createAddressMatcher(['10.0.0.0/8', '192.168.1.7', 'fd00::/8', '172.16.5.9/12']);

@@ -3,9 +3,13 @@ import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
-import { createToken } from '../../../src/platform/secrets/create-token.ts';
-import { createSecretMatcher, digestToken, sameSecret } from '../../../src/platform/secrets/token-digest.ts';
-import { tokenWeakness } from '../../../src/platform/secrets/token-weakness.ts';
+import {
+  createSecretMatcher,
+  createToken,
+  digestToken,
+  sameSecret,
+  tokenWeakness,
+} from '../../../src/platform/secrets/tokens.ts';
 
 test('B-28: two secrets are the same exactly when their texts are, whatever their lengths', () => {
   fc.assert(

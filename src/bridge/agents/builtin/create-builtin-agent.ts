@@ -1,7 +1,5 @@
 import { childEnvironment, type Environment } from '../../../platform/child-process/child-environment.ts';
-import type { Clock } from '../../../platform/clock/clock.ts';
-import { pause } from '../../../platform/clock/pause.ts';
-import { withinTime } from '../../../platform/clock/within-time.ts';
+import { type Clock, pause, withinTime } from '../../../platform/clock/clock.ts';
 import { describeError, isExpected } from '../../../platform/errors/error-table.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import { bridgeErrors } from '../../errors.ts';

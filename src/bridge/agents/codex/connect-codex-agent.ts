@@ -1,11 +1,10 @@
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
 import { AppError } from '../../../platform/errors/app-error.ts';
-import { platformErrors } from '../../../platform/errors/platform-errors.ts';
-import { bareEnvelope } from '../../../platform/json-rpc/envelope.ts';
+import { platformErrors } from '../../../platform/errors/error-table.ts';
+import { bareEnvelope, RemoteError } from '../../../platform/json-rpc/envelope.ts';
 import type { MessageChannel } from '../../../platform/json-rpc/message-channel.ts';
 import { createPeer } from '../../../platform/json-rpc/peer.ts';
-import { RemoteError } from '../../../platform/json-rpc/remote-error.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
 import { createAgentChannel } from '../agent-channel.ts';
 import type { AgentConnection, PermissionPolicy, PromptEnd, PromptRequest } from '../agent-connection.ts';

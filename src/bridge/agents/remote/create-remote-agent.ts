@@ -1,6 +1,5 @@
-import type { Clock } from '../../../platform/clock/clock.ts';
+import { type Clock, withinTime } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
-import { withinTime } from '../../../platform/clock/within-time.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';

@@ -1,5 +1,4 @@
-import type { Clock } from '../../../platform/clock/clock.ts';
-import { pause } from '../../../platform/clock/pause.ts';
+import { type Clock, pause } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { backoffDelay } from '../../../platform/retry/retry.ts';

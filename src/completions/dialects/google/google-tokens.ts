@@ -1,6 +1,5 @@
 import { sign } from 'node:crypto';
-import type { Clock } from '../../../platform/clock/clock.ts';
-import { withinTime } from '../../../platform/clock/within-time.ts';
+import { type Clock, withinTime } from '../../../platform/clock/clock.ts';
 import { AppError } from '../../../platform/errors/app-error.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { asNumber, asObject, asWords, type JsonObject } from '../json-value.ts';

@@ -1,4 +1,4 @@
-import type { StreamEvent } from '../../../platform/sse/encode-event.ts';
+import type { StreamEvent } from '../../../platform/sse/sse-writer.ts';
 import { type AnswerBlock, type BlockStep, createAnswerReader } from '../answer-blocks.ts';
 import { namedEvent, type StreamEncoder } from '../stream-encoder.ts';
 import { messagesUsage, stopReason } from './message-object.ts';

@@ -1,6 +1,5 @@
 import type { AgentProvider, AgentTurn, TurnEnd } from '../../../../src/bridge/agents/agent-provider.ts';
-import type { Clock } from '../../../../src/platform/clock/clock.ts';
-import { pause } from '../../../../src/platform/clock/pause.ts';
+import { type Clock, pause } from '../../../../src/platform/clock/clock.ts';
 import type { Chance } from '../chance.ts';
 
 /** An agent at work. A run that was begun and has no end died with its process. */

@@ -16,7 +16,7 @@ import type { Clock } from '../../../../src/platform/clock/clock.ts';
 import type { Database } from '../../../../src/platform/database/database.ts';
 import { AppError } from '../../../../src/platform/errors/app-error.ts';
 import type { MakeId } from '../../../../src/platform/ids/sortable-id.ts';
-import type { MethodCall } from '../../../../src/platform/json-rpc/method-call.ts';
+import type { MethodCall } from '../../../../src/platform/json-rpc/method-table.ts';
 import type { Logger } from '../../../../src/platform/log/logger.ts';
 
 /** Sessions as the bridge has them, with everything around them played. */

@@ -1,8 +1,7 @@
 import { hash } from 'node:crypto';
 import type { JobRecord } from '../../../../src/bridge/contract/jobs.ts';
 import type { CallbackNetwork } from '../../../../src/bridge/jobs/callback-network.ts';
-import type { Clock } from '../../../../src/platform/clock/clock.ts';
-import { pause } from '../../../../src/platform/clock/pause.ts';
+import { type Clock, pause } from '../../../../src/platform/clock/clock.ts';
 import type { SeenJob } from '../../jobs/check-operations.ts';
 import { seenOf } from '../../jobs/job-operations.ts';
 import type { Chance } from '../chance.ts';

@@ -1,7 +1,7 @@
 import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
 import type { SessionResult } from '../../../../src/bridge/contract/session.ts';
 import type { UpdateReceiver } from '../../../../src/bridge/sessions/update-hub.ts';
-import { toJsonText } from '../../../../src/platform/json-rpc/raw-json.ts';
+import { toJsonText } from '../../../../src/platform/json-rpc/envelope.ts';
 import { readUpdate } from '../../sessions/stored-sessions.ts';
 import type { Chance } from '../chance.ts';
 import type { Ended, PlayedProgram } from '../played-program.ts';

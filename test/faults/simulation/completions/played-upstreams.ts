@@ -1,6 +1,6 @@
 import type { Dispatcher, Pool } from 'undici';
 import type { UpstreamPools } from '../../../../src/completions/pipeline/upstream-pools.ts';
-import { pause } from '../../../../src/platform/clock/pause.ts';
+import { pause } from '../../../../src/platform/clock/clock.ts';
 import { chunkEvent, deltaEvent } from '../../../fakes/chat-chunk.ts';
 import type { Chance } from '../chance.ts';
 import type { PlayedProcess } from '../played-process.ts';

@@ -1,3 +1,30 @@
+import { hash, timingSafeEqual } from 'node:crypto';
+import type { Randomness } from '../clock/randomness.ts';
+
+/** SHA-256: how tokens are stored, and how they are compared. Only for tokens of full randomness, never for passwords. */
+export function digestToken(token: string): Buffer {
+  return hash('sha256', token, 'buffer');
+}
+
+/** Whether two secrets are the same, in a time that says nothing about where they differ. An empty one matches nothing. */
+export function sameSecret(given: string, expected: string): boolean {
+  return createSecretMatcher(expected)(given);
+}
+
+/** As `sameSecret`, with the expected secret digested once. */
+export function createSecretMatcher(secret: string): (given: string) => boolean {
+  if (secret.length === 0) return () => false;
+  const expected = digestToken(secret);
+  return (given) => timingSafeEqual(digestToken(given), expected);
+}
+
+const TOKEN_BYTES = 32;
+
+/** A new credential: the prefix, then 256 random bits in base64url. */
+export function createToken(randomness: Pick<Randomness, 'bytes'>, prefix = ''): string {
+  return prefix + Buffer.from(randomness.bytes(TOKEN_BYTES)).toString('base64url');
+}
+
 const LEAST_LENGTH = 16;
 const LEAST_DISTINCT = 8;
 /** Nobody tries longer ones; and the checks below stay quick. */
