@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
+import { originAllowed } from '../platform/http/cross-origin.ts';
 import type { RequestHead } from '../platform/http/surface.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
 import type { Logger } from '../platform/log/logger.ts';
@@ -65,6 +66,8 @@ export interface AccountsCore extends Omit<AccountsOptions, 'settings' | 'comple
   publicUrl(): string;
   /** The web console that logins return to, without a slash at the end. */
   frontendUrl(): string;
+  /** Whether the page that sent a request may call us and read the response. */
+  originAllowed(head: Pick<RequestHead, 'headers'>): boolean;
   /** Whether cookies may only travel encrypted. */
   cookiesAreSecure(head: RequestHead): boolean;
   completionKeys(): CompletionKeys | undefined;
@@ -142,6 +145,7 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     completionKeys: () => options.completionKeys?.(),
     publicUrl,
     frontendUrl: () => (settings().frontend_url === '' ? publicUrl() : withoutSlash(settings().frontend_url)),
+    originAllowed: (head) => originAllowed(head, settings().allowed_origins, [URL.parse(publicUrl())?.origin ?? '']),
     cookiesAreSecure: (head) => head.secure || publicUrl().startsWith('https:'),
     owners,
     ownerStore,

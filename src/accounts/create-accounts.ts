@@ -42,6 +42,7 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
       errors: accountsErrors,
       errorSchema: AccountError,
       errorBody: accountsErrorBody,
+      crossOrigin: { allows: core.originAllowed },
       // Everything that is worth something asks for a session or an agent's token.
       isOpen: () => false,
     },

@@ -49,6 +49,11 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     default: '',
     description: 'Address of the web console that logins return to. Empty: the public address.',
   }),
+  allowed_origins: setting.list(setting.origin({}), {
+    reload: true,
+    description:
+      'Web origins whose pages may call accounts with a token, spelled exactly. Our own origin is always allowed; cookies of other origins never count.',
+  }),
   registration: setting.choice(['open', 'invite', 'closed'], {
     default: '',
     reload: true,

@@ -1,6 +1,7 @@
 import { AppError } from '../platform/errors/app-error.ts';
+import { originAllowed, refuseOrigin } from '../platform/http/cross-origin.ts';
 import type { FailureThrottle } from '../platform/http/failure-throttle.ts';
-import type { Guard, RequestHead } from '../platform/http/surface.ts';
+import type { CrossOrigin, Guard, RequestHead } from '../platform/http/surface.ts';
 import { createSecretMatcher } from '../platform/secrets/tokens.ts';
 import { isTunnelAddress } from './forwarding/endpoint-rule.ts';
 import { FORWARDED_HEADER, type ForwardedRequest, readForwarded, readHop } from './forwarding/forward-headers.ts';
@@ -24,8 +25,8 @@ export interface BridgeAccess {
   readonly withToken: Guard<BridgeCaller>;
   isOpen(): boolean;
   stillAllowed(caller: BridgeCaller): boolean;
-  /** Whether a page of that origin may call. Requests without an origin do not come from pages. */
-  originAllowed(head: Pick<RequestHead, 'headers'>): boolean;
+  /** Which pages may call `/acp` and `/acp/rpc`. */
+  readonly crossOrigin: CrossOrigin;
   reload(settings: AccessSettings): void;
 }
 
@@ -49,8 +50,6 @@ const LOCAL_ORIGINS = ['http://localhost:*', 'http://127.0.0.1:*'];
 const ANYBODY: BridgeCaller = { principal: OPERATOR };
 /** Addresses whose ignored headers were reported; a report more does no harm. */
 const MAX_REPORTED = 1000;
-/** What a browser says of requests that a page of ours makes, or its user. */
-const OWN_SITES: ReadonlySet<string> = new Set(['same-origin', 'none']);
 
 export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
   const { settings, throttle, onFlood, onIgnoredForward } = options;
@@ -60,6 +59,7 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
   /** By a caller with a hop, the caller without. */
   const withoutHop = new WeakMap<BridgeCaller, BridgeCaller>();
   const reported = new Set<string>();
+  const crossOrigin: CrossOrigin = { below: '/acp', allows: (head) => originAllowed(head, rules.origins) };
 
   function withToken(head: RequestHead): BridgeCaller {
     if (rules.open) return ANYBODY;
@@ -68,18 +68,6 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
     const { retryAfterSeconds, firstOverLimit } = throttle.note(head.address);
     if (firstOverLimit) onFlood(head.address);
     throw new AppError('UNAUTHORIZED', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
-  }
-
-  function originAllowed({ headers }: Pick<RequestHead, 'headers'>): boolean {
-    const { origin, host, 'sec-fetch-site': site } = headers;
-    // Programs send neither; a browser that leaves the origin out still says where the page is from.
-    if (origin === undefined || origin === '') return typeof site !== 'string' || OWN_SITES.has(site);
-    return isOwnOrigin(origin, host) || rules.originMatches(origin);
-  }
-
-  function checkOrigin(head: RequestHead): void {
-    const { origin = '' } = head.headers;
-    if (!originAllowed(head)) throw new AppError('ORIGIN_NOT_ALLOWED', { origin: origin.slice(0, 200) });
   }
 
   /** Adds the hop that a request without the forward token claims, so that a circle of bridges ends at the limit. */
@@ -112,9 +100,9 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
 
   return {
     withToken,
-    originAllowed,
+    crossOrigin,
     fromAppOrNode(head) {
-      checkOrigin(head);
+      if (!crossOrigin.allows(head)) refuseOrigin(head);
       return asNode(head) ?? withHop(head, withToken(head));
     },
     fromNode(head) {
@@ -169,24 +157,8 @@ function readRules({ bridge: settings, distributed }: AccessSettings, before?: E
     /** With no token at all there is only the place to go by (contract/bridge 9). */
     mayForward: ({ headers, address }: RequestHead) =>
       isOpenToNodes ? isTunnelAddress(address) : matchesForwarder(bearerCredential(headers.authorization)),
-    originMatches: (origin: string) => matchesOrigin(origin, [...patterns, settings.app_origin]),
+    origins: [...patterns, settings.app_origin],
   };
-}
-
-/** Whether a page was loaded from the address that it calls. TLS may end before us, so both schemes count. */
-function isOwnOrigin(origin: string, host: string | undefined): boolean {
-  return host !== undefined && host !== '' && (origin === `http://${host}` || origin === `https://${host}`);
-}
-
-/** Exact, or any port for an entry that ends in `:*`. `null` never matches: nobody can list it. */
-export function matchesOrigin(origin: string, patterns: readonly string[]): boolean {
-  if (origin === 'null') return false;
-  return patterns.some((pattern) => {
-    if (pattern === '') return false;
-    if (!pattern.endsWith(':*')) return origin === pattern;
-    const base = pattern.slice(0, -2);
-    return origin === base || (origin.startsWith(`${base}:`) && /^\d{1,5}$/.test(origin.slice(base.length + 1)));
-  });
 }
 
 /** `Bearer x` in any case, or the bare token; anything else is compared as it stands and matches nothing. */

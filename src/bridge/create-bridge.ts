@@ -293,7 +293,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
           hybridEnvelope,
           error.code === 'METHOD_NOT_ALLOWED' ? { ...error, code: 'INVALID_REQUEST' } : error,
         ),
-      errorHeaders: (_error, head) => (head.path.startsWith('/acp') ? overHttp.corsHeaders(head) : {}),
+      crossOrigin: access.crossOrigin,
       isOpen: access.isOpen,
       credentialSetting: 'BRIDGE_AUTH_TOKEN',
       async settle() {

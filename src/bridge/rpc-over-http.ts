@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import type { Clock } from '../platform/clock/clock.ts';
+import { preflightHeaders } from '../platform/http/cross-origin.ts';
 import type { Call, RequestHead } from '../platform/http/surface.ts';
 import { answerHttp, type HttpAnswer, streamHttp } from '../platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
@@ -13,14 +14,12 @@ import type { ResumeRequest } from './sessions/replay.ts';
 export interface RpcOverHttp {
   /** `POST /acp/rpc`. */
   answer(call: Call<BridgeCaller>): Promise<unknown>;
-  /** `OPTIONS /acp/rpc`. */
+  /** `OPTIONS /acp/rpc`: 204 for every origin (contract/bridge 1). */
   preflight(call: Call<unknown>): unknown;
-  /** The headers that let a browser app of an allowed origin read an answer. */
-  corsHeaders(head: RequestHead): Readonly<Record<string, string>>;
 }
 
 export interface RpcOverHttpOptions {
-  readonly access: Pick<BridgeAccess, 'originAllowed'>;
+  readonly access: Pick<BridgeAccess, 'crossOrigin'>;
   readonly dispatch: Dispatch<BridgeClient>;
   readonly clock: Clock;
   /** After how long a client that reads nothing is disconnected. */
@@ -28,11 +27,11 @@ export interface RpcOverHttpOptions {
   onUnexpectedError(error: unknown, requestId: string): void;
 }
 
-const PREFLIGHT_HEADERS = {
-  'access-control-allow-methods': 'GET, POST, OPTIONS',
-  'access-control-allow-headers': 'Authorization, Content-Type, Accept, Last-Event-ID, Idempotency-Key',
-  'access-control-max-age': '600',
-};
+/** As contract/bridge 1 lists them. */
+const PREFLIGHT_HEADERS = preflightHeaders(
+  ['GET', 'POST', 'OPTIONS'],
+  'Authorization, Content-Type, Accept, Last-Event-ID, Idempotency-Key',
+);
 /** Refusals that keep their HTTP status also once a call was dispatched (contract/bridge 1). */
 const CODES_WITH_STATUS: ReadonlySet<string> = new Set([
   'PARSE_ERROR',
@@ -52,24 +51,15 @@ const BEHIND_BYTES = 1024 * 1024;
 export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
   const { access, dispatch, clock, stalledAfterMs, onUnexpectedError } = options;
 
-  function corsHeaders(head: RequestHead): Readonly<Record<string, string>> {
-    const { origin } = head.headers;
-    if (origin === undefined || origin === '' || !access.originAllowed(head)) return { vary: 'Origin' };
-    return { vary: 'Origin', 'access-control-allow-origin': origin, 'access-control-expose-headers': 'X-Request-Id' };
-  }
-
   return {
-    corsHeaders,
     preflight({ head, reply }) {
-      const cors = corsHeaders(head);
-      const allowed = 'access-control-allow-origin' in cors;
+      const allowed = Boolean(head.headers.origin) && access.crossOrigin.allows(head);
       return reply
         .code(204)
-        .headers(allowed ? { ...cors, ...PREFLIGHT_HEADERS } : cors)
+        .headers(allowed ? PREFLIGHT_HEADERS : {})
         .send();
     },
     async answer({ head, caller, body, reply }) {
-      reply.headers(corsHeaders(head));
       const sink = wantsEvents(head) ? createSink(reply, { clock, stalledAfterMs }) : undefined;
       const client: BridgeClient = { kind: 'request', caller, resume: readResume(head), stream: sink };
       const exchange = {

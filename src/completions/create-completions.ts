@@ -1,6 +1,7 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
+import { originAllowed } from '../platform/http/cross-origin.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
@@ -59,6 +60,7 @@ export interface CompletionsOptions {
 
 export function createCompletions(options: CompletionsOptions): Completions {
   const { settings, clock, makeId, logger } = options;
+  let allowedOrigins = settings.allowed_origins;
   let keys: MeteredKeys | undefined;
   const engine = createChatEngine({
     ...options,
@@ -105,6 +107,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
       errorSchema: ApiError,
       errorBody,
       errorHeaders,
+      crossOrigin: { allows: (head) => originAllowed(head, allowedOrigins) },
       isOpen: access.isOpen,
       credentialSetting: 'COMPLETIONS_MASTER_KEY',
     },
@@ -113,6 +116,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
     figures: metered.figures,
     targets: engine.targets,
     reload(next) {
+      allowedOrigins = next.allowed_origins;
       engine.reload({ ...settings, apis: next.apis });
       metered.reload(next);
     },

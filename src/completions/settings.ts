@@ -90,6 +90,11 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     description:
       'The key that may do everything, such as issue other keys. Without any key the API is open on loopback.',
   }),
+  allowed_origins: setting.list(setting.origin({}), {
+    reload: true,
+    description:
+      'Web origins whose pages may call the API with a key, spelled exactly. Our own origin is always allowed.',
+  }),
   strict_params: setting.flag({
     default: false,
     description: 'Refuse parameters that an upstream cannot take, instead of dropping and naming them.',

@@ -68,6 +68,11 @@ export const platformErrors = {
     rpc: -32600,
     message: 'The Host "{host}" is not served here; list it in allowed_hosts.',
   },
+  ORIGIN_NOT_ALLOWED: {
+    status: 403,
+    rpc: -32003,
+    message: 'Pages of "{origin}" may not call this; list the origin in allowed_origins.',
+  },
   OVERLOADED: { status: 503, rpc: -32020, message: 'Too much is under way; try again in a moment.' },
   SHUTTING_DOWN: { status: 503, rpc: -32020, message: 'The server is shutting down; try again in a moment.' },
   STORAGE_UNAVAILABLE: { status: 503, rpc: -32603, message: 'The database cannot be reached; try again in a moment.' },

@@ -7,6 +7,7 @@ import type { Logger } from '../log/logger.ts';
 import { createAddressMatcher } from '../network-address/ip-address.ts';
 import { afterReads } from '../queue/after-reads.ts';
 import { createAdmission, createCommonSurface, createReadiness, type ReadinessCheck } from './common-routes.ts';
+import { preflightRoutes } from './cross-origin.ts';
 import type { HttpMetrics } from './http-metrics.ts';
 import {
   createHttpServer,
@@ -86,7 +87,7 @@ export function createListener(options: ListenerOptions): Listener {
   const admit = createAdmission({ headerCount: limits.headerCount, checkHost, isDraining });
   const webSockets = createWebSockets({ surfaces, limits, metrics, clock, logger, refuse, admit });
   const rows = surfaces.flatMap((surface) =>
-    [...surface.routes, ...withoutUpgrade(surface)].map((route) =>
+    [...surface.routes, ...withoutUpgrade(surface), ...preflightRoutes(surface)].map((route) =>
       createRouteRow({ surface, route, metrics, defaultBodyLimit: limits.bodyBytes }),
     ),
   );

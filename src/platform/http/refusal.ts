@@ -4,6 +4,7 @@ import type { Clock } from '../clock/clock.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
 import { describeError, type ErrorTable, isExpected, platformErrors } from '../errors/error-table.ts';
 import type { Logger } from '../log/logger.ts';
+import { crossOriginHeaders } from './cross-origin.ts';
 import { nodeHttp } from './http-server.ts';
 import { hasBody } from './request-body.ts';
 import { plainAddress, type RequestState } from './request-state.ts';
@@ -19,7 +20,7 @@ interface Refusal {
 }
 
 /** The part of a surface that gives a refusal its shape. */
-type RefusalShape = Pick<HttpSurface, 'errors' | 'errorBody' | 'errorHeaders'>;
+type RefusalShape = Pick<HttpSurface, 'errors' | 'errorBody' | 'errorHeaders' | 'crossOrigin'>;
 
 /** Turns any error into the answer of a surface. Never throws: a surface whose own functions fail gets the plain shape. */
 function describeRefusal(shape: RefusalShape, error: unknown, head: RequestHead): Refusal {
@@ -51,6 +52,7 @@ function build(shape: RefusalShape, error: ErrorForBody, head: RequestHead, expe
     ...(head.secure ? secureHeaders : plainHeaders),
     'x-request-id': head.requestId,
     ...headersOf(error),
+    ...crossOriginHeaders(shape, head),
     ...shape.errorHeaders?.(error, head),
     'content-type': 'application/json; charset=utf-8',
     'content-length': String(Buffer.byteLength(body)),

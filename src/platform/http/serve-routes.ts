@@ -1,6 +1,7 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { AppError, errorCode } from '../errors/app-error.ts';
+import { crossOriginHeaders } from './cross-origin.ts';
 import type { HttpMetrics } from './http-metrics.ts';
 import { plainHeaders, type RefuseRequest, secureHeaders } from './refusal.ts';
 import { createSchemaCheck, createTextConversion, parseBody, readBody, refusalOfBody } from './request-body.ts';
@@ -58,6 +59,7 @@ function addRow(router: FastifyInstance, row: RouteRow, refuse: RefuseRequest, i
       state.row = row;
       reply.headers(state.secure ? secureHeaders : plainHeaders);
       reply.header('x-request-id', state.requestId);
+      if (row.surface.crossOrigin !== undefined) reply.headers(crossOriginHeaders(row.surface, state));
       if (isDraining()) reply.header('connection', 'close');
       admit(row, state, done);
     },

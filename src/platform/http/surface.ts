@@ -82,14 +82,27 @@ export interface HttpSurface {
   readonly errorSchema?: TSchema;
   /** The service's own error body; `head` tells the path, where one path speaks another language than the rest. */
   errorBody(error: ErrorForBody, head: RequestHead): unknown;
-  /** Extra headers on a refusal, such as CORS headers for a foreign origin. Optional. */
+  /** Extra headers on a refusal. */
   errorHeaders?(error: ErrorForBody, head: RequestHead): Readonly<Record<string, string>>;
+  /** Which pages of other origins may call (CORS). Absent: none. */
+  readonly crossOrigin?: CrossOrigin;
   /** True while it answers without any credential: then the address must be loopback and Host is checked. */
   isOpen(): boolean;
   /** The setting that asks for a credential, named when a public address is refused. */
   readonly credentialSetting?: string;
   /** Called once, when the listener drains: take no new work, and resolve when the work under way is done. */
   settle?(): Promise<void>;
+}
+
+/**
+ * Pages of other origins that may call a surface and read its responses. They send a token: cookies are never allowed
+ * (no `access-control-allow-credentials`), so a page gets nothing by who happens to be logged in.
+ */
+export interface CrossOrigin {
+  /** Asked for each request: the list may change. True for requests of programs, which have no origin. */
+  allows(head: Pick<RequestHead, 'headers'>): boolean;
+  /** Only paths that begin with this. Absent: all paths of the surface. */
+  readonly below?: string;
 }
 
 export interface ErrorForBody extends DescribedError {

@@ -34,6 +34,7 @@ export function accessFindings(settings: Settings, host: string): readonly Findi
     ...findings,
     ...(isOpen && bridge.allowed_origins.length === 0 ? [OPEN_TO_PAGES] : []),
     ...(isBehindProxy && !exposed && settings.trusted_proxies.length === 0 ? [UNKNOWN_PROXY] : []),
+    ...consoleFindings(settings),
     registrationFinding(settings),
   ];
 }
@@ -46,6 +47,15 @@ const UNKNOWN_PROXY = note(
 
 function isLoopbackUrl(address: string): boolean {
   return address === '' || isLoopbackHost(URL.parse(address)?.host ?? '');
+}
+
+/** A web console of another origin whose pages could not call accounts. */
+function consoleFindings({ accounts }: Settings): readonly Finding[] {
+  const { frontend_url: console, public_url: own, allowed_origins: listed } = accounts;
+  const origin = URL.parse(console)?.origin;
+  if (origin === undefined || origin === URL.parse(own)?.origin || listed.includes(origin)) return [];
+  const text = `pages of ${origin} (accounts.frontend_url) cannot call accounts; list the origin, unless a server calls for them`;
+  return [note('accounts.allowed_origins', text)];
 }
 
 /** Who may create an account, and whether that costs the operator something. */
