@@ -22,6 +22,7 @@ const steps: readonly Step[] = [
   })),
   { name: 'dead code', run: ['node_modules/knip/bin/knip.js'] },
   { name: 'code that only tests use', run: ['node_modules/knip/bin/knip.js', '--production'] },
+  { name: 'regular expressions', run: ['scripts/run.cjs', 'scripts/test-folder.ts', 'patterns'] },
   {
     name: 'architecture, documents and supply chain',
     run: ['--test', 'test/*.test.ts', 'test/{architecture,docs,deployment,supply-chain}/*.test.ts'],

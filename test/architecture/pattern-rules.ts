@@ -1,9 +1,6 @@
 import type { Expression } from 'oxc-parser';
 import { type Rule, type SourceFile, type Violation, violation } from './source-file.ts';
 
-/** Far more than any pattern takes that can be judged, also on a busy machine. */
-const ANALYSIS_MS = 60_000;
-
 interface Pattern {
   readonly source: string;
   readonly flags: string;
@@ -50,45 +47,3 @@ export const noDynamicPatterns: Rule = (file) => {
   });
   return found;
 };
-
-/**
- * Patterns whose time can grow faster than the length of the text, as the analyser `recheck` sees them. Those in `known`
- * were judged by people.
- */
-export async function findSlowPatterns(file: SourceFile, known: readonly string[] = []): Promise<Violation[]> {
-  const found: Violation[] = [];
-  for (const { source, flags, offset } of patternsOf(file)) {
-    if (known.includes(source)) continue;
-    const verdict = await analyse(source, flags);
-    if (verdict !== 'safe') found.push(violation(file, offset, `/${source}/${flags} is ${verdict}`));
-  }
-  return found;
-}
-
-/**
- * The analysis over automata is exact, but it does not know look-behinds and hardly ends for some word boundaries. Such a
- * pattern is judged without them, which can only make it match in more places. Back references are fuzzed.
- */
-async function analyse(source: string, flags: string): Promise<string> {
-  if (isPlainlyLinear(source, flags)) return 'safe';
-  // The analyser in JavaScript: its other forms start a Java or a native program.
-  process.env.RECHECK_BACKEND = 'pure';
-  const { check } = await import('recheck');
-  const checker = /\\[1-9]/.test(source) ? 'fuzz' : 'automaton';
-  const judged = source.replaceAll(/\\b|\(\?<[!=](?:\[[^\]]*\]|[^()[\]])*\)/g, '');
-  const result = await check(judged, flags, { timeout: ANALYSIS_MS, checker });
-  if (result.status === 'safe') return 'safe';
-  return result.status === 'vulnerable' ? result.complexity.summary : 'too complicated to judge';
-}
-
-/**
- * Most patterns need no analyser. Without any quantifier that has no upper bound, the time at each place is bounded; with
- * one of them, it is at most linear, and there is only one place to start from when the pattern is tied to the beginning.
- */
-function isPlainlyLinear(source: string, flags: string): boolean {
-  const bare = source.replaceAll(/\\./gs, 'x').replaceAll(/\[[^\]]*\]/g, 'x');
-  if (/\\[1-9]/.test(source) || /\)\{/.test(bare)) return false;
-  const unbounded = bare.match(/[*+]|\{\d+,\}/g)?.length ?? 0;
-  const tied = flags.includes('y') || (bare.startsWith('^') && !flags.includes('m') && !bare.includes('|'));
-  return unbounded === 0 || (unbounded === 1 && tied);
-}

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clientStandsAlone, findCycles, importsRunOneWay, onlyListedPackages } from './import-rules.ts';
 import { checkPath, genericPlatform, noBarrelsNoDefaults, noLeftovers, shortFiles } from './naming-rules.ts';
-import { findSlowPatterns, noDynamicPatterns } from './pattern-rules.ts';
+import { noDynamicPatterns } from './pattern-rules.ts';
 import {
   consoleInCommands,
   environmentInOnePlace,
@@ -238,13 +238,4 @@ test('names that are not kebab-case or say nothing are refused', () => {
   for (const path of ['src/a/foo-bar.test.ts', 'src/platform/http/page.css', 'test/a/tsconfig.json']) {
     assert.deepEqual(checkPath(path), [], path);
   }
-});
-
-test('O-14: a pattern that can take exponential or polynomial time is found', async () => {
-  const slow = ['/^(a+)+$/', '/^(?:a|a)*$/', '/\\s+$/', "new RegExp('(x+x+)+y')", "{ pattern: '^(a+)+$' }"];
-  for (const pattern of slow) {
-    const file = parseSource('src/a.ts', `const p = ${pattern};`);
-    assert.equal((await findSlowPatterns(file)).length, 1, pattern);
-  }
-  assert.deepEqual(await findSlowPatterns(parseSource('src/a.ts', 'const p = /^[a-z0-9]+(?:-[a-z0-9]+)*$/;')), []);
 });

@@ -94,7 +94,7 @@ export function listFiles(folders: readonly string[]): string[] {
 function listFolder(folder: string): string[] {
   try {
     return readdirSync(`${projectRoot}${folder}`, { recursive: true, withFileTypes: true })
-      .filter((entry) => entry.isFile())
+      .filter((entry) => entry.isFile() && !entry.parentPath.slice(projectRoot.length).includes('node_modules'))
       .map((entry) => `${entry.parentPath.replace(/\/$/, '')}/${entry.name}`.slice(projectRoot.length));
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];

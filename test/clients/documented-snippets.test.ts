@@ -15,9 +15,9 @@ for (const section of page.split(/^## /m).slice(1)) {
   test(`the example for ${title} in docs/clients.md prints what it says`, { timeout: 60_000 }, async () => {
     const greetings = code.match(/Hello from \w+/g) ?? [];
     assert.ok(greetings.length > 0);
-    // As a module of the project, so that it finds the packages.
+    // As a module of this folder, so that it finds the packages.
     const args = ['--input-type=module-typescript', '--eval', code.replaceAll('http://127.0.0.1:8787', url)];
-    const output = await runNode(args);
+    const output = await runNode(args, {}, 'test/clients');
     for (const greeting of greetings) assert.ok(output.includes(greeting), output);
   });
 }

@@ -13,13 +13,18 @@ function rowsUnder(heading: string): Map<string, string> {
   return new Map(rows.map(([, name = '', reason = '']) => [name, reason.trim()]));
 }
 
-for (const [heading, kind] of [
-  ['At run time', 'dependencies'],
-  ['For development', 'devDependencies'],
+const ofOneScript = ['clients', 'pages', 'patterns'].map((folder) =>
+  JSON.parse(readFileSync(`${projectRoot}test/${folder}/package.json`, 'utf8')),
+);
+
+for (const [heading, packages] of [
+  ['At run time', Object.keys(manifest.dependencies)],
+  ['For development', Object.keys(manifest.devDependencies)],
+  ['For one script', ofOneScript.flatMap(({ devDependencies }) => Object.keys(devDependencies))],
 ] as const) {
-  test(`docs/dependencies.md gives a reason for each of the ${kind}, and for nothing else`, () => {
+  test(`docs/dependencies.md gives a reason for each package under "${heading}", and for nothing else`, () => {
     const rows = rowsUnder(heading);
-    assert.deepEqual([...rows.keys()].sort(), Object.keys(manifest[kind]).sort());
+    assert.deepEqual([...rows.keys()].sort(), packages.toSorted());
     for (const [name, reason] of rows) assert.ok(reason.length > 20, `${name} has a reason`);
   });
 }

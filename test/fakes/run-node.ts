@@ -3,11 +3,15 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { projectRoot } from '../architecture/source-file.ts';
 
-/** Runs Node in the project's root, with nothing of this environment but the path, and gives what it has printed. */
-export async function runNode(args: readonly string[], environment: Readonly<Record<string, string>> = {}) {
+/** Runs Node in a folder of the project, with nothing of this environment but the path; returns what Node printed. */
+export async function runNode(
+  args: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+  folder = '',
+): Promise<string> {
   const { PATH = '' } = process.env;
   const child = spawn(process.execPath, args, {
-    cwd: projectRoot,
+    cwd: `${projectRoot}${folder}`,
     env: { PATH, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 100_000,

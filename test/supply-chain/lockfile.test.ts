@@ -86,3 +86,16 @@ test('the lockfile names the packages of every platform, so that it serves every
 function nameOf(path: string): string {
   return path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 }
+
+test('DU-18: packages that only one script needs come with that script, not with npm install', () => {
+  for (const folder of ['clients', 'pages', 'patterns']) {
+    const own = JSON.parse(readFileSync(`${projectRoot}test/${folder}/package.json`, 'utf8'));
+    const ownLock = JSON.parse(readFileSync(`${projectRoot}test/${folder}/package-lock.json`, 'utf8'));
+    for (const [name, version] of Object.entries(own.devDependencies)) {
+      assert.equal(manifest.dependencies[name] ?? manifest.devDependencies[name], undefined, name);
+      const entry: LockedPackage = ownLock.packages[`node_modules/${name}`];
+      assert.equal(entry.version, version, `${name} is pinned`);
+      assert.match(entry.integrity ?? '', /^sha512-/, name);
+    }
+  }
+});
