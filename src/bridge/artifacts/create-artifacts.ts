@@ -19,7 +19,12 @@ import { contentTypeOf } from './content-type.ts';
 /** Files that turns produced: kept as they were when the turn ended, for as long as their links are good. */
 export interface Artifacts {
   /** Keeps copies. What is too large, gone, or outside the working directory is left out. */
-  keep(turn: ArtifactOrigin, paths: readonly string[], files: readonly ProducedFile[]): Promise<readonly Artifact[]>;
+  keep(
+    turn: ArtifactOrigin,
+    paths: readonly string[],
+    files: readonly ProducedFile[],
+    outputs?: readonly LongOutput[],
+  ): Promise<readonly Artifact[]>;
   /** The file behind a signed path. Throws for one that is forged (403), too old (410) or gone (404). */
   find(path: string): Promise<{ readonly row: ArtifactRow; readonly file: string }>;
   /** Deletes what the turns of a session have produced: its links lead nowhere then (404). */
@@ -34,6 +39,13 @@ export interface ArtifactOrigin {
   readonly turnId: string;
   /** A real path. */
   readonly workingDirectory: string;
+}
+
+/** A text that is too long for the result. It is read while it is written to the disk, because it may be too large for memory. */
+export interface LongOutput {
+  /** Its file name without the extension. */
+  readonly label: string;
+  readonly chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 }
 
 export interface ArtifactsOptions {
@@ -68,13 +80,15 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
 
   async function keepOne(
     { owner, sessionKey, turnId }: ArtifactOrigin,
-    relativePath: string,
-    contentType: string,
+    name: string | (() => string),
+    givenType: string,
     write: (file: string) => Promise<Copied>,
   ): Promise<Artifact> {
     const id = makeId('art_');
     const file = join(folder, id);
     const { sizeBytes, sha256 } = await write(file);
+    const relativePath = typeof name === 'string' ? name : name();
+    const contentType = contentTypeOf(relativePath, givenType);
     await makeRoom(owner, sizeBytes).catch(removing(file));
     const now = clock.now();
     const expiresAt = now + LINK_MS;
@@ -132,8 +146,29 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
       if (size > room) return undefined;
       const relativePath = relative(origin.workingDirectory, real);
       const copy = (file: string) => writeCopy(file, readChunks(handle, room));
-      return keepOne(origin, relativePath, contentTypeOf(relativePath), copy);
+      return keepOne(origin, relativePath, '', copy);
     }).catch(notKept(origin));
+  }
+
+  /** Keeps as much of a long text as there is room for; the name says when that is not all of it. */
+  function keepOutput(
+    origin: ArtifactOrigin,
+    { label, chunks }: LongOutput,
+    room: number,
+    taken: ReadonlyMap<string, unknown>,
+  ): Promise<Artifact | undefined> {
+    let isCut = false;
+    async function* fitting(): AsyncGenerator<Uint8Array> {
+      let left = room;
+      for await (const chunk of chunks) {
+        left -= chunk.length;
+        isCut = left < 0;
+        if (isCut) return;
+        yield chunk;
+      }
+    }
+    const name = () => freeName(`${label}${isCut ? '-beginning' : ''}.txt`, taken);
+    return keepOne(origin, name, '', (file) => writeCopy(file, fitting())).catch(notKept(origin));
   }
 
   /** The turn has its answer all the same. */
@@ -143,8 +178,8 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
   }
 
   return {
-    async keep(origin, paths, files) {
-      if (paths.length === 0 && files.length === 0) return [];
+    async keep(origin, paths, files, outputs = []) {
+      if (paths.length === 0 && files.length === 0 && outputs.length === 0) return [];
       await mkdir(folder, { recursive: true, mode: 0o700 }).catch(notKept(origin));
       const kept = new Map<string, Artifact>();
       let room = MOST_BYTES;
@@ -158,9 +193,12 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
         const name = basename(label.replaceAll('\\', '/')).replaceAll(/\p{Cc}/gu, '') || 'file';
         const free = freeName(name, kept);
         const copy = (file: string) => writeCopy(file, [bytes]);
-        add(await keepOne(origin, free, contentTypeOf(free, contentType), copy).catch(notKept(origin)));
+        add(await keepOne(origin, free, contentType, copy).catch(notKept(origin)));
       }
       for (const path of paths) if (kept.size < MOST_FILES) add(await keepPath(origin, path, room));
+      // A long text does not take the room of the files that the turn was about.
+      room = Math.min(MOST_BYTES, options.maxBytes, options.maxBytesOfOwner);
+      for (const output of outputs.slice(0, MOST_FILES)) add(await keepOutput(origin, output, room, kept));
       return [...kept.values()];
     },
     async find(path) {

@@ -44,7 +44,12 @@ export const SessionResult = Type.Object({
   sessionId: Type.String(),
   threadId: Type.String(),
   mode: Type.Enum(['single-agent', 'multi-agent', 'gateway-chat']),
-  output: Type.String({ description: 'The final text.' }),
+  output: Type.String({ description: 'The final text; at most 4,000,000 characters of it.' }),
+  truncated: Type.Optional(
+    Type.Boolean({
+      description: 'True: `output`, or that of a step, is only the beginning; the whole text is among the artifacts.',
+    }),
+  ),
   summary: Type.String({ description: 'The beginning of a long output, or all of a short one.' }),
   message: Type.String({ description: 'The same as `output`.' }),
   error: Type.Optional(Type.String()),
@@ -64,6 +69,7 @@ export const SessionResult = Type.Object({
         status: Type.Enum(['completed', 'failed', 'cancelled', 'timed_out']),
         durationMs: Type.Integer(),
         output: Type.Optional(Type.String()),
+        truncated: Type.Optional(Type.Boolean({ description: 'True: `output` is only the beginning of the text.' })),
         error: Type.Optional(Type.String()),
         conversationTurn: Type.Optional(Type.Integer()),
       }),

@@ -1,5 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { AgentProvider, AgentTurn, FailureCode, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
+import { createTextMeter, cutText, MAX_OUTPUT_LENGTH } from '../agents/final-text.ts';
 import type { FairGate, WaitingForPlace } from '../sessions/turn-limits.ts';
 import type { PlannedStep } from './multi-agent-plan.ts';
 
@@ -10,6 +11,8 @@ export interface StepRecord {
   readonly status: 'completed' | 'failed' | 'cancelled' | 'timed_out';
   readonly durationMs: number;
   readonly output?: string;
+  /** `output` is only the beginning of the text. */
+  readonly truncated?: true;
   readonly error?: string;
   readonly conversationTurn?: number;
 }
@@ -45,6 +48,9 @@ export interface RunningStepOptions {
   unavailableReason(providerId: string): Promise<string | undefined>;
 }
 
+/** The most characters of a step's output in the update that tells its end. */
+const MAX_TOLD_LENGTH = 65_536;
+
 export function createRunningStep(options: RunningStepOptions): RunningStep {
   const { index, step, provider, gate, turn, clock } = options;
   const { providerId } = step;
@@ -53,10 +59,12 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
   let turns = 0;
   let running: string | undefined;
   let isCancelled = false;
+  let text = createTextMeter();
   let waiting: WaitingForPlace | undefined;
 
   async function ask(prompt: string, conversationTurn?: number): Promise<StepEnd> {
     const startedAt = clock.monotonic();
+    text = createTextMeter();
     const spoken = conversationTurn === undefined ? {} : { conversationTurn };
     const conclude = (end: Concluded): StepEnd => {
       const { status, output = '', error, code = 'AGENT_FAILED', usage } = end;
@@ -68,9 +76,13 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
         status,
         durationMs,
         ...(output === '' ? {} : { output }),
+        ...(text.length() > MAX_OUTPUT_LENGTH && { truncated: true as const }),
         ...(error === undefined ? {} : { error }),
       };
-      const { index: _index, providerId: _providerId, ...members } = record;
+      const { index: _index, providerId: _providerId, ...rest } = record;
+      // The updates before this one contain the whole text: this one repeats the beginning.
+      const members =
+        output.length > MAX_TOLD_LENGTH ? { ...rest, output: cutText(output, MAX_TOLD_LENGTH), truncated: true } : rest;
       const message = `${providerId}: ${status}`;
       turn.report({ kind: 'stage', event: 'multi_agent_step_completed', message, members }, mark);
       return { record, output: status === 'completed' ? output : '', code, usage };
@@ -126,7 +138,10 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       usedModel: () => undefined,
       leftBehind: turn.leftBehind,
       ...(turn.ask !== undefined && { ask: turn.ask }),
-      report: (event) => turn.report(event, mark),
+      report(event) {
+        text.add(event);
+        return turn.report(event, mark);
+      },
     };
     return reference === undefined ? provider.startTurn(agentTurn) : provider.continueTurn(reference, agentTurn);
   }

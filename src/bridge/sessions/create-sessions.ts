@@ -13,6 +13,7 @@ import { createRetentionStore } from '../storage/retention-store.ts';
 import { createSessionStore } from '../storage/session-store.ts';
 import { createTurnStore } from '../storage/turn-store.ts';
 import { createUpdateStore } from '../storage/update-store.ts';
+import { createLongTextReader } from './full-output.ts';
 import type { LiveSession } from './live-session.ts';
 import { repeat } from './repeat.ts';
 import { createReplay } from './replay.ts';
@@ -128,7 +129,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       ? undefined
       : createScratchSpace({ ...options.scratch, clock, ownerOf: sessions.ownerOf });
   const checkScratch = (owner: string) => scratch?.check(owner);
-  const runner = createTurnRunner({ ...options, records, keep, checkScratch });
+  const readLongText = createLongTextReader(log, updates);
+  const runner = createTurnRunner({ ...options, records, keep, checkScratch, readLongText });
   const orchestrator = createSessionOrchestrator({
     table,
     records,

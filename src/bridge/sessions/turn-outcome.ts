@@ -1,6 +1,7 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import { type RawJson, rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { TurnEnd } from '../agents/agent-provider.ts';
+import { cutText, MAX_OUTPUT_LENGTH } from '../agents/final-text.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { SessionResult } from '../contract/session.ts';
 import type { TurnStage } from './update-text.ts';
@@ -101,7 +102,8 @@ function failed(code: string, error: string) {
   return { success: false, status: 'failed', code, error } as const;
 }
 
-function texts(output: string) {
+function texts(whole: string) {
+  const output = cutText(whole, MAX_OUTPUT_LENGTH);
   return { output, message: output, summary: summaryOf(output) };
 }
 

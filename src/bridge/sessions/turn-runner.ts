@@ -1,13 +1,14 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import type { AgentEvent, AgentProvider, AgentTurn, ProducedFile, TurnEnd } from '../agents/agent-provider.ts';
-import type { ArtifactOrigin } from '../artifacts/create-artifacts.ts';
+import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
+import { MAX_OUTPUT_LENGTH } from '../agents/final-text.ts';
+import type { Artifacts, LongOutput } from '../artifacts/create-artifacts.ts';
 import { createProducedPaths } from '../artifacts/produced-paths.ts';
-import type { Artifact } from '../contract/artifact.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
 import { gatewayUnavailable, multiAgentRoute, type RouteRequest } from '../routing/resolve-route.ts';
+import { createOutputTrace, type ReadLongText } from './full-output.ts';
 import { beginTurn, conversationOpened, type LiveSession, type LiveTurn } from './live-session.ts';
 import type { SessionRecords } from './session-records.ts';
 import { type TurnLimits, takePlace } from './turn-limits.ts';
@@ -41,11 +42,8 @@ export interface TurnRunnerOptions {
   /** Told when an agent failed: it may be gone. */
   agentFailed(providerId: string): void;
   /** Keeps what the turn has produced; never rejects. */
-  keepArtifacts(
-    origin: ArtifactOrigin,
-    paths: readonly string[],
-    files: readonly ProducedFile[],
-  ): Promise<readonly Artifact[]>;
+  readonly keepArtifacts: Artifacts['keep'];
+  readonly readLongText: ReadLongText;
   /** Throws when the private folders of the owner hold too much. */
   checkScratch(owner: string): void;
   /** Keeps work that nobody waits for until the bridge stops. */
@@ -172,6 +170,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     let cancelTimer: (() => void) | undefined;
     let resolvedModel = '';
     const produced = createProducedPaths();
+    const trace = createOutputTrace();
     const running = () => session.stream.emit(stageUpdate(origin, 'running', `${provider.id} is working.`));
     const agentTurn: AgentTurn = {
       turnId: turn.id,
@@ -198,6 +197,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
         // An agent that was asked to stop is not slowed down any more; what the store has no room for is dropped.
         const isStopping = cancelTimer !== undefined;
         if (isStopping && !stream.hasRoom()) return undefined;
+        trace.note(event, stream.lastSeq() + 1, step);
         for (const update of eventUpdates(step === undefined ? origin : { ...origin, ...step }, event)) {
           stream.emit(update);
         }
@@ -237,8 +237,11 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       owner: session.owner,
       sessionKey: session.key,
     };
-    const artifacts = await options.keepArtifacts(from, produced.paths(), files);
-    return outcomeOf(session, turn, { ...base, resolvedModel, artifacts: [...artifacts] }, end);
+    const outputs = trace.longTexts().map((text) => options.readLongText(session.key, text));
+    if (outputs.length === 0) outputs.push(...longOutputOf(end));
+    const artifacts = await options.keepArtifacts(from, produced.paths(), files, outputs);
+    const truncated = outputs.length > 0 ? { truncated: true } : {};
+    return outcomeOf(session, turn, { ...base, resolvedModel, artifacts: [...artifacts], ...truncated }, end);
   }
 
   function outcomeOf(session: LiveSession, turn: LiveTurn, base: ResultBase, end: TurnEnd): TurnOutcome {
@@ -295,6 +298,12 @@ export function originOf(session: LiveSession, turn: LiveTurn): UpdateOrigin {
   const { request } = turn;
   const ofSession = request.method === 'session.message' && session.isOpen ? session.threadId : session.id;
   return { sessionId: session.id, threadId: request.threadId || ofSession, turnId: turn.id };
+}
+
+/** An output that is too long although none of the texts in it is, such as that of many agents at the same time. */
+function longOutputOf(end: TurnEnd): LongOutput[] {
+  if (end.kind === 'lost' || end.output.length <= MAX_OUTPUT_LENGTH) return [];
+  return [{ label: 'output', chunks: [Buffer.from(end.output)] }];
 }
 
 function stoppedOutcome(turn: LiveTurn, base: ResultBase, output = ''): TurnOutcome {

@@ -1,4 +1,5 @@
 import type { AgentEvent, StepMark } from '../agents/agent-provider.ts';
+import { cutText } from '../agents/final-text.ts';
 
 /** Whose update it is. */
 export interface UpdateOrigin extends Partial<StepMark> {
@@ -30,15 +31,29 @@ export function stageUpdate(origin: UpdateOrigin, stage: TurnStage, message: str
  * eight times, for older clients (contract/bridge 4), so it is escaped and stored once and repeated here.
  */
 export function wireText(stored: string): string {
-  if (!stored.startsWith(DELTA_MARK)) return stored;
-  const space = stored.indexOf(' ');
-  const end = space + 1 + Number(stored.slice(1, space));
-  const head = stored.slice(space + 1, end);
-  const text = stored.slice(end);
+  const delta = splitDelta(stored);
+  if (delta === undefined) return stored;
+  const { head, text } = delta;
   return (
     `{${head},"type":"delta","event":"delta","delta":${text},"text":${text},"message":${text},` +
     `"structuredEvent":{"kind":"text","type":"text","text":${text}}}`
   );
+}
+
+/** The text of a stored delta, and which step of a multi-agent run wrote it; undefined for any other update. */
+export function readDelta(stored: string): { readonly text: string; readonly stepIndex?: number } | undefined {
+  const delta = splitDelta(stored);
+  if (delta === undefined) return undefined;
+  const { stepIndex } = JSON.parse(`{${delta.head}}`) as { stepIndex?: number };
+  return { text: JSON.parse(delta.text) as string, ...(stepIndex !== undefined && { stepIndex }) };
+}
+
+/** The members before the text of a stored delta, and the text, as JSON; undefined for any other update. */
+function splitDelta(stored: string): { readonly head: string; readonly text: string } | undefined {
+  if (!stored.startsWith(DELTA_MARK)) return undefined;
+  const space = stored.indexOf(' ');
+  const end = space + 1 + Number(stored.slice(1, space));
+  return { head: stored.slice(space + 1, end), text: stored.slice(end) };
 }
 
 /** What the agent told, as one update or, where it is long, as several. */
@@ -49,21 +64,14 @@ export function eventUpdates(origin: UpdateOrigin, event: AgentEvent): readonly 
   return pieces(event.text).map((text) => eventUpdate(origin, { kind: event.kind, text }));
 }
 
-/** Cuts a text between characters. */
 function pieces(text: string): readonly string[] {
   const found: string[] = [];
   for (let at = 0; at < text.length; ) {
-    let end = at + MAX_DELTA_LENGTH;
-    if (isFirstHalf(text.charCodeAt(end - 1)) && end < text.length) end -= 1;
-    found.push(text.slice(at, end));
-    at = end;
+    const piece = cutText(text.slice(at, at + MAX_DELTA_LENGTH + 1), MAX_DELTA_LENGTH);
+    found.push(piece);
+    at += piece.length;
   }
   return found;
-}
-
-/** Whether it is the first of the two code units of one character. */
-function isFirstHalf(unit: number): boolean {
-  return unit >= 0xd800 && unit <= 0xdbff;
 }
 
 function eventUpdate(origin: UpdateOrigin, event: AgentEvent): MakeUpdate {

@@ -167,6 +167,68 @@ test('only completed edits count, also when the place was named at the beginning
   assert.deepEqual(produced.paths(), ['early.txt', 'plain.txt']);
 });
 
+/** Longer than the output of a result may be, with characters of two code units at every place where it could be cut. */
+const LONG_TEXT = 'long 🙂'.repeat(600_000);
+
+/** Reports a text in pieces of a size that the bridge must split again. */
+async function tell(report: (event: AgentEvent) => Promise<void> | undefined, text: string): Promise<void> {
+  for (let at = 0; at < text.length; at += 70_000) await report({ kind: 'text', text: text.slice(at, at + 70_000) });
+}
+
+async function download(url: string, { downloadUrl }: Listed): Promise<string> {
+  return (await fetch(new URL(downloadUrl, url))).text();
+}
+
+test('DB-30: an output that is too long for the result is marked as truncated, and is an artifact as a whole', async (context) => {
+  const { bridge, artifacts, result } = await runTurn(context, async ({ workingDirectory, report }) => {
+    await report({ kind: 'text', text: 'before the last tool call' });
+    await writeFile(join(workingDirectory, 'output.txt'), 'a file of the agent');
+    report(edited(join(workingDirectory, 'output.txt')));
+    await tell(report, LONG_TEXT);
+    return { kind: 'completed', output: LONG_TEXT, stopReason: 'end_turn' };
+  });
+  assert.deepEqual([result?.status, result?.truncated], ['completed', true]);
+  assert.equal(result?.output, LONG_TEXT.slice(0, 4_000_000));
+  assert.deepEqual(
+    artifacts.map(({ relativePath, contentType }) => [relativePath, contentType]),
+    [
+      ['output.txt', 'text/plain; charset=utf-8'],
+      ['2-output.txt', 'text/plain; charset=utf-8'],
+    ],
+  );
+  const [, whole] = artifacts as [Listed, Listed];
+  const text = await download(bridge.url, whole);
+  assert.equal(text, LONG_TEXT);
+  assert.equal(createHash('sha256').update(text).digest('hex'), whole.sha256);
+});
+
+test('DB-30: every long output of a multi-agent run is marked in its step and kept', async (context) => {
+  const script: TurnScript = async ({ report, prompt }) => {
+    const output = prompt === 'long' ? LONG_TEXT : 'short';
+    await tell(report, output);
+    return { kind: 'completed', output: output.slice(0, 4_000_000), stopReason: 'end_turn' };
+  };
+  const providers = [createScriptedProvider('first', script), createScriptedProvider('second', script)];
+  const bridge = await startBridge(context, { providers });
+  const { result } = await call(bridge.url, 'session.start', {
+    sessionId: 's1',
+    taskPrompt: 'both',
+    multiAgent: true,
+    routing: {
+      orchestrationMode: 'parallel',
+      steps: [
+        { providerId: 'first', prompt: 'short' },
+        { providerId: 'second', prompt: 'long' },
+      ],
+    },
+  });
+  const steps = (result?.steps ?? []) as { truncated?: boolean }[];
+  assert.deepEqual([result?.truncated, ...steps.map(({ truncated }) => truncated)], [true, undefined, true]);
+  const [only, ...others] = (result?.artifacts ?? []) as Listed[];
+  assert.deepEqual([only?.relativePath, others], ['step-1-output.txt', []]);
+  assert.equal(await download(bridge.url, only as Listed), LONG_TEXT);
+});
+
 for (const engine of engines) {
   describe(`artifacts on ${engine}`, () => {
     const places = databasePlaces(engine);
@@ -210,6 +272,11 @@ for (const engine of engines) {
       assert.equal((await readdir(join(folder, 'kept'))).length, 4);
       await artifacts.removeSession('ses_good');
       assert.equal(await isThere(second), false);
+      // The beginning of a long text is worth more than nothing.
+      const chunks = Array.from({ length: 7 }, () => Buffer.alloc(100));
+      const origin = { owner: 'long', sessionKey: 'ses_long', turnId: 'turn-1', workingDirectory: folder };
+      const [text] = await artifacts.keep(origin, [], [], [{ label: 'output', chunks }]);
+      assert.deepEqual([text?.relativePath, text?.sizeBytes], ['output-beginning.txt', 600]);
     });
 
     test('files are kept with their owner, within bounds, and deleted when their links are over', async (context) => {
