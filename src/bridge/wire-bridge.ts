@@ -104,7 +104,17 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     maxProcesses: settings.agents.max_processes,
     createBuiltin,
     createRemote: (id, { url, token }) =>
-      createRemoteAgent({ id, url, token, clock, randomness, makeId, logger, isScratchFolder: directories.isScratch }),
+      createRemoteAgent({
+        id,
+        url,
+        token,
+        clock,
+        randomness,
+        makeId,
+        logger,
+        isScratchFolder: directories.isScratch,
+        hopLimit: settings.distributed.forwarding.hop_limit,
+      }),
     clock,
     logger,
   });

@@ -1,4 +1,4 @@
-import type { MultiAgentPlan } from '../multi-agent/multi-agent-plan.ts';
+import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { ProbeResult } from './probe-board.ts';
 
 /**
@@ -40,10 +40,13 @@ export interface AgentTurn {
   /** Ids of skills that the call asks for, the most wanted first. */
   readonly skills: readonly string[];
   /** Of a multi-agent run: which agents are asked, and in which order. */
-  readonly plan?: MultiAgentPlan;
+  readonly plan?: PlanChange;
+  /** How many bridges the call has passed: an agent on another bridge is asked with one more. */
+  readonly hop: number;
   /**
-   * Called once by `startTurn`, as soon as the conversation has a reference and before it does any work, so that the
-   * reference is stored even if the turn never ends. A reference holds all that `continueTurn` needs after a restart.
+   * Called by `startTurn` as soon as the conversation has a reference and before it does any work, so that the reference
+   * is stored even if the turn never ends, and again whenever the reference changes. A reference holds all that
+   * `continueTurn` needs after a restart.
    */
   opened(reference: string): void;
   /** Called with the model that works on the turn, as soon as it is known and whenever it changes. */
@@ -173,5 +176,5 @@ export type TurnEnd =
       readonly usage?: TurnUsage;
       readonly members?: ResultMembers;
     }
-  /** Only from `continueTurn`: the agent no longer has the conversation. */
-  | { readonly kind: 'lost'; readonly detail: string };
+  /** Only from `continueTurn`: the agent, of a run the agent of one step, no longer has the conversation. */
+  | { readonly kind: 'lost'; readonly detail: string; readonly providerId?: string };

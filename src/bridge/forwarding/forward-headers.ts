@@ -47,6 +47,11 @@ export function readHop(headers: IncomingHttpHeaders): number | undefined {
   return typeof value === 'string' && HOP_NUMBER.test(value) ? Number(value) : undefined;
 }
 
+/** The header of a call to another bridge that is not forwarded, but made by an agent of this one. */
+export function hopHeader(hop: number): Readonly<Record<string, string>> {
+  return { [HOP]: String(hop) };
+}
+
 export function forwardHeaders(
   { source, target, hop, trace, owner }: Omit<ForwardedRequest, 'path'>,
   contract: string,

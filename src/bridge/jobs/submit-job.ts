@@ -4,7 +4,7 @@ import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { SubmitJobParams, SubmittedJob } from '../contract/jobs.ts';
 import type { RoutingResolution, TurnRouting } from '../contract/routing.ts';
-import { readPlan } from '../multi-agent/read-plan.ts';
+import { readPlan } from '../multi-agent/multi-agent-plan.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';

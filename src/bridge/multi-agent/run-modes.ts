@@ -1,5 +1,4 @@
-import { fillTemplate } from './fill-template.ts';
-import type { MultiAgentPlan, OrchestrationMode } from './multi-agent-plan.ts';
+import { fillTemplate, type MultiAgentPlan, type OrchestrationMode } from './multi-agent-plan.ts';
 import type { RunningStep, StepEnd } from './run-step.ts';
 
 /** What a mode has made of its steps. */

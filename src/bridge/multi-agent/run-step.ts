@@ -4,7 +4,7 @@ import { createTextMeter, cutText, MAX_OUTPUT_LENGTH } from '../agents/final-tex
 import type { FairGate, WaitingForPlace } from '../sessions/turn-limits.ts';
 import type { PlannedStep } from './multi-agent-plan.ts';
 
-/** How one step came out, as the result tells it (contract/bridge 6). */
+/** How one step ended, as the result describes it (contract/bridge 6). */
 export interface StepRecord {
   readonly index: number;
   readonly providerId: string;
@@ -23,22 +23,27 @@ export interface StepEnd {
   readonly output: string;
   readonly code: FailureCode;
   readonly usage: TurnUsage | undefined;
+  /** The agent no longer has the session that the step was to continue. */
+  readonly isLost: boolean;
 }
 
-/** An agent's part in a run while it lasts: a conversation of its own, even where two steps share an agent. */
+/** An agent's part in a run while it lasts, in an agent session of its own, even where two steps share an agent. */
 export interface RunningStep {
-  /** Asks the agent: the first time in a new conversation, then in the same one. Never rejects. */
+  /** Asks the agent, in the session that the step has; the first time it opens one. Never rejects. */
   ask(prompt: string, conversationTurn?: number): Promise<StepEnd>;
   /** Stops what it is doing. Resolves when it is quiet. */
   cancel(): Promise<void>;
-  /** Lets go of its conversation. */
+  /** Closes its agent session. */
   close(): Promise<void>;
 }
 
 export interface RunningStepOptions {
   readonly index: number;
   readonly step: PlannedStep;
-  readonly provider: AgentProvider;
+  /** Undefined for a step that cannot continue: it fails without being asked. */
+  readonly provider: AgentProvider | undefined;
+  /** Of the agent session that the step continues; empty: it opens a new one. */
+  readonly reference: string;
   /** The places at the agent. */
   readonly gate: FairGate;
   /** The turn of the whole run. */
@@ -46,6 +51,8 @@ export interface RunningStepOptions {
   readonly clock: Clock;
   /** Why the agent cannot be used right now. */
   unavailableReason(providerId: string): Promise<string | undefined>;
+  /** Called with the reference of the session that the step has opened. */
+  opened(reference: string): void;
 }
 
 /** The most characters of a step's output in the update that tells its end. */
@@ -55,7 +62,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
   const { index, step, provider, gate, turn, clock } = options;
   const { providerId } = step;
   const mark = { stepIndex: index, providerId };
-  let reference: string | undefined;
+  let { reference } = options;
   let turns = 0;
   let running: string | undefined;
   let isCancelled = false;
@@ -67,7 +74,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
     text = createTextMeter();
     const spoken = conversationTurn === undefined ? {} : { conversationTurn };
     const conclude = (end: Concluded): StepEnd => {
-      const { status, output = '', error, code = 'AGENT_FAILED', usage } = end;
+      const { status, output = '', error, code = 'AGENT_FAILED', usage, isLost = false } = end;
       const durationMs = Math.round(clock.monotonic() - startedAt);
       const record = {
         index,
@@ -85,10 +92,11 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
         output.length > MAX_TOLD_LENGTH ? { ...rest, output: cutText(output, MAX_TOLD_LENGTH), truncated: true } : rest;
       const message = `${providerId}: ${status}`;
       turn.report({ kind: 'stage', event: 'multi_agent_step_completed', message, members }, mark);
-      return { record, output: status === 'completed' ? output : '', code, usage };
+      return { record, output: status === 'completed' ? output : '', code, usage, isLost };
     };
     const message = `${providerId} has started.`;
     turn.report({ kind: 'stage', event: 'multi_agent_step_started', message, members: spoken }, mark);
+    if (provider === undefined) return conclude(LOST);
     const reason = await options.unavailableReason(providerId);
     if (isCancelled) return conclude({ status: 'cancelled' });
     if (reason !== undefined) return conclude({ status: 'failed', error: reason, code: 'PROVIDER_UNAVAILABLE' });
@@ -97,25 +105,25 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
     waiting = undefined;
     if (!hasPlace) return conclude({ status: 'cancelled' });
     try {
-      return conclude(await limited(prompt));
+      return conclude(await limited(provider, prompt));
     } finally {
       gate.leave(turn.owner);
     }
   }
 
-  async function limited(prompt: string): Promise<Concluded> {
+  async function limited(agent: AgentProvider, prompt: string): Promise<Concluded> {
     turns += 1;
     const turnId = `${turn.turnId}.${index}.${turns}`;
     let isTimedOut = false;
     running = turnId;
     const cancelTimer = clock.after(step.timeoutMs, () => {
       isTimedOut = true;
-      void provider.cancel(turnId);
+      void agent.cancel(turnId);
     });
     try {
-      return concluded(await asked(turnId, prompt), isTimedOut, step.timeoutMs);
+      return concluded(await asked(agent, turnId, prompt), isTimedOut, step.timeoutMs);
     } catch {
-      // A fault inside of an agent's implementation; the run goes on to tell of it.
+      // A fault in an agent's implementation fails this step only.
       return { status: 'failed', error: 'The agent could not be run.' };
     } finally {
       cancelTimer();
@@ -123,7 +131,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
     }
   }
 
-  function asked(turnId: string, prompt: string): Promise<TurnEnd> {
+  function asked(agent: AgentProvider, turnId: string, prompt: string): Promise<TurnEnd> {
     const agentTurn: AgentTurn = {
       turnId,
       owner: turn.owner,
@@ -131,8 +139,10 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       workingDirectory: turn.workingDirectory,
       model: step.model,
       skills: turn.skills,
+      hop: turn.hop,
       opened(opened) {
         reference = opened;
+        options.opened(opened);
       },
       // The result of a run has one model; its steps may have several, and name them when they are asked.
       usedModel: () => undefined,
@@ -143,7 +153,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
         return turn.report(event, mark);
       },
     };
-    return reference === undefined ? provider.startTurn(agentTurn) : provider.continueTurn(reference, agentTurn);
+    return reference === '' ? agent.startTurn(agentTurn) : agent.continueTurn(reference, agentTurn);
   }
 
   return {
@@ -151,12 +161,12 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
     async cancel() {
       isCancelled = true;
       waiting?.giveUp();
-      if (running !== undefined) await provider.cancel(running);
+      if (running !== undefined) await provider?.cancel(running);
     },
     async close() {
-      if (reference === undefined) return;
-      const left = (what: string) => turn.leftBehind(provider.id, what);
-      await provider.close(reference, { owner: turn.owner, left });
+      if (reference === '') return;
+      const left = (what: string) => turn.leftBehind(providerId, what);
+      await provider?.close(reference, { owner: turn.owner, left });
     },
   };
 }
@@ -167,10 +177,13 @@ interface Concluded {
   readonly error?: string;
   readonly code?: FailureCode;
   readonly usage?: TurnUsage | undefined;
+  readonly isLost?: boolean;
 }
 
+const LOST: Concluded = { status: 'failed', error: 'The agent has lost the session of this step.', isLost: true };
+
 function concluded(end: TurnEnd, isTimedOut: boolean, timeoutMs: number): Concluded {
-  if (end.kind === 'lost') return { status: 'failed', error: 'The agent has lost the conversation.' };
+  if (end.kind === 'lost') return LOST;
   const { usage, output } = end;
   if (end.kind === 'completed') {
     if (output.trim() !== '') return { status: 'completed', output, usage };

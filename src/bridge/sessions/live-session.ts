@@ -1,6 +1,6 @@
 import type { AskPermission } from '../agents/agent-provider.ts';
 import type { RoutingInput } from '../contract/routing.ts';
-import type { MultiAgentPlan } from '../multi-agent/multi-agent-plan.ts';
+import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { UpdateReceiver } from './update-hub.ts';
 import type { UpdateStream } from './update-stream.ts';
@@ -17,7 +17,9 @@ export interface TurnRequest {
   readonly workingDirectory: string;
   readonly routing: RoutingInput;
   /** Of a multi-agent run. */
-  readonly plan: MultiAgentPlan | undefined;
+  readonly plan: PlanChange | undefined;
+  /** How many bridges the call has passed. */
+  readonly hop: number;
   /** For calls that can be repeated: their id and what they asked for. Empty for others. */
   readonly requestId: string;
   readonly requestFingerprint: string;

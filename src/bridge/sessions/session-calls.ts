@@ -4,7 +4,7 @@ import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { SessionName, SessionResult, TurnParams } from '../contract/session.ts';
-import { readPlan } from '../multi-agent/read-plan.ts';
+import { readPlan, readPlanChange } from '../multi-agent/multi-agent-plan.ts';
 import { wantsGateway } from '../routing/resolve-route.ts';
 import type { TurnClient, TurnRequest } from './live-session.ts';
 import type { ResumeRequest } from './replay.ts';
@@ -42,13 +42,14 @@ const NO_RESUME: ResumeRequest = { afterSeq: undefined, idempotencyKey: '' };
 
 export function createSessionCalls({ orchestrator, agentIds }: SessionCallsOptions): SessionCalls {
   /** What a caller asks for, checked as far as it can be before the session is known. */
-  function read(params: TurnParams) {
+  function read(params: TurnParams, method: TurnRequest['method']) {
     const { sessionId, threadId = '', taskPrompt = '', routing = {} } = params;
     checkNames(sessionId, threadId);
     const isMultiAgent = params.multiAgent === true || params.mode === 'multi-agent';
     if (isMultiAgent && wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
     if (!isMultiAgent && taskPrompt === '') throw missing('taskPrompt');
-    const plan = isMultiAgent ? readPlan(routing, taskPrompt, agentIds) : undefined;
+    const readSteps = method === 'session.message' ? readPlanChange : readPlan;
+    const plan = isMultiAgent ? readSteps(routing, taskPrompt, agentIds) : undefined;
     return { sessionId, threadId, prompt: taskPrompt, workingDirectory: params.workingDirectory ?? '', routing, plan };
   }
 
@@ -60,9 +61,10 @@ export function createSessionCalls({ orchestrator, agentIds }: SessionCallsOptio
         throw new AppError('INVALID_PARAMS', { reason: `an Idempotency-Key has at most ${LONGEST_KEY} characters` });
       }
       const request: TurnRequest = {
-        ...read(params),
+        ...read(params, method),
         method,
         principal: client.caller.principal,
+        hop: client.caller.forwarded?.hop ?? client.caller.hop ?? 0,
         ...identify(method, call),
         idempotencyKey: resume.idempotencyKey,
         accepted: () => call.accept(),
@@ -72,8 +74,9 @@ export function createSessionCalls({ orchestrator, agentIds }: SessionCallsOptio
     },
     async jobTurn({ jobId, owner, params, newSession, isRetry }, signal) {
       const request: JobTurnRequest = {
-        ...read(params),
+        ...read(params, 'session.start'),
         principal: owner,
+        hop: 0,
         requestId: JSON.stringify(jobId),
         requestFingerprint: '',
         idempotencyKey: '',

@@ -21,7 +21,7 @@ import type { SessionTable } from './session-table.ts';
 import { type TurnLimits, takePlace } from './turn-limits.ts';
 import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
 import type { TurnResumption } from './turn-resumption.ts';
-import { originOf, type TurnRunner } from './turn-runner.ts';
+import { originOf, runsSeveralAgents, type TurnRunner } from './turn-runner.ts';
 import { ofTurn, type UpdateHub, type UpdateReceiver } from './update-hub.ts';
 
 /** Sessions as apps see them: spec/bridge 4.3 and 7, contract/bridge 4. */
@@ -206,12 +206,11 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   function announce(session: LiveSession, waiting: LiveTurn): void {
     waiting.request.accepted();
     const { routing, prompt } = waiting.request;
-    const route =
-      waiting.request.plan !== undefined
-        ? multiAgentRoute({ routing, prompt })
-        : wantsGateway(routing)
-          ? gatewayRoute({ routing, prompt }, session.providerId)
-          : availableRoute({ routing, prompt }, session.providerId);
+    const route = runsSeveralAgents(session, waiting)
+      ? multiAgentRoute({ routing, prompt })
+      : wantsGateway(routing)
+        ? gatewayRoute({ routing, prompt }, session.providerId)
+        : availableRoute({ routing, prompt }, session.providerId);
     records.queued(session, waiting, resultBase(originOf(session, waiting), route, session.workingDirectory));
   }
 

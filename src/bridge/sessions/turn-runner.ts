@@ -7,7 +7,7 @@ import type { Artifacts, LongOutput } from '../artifacts/create-artifacts.ts';
 import { createProducedPaths } from '../artifacts/produced-paths.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
-import { gatewayUnavailable, multiAgentRoute, type RouteRequest } from '../routing/resolve-route.ts';
+import { gatewayUnavailable, multiAgentRoute, type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import { createOutputTrace, type ReadLongText } from './full-output.ts';
 import { beginTurn, conversationOpened, type LiveSession, type LiveTurn } from './live-session.ts';
 import type { SessionRecords } from './session-records.ts';
@@ -76,17 +76,13 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     if (continues && (!session.isOpen || session.reference === '')) {
       throw continuationLost(session.id, origin.threadId, session.isOpen ? providerId : named);
     }
-    // A multi-agent run goes on as one, and no conversation of a single agent becomes one.
-    if (continues && (providerId === MULTI_AGENT_ID) !== (request.plan !== undefined)) {
-      throw continuationLost(session.id, origin.threadId, providerId);
-    }
-    const route =
-      request.plan === undefined
-        ? await options.route({ routing, prompt, continues, sessionAgent: session.isOpen ? providerId : '' })
-        : multiAgentRoute({ routing, prompt });
+    const isMultiAgent = runsSeveralAgents(session, turn);
+    const route = isMultiAgent
+      ? multiAgentRoute({ routing, prompt })
+      : await options.route({ routing, prompt, continues, sessionAgent: session.isOpen ? providerId : '' });
     // Only the agent that has the conversation can continue it, and it is not replaced by another.
     const single = route.resolvedProviderId || route.resolvedGatewayProviderId;
-    const worker = request.plan === undefined ? single : MULTI_AGENT_ID;
+    const worker = isMultiAgent ? MULTI_AGENT_ID : single;
     if (continues && !route.unavailable && worker !== providerId) {
       throw continuationLost(session.id, origin.threadId, providerId);
     }
@@ -180,16 +176,18 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       model: prepared.route.resolvedModel,
       skills: prepared.route.resolvedSkills,
       ...(turn.request.plan === undefined ? {} : { plan: turn.request.plan }),
+      hop: turn.request.hop,
       ...(turn.request.ask !== undefined && { ask: turn.request.ask }),
       usedModel(model) {
         resolvedModel = model;
       },
       leftBehind: (providerId, what) => records.leftBehind(session, providerId, what),
       opened(opened) {
-        if (isOver || session.reference !== '') return;
+        if (isOver || session.reference === opened) return;
+        const isFirst = session.reference === '';
         conversationOpened(session, opened);
         records.opened(session);
-        running();
+        if (isFirst) running();
       },
       report(event, step) {
         if (isOver) return undefined;
@@ -248,7 +246,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     if (end.kind === 'lost') {
       const { id, threadId, providerId } = session;
       logger.warn({ sessionId: id, providerId, detail: end.detail.slice(0, 500) }, 'an agent has lost a session');
-      return toOutcome(continuationLost(id, threadId, providerId));
+      return toOutcome(continuationLost(id, threadId, end.providerId ?? providerId));
     }
     if (end.kind === 'failed' && turn.stopReason === undefined) {
       options.agentFailed(session.providerId);
@@ -291,6 +289,17 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
   }
 
   return { run };
+}
+
+/**
+ * Whether a turn is a multi-agent run: one that asks for it, or a message to a session of such runs that asks for no
+ * other agent.
+ */
+export function runsSeveralAgents(session: LiveSession, { request }: LiveTurn): boolean {
+  if (request.plan !== undefined) return true;
+  const { routing, method } = request;
+  if (method !== 'session.message' || session.providerId !== MULTI_AGENT_ID) return false;
+  return !wantsGateway(routing) && (routing.explicitProviderId ?? '') === '';
 }
 
 /** Whose updates they are. The caller's own word for the thread counts: apps drop updates that bear another. */

@@ -140,6 +140,7 @@ function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
     model: input.model ?? '',
     skills: input.skills ?? [],
     leftBehind: () => undefined,
+    hop: 0,
     usedModel(model) {
       usedModel = model;
     },

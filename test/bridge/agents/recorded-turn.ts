@@ -23,6 +23,7 @@ export function recordTurn(workingDirectory: string, prompt: string, more: Parti
     owner: 'main',
     usedModel: () => undefined,
     leftBehind: () => undefined,
+    hop: 0,
     turnId: `turn-${count}`,
     prompt,
     workingDirectory,

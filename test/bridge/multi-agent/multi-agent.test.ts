@@ -1,8 +1,17 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import type { Envelope } from '../../contract/bridge/bridge-client.ts';
 import { call, openClient, stream, type Update } from '../../contract/bridge/session-client.ts';
 import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { createScriptedProvider, endless, type ScriptedTurn, type TurnScript } from '../../fakes/scripted-provider.ts';
+import {
+  createScriptedProvider,
+  echo,
+  endless,
+  type ScriptedProvider,
+  type ScriptedTurn,
+  type TurnScript,
+} from '../../fakes/scripted-provider.ts';
+import { until } from '../../fakes/until.ts';
 
 /** Says who it is and what it was asked. */
 const naming =
@@ -55,7 +64,9 @@ describe('a sequence', () => {
     assert.equal(result?.sharedWorkspace, result?.resolvedWorkingDirectory);
     assert.deepEqual(result?.usage, { inputTokens: 6, outputTokens: 9 });
     assert.equal(new Set([...alpha.folders, ...beta.folders]).size, 1);
-    assert.deepEqual([alpha.closed.length, beta.closed.length], [2, 1], 'every conversation was let go of');
+    assert.deepEqual([alpha.closed.length, beta.closed.length], [0, 0], 'a message may follow');
+    await call(url, 'session.close', { sessionId: 's' });
+    await until('every agent session to be closed', async () => alpha.closed.length === 2 && beta.closed.length === 1);
   });
 
   test('it stops at the first failure, and says which step it was', async (t) => {
@@ -274,14 +285,116 @@ describe('B-51: a gateway task is no multi-agent run, on any transport', () => {
 describe('a session of a multi-agent run', () => {
   const steps = [{ providerId: 'alpha' }];
 
-  test('goes on with another run, and with nothing else', async (t) => {
-    const alpha = createScriptedProvider('alpha', naming('alpha'));
-    const { url } = await startBridge(t, { providers: [alpha] });
-    await call(url, 'session.start', run({ steps }));
-    const again = await call(url, 'session.message', run({ steps }, { taskPrompt: 'more' }));
-    assert.equal(again.result?.output, 'alpha heard "more"');
-    const { error } = await call(url, 'session.message', { sessionId: 's', taskPrompt: 'alone' });
-    assert.equal(error?.code, -32002);
+  /** Says what it was asked, and how often it was asked before in this agent session. */
+  const counting =
+    (name: string): TurnScript =>
+    async ({ prompt, count }) => ({ kind: 'completed', output: `${name}${count} ${prompt}`, stopReason: 'end_turn' });
+  const sequence = [
+    { providerId: 'alpha', prompt: 'begin', outputAs: 'plan' },
+    { providerId: 'beta', prompt: 'do {{plan}}' },
+    { providerId: 'alpha', prompt: 'check {{input}}' },
+  ];
+  const message = (more: object = {}) => ({ sessionId: 's', taskPrompt: 'more', ...more });
+  const team = () => [createScriptedProvider('alpha', counting('a')), createScriptedProvider('beta', counting('b'))];
+  const lostAt = ({ error }: Envelope) => [error?.code, Object(error?.data).providerId];
+
+  test('DB-32: a message continues the agent session of each step, also after a restart', async (t) => {
+    const [alpha, beta] = team();
+    const providers = [alpha, beta] as ScriptedProvider[];
+    const first = await startBridge(t, { providers });
+    await call(first.url, 'session.start', run({ steps: sequence }));
+    const { result } = await call(first.url, 'session.message', message());
+    assert.deepEqual(
+      stepsOf(result).map(({ output }) => output),
+      ['a1 more', 'b1 do a1 more', 'a1 check more'],
+    );
+    assert.deepEqual([result?.mode, result?.resolvedExecutionTarget], ['multi-agent', 'multi-agent']);
+    await first.stop();
+    const second = await startBridge(t, { providers, after: first });
+    const asked = [
+      message(),
+      message({ multiAgent: true }),
+      message({ mode: 'multi-agent', routing: { orchestrationMode: 'parallel' } }),
+      run({ steps: [...sequence].reverse() }, { taskPrompt: 'more' }),
+    ];
+    for (const [index, params] of asked.entries()) {
+      const count = index + 2;
+      const again = await call(second.url, 'session.message', params);
+      const outputs = stepsOf(again.result).map(({ output }) => output?.slice(0, 2));
+      assert.deepEqual(outputs, [`a${count}`, `b${count}`, `a${count}`], JSON.stringify(params));
+    }
+    assert.deepEqual([alpha?.closed, beta?.closed], [[], []]);
+    await call(second.url, 'session.close', { sessionId: 's' });
+    await until('all agent sessions to be closed', async () => alpha?.closed.length === 2 && beta?.closed.length === 1);
+  });
+
+  test('DB-32: a step that cannot continue is the continuation error with its agent, and no new session', async (t) => {
+    const [alpha, beta] = team();
+    const { url } = await startBridge(t, { providers: [alpha, beta] as ScriptedProvider[] });
+    await call(url, 'session.start', run({ steps: sequence.slice(0, 1) }));
+    const asked = alpha?.asked.length;
+    const wider = [{ providerId: 'alpha' }, { providerId: 'beta' }];
+    for (const [steps, providerId] of [
+      [wider, 'beta'],
+      [[{ providerId: 'alpha' }, { providerId: 'alpha' }], 'alpha'],
+    ] as const) {
+      assert.deepEqual(lostAt(await call(url, 'session.message', run({ steps }))), [-32002, providerId]);
+    }
+    assert.deepEqual([alpha?.asked.length, beta?.asked.length], [asked, 0], 'nothing runs');
+    const other = message({ routing: { explicitProviderId: 'alpha' } });
+    assert.deepEqual(lostAt(await call(url, 'session.message', other)), [-32002, 'multi-agent']);
+    alpha?.forget();
+    for (const params of [message(), run({ steps: sequence.slice(0, 1) })]) {
+      const { error } = await call(url, 'session.message', params);
+      assert.deepEqual(error?.data, {
+        code: 'SESSION_CONTINUATION_UNAVAILABLE',
+        sessionId: 's',
+        threadId: 's',
+        providerId: 'alpha',
+      });
+    }
+  });
+
+  test('DB-32: in every other mode too, a lost step is an error; in a race it is a failed step', async (t) => {
+    const [alpha, beta] = team();
+    const { url } = await startBridge(t, { providers: [alpha, beta] as ScriptedProvider[] });
+    const both = [{ providerId: 'alpha' }, { providerId: 'beta' }];
+    for (const orchestrationMode of ['sequence', 'parallel', 'conversation', 'race']) {
+      const sessionId = orchestrationMode;
+      const start = run({
+        orchestrationMode: orchestrationMode === 'race' ? 'parallel' : orchestrationMode,
+        steps: both,
+      });
+      await call(url, 'session.start', { ...start, sessionId });
+      beta?.forget();
+      const params = message({ sessionId, multiAgent: true, routing: { orchestrationMode } });
+      const answer = await call(url, 'session.message', params);
+      if (orchestrationMode !== 'race') assert.deepEqual(lostAt(answer), [-32002, 'beta'], orchestrationMode);
+      else assert.deepEqual(brief(answer.result), ['0 alpha completed', '1 beta failed']);
+    }
+    alpha?.forget();
+    assert.deepEqual(lostAt(await call(url, 'session.message', message({ sessionId: 'race' }))), [-32002, 'alpha']);
+  });
+
+  test('DB-32: the winner of a race goes on alone, and a step that was never asked opens its first session', async (t) => {
+    const slow = createScriptedProvider('slow', endless);
+    const fast = createScriptedProvider('fast', counting('f'));
+    const broken = createScriptedProvider('broken', async ({ count }) =>
+      count === 0 ? failing({} as ScriptedTurn) : echo({ prompt: 'mended', report: () => undefined } as never),
+    );
+    const { url } = await startBridge(t, { providers: [slow, fast, broken] });
+    const race = { orchestrationMode: 'race', steps: [{ providerId: 'slow' }, { providerId: 'fast' }] };
+    await call(url, 'session.start', run(race));
+    const { result } = await call(url, 'session.message', message());
+    assert.deepEqual([result?.output, ...brief(result)], ['f1 more', '0 slow failed', '1 fast completed']);
+    assert.equal(slow.asked.length, 1);
+    const halted = run({ steps: [{ providerId: 'broken' }, { providerId: 'fast' }] }, { sessionId: 'halted' });
+    await call(url, 'session.start', halted);
+    const next = await call(url, 'session.message', message({ sessionId: 'halted' }));
+    assert.deepEqual(
+      [next.result?.output, ...brief(next.result)],
+      ['f0 more', '0 broken completed', '1 fast completed'],
+    );
   });
 
   test('is not what a session of one agent becomes', async (t) => {

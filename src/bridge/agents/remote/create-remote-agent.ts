@@ -25,6 +25,8 @@ export interface RemoteAgentOptions {
    * folder is handed on, and must exist there too.
    */
   isScratchFolder(path: string): boolean;
+  /** How many bridges a call may pass (`distributed.forwarding.hop_limit`). */
+  readonly hopLimit: number;
   readonly limits?: RemoteConnectionOptions['limits'];
 }
 
@@ -47,6 +49,8 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
   const running = new Map<string, RunningTurn>();
 
   async function runTurn(method: string, reference: string, turn: AgentTurn): Promise<TurnEnd> {
+    const hop = turn.hop + 1;
+    if (hop > options.hopLimit) return tooManyBridges(turn.hop, options.hopLimit);
     const aborter = new AbortController();
     const said = createFinalText();
     const reply = callRemote({
@@ -56,6 +60,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
       resumable: true,
       attempts: TURN_ATTEMPTS,
       signal: aborter.signal,
+      hop,
       onUpdate(params) {
         if (params.sessionId !== reference) return undefined;
         const event = readUpdate(params);
@@ -80,7 +85,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
     const stopTimer = clock.after(SHORT_CALL_MS, () => timeUp.abort());
     const signal = outer === undefined ? timeUp.signal : AbortSignal.any([outer, timeUp.signal]);
     try {
-      return await callRemote({ method, params, key: makeId('call-'), resumable: false, attempts, signal });
+      return await callRemote({ method, params, key: makeId('call-'), resumable: false, attempts, signal, hop: 1 });
     } finally {
       stopTimer();
     }
@@ -122,6 +127,12 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
     },
     stop: () => cancelTurns([...running.values()]),
   };
+}
+
+/** Ends a circle of bridges whose agents are each other's. */
+function tooManyBridges(passed: number, limit: number): TurnEnd {
+  const error = `The call has passed ${passed} bridges, and distributed.forwarding.hop_limit is ${limit}: look for an agent whose url leads back to a bridge that the call came from, or raise the limit.`;
+  return { kind: 'failed', code: 'AGENT_FAILED', error, output: '' };
 }
 
 function turnParams({ isScratchFolder }: RemoteAgentOptions, reference: string, turn: AgentTurn): object {

@@ -2,6 +2,7 @@ import { type Clock, pause } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { backoffDelay } from '../../../platform/retry/retry.ts';
+import { hopHeader } from '../../forwarding/forward-headers.ts';
 import { asObject, textOf } from '../loose-json.ts';
 import {
   type EventResponse,
@@ -28,6 +29,8 @@ export interface RemoteCall {
   /** In a row, without anything new having come. */
   readonly attempts: number;
   readonly signal: AbortSignal;
+  /** How many bridges the call has passed when it gets there; absent for a program that is not a bridge. */
+  readonly hop?: number;
   /** Each `session.update` of the call once, in order. */
   onUpdate?(params: Readonly<Record<string, unknown>>): Promise<void> | undefined;
 }
@@ -97,6 +100,7 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
         url,
         headers: {
           ...authorization,
+          ...(call.hop !== undefined && hopHeader(call.hop)),
           ...(call.resumable && { 'idempotency-key': call.key }),
           ...(lastSeq > 0 && { 'last-event-id': String(lastSeq) }),
         },

@@ -28,6 +28,7 @@ async function farAgent(context: TestContext, answer: (index: number) => Scripte
       makeId,
       logger: silentLogger,
       isScratchFolder: (path) => path === '',
+      hopLimit: 3,
       limits: { pauseMs: 5, longestPauseMs: 50 },
     });
   const root = await realpath(await mkdtemp(join(tmpdir(), 'trestle-far-')));

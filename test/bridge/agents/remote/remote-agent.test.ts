@@ -65,6 +65,7 @@ function agentAt(url: string, limits: object = {}, hurry = 1) {
     makeId: createSortableIds(systemClock, systemRandomness),
     logger: { warn: (fields) => warnings.push(fields) },
     isScratchFolder: (path) => path.startsWith('/scratch/'),
+    hopLimit: 3,
     limits: { pauseMs: 1, longestPauseMs: 5, ...limits },
   });
   return { agent, warnings };

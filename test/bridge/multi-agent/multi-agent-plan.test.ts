@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readPlan } from '../../../src/bridge/multi-agent/read-plan.ts';
+import fc from 'fast-check';
+import { fillTemplate, readPlan } from '../../../src/bridge/multi-agent/multi-agent-plan.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 
 const KNOWN = ['builtin', 'codex'];
@@ -54,3 +55,32 @@ for (const [routing, task, code] of [
     );
   });
 }
+
+test('a template is filled with values, white space inside the braces does not matter, unknown names stay', () => {
+  const values = new Map([
+    ['input', 'the task'],
+    ['previousOutput', 'done'],
+  ]);
+  assert.equal(
+    fillTemplate('{{input}}: {{ previousOutput }}, {{nobody}} {input}', values),
+    'the task: done, {{nobody}} {input}',
+  );
+});
+
+test('B-65: what an agent said is never a template, whatever it says', () => {
+  const piece = fc.oneof(
+    fc.string(),
+    fc.constantFrom('{{input}}', '{{secret}}', '{{', '}}', '{{previousOutput}}', '$&', '$1'),
+  );
+  fc.assert(
+    fc.property(fc.array(piece), (pieces) => {
+      const said = pieces.join('');
+      const values = new Map([
+        ['previousOutput', said],
+        ['input', 'TASK'],
+        ['secret', 'SECRET'],
+      ]);
+      assert.equal(fillTemplate('<{{previousOutput}}>', values), `<${said}>`);
+    }),
+  );
+});
