@@ -1,6 +1,7 @@
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, type ErrorTable, platformErrors } from '../platform/errors/error-table.ts';
 import type { ApiErrorBody } from './contract/api-error.ts';
+import { paramOf } from './contract/read-request.ts';
 
 /** What callers are told; `code` is in lower case there (contract/completions 5). */
 export const completionsErrors = {
@@ -8,6 +9,7 @@ export const completionsErrors = {
   INVALID_API_KEY: { status: 401, message: 'A valid key is needed: send "Authorization: Bearer <key>".' },
   MODEL_NOT_FOUND: { status: 404, message: 'There is no model "{model}" here. {nearest}' },
   MODEL_NOT_ALLOWED: { status: 403, message: 'This key may not use the model "{model}".' },
+  INVALID_PARAMETER: { status: 400, message: '{message}' },
   KEY_NOT_FOUND: { status: 404, message: 'There is no key "{id}".' },
   RATE_LIMIT_EXCEEDED: { status: 429, message: 'The limit of {limit} {unit} a minute is reached; try again later.' },
   BUDGET_EXCEEDED: { status: 402, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
@@ -56,8 +58,8 @@ export function apiErrorBody(error: {
   readonly details: Details;
 }): ApiErrorBody {
   const { status, code, message, details } = error;
-  const said = typeof details.upstreamCode === 'string' ? details.upstreamCode : code.toLowerCase();
-  return { error: { message, type: errorType(status, said), param: paramOf(details), code: said } };
+  const said = typeof details.apiCode === 'string' ? details.apiCode : code.toLowerCase();
+  return { error: { message, type: errorType(status, said), param: fieldOf(details), code: said } };
 }
 
 /** The word that clients of OpenAI's API switch on. */
@@ -71,9 +73,9 @@ function errorType(status: number, code: string): string {
   return status >= 500 ? 'server_error' : 'invalid_request_error';
 }
 
-/** The field that is wrong, as `messages.0.role`. */
-function paramOf({ issues, param }: Details): string | null {
+/** The field that is wrong, as OpenAI's API names it: `messages[0].role`. */
+function fieldOf({ issues, param }: Details): string | null {
   if (typeof param === 'string') return param;
   const [first] = Array.isArray(issues) ? (issues as { path: string }[]) : [];
-  return first === undefined || first.path === '' ? null : first.path.slice(1).replaceAll('/', '.');
+  return first === undefined || first.path === '' ? null : paramOf(first.path);
 }

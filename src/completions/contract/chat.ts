@@ -1,92 +1,100 @@
 import { type Static, Type } from 'typebox';
+import { optional } from './read-request.ts';
 
 /**
- * Fields that we check or translate (spec/completions 4, contract/completions 2). Every object is open: what is not
- * named here is the model's business and travels on untouched.
+ * Fields that Trestle checks or translates (spec/completions 4, contract/completions 2). Every object is open: a field
+ * that is not named here is passed on unchanged.
  */
 const ContentPart = Type.Object({
   type: Type.String({ minLength: 1 }),
-  text: Type.Optional(Type.String()),
-  image_url: Type.Optional(
-    Type.Union([Type.Object({ url: Type.String(), detail: Type.Optional(Type.String()) }), Type.String()]),
+  text: optional(Type.String()),
+  image_url: optional(
+    Type.Union([Type.Object({ url: Type.String(), detail: optional(Type.String()) }), Type.String()]),
   ),
-  input_audio: Type.Optional(Type.Object({ data: Type.String(), format: Type.String() })),
-  file: Type.Optional(
+  input_audio: optional(Type.Object({ data: Type.String(), format: Type.String() })),
+  file: optional(
     Type.Object({
-      file_data: Type.Optional(Type.String()),
-      file_id: Type.Optional(Type.String()),
-      filename: Type.Optional(Type.String()),
+      file_data: optional(Type.String()),
+      file_id: optional(Type.String()),
+      filename: optional(Type.String()),
     }),
   ),
-  refusal: Type.Optional(Type.String()),
+  refusal: optional(Type.String()),
 });
 
 const FunctionCall = Type.Object({ name: Type.String(), arguments: Type.String() });
 
 const ToolCall = Type.Object({ id: Type.String(), type: Type.Literal('function'), function: FunctionCall });
 
+/** A call of a tool that takes free text instead of JSON. */
+const CustomToolCall = Type.Object({
+  id: Type.String(),
+  type: Type.Literal('custom'),
+  custom: Type.Object({ name: Type.String(), input: Type.String() }),
+});
+
+const GivenToolCall = Type.Union([ToolCall, CustomToolCall]);
+
 const ChatMessage = Type.Object({
   role: Type.String({ minLength: 1 }),
+  /** Keeps its null, which some servers want beside calls. */
   content: Type.Optional(Type.Union([Type.String(), Type.Null(), Type.Array(ContentPart)])),
-  name: Type.Optional(Type.String()),
-  tool_calls: Type.Optional(Type.Array(ToolCall)),
-  tool_call_id: Type.Optional(Type.String()),
-  function_call: Type.Optional(Type.Union([FunctionCall, Type.Null()])),
-  reasoning_content: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+  name: optional(Type.String()),
+  tool_calls: optional(Type.Array(GivenToolCall)),
+  tool_call_id: optional(Type.String()),
+  function_call: optional(FunctionCall),
+  reasoning_content: optional(Type.String()),
   /** Proof that reasoning came from the model, given back to upstreams that ask for it. */
-  reasoning_signature: Type.Optional(Type.String()),
+  reasoning_signature: optional(Type.String()),
 });
 
 const FunctionDefinition = Type.Object({
   name: Type.String({ minLength: 1 }),
-  description: Type.Optional(Type.String()),
-  parameters: Type.Optional(Type.Object({})),
-  strict: Type.Optional(Type.Union([Type.Boolean(), Type.Null()])),
+  description: optional(Type.String()),
+  parameters: optional(Type.Object({})),
+  strict: optional(Type.Boolean()),
 });
 
 /** In the document a function definition carries `function_call` itself (spec/completions 2.2). */
 const LegacyFunction = Type.Object({
   ...FunctionDefinition.properties,
-  function_call: Type.Optional(Type.String()),
+  function_call: optional(Type.String()),
 });
 
-const Tool = Type.Object({ type: Type.String({ minLength: 1 }), function: Type.Optional(FunctionDefinition) });
+const Tool = Type.Object({ type: Type.String({ minLength: 1 }), function: optional(FunctionDefinition) });
 
 const ToolChoice = Type.Union([
   Type.String(),
-  Type.Object({ type: Type.String(), function: Type.Optional(Type.Object({ name: Type.String() })) }),
+  Type.Object({ type: Type.String(), function: optional(Type.Object({ name: Type.String() })) }),
 ]);
 
 const ResponseFormat = Type.Object({
   type: Type.String(),
-  json_schema: Type.Optional(
+  json_schema: optional(
     Type.Object({
-      name: Type.Optional(Type.String()),
-      schema: Type.Optional(Type.Object({})),
-      strict: Type.Optional(Type.Union([Type.Boolean(), Type.Null()])),
+      name: optional(Type.String()),
+      schema: optional(Type.Object({})),
+      strict: optional(Type.Boolean()),
     }),
   ),
 });
-
-const nullable = <T extends Parameters<typeof Type.Optional>[0]>(schema: T) =>
-  Type.Optional(Type.Union([schema, Type.Null()]));
 
 const Stop = Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 4 })]);
 
 /** What chat completions and plain completions share. */
 export const SamplingFields = {
-  temperature: nullable(Type.Number({ minimum: 0, maximum: 2 })),
-  top_p: nullable(Type.Number({ minimum: 0, maximum: 1 })),
-  n: nullable(Type.Integer({ minimum: 1, maximum: 128 })),
-  stream: nullable(Type.Boolean({ description: 'Send the answer as a stream of events.' })),
-  stream_options: nullable(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),
-  stop: nullable(Stop),
-  max_tokens: nullable(Type.Integer({ minimum: 1 })),
-  presence_penalty: nullable(Type.Number({ minimum: -2, maximum: 2 })),
-  frequency_penalty: nullable(Type.Number({ minimum: -2, maximum: 2 })),
-  logit_bias: nullable(Type.Record(Type.String(), Type.Number({ minimum: -100, maximum: 100 }))),
-  seed: nullable(Type.Integer()),
-  user: nullable(Type.String()),
+  temperature: optional(Type.Number({ minimum: 0, maximum: 2 })),
+  top_p: optional(Type.Number({ minimum: 0, maximum: 1 })),
+  n: optional(Type.Integer({ minimum: 1, maximum: 128 })),
+  stream: optional(Type.Boolean({ description: 'Send the answer as a stream of events.' })),
+  stream_options: optional(Type.Object({ include_usage: optional(Type.Boolean()) })),
+  stop: optional(Stop),
+  max_tokens: optional(Type.Integer({ minimum: 1 })),
+  presence_penalty: optional(Type.Number({ minimum: -2, maximum: 2 })),
+  frequency_penalty: optional(Type.Number({ minimum: -2, maximum: 2 })),
+  logit_bias: optional(Type.Record(Type.String(), Type.Number({ minimum: -100, maximum: 100 }))),
+  seed: optional(Type.Integer()),
+  user: optional(Type.String()),
 };
 
 export const ChatRequest = Type.Object(
@@ -98,17 +106,17 @@ export const ChatRequest = Type.Object(
       examples: [[{ role: 'user', content: 'Hello, Trestle' }]],
     }),
     ...SamplingFields,
-    max_completion_tokens: nullable(Type.Integer({ minimum: 1 })),
-    functions: nullable(Type.Array(LegacyFunction)),
-    function_call: nullable(Type.Union([Type.String(), Type.Object({ name: Type.String() })])),
-    tools: nullable(Type.Array(Tool)),
-    tool_choice: nullable(ToolChoice),
-    parallel_tool_calls: nullable(Type.Boolean()),
-    response_format: nullable(ResponseFormat),
-    reasoning_effort: nullable(Type.String()),
-    logprobs: nullable(Type.Boolean()),
-    top_logprobs: nullable(Type.Integer({ minimum: 0, maximum: 20 })),
-    metadata: nullable(Type.Object({})),
+    max_completion_tokens: optional(Type.Integer({ minimum: 1 })),
+    functions: optional(Type.Array(LegacyFunction)),
+    function_call: optional(Type.Union([Type.String(), Type.Object({ name: Type.String() })])),
+    tools: optional(Type.Array(Tool)),
+    tool_choice: optional(ToolChoice),
+    parallel_tool_calls: optional(Type.Boolean()),
+    response_format: optional(ResponseFormat),
+    reasoning_effort: optional(Type.String()),
+    logprobs: optional(Type.Boolean()),
+    top_logprobs: optional(Type.Integer({ minimum: 0, maximum: 20 })),
+    metadata: optional(Type.Object({})),
   },
   { $id: 'ChatRequest' },
 );
@@ -164,6 +172,8 @@ export const ChatCompletion = Type.Object({
 export type ContentPart = Static<typeof ContentPart>;
 export type ChatMessage = Static<typeof ChatMessage>;
 export type ToolCall = Static<typeof ToolCall>;
+/** A call in a request. */
+export type GivenToolCall = Static<typeof GivenToolCall>;
 export type ChatTool = Static<typeof Tool>;
 export type ChatRequest = Static<typeof ChatRequest>;
 export type ChatCompletion = Static<typeof ChatCompletion>;

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { optional } from './read-request.ts';
 
 /** `POST /v1/embeddings` (contract/completions 1). */
 export const EmbeddingsRequest = Type.Object(
@@ -10,9 +11,9 @@ export const EmbeddingsRequest = Type.Object(
       Type.Array(Type.Integer(), { minItems: 1 }),
       Type.Array(Type.Array(Type.Integer()), { minItems: 1, maxItems: 2048 }),
     ]),
-    encoding_format: Type.Optional(Type.Union([Type.Literal('float'), Type.Literal('base64'), Type.Null()])),
-    dimensions: Type.Optional(Type.Union([Type.Integer({ minimum: 1 }), Type.Null()])),
-    user: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+    encoding_format: optional(Type.Union([Type.Literal('float'), Type.Literal('base64')])),
+    dimensions: optional(Type.Integer({ minimum: 1 })),
+    user: optional(Type.String()),
   },
   { $id: 'EmbeddingsRequest' },
 );

@@ -1,30 +1,29 @@
-import { type Static, type TSchema, Type } from 'typebox';
+import { type Static, Type } from 'typebox';
+import { optional } from './read-request.ts';
 
 /**
  * Anthropic's Messages API (contract/completions 1). As in `chat.ts`, every object is open and only what we check or
  * translate is named. A block is one flat object: which fields count depends on `type`, and
  * `decode-messages-request.ts` says so.
  */
-const nullable = <T extends TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
-
 const InnerBlock = Type.Object({
   type: Type.String({ minLength: 1 }),
-  text: Type.Optional(Type.String()),
-  source: Type.Optional(Type.Unknown()),
-  title: nullable(Type.String()),
+  text: optional(Type.String()),
+  source: optional(Type.Unknown()),
+  title: optional(Type.String()),
 });
 
 const Block = Type.Object({
   ...InnerBlock.properties,
-  id: Type.Optional(Type.String()),
-  name: Type.Optional(Type.String()),
-  input: Type.Optional(Type.Unknown()),
-  tool_use_id: Type.Optional(Type.String()),
-  content: Type.Optional(Type.Unknown()),
-  is_error: nullable(Type.Boolean()),
-  thinking: Type.Optional(Type.String()),
-  signature: Type.Optional(Type.String()),
-  data: Type.Optional(Type.String()),
+  id: optional(Type.String()),
+  name: optional(Type.String()),
+  input: optional(Type.Unknown()),
+  tool_use_id: optional(Type.String()),
+  content: optional(Type.Unknown()),
+  is_error: optional(Type.Boolean()),
+  thinking: optional(Type.String()),
+  signature: optional(Type.String()),
+  data: optional(Type.String()),
 });
 
 const Message = Type.Object({
@@ -33,11 +32,11 @@ const Message = Type.Object({
 });
 
 const Tool = Type.Object({
-  type: nullable(Type.String()),
+  type: optional(Type.String()),
   name: Type.String({ minLength: 1 }),
-  description: Type.Optional(Type.String()),
-  input_schema: Type.Optional(Type.Object({})),
-  strict: nullable(Type.Boolean()),
+  description: optional(Type.String()),
+  input_schema: optional(Type.Object({})),
+  strict: optional(Type.Boolean()),
 });
 
 const PromptFields = {
@@ -47,20 +46,20 @@ const PromptFields = {
     maxItems: 10_000,
     examples: [[{ role: 'user', content: 'Hello, Trestle' }]],
   }),
-  system: nullable(Type.Union([Type.String(), Type.Array(InnerBlock)])),
-  tools: nullable(Type.Array(Tool)),
-  tool_choice: nullable(
+  system: optional(Type.Union([Type.String(), Type.Array(InnerBlock)])),
+  tools: optional(Type.Array(Tool)),
+  tool_choice: optional(
     Type.Object({
       type: Type.String(),
-      name: Type.Optional(Type.String()),
-      disable_parallel_tool_use: nullable(Type.Boolean()),
+      name: optional(Type.String()),
+      disable_parallel_tool_use: optional(Type.Boolean()),
     }),
   ),
-  thinking: nullable(Type.Object({ type: Type.String(), budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) })),
-  output_config: nullable(
+  thinking: optional(Type.Object({ type: Type.String(), budget_tokens: optional(Type.Integer({ minimum: 1 })) })),
+  output_config: optional(
     Type.Object({
-      effort: nullable(Type.String()),
-      format: nullable(Type.Object({ type: Type.String(), schema: Type.Optional(Type.Object({})) })),
+      effort: optional(Type.String()),
+      format: optional(Type.Object({ type: Type.String(), schema: optional(Type.Object({})) })),
     }),
   ),
 };
@@ -69,12 +68,12 @@ export const MessagesRequest = Type.Object(
   {
     ...PromptFields,
     max_tokens: Type.Integer({ minimum: 1, examples: [1024] }),
-    stream: nullable(Type.Boolean({ description: 'Send the answer as a stream of events.' })),
-    temperature: nullable(Type.Number({ minimum: 0, maximum: 2 })),
-    top_p: nullable(Type.Number({ minimum: 0, maximum: 1 })),
-    top_k: nullable(Type.Integer({ minimum: 0 })),
-    stop_sequences: nullable(Type.Array(Type.String(), { maxItems: 4 })),
-    metadata: nullable(Type.Object({ user_id: nullable(Type.String()) })),
+    stream: optional(Type.Boolean({ description: 'Send the answer as a stream of events.' })),
+    temperature: optional(Type.Number({ minimum: 0, maximum: 2 })),
+    top_p: optional(Type.Number({ minimum: 0, maximum: 1 })),
+    top_k: optional(Type.Integer({ minimum: 0 })),
+    stop_sequences: optional(Type.Array(Type.String(), { maxItems: 4 })),
+    metadata: optional(Type.Object({ user_id: optional(Type.String()) })),
   },
   { $id: 'MessagesRequest' },
 );

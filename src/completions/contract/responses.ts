@@ -1,52 +1,51 @@
-import { type Static, type TSchema, Type } from 'typebox';
+import { type Static, Type } from 'typebox';
+import { optional } from './read-request.ts';
 
 /**
  * OpenAI's Responses API (contract/completions 1). As in `chat.ts`, every object is open and only what we check or
  * translate is named. Items are one flat object: which fields count depends on `type`, and `decode-responses-request.ts`
  * says so.
  */
-const nullable = <T extends TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
-
 const InputPart = Type.Object({
   type: Type.String({ minLength: 1 }),
-  text: Type.Optional(Type.String()),
-  refusal: Type.Optional(Type.String()),
-  image_url: nullable(Type.String()),
-  detail: nullable(Type.String()),
-  file_id: nullable(Type.String()),
-  file_data: nullable(Type.String()),
-  file_url: nullable(Type.String()),
-  filename: nullable(Type.String()),
-  input_audio: Type.Optional(Type.Object({ data: Type.String(), format: Type.String() })),
+  text: optional(Type.String()),
+  refusal: optional(Type.String()),
+  image_url: optional(Type.String()),
+  detail: optional(Type.String()),
+  file_id: optional(Type.String()),
+  file_data: optional(Type.String()),
+  file_url: optional(Type.String()),
+  filename: optional(Type.String()),
+  input_audio: optional(Type.Object({ data: Type.String(), format: Type.String() })),
 });
 
 const FlatTool = {
   type: Type.String({ minLength: 1 }),
-  name: Type.Optional(Type.String({ minLength: 1 })),
-  description: nullable(Type.String()),
-  parameters: nullable(Type.Object({})),
-  strict: nullable(Type.Boolean()),
-  format: nullable(Type.Object({ type: Type.Optional(Type.String()), definition: Type.Optional(Type.String()) })),
+  name: optional(Type.String({ minLength: 1 })),
+  description: optional(Type.String()),
+  parameters: optional(Type.Object({})),
+  strict: optional(Type.Boolean()),
+  format: optional(Type.Object({ type: optional(Type.String()), definition: optional(Type.String()) })),
 };
 
 const Tool = Type.Object({
   ...FlatTool,
-  tools: nullable(Type.Array(Type.Object(FlatTool), { description: 'The tools of a namespace.' })),
+  tools: optional(Type.Array(Type.Object(FlatTool), { description: 'The tools of a namespace.' })),
 });
 
 const InputItem = Type.Object({
-  type: Type.Optional(Type.String({ description: 'Without one it is a message.' })),
-  role: Type.Optional(Type.String()),
-  content: nullable(Type.Union([Type.String(), Type.Array(InputPart)])),
-  call_id: nullable(Type.String()),
-  name: nullable(Type.String()),
-  namespace: nullable(Type.String()),
-  arguments: Type.Optional(Type.Unknown()),
-  input: Type.Optional(Type.Unknown()),
-  output: Type.Optional(Type.Unknown()),
-  summary: nullable(Type.Array(Type.Object({ text: Type.Optional(Type.String()) }))),
-  encrypted_content: nullable(Type.String()),
-  tools: nullable(Type.Array(Tool, { description: 'Of an item of type additional_tools.' })),
+  type: optional(Type.String({ description: 'Without one it is a message.' })),
+  role: optional(Type.String()),
+  content: optional(Type.Union([Type.String(), Type.Array(InputPart)])),
+  call_id: optional(Type.String()),
+  name: optional(Type.String()),
+  namespace: optional(Type.String()),
+  arguments: optional(Type.Unknown()),
+  input: optional(Type.Unknown()),
+  output: optional(Type.Unknown()),
+  summary: optional(Type.Array(Type.Object({ text: optional(Type.String()) }))),
+  encrypted_content: optional(Type.String()),
+  tools: optional(Type.Array(Tool, { description: 'Of an item of type additional_tools.' })),
 });
 
 export const ResponsesRequest = Type.Object(
@@ -55,35 +54,35 @@ export const ResponsesRequest = Type.Object(
     input: Type.Union([Type.String(), Type.Array(InputItem, { minItems: 1, maxItems: 10_000 })], {
       examples: ['Hello, Trestle'],
     }),
-    instructions: nullable(Type.String()),
-    stream: nullable(Type.Boolean({ description: 'Send the answer as a stream of events.' })),
-    max_output_tokens: nullable(Type.Integer({ minimum: 1 })),
-    temperature: nullable(Type.Number({ minimum: 0, maximum: 2 })),
-    top_p: nullable(Type.Number({ minimum: 0, maximum: 1 })),
-    tools: nullable(Type.Array(Tool)),
-    tool_choice: nullable(
-      Type.Union([Type.String(), Type.Object({ type: Type.String(), name: Type.Optional(Type.String()) })]),
+    instructions: optional(Type.String()),
+    stream: optional(Type.Boolean({ description: 'Send the answer as a stream of events.' })),
+    max_output_tokens: optional(Type.Integer({ minimum: 1 })),
+    temperature: optional(Type.Number({ minimum: 0, maximum: 2 })),
+    top_p: optional(Type.Number({ minimum: 0, maximum: 1 })),
+    tools: optional(Type.Array(Tool)),
+    tool_choice: optional(
+      Type.Union([Type.String(), Type.Object({ type: Type.String(), name: optional(Type.String()) })]),
     ),
-    parallel_tool_calls: nullable(Type.Boolean()),
-    text: nullable(
+    parallel_tool_calls: optional(Type.Boolean()),
+    text: optional(
       Type.Object({
-        format: nullable(
+        format: optional(
           Type.Object({
             type: Type.String(),
-            name: Type.Optional(Type.String()),
-            schema: Type.Optional(Type.Object({})),
-            strict: nullable(Type.Boolean()),
+            name: optional(Type.String()),
+            schema: optional(Type.Object({})),
+            strict: optional(Type.Boolean()),
           }),
         ),
-        verbosity: nullable(Type.String()),
+        verbosity: optional(Type.String()),
       }),
     ),
-    reasoning: nullable(Type.Object({ effort: nullable(Type.String()), summary: nullable(Type.String()) })),
-    metadata: nullable(Type.Object({})),
-    store: nullable(Type.Boolean({ description: 'Nothing is stored: true is dropped and named.' })),
-    previous_response_id: nullable(Type.String({ description: 'Refused: send the whole conversation as input.' })),
-    include: nullable(Type.Array(Type.String())),
-    user: nullable(Type.String()),
+    reasoning: optional(Type.Object({ effort: optional(Type.String()), summary: optional(Type.String()) })),
+    metadata: optional(Type.Object({})),
+    store: optional(Type.Boolean({ description: 'Nothing is stored: true is dropped and named.' })),
+    previous_response_id: optional(Type.String({ description: 'Refused: send the whole conversation as input.' })),
+    include: optional(Type.Array(Type.String())),
+    user: optional(Type.String()),
   },
   { $id: 'ResponsesRequest' },
 );

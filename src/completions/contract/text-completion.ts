@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { SamplingFields, Usage } from './chat.ts';
+import { optional } from './read-request.ts';
 
 /** `POST /completions` (contract/completions 1). Open as all requests are: what is not named here travels on. */
 export const TextRequest = Type.Object(
@@ -15,10 +16,10 @@ export const TextRequest = Type.Object(
       { examples: ['Hello, Trestle'] },
     ),
     ...SamplingFields,
-    suffix: Type.Optional(Type.Union([Type.String(), Type.Null()])),
-    echo: Type.Optional(Type.Union([Type.Boolean(), Type.Null()])),
-    best_of: Type.Optional(Type.Union([Type.Integer({ minimum: 1, maximum: 20 }), Type.Null()])),
-    logprobs: Type.Optional(Type.Union([Type.Integer({ minimum: 0, maximum: 5 }), Type.Null()])),
+    suffix: optional(Type.String()),
+    echo: optional(Type.Boolean()),
+    best_of: optional(Type.Integer({ minimum: 1, maximum: 20 })),
+    logprobs: optional(Type.Integer({ minimum: 0, maximum: 5 })),
   },
   { $id: 'TextRequest' },
 );

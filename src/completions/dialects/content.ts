@@ -57,9 +57,14 @@ export function readContent(content: ChatMessage['content']): readonly ContentIt
   return content.flatMap((part): readonly ContentItem[] => {
     const item = readPart(part);
     if (item.kind === 'text' && item.text === '') return [];
-    const cache = asObject((part as { cache_control?: unknown }).cache_control);
+    const cache = cacheControl(part);
     return [cache !== undefined && item.kind !== 'unknown' ? { ...item, cache } : item];
   });
+}
+
+/** The marker of the cache that a message, a part, a call or a tool may have: a field of Anthropic's API. */
+export function cacheControl(given: object): JsonObject | undefined {
+  return asObject((given as { cache_control?: unknown }).cache_control);
 }
 
 /** The pieces of text alone. */

@@ -1,19 +1,20 @@
 import { parseJson } from '../../platform/json/parse-json.ts';
-import type { ChatMessage, ToolCall } from '../contract/chat.ts';
-import { type ContentItem, readContent, type TextItem, textItems } from './content.ts';
+import type { ChatMessage, ChatRequest, GivenToolCall, ToolCall } from '../contract/chat.ts';
+import { type ContentItem, cacheControl, readContent, type TextItem, textItems } from './content.ts';
 import { asObject, type JsonObject } from './json-value.ts';
 import type { Steps } from './steps.ts';
 
 export type TurnItem =
   | ContentItem
   | { readonly kind: 'reasoning'; readonly text: string; readonly signature: string }
-  | { readonly kind: 'call'; readonly call: ToolCall }
+  | { readonly kind: 'call'; readonly call: ToolCall; readonly cache?: JsonObject | undefined }
   | {
       readonly kind: 'result';
       readonly callId: string;
       /** Of the function that was called; empty when no such call is in the conversation. */
       readonly name: string;
       readonly content: readonly ContentItem[];
+      readonly cache?: JsonObject | undefined;
     };
 
 export interface Turn {
@@ -47,12 +48,13 @@ export function readConversation(messages: readonly ChatMessage[], steps: Steps)
     if (message.role === 'system' || message.role === 'developer') {
       for (const item of withCache(textItems(message.content), message)) system.push(item);
     } else if (message.role === 'assistant') {
-      for (const { id, function: called } of message.tool_calls ?? []) names.set(id, called.name);
-      add('assistant', assistantItems(message));
+      const calls = (message.tool_calls ?? []).map(asFunctionCall);
+      for (const { id, function: called } of calls) names.set(id, called.name);
+      add('assistant', assistantItems(message, calls));
     } else if (message.role === 'tool') {
       const callId = message.tool_call_id ?? '';
       const name = names.get(callId) ?? message.name ?? '';
-      add('user', [{ kind: 'result', callId, name, content: readContent(message.content) }]);
+      add('user', withCache([{ kind: 'result', callId, name, content: readContent(message.content) }], message));
     } else {
       add('user', withCache(readContent(message.content), message));
     }
@@ -71,12 +73,22 @@ function letUserBegin(system: readonly TextItem[], turns: readonly Turn[]): Pick
   return { system, turns: [{ role: 'user', items: [{ kind: 'text', text: '.' }] }, ...turns] };
 }
 
-/** A marker of the cache beside the content holds for all of it: it goes to the last piece. */
-function withCache<Item extends ContentItem>(items: readonly Item[], message: ChatMessage): readonly Item[] {
-  const cache = asObject((message as JsonObject).cache_control);
+/** Gives a marker of the cache that a message has to the message's last piece, because it holds for all of them. */
+function withCache<Item extends TurnItem>(items: readonly Item[], message: ChatMessage): readonly Item[] {
+  const cache = cacheControl(message);
   const last = items.at(-1);
-  if (cache === undefined || last === undefined || last.kind === 'unknown') return items;
+  if (cache === undefined || last === undefined || last.kind === 'unknown' || last.kind === 'reasoning') return items;
   return [...items.slice(0, -1), { ...last, cache }];
+}
+
+/** Lists the markers of the cache in a request: of messages, parts, calls and tools. */
+export function cacheMarkers({ messages, tools }: ChatRequest): readonly JsonObject[] {
+  const marked: object[] = [];
+  for (const message of messages) {
+    marked.push(message, ...(Array.isArray(message.content) ? message.content : []), ...(message.tool_calls ?? []));
+  }
+  for (const tool of tools ?? []) marked.push(tool, tool.function ?? {});
+  return marked.map(cacheControl).filter((marker) => marker !== undefined);
 }
 
 /** Members of a message, other than those of tools, that no other API has. */
@@ -93,16 +105,33 @@ export function nameLostMembers(messages: readonly ChatMessage[], dropped: Set<s
   }
 }
 
-function assistantItems(message: ChatMessage): readonly TurnItem[] {
+function assistantItems(message: ChatMessage, calls: readonly ToolCall[]): readonly TurnItem[] {
   const reasoning = message.reasoning_content ?? '';
   const signature = message.reasoning_signature ?? '';
   return [
     ...(reasoning === '' && signature === ''
       ? []
       : [{ kind: 'reasoning', text: reasoning, signature } satisfies TurnItem]),
-    ...withCache(readContent(message.content), message),
-    ...(message.tool_calls ?? []).map((call): TurnItem => ({ kind: 'call', call })),
+    ...withCache<TurnItem>(
+      [
+        ...readContent(message.content),
+        ...calls.map((call): TurnItem => ({ kind: 'call', call, cache: cacheControl(call) })),
+      ],
+      message,
+    ),
   ];
+}
+
+/** The arguments of the function that stands for a tool of free text. */
+export function customArguments(input: string): string {
+  return JSON.stringify({ input });
+}
+
+/** A call as a call of a function, the only kind that the other APIs have. */
+export function asFunctionCall(call: GivenToolCall): ToolCall {
+  if (call.type === 'function') return call;
+  const { id, custom, type: _, ...own } = call;
+  return { ...own, id, type: 'function', function: { name: custom.name, arguments: customArguments(custom.input) } };
 }
 
 /** Arguments as an object, which the other APIs insist on. What a model garbled is kept as text. */

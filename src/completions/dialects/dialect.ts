@@ -16,6 +16,8 @@ export interface DialectContext {
   /** `refuses` and `noStreamOptions` of the API (`apis/model-api.ts`). */
   readonly refuses?: readonly string[] | undefined;
   readonly noStreamOptions?: boolean | undefined;
+  /** The request came in another API's form, so a field that this API does not know was not meant for it. */
+  readonly translated?: boolean | undefined;
   /** The most that the model can write, where it is known: a dialect that must name a limit takes it. */
   readonly maxOutputTokens?: number | undefined;
 }

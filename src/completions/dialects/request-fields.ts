@@ -1,5 +1,6 @@
 import type { ChatRequest, ChatTool } from '../contract/chat.ts';
-import { asObject, type JsonObject } from './json-value.ts';
+import { cacheControl } from './content.ts';
+import type { JsonObject } from './json-value.ts';
 import type { Steps } from './steps.ts';
 
 /** Dealt with before or around every dialect, so that none ever names them as dropped. */
@@ -103,7 +104,7 @@ export function readTools({ tools, tool_choice: choice }: ChatRequest, steps: St
   for (const { type, function: definition, ...own } of tools ?? []) {
     steps.take();
     // A marker of the cache stands beside the function or in it.
-    const cache = asObject((own as JsonObject).cache_control);
+    const cache = cacheControl(own);
     if (type === 'function' && definition !== undefined) {
       functions.push(cache === undefined ? definition : { ...definition, cache_control: cache });
     } else dropped.add(`tools.${type}`);

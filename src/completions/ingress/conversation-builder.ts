@@ -1,14 +1,16 @@
 import type { ChatMessage, ContentPart } from '../contract/chat.ts';
+import { cacheControl } from '../dialects/content.ts';
 import { invalidField } from './decoded-request.ts';
 
 /** Builds the messages of a chat completion out of the finer pieces of other dialects. */
 export interface ConversationBuilder {
-  instruct(text: string): void;
+  /** `cache`: the marker of Anthropic's cache that the piece has. */
+  instruct(text: string, cache?: object): void;
   ask(parts: readonly ContentPart[]): void;
   reason(text: string, signature: string): void;
-  say(text: string): void;
-  call(id: string, name: string, argumentsText: string): void;
-  result(callId: string, parts: readonly ContentPart[]): void;
+  say(text: string, cache?: object): void;
+  call(id: string, name: string, argumentsText: string, cache?: object): void;
+  result(callId: string, parts: readonly ContentPart[], cache?: object): void;
   /** Refuses a conversation in which nothing is said; `path` is where it should have been. */
   messages(path: string): ChatMessage[];
 }
@@ -49,36 +51,52 @@ export function createConversation(): ConversationBuilder {
   }
 
   return {
-    instruct(text) {
+    instruct(text, cache) {
       const last = messages.at(-1);
+      const part = { type: 'text', text, ...marker(cache) };
       // Many models take instructions only once, at the start.
-      if (last?.role === 'system' && messages.length === 1) last.content = `${String(last.content)}\n\n${text}`;
-      else others({ role: 'system', content: text });
+      if (last?.role !== 'system' || messages.length > 1) {
+        others({ role: 'system', content: cache === undefined ? text : [part] });
+      } else if (Array.isArray(last.content)) last.content.push(part);
+      else if (cache === undefined) last.content = `${String(last.content)}\n\n${text}`;
+      else last.content = [{ type: 'text', text: String(last.content) }, part];
     },
     ask(parts) {
-      others({ role: 'user', content: parts.every(isPlainText) ? joined(parts) : [...parts] });
+      others({
+        role: 'user',
+        content: parts.every((part) => isPlainText(part) && cacheControl(part) === undefined)
+          ? joined(parts)
+          : [...parts],
+      });
     },
     reason(text, signature) {
       const message = speaking();
       if (text !== '') message.reasoning_content = (message.reasoning_content ?? '') + text;
       if (signature !== '') message.reasoning_signature = (message.reasoning_signature ?? '') + signature;
     },
-    say(text) {
+    say(text, cache) {
       const message = speaking();
+      Object.assign(message, marker(cache));
       // Nothing in between: proofs of reasoning count the characters of the text before them.
       message.content = (message.content ?? '') + text;
     },
-    call(id, name, argumentsText) {
+    call(id, name, argumentsText, cache) {
       const message = speaking();
       message.tool_calls ??= [];
-      message.tool_calls.push({ id, type: 'function', function: { name, arguments: argumentsText } });
+      message.tool_calls.push({
+        ...marker(cache),
+        id,
+        type: 'function',
+        function: { name, arguments: argumentsText },
+      });
     },
-    result(callId, parts) {
+    result(callId, parts, cache) {
       assistant = undefined;
       const texts = parts.filter(isPlainText);
       const rest = parts.filter((part) => !isPlainText(part));
       const content = texts.length === 0 && rest.length > 0 ? SEE_BELOW : joined(texts);
-      messages.push({ role: 'tool', tool_call_id: callId, content });
+      const mark = cache ?? texts.map(cacheControl).find((each) => each !== undefined);
+      messages.push({ role: 'tool', tool_call_id: callId, content, ...marker(mark) });
       for (const part of rest) attachments.push(part);
     },
     messages(path) {
@@ -91,6 +109,10 @@ export function createConversation(): ConversationBuilder {
 
 function isPlainText({ type, text }: ContentPart): boolean {
   return type === 'text' && text !== undefined;
+}
+
+function marker(cache: object | undefined): object {
+  return cache === undefined ? {} : { cache_control: cache };
 }
 
 function joined(parts: readonly ContentPart[]): string {

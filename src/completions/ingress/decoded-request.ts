@@ -1,5 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { ChatRequest } from '../contract/chat.ts';
+import { paramOf } from '../contract/read-request.ts';
 
 /** A request of another dialect, in the form that the pipeline runs. */
 export interface DecodedRequest {
@@ -32,8 +33,8 @@ export function streamFields({ stream }: { readonly stream?: boolean | null }): 
 
 /** `path` is a JSON pointer: `/input/3/call_id`. */
 export function invalidField(path: string, message: string): AppError {
-  const reason = `${path.slice(1).replaceAll('/', '.')} ${message}`;
-  return new AppError('INVALID_REQUEST', { reason, issues: [{ path, message }] });
+  const param = paramOf(path);
+  return new AppError('INVALID_PARAMETER', { message: `Invalid '${param}': it ${message}.`, param });
 }
 
 export function requiredText(value: unknown, path: string): string {

@@ -5,6 +5,7 @@ import type { Call, Guard, Route } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import { CountTokensRequest, MessageObject, MessagesError, MessagesRequest, TokenCount } from '../contract/messages.ts';
+import { createRequestReader } from '../contract/read-request.ts';
 import { ResponseObject, ResponsesRequest } from '../contract/responses.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import type { ChatAnswer, RunChat } from '../pipeline/chat-run.ts';
@@ -33,6 +34,9 @@ export interface IngressParts {
   readonly bodyLimit: number;
 }
 
+const readResponsesRequest = createRequestReader(ResponsesRequest);
+const readMessagesRequest = createRequestReader(MessagesRequest);
+const readCountRequest = createRequestReader(CountTokensRequest);
 const EventStream = Type.String({ contentMediaType: 'text/event-stream' });
 
 /** The ways in for clients that speak another dialect than chat completions (contract/completions 1). */
@@ -45,11 +49,11 @@ export function ingressRoutes(parts: IngressParts): readonly Route<KeyHolder>[] 
       path: '/v1/responses',
       guard,
       summary: "Create an answer, as OpenAI's Responses API has it.",
-      body: 'json',
+      body: 'bytes',
       bodyLimit,
       schema: { body: ResponsesRequest, response: { 200: Type.Union([ResponseObject, EventStream]) } },
       handle(call) {
-        const request = call.body as ResponsesRequest;
+        const request = readResponsesRequest(call.body as Buffer);
         const decoded = decodeResponsesRequest(request);
         const createdAt = Math.floor(clock.now() / 1000);
         const head = { id: makeId('resp_'), createdAt, request, tools: decoded.tools };
@@ -64,7 +68,7 @@ export function ingressRoutes(parts: IngressParts): readonly Route<KeyHolder>[] 
       path: MESSAGES_PATH,
       guard,
       summary: "Create an answer, as Anthropic's Messages API has it.",
-      body: 'json',
+      body: 'bytes',
       bodyLimit,
       schema: {
         body: MessagesRequest,
@@ -72,7 +76,7 @@ export function ingressRoutes(parts: IngressParts): readonly Route<KeyHolder>[] 
         error: MessagesError,
       },
       handle(call) {
-        const request = call.body as MessagesRequest;
+        const request = readMessagesRequest(call.body as Buffer);
         const id = makeId('msg_');
         const { requestId } = call.head;
         call.reply.header('request-id', requestId);
@@ -87,12 +91,12 @@ export function ingressRoutes(parts: IngressParts): readonly Route<KeyHolder>[] 
       path: `${MESSAGES_PATH}/count_tokens`,
       guard,
       summary: 'Estimate how many tokens a message would send.',
-      body: 'json',
+      body: 'bytes',
       bodyLimit,
       schema: { body: CountTokensRequest, response: { 200: TokenCount }, error: MessagesError },
       handle(call) {
         call.reply.header('request-id', call.head.requestId);
-        const { chat } = decodePrompt(call.body as CountTokensRequest);
+        const { chat } = decodePrompt(readCountRequest(call.body as Buffer));
         return { input_tokens: estimatePromptTokens(chat), estimated: true };
       },
     },

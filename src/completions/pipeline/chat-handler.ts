@@ -1,8 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { createSchemaCheck, parseBody } from '../../platform/http/request-body.ts';
-
 import type { Call } from '../../platform/http/surface.ts';
 import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/chat.ts';
+import { createRequestReader } from '../contract/read-request.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { createAlarms } from './alarms.ts';
 import { sendJson } from './answer-whole.ts';
@@ -24,7 +23,7 @@ export interface ChatHandlerOptions {
 /** How answers look: as OpenAI has them, or as the document has them (contract/completions 1). */
 export type PathFamily = 'openai' | 'document';
 
-const checkRequest = createSchemaCheck(ChatRequest, 'body');
+const readRequest = createRequestReader(ChatRequest);
 
 /** `POST /chat/completions`: the body is parsed once, and goes on as bytes wherever nothing in it must change. */
 export function createChatHandler({ pipeline, cache, strictParams, clock }: ChatHandlerOptions) {
@@ -32,8 +31,7 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
   return (family: PathFamily) =>
     async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
       const bytes = body as Buffer;
-      const request = parseBody(bytes) as ChatRequest;
-      checkRequest(request);
+      const request = readRequest(bytes);
       const { strict, cacheTtlMs, timeoutMs } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const { requestId } = head;

@@ -60,6 +60,8 @@ export interface ChatForm {
   readonly bytes?: Buffer | undefined;
   readonly answerAsBytes: boolean;
   readonly strict: boolean;
+  /** The request came in another API's form. */
+  readonly translated?: boolean;
 }
 
 export interface Attempted<Result> {
@@ -152,7 +154,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         throw withHeaders(error, record.headers());
       }
     },
-    async openChat(call, { request, bytes, answerAsBytes, strict }) {
+    async openChat(call, { request, bytes, answerAsBytes, strict, translated }) {
       const legacy = usesLegacyFunctions(request);
       const answerId = makeAnswerId();
       const work: ChatWork = {
@@ -160,6 +162,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         bytes: legacy ? undefined : bytes,
         answerAsBytes: answerAsBytes && !legacy,
         strict,
+        translated,
         ...(legacy && request.parallel_tool_calls === undefined && { added: ['parallel_tool_calls'] }),
         promptTokens: call.promptTokens,
         idempotencyId: answerId,

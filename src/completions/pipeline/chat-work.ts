@@ -12,6 +12,8 @@ export interface ChatWork {
   readonly strict: boolean;
   /** Parameters that we added ourselves: they are never refused, and never named as dropped. */
   readonly added?: readonly string[] | undefined;
+  /** The request came in another API's form. */
+  readonly translated?: boolean | undefined;
   readonly promptTokens: number;
   /** The same for every try of one call, so that an upstream can recognise a repetition. */
   readonly idempotencyId: string;

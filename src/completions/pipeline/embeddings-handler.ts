@@ -1,11 +1,10 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { createSchemaCheck, parseBody } from '../../platform/http/request-body.ts';
-
 import type { Call } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import { EmbeddingsRequest } from '../contract/embeddings.ts';
+import { createRequestReader } from '../contract/read-request.ts';
 import { failureInBody } from '../dialects/failure.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { sendJson } from './answer-whole.ts';
@@ -36,9 +35,9 @@ interface OpenedEmbeddings {
   readonly measured: MeasuredUsage;
 }
 
-const checkRequest = createSchemaCheck(EmbeddingsRequest, 'body');
 /** OpenAI takes 300,000 tokens in one call, and each may be an element of `input`. */
 const MAX_VALUES = 310_000;
+const readRequest = createRequestReader(EmbeddingsRequest, { values: MAX_VALUES });
 
 /** `POST /v1/embeddings`: as it is for upstreams of OpenAI's dialect, translated for Cohere and Gemini. */
 export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
@@ -88,8 +87,7 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
 
   return async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
     const bytes = body as Buffer;
-    const request = parseBody(bytes, { values: MAX_VALUES }) as EmbeddingsRequest;
-    checkRequest(request);
+    const request = readRequest(bytes);
     const presence = watchCaller(reply.raw);
     const { timeoutMs } = readCallOptions(head, false);
     const incoming = { holder, requestId: head.requestId, presence, operation: 'embeddings', timeoutMs } as const;

@@ -43,7 +43,7 @@ export function speaksOpenai({ name }: Pick<Dialect, 'name'>): boolean {
 export function dialectContext(
   api: UsableApi,
   model: string,
-  answer: Pick<DialectContext, 'stream' | 'id' | 'created' | 'maxOutputTokens'>,
+  answer: Pick<DialectContext, 'stream' | 'id' | 'created' | 'translated' | 'maxOutputTokens'>,
 ): DialectContext {
   const { baseUrl, refuses, noStreamOptions } = api;
   return { ...answer, model, baseUrl, refuses, noStreamOptions };

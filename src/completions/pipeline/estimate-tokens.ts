@@ -1,4 +1,5 @@
 import type { ChatRequest, Usage } from '../contract/chat.ts';
+import { asFunctionCall } from '../dialects/conversation.ts';
 
 /**
  * Figures where an upstream gives none, and for reservations before it is asked: four characters are a token, a
@@ -21,7 +22,10 @@ export function estimatePromptTokens({ messages, tools, functions }: ChatRequest
         else characters += part.text.length;
       }
     }
-    for (const call of calls ?? []) characters += call.function.name.length + call.function.arguments.length;
+    for (const call of calls ?? []) {
+      const called = asFunctionCall(call).function;
+      characters += called.name.length + called.arguments.length;
+    }
   }
   const definitions = tools ?? functions;
   if (definitions !== undefined && definitions !== null) characters += JSON.stringify(definitions).length;

@@ -57,7 +57,7 @@ export function withFunctionCalls(completion: ChatCompletion): ChatCompletion {
     ...completion,
     choices: completion.choices.map((choice) => {
       const { tool_calls: calls, ...message } = choice.message;
-      const [call] = calls ?? [];
+      const call = calls?.find(({ type }) => type === 'function');
       if (call === undefined) return choice;
       return {
         ...choice,

@@ -51,6 +51,7 @@ export function createOpenChat({ findApi, send, maxOutputTokens, clock, maxEvent
       stream,
       id: work.answerId,
       created: work.created,
+      translated: work.translated,
       maxOutputTokens: maxOutputTokens(target.apiId, target.model),
     });
     const encoded = encodeChat(dialect, work.request, context, work.bytes);
@@ -111,8 +112,7 @@ function answerLength({ choices }: ChatCompletion): number {
   let characters = 0;
   for (const { message } of choices) {
     characters += (message.content?.length ?? 0) + (message.reasoning_content?.length ?? 0);
-    for (const call of message.tool_calls ?? [])
-      characters += call.function.name.length + call.function.arguments.length;
+    for (const call of message.tool_calls ?? []) characters += JSON.stringify(call).length;
   }
   return characters;
 }

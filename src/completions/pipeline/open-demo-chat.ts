@@ -1,6 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { DEMO_MODEL, type EchoAnswer, echo, echoDrops, readBehaviour } from '../apis/demo-echo.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
+import { cacheMarkers } from '../dialects/conversation.ts';
 import { failureInBody } from '../dialects/failure.ts';
 import type { CallerPresence } from './caller-presence.ts';
 import type { ChatWork } from './chat-work.ts';
@@ -41,7 +42,8 @@ export function openDemoChat({ work, model, presence, clock }: DemoChat) {
     return { kind: 'completion', completion: completionOf(work, answer), measured } as const;
   }
 
-  return { dropped: echoDrops(work.request), open };
+  const lost = cacheMarkers(work.request).length > 0 ? ['cache_control'] : [];
+  return { dropped: [...echoDrops(work.request), ...lost], open };
 }
 
 function completionOf({ answerId, created }: ChatWork, { pieces, finishReason, usage }: EchoAnswer): ChatCompletion {

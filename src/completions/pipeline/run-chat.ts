@@ -17,7 +17,7 @@ export function createRunChat(pipeline: ChatPipeline): RunChat {
     const forget = () => signal.removeEventListener('abort', leave);
     try {
       const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat', timeoutMs }, request);
-      const opening = pipeline.openChat(call, { request, answerAsBytes: false, strict });
+      const opening = pipeline.openChat(call, { request, answerAsBytes: false, strict, translated: true });
       const { result, finish } = await opening.catch((error: unknown) => {
         onFailed?.(call.record.headers());
         throw error;

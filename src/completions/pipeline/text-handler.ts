@@ -1,11 +1,10 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { createSchemaCheck, parseBody } from '../../platform/http/request-body.ts';
-
 import type { Call } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import type { ChatChunk } from '../contract/chat.ts';
+import { createRequestReader } from '../contract/read-request.ts';
 import { type TextCompletion, TextRequest } from '../contract/text-completion.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { createAlarms } from './alarms.ts';
@@ -33,7 +32,7 @@ export interface TextHandlerOptions {
   readonly makeId: MakeId;
 }
 
-const checkRequest = createSchemaCheck(TextRequest, 'body');
+const readRequest = createRequestReader(TextRequest);
 const USUAL_ANSWER_TOKENS = 16;
 
 /**
@@ -77,8 +76,7 @@ export function createTextHandler(options: TextHandlerOptions) {
   return (family: PathFamily) =>
     async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
       const bytes = body as Buffer;
-      const request = parseBody(bytes) as TextRequest;
-      checkRequest(request);
+      const request = readRequest(bytes);
       const { strict, timeoutMs } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const operation = 'text_completion';

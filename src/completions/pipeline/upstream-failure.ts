@@ -37,7 +37,7 @@ export function policyOf(error: unknown): FailurePolicy {
     case 'UPSTREAM_AUTHENTICATION':
       return { retry: false, next: true, countsAgainstTarget: true, tooLong: false };
     case 'UPSTREAM_REFUSED':
-      if (error.details.upstreamCode === 'context_length_exceeded') return { ...NO_HELP, tooLong: true };
+      if (error.details.apiCode === 'context_length_exceeded') return { ...NO_HELP, tooLong: true };
       if (RETRIED_STATUSES.has(status)) return { ...NO_HELP, retry: true, next: true };
       return { ...NO_HELP, next: TARGETS_FAULT.has(status) };
     case 'UNSUPPORTED_PARAMETER':
@@ -76,7 +76,7 @@ export function failureToError(failure: UpstreamFailure, secret: string, refused
   return new AppError('UPSTREAM_REFUSED', {
     status,
     message,
-    upstreamCode: code,
+    apiCode: code,
     param,
     ...(retryAfterMs === undefined ? {} : { retryAfterSeconds: Math.ceil(retryAfterMs / 1000) }),
   });

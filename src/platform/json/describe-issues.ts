@@ -1,7 +1,7 @@
 import type { TLocalizedValidationError } from 'typebox/error';
 import type { Validator } from 'typebox/schema';
 
-/** One thing that is wrong with a value: where (a JSON pointer) and how to mend it. */
+/** One thing that is wrong with a value: where (a JSON pointer) and how to fix it. */
 export interface Issue {
   readonly path: string;
   readonly message: string;
@@ -20,24 +20,77 @@ const TYPE_NAMES: Readonly<Record<string, string>> = {
   string: 'a string',
 };
 
-/** What is wrong with a value that did not fit: the first few issues, or none of them where it is too large to tell. */
+/** Describes what is wrong with a value that did not fit: the first few issues, or none where the value is too large. */
 export function findIssues(validator: Validator, value: unknown): Issue[] {
-  return valuesLeft(value, MAX_EXPLAINED_VALUES) > 0 ? describeIssues(validator.Errors(value)[1]) : [];
-}
-
-/** The validator's findings as a caller can use them: one issue per field, alternatives of a union in one message. */
-function describeIssues(errors: readonly TLocalizedValidationError[]): Issue[] {
-  const issues: { path: string; message: string; alternative: boolean }[] = [];
-  for (const error of errors) {
-    const alternative = /\/anyOf\/\d+$/.test(error.schemaPath);
-    for (const issue of toIssues(error)) {
-      if (issues.length >= MAX_ISSUES) break;
-      const known = issues.find(({ path }) => path === issue.path);
-      if (known === undefined) issues.push({ ...issue, alternative });
-      else if (known.alternative && alternative) known.message += ` or ${issue.message.replace(/^must be /, '')}`;
+  const issues = new Map<string, Issue>();
+  for (const errors of findErrors(validator, value)) {
+    for (const issue of toIssues(errors)) {
+      if (issues.size >= MAX_ISSUES) break;
+      const path = issue.path.slice(0, MAX_PATH_LENGTH);
+      if (!issues.has(path)) issues.set(path, { path, message: issue.message });
     }
   }
-  return issues.map(({ path, message }) => ({ path: path.slice(0, MAX_PATH_LENGTH), message }));
+  return [...issues.values()];
+}
+
+/**
+ * The validator's errors, one list per thing that is wrong. For a union only the alternative that comes closest counts;
+ * where none does, the list holds what each of them expects. Empty for a value too large to explain.
+ */
+export function findErrors(validator: Validator, value: unknown): (readonly TLocalizedValidationError[])[] {
+  if (valuesLeft(value, MAX_EXPLAINED_VALUES) <= 0) return [];
+  const found: (readonly TLocalizedValidationError[])[] = [];
+  let left: readonly TLocalizedValidationError[] = validator
+    .Errors(value)[1]
+    .filter(({ keyword }) => keyword !== 'anyOf');
+  while (left.length > 0) {
+    const [errors, rest] = takeFirst(left, 0);
+    found.push(errors);
+    left = rest;
+  }
+  return found;
+}
+
+type Errors = readonly TLocalizedValidationError[];
+
+/** Takes the errors that belong to the first thing that is wrong. `from`: unions in this part of the path are resolved. */
+function takeFirst(errors: Errors, from: number): [first: Errors, rest: Errors] {
+  const [first, ...others] = errors;
+  const at = first?.schemaPath.indexOf('/anyOf/', from) ?? -1;
+  if (first === undefined || at === -1) return [errors.slice(0, 1), others];
+  const union = first.schemaPath.slice(0, at);
+  const place = instanceOf(first.instancePath, union);
+  const alternatives = new Map<string, TLocalizedValidationError[]>();
+  const rest: TLocalizedValidationError[] = [];
+  for (const error of errors) {
+    const inside = error.schemaPath.startsWith(`${union}/anyOf/`) && `${error.instancePath}/`.startsWith(`${place}/`);
+    const name = inside ? (/^(?:\/anyOf\/\d+)+/.exec(error.schemaPath.slice(at))?.[0] ?? '') : '';
+    if (!inside) rest.push(error);
+    else alternatives.set(name, [...(alternatives.get(name) ?? []), error]);
+  }
+  for (const [name, own] of alternatives) {
+    if (own.some((error) => isOfAnotherKind(error, place))) continue;
+    const [chosen, more] = takeFirst(own, at + name.length);
+    return [chosen, [...more, ...rest]];
+  }
+  const wrongKinds = [...alternatives.values()].flat().filter((error) => isOfAnotherKind(error, place));
+  const named = wrongKinds.filter(({ keyword, instancePath }) => keyword === 'const' && instancePath !== place);
+  return [named.length > 0 ? named : wrongKinds, rest];
+}
+
+/** Whether an error says that a value is not meant to be this alternative: another type, or another `type` member. */
+function isOfAnotherKind({ keyword, instancePath }: TLocalizedValidationError, place: string): boolean {
+  if (keyword === 'type' || keyword === 'enum') return instancePath === place;
+  return keyword === 'const' && (instancePath === place || instancePath.lastIndexOf('/') === place.length);
+}
+
+/** Where in the value a part of the schema applies: each `properties/<name>` and `items` on the way is one step. */
+function instanceOf(instancePath: string, schemaPath: string): string {
+  const steps = schemaPath.match(/\/(?:(?:properties|patternProperties)\/[^/]*|items|additionalProperties)(?=\/|$)/g);
+  return instancePath
+    .split('/')
+    .slice(0, 1 + (steps?.length ?? 0))
+    .join('/');
 }
 
 /** The first issue as a sentence without its stop: `routing.steps.0.prompt must be a string`. */
@@ -48,26 +101,30 @@ export function firstIssue(issues: readonly Issue[]): string {
   return `${field === '' ? 'params' : field} ${issue.message}`;
 }
 
-function toIssues(error: TLocalizedValidationError): Issue[] {
-  const path = error.instancePath;
+function toIssues(errors: Errors): Issue[] {
+  const [first] = errors;
+  if (first === undefined) return [];
+  const path = first.instancePath;
+  if (first.keyword === 'required') {
+    return first.params.requiredProperties.map((name) => ({ path: member(path, name), message: 'is required' }));
+  }
+  // `additionalProperties: false` reports each member before it reports all of them.
+  if (first.keyword === 'additionalProperties') return [];
+  if (first.keyword === 'boolean') return [{ path, message: 'is not known here: leave it out' }];
+  const expected = errors.flatMap(expectedValues);
+  return [{ path, message: expected.length === 0 ? first.message : `must be ${expected.join(' or ')}` }];
+}
+
+function expectedValues(error: TLocalizedValidationError): string[] {
   switch (error.keyword) {
-    case 'required':
-      return error.params.requiredProperties.map((name) => ({ path: member(path, name), message: 'is required' }));
-    // `additionalProperties: false` says so for each of them, before it says so for all.
-    case 'boolean':
-      return [{ path, message: 'is not known here: leave it out' }];
-    case 'additionalProperties':
-      return [];
     case 'type':
-      return [{ path, message: `must be ${[error.params.type].flat().map(typeName).join(' or ')}` }];
+      return [error.params.type].flat().map(typeName);
     case 'const':
-      return [{ path, message: `must be ${JSON.stringify(error.params.allowedValue)}` }];
+      return [JSON.stringify(error.params.allowedValue)];
     case 'enum':
-      return [
-        { path, message: `must be ${error.params.allowedValues.map((value) => JSON.stringify(value)).join(' or ')}` },
-      ];
+      return error.params.allowedValues.map((value) => JSON.stringify(value));
     default:
-      return [{ path, message: error.message }];
+      return [];
   }
 }
 

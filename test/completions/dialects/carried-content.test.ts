@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadDialect } from '../../../src/completions/dialects/dialect-table.ts';
-import { answers } from '../../fakes/scripted-upstream.ts';
-import { startDialectUpstreams } from '../dialect-upstreams.ts';
+import { answers, completionOf, streams } from '../../fakes/scripted-upstream.ts';
+import { startDialectUpstreams, type TestedDialect, UPSTREAM_MODELS } from '../dialect-upstreams.ts';
 import { ask, contextFor, PNG, weatherTool } from './read-stream.ts';
 
 const MODELS = {
@@ -105,6 +105,83 @@ test('DC-23: markers of the cache on a tool, a message and a linked image reach 
   assert.deepEqual(converse.body.messages[0].content[1], point);
 });
 
+/** A marker on everything that can have one, as a client of the Messages API sends it. */
+const MARKED = (() => {
+  const cache_control = { type: 'ephemeral' };
+  return {
+    max_tokens: 100,
+    system: [{ type: 'text', text: 'Be brief.', cache_control }],
+    tools: [{ name: 'look', input_schema: { type: 'object' }, cache_control }],
+    messages: [
+      { role: 'user', content: [{ type: 'text', text: 'Hello', cache_control }] },
+      { role: 'assistant', content: [{ type: 'tool_use', id: 't1', name: 'look', input: {}, cache_control }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't1', content: 'Seen', cache_control }] },
+      { role: 'assistant', content: [{ type: 'text', text: 'Hi', cache_control }] },
+      {
+        role: 'user',
+        content: [{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: PNG }, cache_control }],
+      },
+    ],
+  };
+})();
+
+test('DC-23: markers of the cache pass from /v1/messages to Claude and Bedrock, and are named elsewhere', async (t) => {
+  const { completions, script, requests } = await startDialectUpstreams(t);
+  const text = [{ type: 'text', text: 'Hi' }];
+  const said: Readonly<Record<TestedDialect, object>> = {
+    openai: completionOf('Hi'),
+    anthropic: {
+      type: 'message',
+      content: text,
+      stop_reason: 'end_turn',
+      usage: { input_tokens: 1, output_tokens: 1 },
+    },
+    google: { candidates: [{ content: { parts: [{ text: 'Hi' }] }, finishReason: 'STOP' }] },
+    bedrock: { output: { message: { role: 'assistant', content: [{ text: 'Hi' }] } }, stopReason: 'end_turn' },
+    cohere: { id: '1', message: { role: 'assistant', content: text }, finish_reason: 'COMPLETE' },
+  };
+  const send = async (dialect: TestedDialect) => {
+    script(answers(said[dialect]));
+    const model = `lab-${dialect}/${UPSTREAM_MODELS[dialect]}`;
+    const response = await completions.post('/v1/messages', { model, ...MARKED });
+    assert.equal(response.status, 200, await response.text());
+    return { text: JSON.stringify(requests.at(-1)?.json), dropped: response.headers.get('x-dropped-params') };
+  };
+  const count = (text: string, mark: string) => text.split(mark).length - 1;
+  const claude = await send('anthropic');
+  assert.deepEqual([count(claude.text, '"cache_control":{"type":"ephemeral"}'), claude.dropped], [7, null]);
+  const bedrock = await send('bedrock');
+  assert.deepEqual([count(bedrock.text, '{"cachePoint":{"type":"default"}}'), bedrock.dropped], [7, null]);
+  for (const dialect of ['google', 'cohere', 'openai'] as const) {
+    const { text, dropped } = await send(dialect);
+    assert.equal(count(text, 'cache_control'), 0, dialect);
+    assert.match(dropped ?? '', /(?:^|, )cache_control(?:,|$)/, dialect);
+  }
+  const demo = await completions.post('/v1/messages', { model: 'demo/echo', ...MARKED });
+  assert.match(demo.headers.get('x-dropped-params') ?? '', /cache_control/);
+  await demo.text();
+});
+
+test('DC-23: a marker that a dialect cannot carry is refused by name under strict', async (t) => {
+  const { completions, requests } = await startDialectUpstreams(t);
+  for (const model of ['lab-google/gemini-3-pro-preview', 'lab-cohere/command-a-03-2025', 'lab-openai/small']) {
+    const response = await completions.post(
+      '/v1/messages',
+      { model, ...MARKED },
+      { headers: { 'x-strict-params': 'true' } },
+    );
+    assert.equal(response.status, 400, model);
+    assert.match(await response.text(), /cache_control/, model);
+  }
+  assert.equal(requests.length, 0);
+});
+
+test('DC-23: Bedrock names a lifetime of the cache that it cannot carry', async () => {
+  const cache_control = { type: 'ephemeral', ttl: '1h' };
+  const { dropped } = await encode('bedrock', { messages: [{ role: 'user', content: 'Hello', cache_control }] });
+  assert.deepEqual(dropped, ['cache_control.ttl']);
+});
+
 test('DC-24: a JSON object is asked for through a tool on Claude and Bedrock', async () => {
   const response_format = { type: 'json_object' };
   const claude = await encode('anthropic', { response_format });
@@ -136,4 +213,29 @@ test('DC-30: legacy functions on Gemini are not refused for a parameter that the
   );
   assert.equal(response.status, 200, await response.clone().text());
   assert.equal(response.headers.get('x-dropped-params'), null);
+});
+
+test('DC-21: Gemini’s STOP on each event ends nothing, and the last finish reason counts', async (t) => {
+  const { completions, script } = await startDialectUpstreams(t);
+  const event = (text: string, finishReason: string) =>
+    `data: ${JSON.stringify({ candidates: [{ content: { role: 'model', parts: [{ text }] }, finishReason }] })}\r\n\r\n`;
+  const model = 'lab-google/gemini-3-pro-preview';
+  const messages = [{ role: 'user', content: 'Count.' }];
+  for (const [last, chat, message, response] of [
+    ['STOP', 'stop', 'end_turn', 'completed'],
+    ['MAX_TOKENS', 'length', 'max_tokens', 'incomplete'],
+  ] as const) {
+    script(streams([event('one ', 'STOP'), event('two ', 'STOP'), event('three', last)]));
+    const chatText = await (await completions.post('/v1/chat/completions', { model, messages, stream: true })).text();
+    for (const word of ['one ', 'two ', 'three']) assert.ok(chatText.includes(`"content":"${word}"`), chatText);
+    assert.deepEqual(chatText.match(/"finish_reason":"\w+"/g), [`"finish_reason":"${chat}"`]);
+    assert.ok(chatText.endsWith('data: [DONE]\n\n'));
+    const asMessage = { model, messages, max_tokens: 9, stream: true };
+    const messageText = await (await completions.post('/v1/messages', asMessage)).text();
+    for (const word of ['one ', 'two ', 'three']) assert.ok(messageText.includes(`"text":"${word}"`), messageText);
+    assert.ok(messageText.includes(`"stop_reason":"${message}"`));
+    const asResponse = { model, input: 'Count.', stream: true };
+    const responseText = await (await completions.post('/v1/responses', asResponse)).text();
+    assert.ok(responseText.includes('"text":"one two three"') && responseText.includes(`response.${response}`));
+  }
 });

@@ -36,7 +36,13 @@ test('system text or blocks come first; the limit and sampling travel on', () =>
   assert.deepEqual(chat, {
     model: 'lab/small',
     messages: [
-      { role: 'system', content: 'One\n\nTwo' },
+      {
+        role: 'system',
+        content: [
+          { type: 'text', text: 'One', cache_control: { type: 'ephemeral' } },
+          { type: 'text', text: 'Two' },
+        ],
+      },
       { role: 'user', content: 'Hello' },
     ],
     stream: true,
@@ -48,7 +54,7 @@ test('system text or blocks come first; the limit and sampling travel on', () =>
     stop: ['END'],
     user: 'u1',
   });
-  assert.deepEqual(dropped, ['cache_control']);
+  assert.deepEqual(dropped, []);
 });
 
 test('images and documents of every source become parts', () => {
@@ -237,16 +243,16 @@ test('what has no place in a chat completion is named', () => {
 
 test('a block without what it needs is refused by name', () => {
   for (const [content, path] of [
-    [[{ type: 'text' }], '/messages/0/content/0/text'],
-    [[{ type: 'image' }], '/messages/0/content/0/source'],
-    [[{ type: 'image', source: { type: 'odd' } }], '/messages/0/content/0/source/type'],
-    [[{ type: 'tool_result', content: 'x' }], '/messages/0/content/0/tool_use_id'],
-    [[{ type: 'tool_result', tool_use_id: 't', content: 3 }], '/messages/0/content/0/content'],
-    [[], '/messages'],
+    [[{ type: 'text' }], 'messages[0].content[0].text'],
+    [[{ type: 'image' }], 'messages[0].content[0].source'],
+    [[{ type: 'image', source: { type: 'odd' } }], 'messages[0].content[0].source.type'],
+    [[{ type: 'tool_result', content: 'x' }], 'messages[0].content[0].tool_use_id'],
+    [[{ type: 'tool_result', tool_use_id: 't', content: 3 }], 'messages[0].content[0].content'],
+    [[], 'messages'],
   ] as const) {
     assert.throws(
       () => decode({ messages: [{ role: 'user', content }] }),
-      (error) => error instanceof AppError && (error.details.issues as { path: string }[])[0]?.path === path,
+      (error) => error instanceof AppError && error.details.param === path,
     );
   }
 });

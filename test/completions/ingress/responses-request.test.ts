@@ -231,16 +231,16 @@ test('what refers to a stored response is refused, and the mend is named', () =>
 
 test('an item without what it needs is refused by name', () => {
   for (const [item, path] of [
-    [{ type: 'function_call', name: 'x', arguments: '{}' }, '/input/0/call_id'],
-    [{ type: 'function_call', call_id: 'c', arguments: '{}' }, '/input/0/name'],
-    [{ type: 'function_call', call_id: 'c', name: 'x', arguments: {} }, '/input/0/arguments'],
-    [{ type: 'custom_tool_call', call_id: 'c', name: 'x' }, '/input/0/input'],
-    [{ role: 'user', content: [{ type: 'input_image' }] }, '/input/0/content/0/image_url'],
-    [{ role: 'user', content: [{ type: 'input_text' }] }, '/input/0/content/0/text'],
-    [{ type: 'web_search_call' }, '/input'],
+    [{ type: 'function_call', name: 'x', arguments: '{}' }, 'input[0].call_id'],
+    [{ type: 'function_call', call_id: 'c', arguments: '{}' }, 'input[0].name'],
+    [{ type: 'function_call', call_id: 'c', name: 'x', arguments: {} }, 'input[0].arguments'],
+    [{ type: 'custom_tool_call', call_id: 'c', name: 'x' }, 'input[0].input'],
+    [{ role: 'user', content: [{ type: 'input_image' }] }, 'input[0].content[0].image_url'],
+    [{ role: 'user', content: [{ type: 'input_text' }] }, 'input[0].content[0].text'],
+    [{ type: 'web_search_call' }, 'input'],
   ] as const) {
     const { code, details } = refusal({ input: [item] });
-    assert.equal(code, 'INVALID_REQUEST');
-    assert.equal((details.issues as { path: string }[])[0]?.path, path);
+    assert.equal(code, 'INVALID_PARAMETER');
+    assert.equal(details.param, path);
   }
 });

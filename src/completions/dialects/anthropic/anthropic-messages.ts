@@ -37,8 +37,12 @@ export function joinTurns(turns: readonly EncodedTurn[], stop: JsonObject): Json
   return joined.map(({ role, content }) => ({ role, content }));
 }
 
-export function encodeText({ text, cache }: TextItem): JsonObject {
-  return { type: 'text', text, ...(cache !== undefined && { cache_control: cache }) };
+export function encodeText(item: TextItem): JsonObject {
+  return { type: 'text', text: item.text, ...marker(item) };
+}
+
+function marker({ cache }: { readonly cache?: JsonObject | undefined }): JsonObject {
+  return cache === undefined ? {} : { cache_control: cache };
 }
 
 /** An id that came from another API may have characters that Claude refuses. */
@@ -53,10 +57,11 @@ function encodeItem(item: PlacedItem, dropped: Set<string>): JsonObject[] {
     case 'hidden':
       return [{ type: 'redacted_thinking', data: item.data }];
     case 'call':
-      return [encodeCall(item.call)];
+      return [{ ...encodeCall(item.call), ...marker(item) }];
     case 'result': {
       const content = item.content.flatMap((piece) => encodeContent(piece, dropped));
-      return [{ type: 'tool_result', tool_use_id: toolUseId(item.callId), ...(content.length > 0 && { content }) }];
+      const result = { type: 'tool_result', tool_use_id: toolUseId(item.callId), ...marker(item) };
+      return [content.length > 0 ? { ...result, content } : result];
     }
     default:
       return encodeContent(item, dropped);
@@ -90,16 +95,12 @@ function encodeMedia(item: Exclude<ContentItem, TextItem>): JsonObject | undefin
     const source = { type: 'url', url: item.url };
     if (!item.url.startsWith('http')) return undefined;
     const kind = item.field === 'image_url' ? 'image' : 'document';
-    return { type: kind, source, ...(item.cache !== undefined && { cache_control: item.cache }) };
+    return { type: kind, source, ...marker(item) };
   }
-  const { mediaType, base64, name, cache } = item;
-  const rest = { ...(name !== undefined && { title: name }), ...(cache !== undefined && { cache_control: cache }) };
+  const { mediaType, base64, name } = item;
+  const rest = { ...(name !== undefined && { title: name }), ...marker(item) };
   if (mediaType.startsWith('image/')) {
-    return {
-      type: 'image',
-      source: { type: 'base64', media_type: mediaType, data: base64 },
-      ...(cache !== undefined && { cache_control: cache }),
-    };
+    return { type: 'image', source: { type: 'base64', media_type: mediaType, data: base64 }, ...marker(item) };
   }
   if (mediaType === 'application/pdf') {
     return { type: 'document', source: { type: 'base64', media_type: mediaType, data: base64 }, ...rest };

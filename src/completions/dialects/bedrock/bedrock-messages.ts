@@ -49,12 +49,16 @@ function nameDocuments(messages: readonly JsonObject[]): void {
   }
 }
 
-/** A point up to which the prompt is cached stands behind what it ends with. */
 export function encodeTextBlock({ text, cache }: TextItem): JsonObject[] {
-  return cache === undefined ? [{ text }] : [{ text }, CACHE_POINT];
+  return withPoint({ text }, cache);
 }
 
 const CACHE_POINT = { cachePoint: { type: 'default' } };
+
+/** Puts the point up to which the prompt is cached after the block that has the marker. */
+export function withPoint(block: JsonObject, marker: object | undefined): JsonObject[] {
+  return marker === undefined ? [block] : [block, CACHE_POINT];
+}
 
 function encodeItem(item: PlacedItem, dropped: Set<string>): JsonObject[] {
   switch (item.kind) {
@@ -63,12 +67,13 @@ function encodeItem(item: PlacedItem, dropped: Set<string>): JsonObject[] {
     case 'hidden':
       return [{ reasoningContent: { redactedContent: item.data } }];
     case 'call':
-      return [encodeCall(item.call)];
+      return withPoint(encodeCall(item.call), item.cache);
     case 'result': {
       const content = item.content.flatMap((piece) => encodeContent(piece, dropped));
-      return [
-        { toolResult: { toolUseId: toolUseId(item.callId), content: content.length === 0 ? [{ json: {} }] : content } },
-      ];
+      const blocks = content.length === 0 ? [{ json: {} }] : content.filter((block) => block !== CACHE_POINT);
+      const isMarked =
+        item.cache ?? item.content.find((piece) => piece.kind !== 'unknown' && piece.cache !== undefined);
+      return withPoint({ toolResult: { toolUseId: toolUseId(item.callId), content: blocks } }, isMarked);
     }
     default:
       return encodeContent(item, dropped);
@@ -87,7 +92,7 @@ function encodeContent(item: ContentItem, dropped: Set<string>): JsonObject[] {
     dropped.add(droppedPiece(item));
     return [];
   }
-  return item.kind !== 'unknown' && item.cache !== undefined ? [block, CACHE_POINT] : [block];
+  return withPoint(block, item.kind === 'unknown' ? undefined : item.cache);
 }
 
 /** Bytes, or an object in S3: Converse fetches nothing from the web. */

@@ -2,7 +2,7 @@ import type { ChatRequest } from '../../contract/chat.ts';
 import { type ClaudeModel, claudeModel } from '../anthropic/claude-model.ts';
 import { readSampling } from '../anthropic/claude-sampling.ts';
 import { encodeThinking } from '../anthropic/claude-thinking.ts';
-import { nameLostMembers, readConversation } from '../conversation.ts';
+import { cacheMarkers, nameLostMembers, readConversation } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import {
@@ -24,7 +24,7 @@ import {
   strictSchema,
 } from '../structured-answer.ts';
 import { pathSegment } from '../upstream-url.ts';
-import { encodeConverseTurns, encodeTextBlock } from './bedrock-messages.ts';
+import { encodeConverseTurns, encodeTextBlock, withPoint } from './bedrock-messages.ts';
 
 const TAKEN = takenFields(
   ...['max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'stop', 'tools', 'tool_choice'],
@@ -42,6 +42,7 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
   nameLostMembers(request.messages, names);
+  if (cacheMarkers(request).some(({ ttl = '5m' }) => ttl !== '5m')) names.add('cache_control.ttl');
   const steps = createSteps();
   const { system, turns, calledNames } = readConversation(request.messages, steps);
   const instructions = system.filter(({ text }) => text.trim() !== '');
@@ -147,10 +148,9 @@ function encodeTools(
 ): { readonly fields: JsonObject; readonly forced: boolean } {
   const { functions, choice, dropped: kinds } = readTools(request, steps);
   for (const kind of kinds) dropped.add(kind);
-  const tools = functions.flatMap(({ name, description, parameters, cache_control: cache }) => {
-    const spec = toolSpec(name, description, parameters);
-    return cache === undefined ? [spec] : [spec, { cachePoint: { type: 'default' } }];
-  });
+  const tools = functions.flatMap(({ name, description, parameters, cache_control: cache }) =>
+    withPoint(toolSpec(name, description, parameters), cache),
+  );
   if (schema !== undefined) {
     const all = [...tools, toolSpec(ANSWER_TOOL, ANSWER_TOOL_DESCRIPTION, schema)];
     const toolChoice = tools.length > 0 ? { any: {} } : { tool: { name: ANSWER_TOOL } };

@@ -1,6 +1,6 @@
 import type { ChatMessage, ChatRequest } from '../../contract/chat.ts';
 import { droppedPiece, readContent } from '../content.ts';
-import { nameLostMembers } from '../conversation.ts';
+import { asFunctionCall, cacheMarkers, nameLostMembers } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import {
@@ -31,6 +31,7 @@ export function encodeCohereRequest(request: ChatRequest, context: DialectContex
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
   nameLostMembers(request.messages, names);
+  if (cacheMarkers(request).length > 0) names.add('cache_control');
   const steps = createSteps();
   const use = readTools(request, steps);
   for (const name of use.dropped) names.add(name);
@@ -72,7 +73,10 @@ function encodeMessage(message: ChatMessage, dropped: Set<string>, steps: Steps)
     role: role === 'developer' ? 'system' : role,
     ...(content !== undefined && { content }),
     ...(hasCalls && {
-      tool_calls: calls.map(({ id, function: called }) => ({ id, type: 'function', function: called })),
+      tool_calls: calls.map((call) => {
+        const { id, type, function: called } = asFunctionCall(call);
+        return { id, type, function: called };
+      }),
     }),
     ...(hasCalls && typeof reasoning === 'string' && reasoning !== '' && { tool_plan: reasoning }),
     ...(callId !== undefined && { tool_call_id: callId }),

@@ -1,5 +1,5 @@
 import type { ChatRequest } from '../../contract/chat.ts';
-import { nameLostMembers, readConversation } from '../conversation.ts';
+import { cacheMarkers, nameLostMembers, readConversation } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
 import { asObject, type JsonObject } from '../json-value.ts';
 import {
@@ -29,6 +29,7 @@ export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, cont
   const { dropped, extra } = sortFields(request, TAKEN);
   const names = new Set(dropped);
   nameLostMembers(request.messages, names);
+  if (cacheMarkers(request).length > 0) names.add('cache_control');
   const steps = createSteps();
   const { system, turns } = readConversation(request.messages, steps);
   const use = readTools(request, steps);

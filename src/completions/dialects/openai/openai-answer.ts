@@ -79,6 +79,8 @@ function readChoice(choice: JsonObject, position: number, answerId: string): Cho
 function readCall(value: unknown, index: number, answerId: string): ToolCall[] {
   const call = asObject(value);
   const called = asObject(call?.function);
+  // A tool of free text: only a caller of this dialect can have asked for it.
+  if (call !== undefined && asObject(call.custom) !== undefined) return [call as unknown as ToolCall];
   if (call === undefined || called === undefined) return [];
   return [
     {
@@ -201,7 +203,8 @@ export function fitChunk(body: JsonObject): JsonObject | undefined {
 function readCallDelta(state: OpenaiStreamState, choice: number, value: unknown): CallDelta[] {
   const call = asObject(value);
   if (call === undefined) return [];
-  const called = asObject(call.function);
+  const custom = asObject(call.custom);
+  const called = asObject(call.function) ?? custom;
   const name = asWords(called?.name);
   const place = Math.min(choice, MAX_CHOICES);
   const begun = state.calls[place] ?? 0;
@@ -217,8 +220,10 @@ function readCallDelta(state: OpenaiStreamState, choice: number, value: unknown)
       ...call,
       index,
       ...(id !== undefined && { id }),
-      ...(first && { type: 'function' as const }),
-      function: { ...(name !== undefined && { name }), ...(text !== undefined && { arguments: text }) },
+      ...(first && { type: custom === undefined ? 'function' : 'custom' }),
+      ...(custom === undefined && {
+        function: { ...(name !== undefined && { name }), ...(text !== undefined && { arguments: text }) },
+      }),
     } as CallDelta,
   ];
 }

@@ -1,4 +1,5 @@
-import type { ChatMessage, ChatRequest } from '../../contract/chat.ts';
+import type { ChatMessage, ChatRequest, ContentPart } from '../../contract/chat.ts';
+import { cacheMarkers } from '../conversation.ts';
 import type { DialectContext, UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import { asksForSomething } from '../request-fields.ts';
@@ -22,6 +23,10 @@ export function encodeOpenaiRequest(request: ChatRequest, context: DialectContex
   }
   const needsFitting = request.messages.some((message) => fitMessage(message, refused) !== message);
   if (needsFitting) body.messages = request.messages.map((message) => fitMessage(message, refused));
+  if (context.translated === true && cacheMarkers(request).length > 0) {
+    removeCacheMarkers(body);
+    dropped.push('cache_control');
+  }
   askForUsage(body, request, context);
   return { path: '/chat/completions', headers: {}, body, dropped };
 }
@@ -44,6 +49,26 @@ function fitMessage(message: ChatMessage, refused: ReadonlySet<string>): ChatMes
   const { reasoning_signature: _, ...rest } = message;
   if (withoutReasoning) delete rest.reasoning_content;
   return { ...rest, role };
+}
+
+/** Removes the markers that a caller of another API set: they are unknown here, and some servers refuse them. */
+function removeCacheMarkers(body: JsonObject): void {
+  const without = (given: object): object => {
+    const { cache_control: _, ...rest } = given as JsonObject;
+    return rest;
+  };
+  body.messages = (body.messages as readonly ChatMessage[]).map((message) => ({
+    ...without(message),
+    ...(Array.isArray(message.content) && { content: joinedTexts(message.content) ?? message.content.map(without) }),
+    ...(message.tool_calls !== undefined && { tool_calls: message.tool_calls.map(without) }),
+  }));
+  if (Array.isArray(body.tools)) body.tools = body.tools.map(without);
+}
+
+/** Only the markers kept these texts apart, and many servers take instructions as one text only. */
+function joinedTexts(parts: readonly ContentPart[]): string | undefined {
+  const texts = parts.flatMap(({ type, text }) => (type === 'text' && text !== undefined ? [text] : []));
+  return texts.length === parts.length ? texts.join('\n\n') : undefined;
 }
 
 /** Usage is always asked for, since it is metered (contract/completions 4). */

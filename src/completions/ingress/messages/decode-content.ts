@@ -1,9 +1,18 @@
 import type { ContentPart } from '../../contract/chat.ts';
 import type { MessagesBlock } from '../../contract/messages.ts';
+import { cacheControl } from '../../dialects/content.ts';
 import { invalidField, isRecord, requiredText } from '../decoded-request.ts';
 
-/** Blocks of text, images and documents, as a user or a tool may send them; undefined for any other kind. */
+/** Decodes text, images and documents, as a user or a tool may send them; undefined for any other kind of block. */
 export function decodePart(block: MessagesBlock, path: string): readonly ContentPart[] | undefined {
+  const parts = decodeBlock(block, path);
+  const cache = cacheControl(block);
+  const last = parts?.at(-1);
+  if (parts === undefined || last === undefined || cache === undefined) return parts;
+  return [...parts.slice(0, -1), Object.assign(last, { cache_control: cache })];
+}
+
+function decodeBlock(block: MessagesBlock, path: string): readonly ContentPart[] | undefined {
   switch (block.type) {
     case 'text':
       return [{ type: 'text', text: requiredText(block.text, `${path}/text`) }];

@@ -8,6 +8,7 @@ import type {
   MessagesTool,
 } from '../../contract/messages.ts';
 import { packHiddenThinking, packThinking } from '../../dialects/anthropic/claude-proofs.ts';
+import { cacheControl } from '../../dialects/content.ts';
 import { createSteps } from '../../dialects/steps.ts';
 import { type ConversationBuilder, createConversation } from '../conversation-builder.ts';
 import {
@@ -58,7 +59,6 @@ export function decodePrompt(request: CountTokensRequest): DecodedRequest {
     decodeMessage(message, `/messages/${index}`, conversation, dropped);
   }
   const tools = (request.tools ?? []).flatMap((tool) => decodeTool(tool, dropped));
-  if (hasCacheControl(request)) dropped.add('cache_control');
   const { tool_choice: choice } = request;
   const chat: ChatRequest = {
     model: request.model,
@@ -78,7 +78,7 @@ function decodeSystem(system: CountTokensRequest['system'], conversation: Conver
   const blocks = typeof system === 'string' ? [{ type: 'text', text: system }] : (system ?? []);
   for (const [index, block] of blocks.entries()) {
     const text = requiredText(block.text, `/system/${index}/text`);
-    if (text !== '') conversation.instruct(text);
+    if (text !== '') conversation.instruct(text, cacheControl(block));
   }
 }
 
@@ -109,7 +109,8 @@ function decodeMessage(
   for (const [index, block] of blocks.entries()) {
     if (block.type !== 'tool_result') continue;
     const callId = requiredText(block.tool_use_id, `${at(index)}/tool_use_id`);
-    conversation.result(callId, decodeResult(block.content, block.is_error === true, `${at(index)}/content`));
+    const parts = decodeResult(block.content, block.is_error === true, `${at(index)}/content`);
+    conversation.result(callId, parts, cacheControl(block));
   }
   const parts = blocks.flatMap((block, index) => {
     if (block.type === 'tool_result') return [];
@@ -130,7 +131,7 @@ function decodeAssistant(
 ): void {
   switch (block.type) {
     case 'text':
-      conversation.say(requiredText(block.text, `${path}/text`));
+      conversation.say(requiredText(block.text, `${path}/text`), cacheControl(block));
       return;
     case 'thinking':
       conversation.reason(block.thinking ?? '', packedSignature(block, written));
@@ -140,7 +141,8 @@ function decodeAssistant(
       return;
     case 'tool_use': {
       const name = requiredText(block.name, `${path}/name`);
-      conversation.call(requiredText(block.id, `${path}/id`), name, JSON.stringify(block.input ?? {}));
+      const id = requiredText(block.id, `${path}/id`);
+      conversation.call(id, name, JSON.stringify(block.input ?? {}), cacheControl(block));
       return;
     }
     default:
@@ -160,8 +162,10 @@ function decodeTool(tool: MessagesTool, dropped: Set<string>): readonly ChatTool
     dropped.add(`tools.${type ?? name}`);
     return [];
   }
+  const cache = cacheControl(tool);
   return [
     {
+      ...(cache !== undefined && { cache_control: cache }),
       type: 'function',
       function: {
         name,
@@ -203,16 +207,6 @@ function reasoningEffort({
 function answerFormat(schema: object | undefined): Pick<ChatRequest, 'response_format'> {
   if (schema === undefined) return {};
   return { response_format: { type: 'json_schema', json_schema: { name: 'answer', schema, strict: true } } };
-}
-
-/** It marks what Anthropic should keep in its cache; other APIs decide that themselves. */
-function hasCacheControl({ system, messages, tools }: CountTokensRequest): boolean {
-  const blocks = [
-    ...(Array.isArray(system) ? system : []),
-    ...(tools ?? []),
-    ...messages.flatMap(({ content }) => (typeof content === 'string' ? [] : content)),
-  ];
-  return blocks.some((block) => 'cache_control' in block);
 }
 
 function digest(text: string): string {

@@ -1,10 +1,11 @@
 import { AppError } from '../../../platform/errors/app-error.ts';
 import type { ChatMessage, ContentPart } from '../../contract/chat.ts';
 import type { InputItem, InputPart, ResponsesRequest } from '../../contract/responses.ts';
+import { customArguments } from '../../dialects/conversation.ts';
 import type { Steps } from '../../dialects/steps.ts';
 import { createConversation } from '../conversation-builder.ts';
 import { isRecord, requiredText } from '../decoded-request.ts';
-import { customArguments, type ToolTranslation } from './responses-tools.ts';
+import type { ToolTranslation } from './responses-tools.ts';
 
 export interface DecodedInput {
   readonly messages: ChatMessage[];

@@ -77,11 +77,6 @@ export function translateTools(given: readonly ResponsesTool[], steps: Steps = c
   };
 }
 
-/** The arguments of the function that stands for a custom tool. */
-export function customArguments(input: string): string {
-  return JSON.stringify({ input });
-}
-
 function copied({ description, parameters, strict }: ResponsesTool, name: string): FunctionDefinition {
   return {
     name,
