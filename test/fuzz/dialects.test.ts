@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { Compile } from 'typebox/schema';
-import { type ChatRequest as Chat, ChatRequest } from '../../src/completions/contract/chat.ts';
+import { ChatRequest } from '../../src/completions/contract/chat.ts';
+import { createRequestReader } from '../../src/completions/contract/read-request.ts';
 import type { DialectName } from '../../src/completions/dialects/dialect.ts';
 import { loadDialect } from '../../src/completions/dialects/dialect-table.ts';
 import { createChunkReader } from '../../src/completions/pipeline/chunk-reader.ts';
@@ -50,6 +51,7 @@ const STREAM_WORDS = [
 ];
 
 const validator = Compile(ChatRequest);
+const read = createRequestReader(ChatRequest);
 /** What callers say about the arguments of their tools, and about the answer that they want. */
 const toolSchema = jsonWith([
   ...[
@@ -121,9 +123,9 @@ for (const name of NAMES) {
     fc.assert(
       fc.property(request, fc.constantFrom(...MODELS), fc.boolean(), (value, model, stream) => {
         fc.pre(validator.Check(value));
-        const before = JSON.stringify(value);
+        const chat = read(Buffer.from(JSON.stringify(value)));
+        const before = JSON.stringify(chat);
         const outcome = outcomeOf(() => {
-          const chat = value as Chat;
           return dialect.encodeRequest(usesLegacyFunctions(chat) ? withTools(chat) : chat, {
             ...context,
             model,
@@ -136,7 +138,7 @@ for (const name of NAMES) {
           assert.doesNotThrow(() => new Headers({ ...headers }));
           assert.equal(typeof JSON.stringify(body), 'string');
         }
-        assert.equal(JSON.stringify(value), before, 'the request itself stays as it was');
+        assert.equal(JSON.stringify(chat), before, 'the request itself stays as it was');
         assertNothingPolluted();
       }),
       runs(70),

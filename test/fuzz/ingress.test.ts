@@ -3,9 +3,10 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { Compile } from 'typebox/schema';
 import { ChatRequest } from '../../src/completions/contract/chat.ts';
-import { type MessagesRequest as Messages, MessagesRequest } from '../../src/completions/contract/messages.ts';
-import { type ResponsesRequest as Responses, ResponsesRequest } from '../../src/completions/contract/responses.ts';
-import { type TextRequest as Text, TextRequest } from '../../src/completions/contract/text-completion.ts';
+import { MessagesRequest } from '../../src/completions/contract/messages.ts';
+import { createRequestReader } from '../../src/completions/contract/read-request.ts';
+import { ResponsesRequest } from '../../src/completions/contract/responses.ts';
+import { TextRequest } from '../../src/completions/contract/text-completion.ts';
 import { decodeMessagesRequest } from '../../src/completions/ingress/messages/decode-messages-request.ts';
 import { decodeResponsesRequest } from '../../src/completions/ingress/responses/decode-responses-request.ts';
 import { estimatePromptTokens } from '../../src/completions/pipeline/estimate-tokens.ts';
@@ -65,10 +66,11 @@ function assertChat(decode: () => object): void {
 
 test('G18: any request of the Messages API becomes a chat completion, or is refused', () => {
   const validator = Compile(MessagesRequest);
+  const read = createRequestReader(MessagesRequest);
   fc.assert(
     fc.property(from(MessagesRequest), (value) => {
       fc.pre(validator.Check(value));
-      assertChat(() => decodeMessagesRequest(value as Messages).chat);
+      assertChat(() => decodeMessagesRequest(read(Buffer.from(JSON.stringify(value)))).chat);
     }),
     runs(200),
   );
@@ -76,10 +78,11 @@ test('G18: any request of the Messages API becomes a chat completion, or is refu
 
 test('G18: any request of the Responses API becomes a chat completion, or is refused', () => {
   const validator = Compile(ResponsesRequest);
+  const read = createRequestReader(ResponsesRequest);
   fc.assert(
     fc.property(from(ResponsesRequest), (value) => {
       fc.pre(validator.Check(value));
-      assertChat(() => decodeResponsesRequest(value as Responses).chat);
+      assertChat(() => decodeResponsesRequest(read(Buffer.from(JSON.stringify(value)))).chat);
     }),
     runs(200),
   );
@@ -87,10 +90,11 @@ test('G18: any request of the Responses API becomes a chat completion, or is ref
 
 test('G18: any plain completion becomes a chat completion, or is refused', () => {
   const validator = Compile(TextRequest);
+  const read = createRequestReader(TextRequest);
   fc.assert(
     fc.property(from(TextRequest), (value) => {
       fc.pre(validator.Check(value));
-      assertChat(() => textAsChat(value as Text).request);
+      assertChat(() => textAsChat(read(Buffer.from(JSON.stringify(value)))).request);
     }),
     runs(100),
   );
