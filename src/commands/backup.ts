@@ -22,7 +22,7 @@ export function registerBackup(program: Command, context: CommandContext): void 
     .action(async (folder: string, _options: unknown, command: Command) => {
       const options = command.optsWithGlobals();
       const { settings } = await loadSettings(options, context);
-      const { backUpDatabases } = await import('../platform/database/back-up-databases.ts');
+      const { backUpDatabases } = await import('../platform/database/backup/back-up-databases.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
       const { copyableStores, dataFilesOf } = await import('../system/own-stores.ts');
       const { describeBackupKey } = await import('../system/secret-key.ts');

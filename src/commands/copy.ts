@@ -18,7 +18,7 @@ export function registerCopy(program: Command, context: CommandContext): void {
       const options = command.optsWithGlobals();
       const url = postgresUrl(String(options.to));
       const { settings } = await loadSettings(options, context);
-      const { copyDatabase } = await import('../platform/database/copy-database.ts');
+      const { copyDatabase } = await import('../platform/database/backup/copy-into.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
       const { openStoresAlone } = await import('../system/own-stores.ts');
       const { storeDefinitions } = await import('../system/store-location.ts');

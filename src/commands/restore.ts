@@ -26,7 +26,7 @@ export function registerRestore(program: Command, context: CommandContext): void
     .action(async (folder: string, _options: unknown, command: Command) => {
       const options = command.optsWithGlobals();
       const { settings } = await loadSettings(options, context);
-      const { restoreDatabases } = await import('../platform/database/restore-databases.ts');
+      const { restoreDatabases } = await import('../platform/database/backup/restore-databases.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
       const { dataFilesOf } = await import('../system/own-stores.ts');
       const { storeDefinitions, storeLocation } = await import('../system/store-location.ts');

@@ -1,9 +1,8 @@
 import type { Clock } from '../platform/clock/clock.ts';
-import type { Database } from '../platform/database/database.ts';
-import type { DatabaseLocation } from '../platform/database/engine.ts';
+import type { Database, DatabaseLocation } from '../platform/database/database.ts';
 import type { DatabaseDefinition } from '../platform/database/migration.ts';
 import { openDatabase } from '../platform/database/open-database.ts';
-import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/own-sqlite-file.ts';
+import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/sqlite-file.ts';
 
 /** Opens a service's database, and claims it for this process where it is a file; `opened` closes and releases it. */
 export async function openStore(

@@ -1,6 +1,6 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Database } from '../platform/database/database.ts';
-import type { OwnerKind } from '../platform/database/sqlite/own-sqlite-file.ts';
+import type { OwnerKind } from '../platform/database/sqlite/sqlite-file.ts';
 import type { DataFiles } from './data-directory.ts';
 import { openStore } from './open-store.ts';
 import type { ServiceName, Settings } from './settings.ts';

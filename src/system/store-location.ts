@@ -1,4 +1,4 @@
-import type { DatabaseLocation } from '../platform/database/engine.ts';
+import type { DatabaseLocation } from '../platform/database/database.ts';
 import type { DatabaseDefinition } from '../platform/database/migration.ts';
 import type { DataFiles } from './data-directory.ts';
 import { serviceTable } from './service-table.ts';

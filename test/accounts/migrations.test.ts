@@ -5,7 +5,7 @@ import { recoveryCodeHash } from '../../src/accounts/mfa/recovery-codes.ts';
 import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
-import type { DatabaseLocation } from '../../src/platform/database/engine.ts';
+import type { DatabaseLocation } from '../../src/platform/database/database.ts';
 import { planMigrations } from '../../src/platform/database/migration.ts';
 import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
 import { type DatabasePlaces, databasePlaces, engines } from '../fakes/database-engines.ts';

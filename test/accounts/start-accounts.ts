@@ -13,8 +13,7 @@ import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.
 import { createFlowStore } from '../../src/accounts/storage/flow-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
-import type { Database } from '../../src/platform/database/database.ts';
-import type { DatabaseLocation } from '../../src/platform/database/engine.ts';
+import type { Database, DatabaseLocation } from '../../src/platform/database/database.ts';
 import { openDatabase } from '../../src/platform/database/open-database.ts';
 import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../src/platform/http/listener.ts';

@@ -7,7 +7,7 @@ import { accountsMigrations } from '../../src/accounts/storage/accounts-migratio
 import { bridgeMigrations } from '../../src/bridge/storage/bridge-migrations.ts';
 import { completionsMigrations } from '../../src/completions/storage/completions-migrations.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
-import { copyInto } from '../../src/platform/database/copy-into.ts';
+import { copyInto } from '../../src/platform/database/backup/copy-into.ts';
 import type { Migration } from '../../src/platform/database/migration.ts';
 import { openEngine } from '../../src/platform/database/open-engine.ts';
 import { migrate } from '../../src/platform/database/run-migrations.ts';

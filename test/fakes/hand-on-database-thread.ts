@@ -1,4 +1,4 @@
-import { claimThread } from '../../src/platform/database/sqlite/shared-threads.ts';
+import { claimThread } from '../../src/platform/database/sqlite/sqlite-thread.ts';
 
 const LINGER_MS = 250;
 

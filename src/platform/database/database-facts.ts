@@ -1,5 +1,4 @@
-import type { Database } from './database.ts';
-import type { EngineName, SqlConnection } from './engine.ts';
+import type { Database, EngineName, SqlConnection } from './database.ts';
 
 /**
  * What a database says about itself, by name; created together with the table of migrations. It travels with the data

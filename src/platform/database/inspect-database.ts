@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
+import type { DatabaseLocation, SqlConnection } from './database.ts';
 import { hasTable, readFact, SECRET_KEY_FACT } from './database-facts.ts';
-import type { DatabaseLocation, SqlConnection } from './engine.ts';
 import type { DatabaseDefinition } from './migration.ts';
 import { openEngine } from './open-engine.ts';
 import { refuseNewerSchema } from './run-migrations.ts';

@@ -1,17 +1,23 @@
 import {
+  type ColumnDefinitionNode,
   type CompiledQuery,
+  CreateTableNode,
   type DatabaseConnection,
+  DataTypeNode,
   type Driver,
   Kysely,
+  type KyselyPlugin,
+  OperationNodeTransformer,
   PostgresAdapter,
   PostgresIntrospector,
   PostgresQueryCompiler,
   type QueryResult,
+  RawNode,
   SqliteAdapter,
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from 'kysely';
-import type { EngineName } from './engine.ts';
+import type { EngineName } from './database.ts';
 import type { StatementResult } from './statement.ts';
 
 type Execute = (query: CompiledQuery) => Promise<StatementResult>;
@@ -57,4 +63,58 @@ function createDriver(execute: Execute): Driver {
     releaseConnection: async () => undefined,
     destroy: async () => undefined,
   };
+}
+
+/**
+ * The column types that mean the same on both engines, as migrations write them, and what they become.
+ *
+ * - `text`: ids, JSON, everything readable. Sorted by its bytes, as SQLite does, whatever language the PostgreSQL
+ *   server was set up for; so ids sort alike.
+ * - `integer`: 64 bits. Read as a number where that is exact, otherwise as a bigint. Times are whole milliseconds since
+ *   1970; flags are 1 and 0.
+ * - `real`, `blob`.
+ *
+ * No column counts by itself (no sequences): rows keep their keys when they are copied to another engine. Every table
+ * has a primary key. `like` ignores case on SQLite only: compare `lower(...)`.
+ */
+const COLUMN_TYPES: ReadonlyMap<string, Readonly<Record<EngineName, string>>> = new Map([
+  ['text', { sqlite: 'text', postgres: 'text collate "C"' }],
+  ['integer', { sqlite: 'integer', postgres: 'bigint' }],
+  ['real', { sqlite: 'real', postgres: 'double precision' }],
+  ['blob', { sqlite: 'blob', postgres: 'bytea' }],
+]);
+
+/** Rewrites the statements of a migration for an engine. */
+export function createPortableSchema(engine: EngineName): KyselyPlugin {
+  const transformer = new PortableSchema(engine);
+  return {
+    transformQuery: ({ node, queryId }) => transformer.transformNode(node, queryId),
+    transformResult: async ({ result }) => result,
+  };
+}
+
+class PortableSchema extends OperationNodeTransformer {
+  readonly #engine: EngineName;
+
+  constructor(engine: EngineName) {
+    super();
+    this.#engine = engine;
+  }
+
+  protected override transformColumnDefinition(node: ColumnDefinitionNode): ColumnDefinitionNode {
+    const column = node.column.column.name;
+    const type = DataTypeNode.is(node.dataType) ? COLUMN_TYPES.get(node.dataType.dataType) : undefined;
+    if (type === undefined) throw new TypeError(`column ${column}: use text, integer, real or blob`);
+    if (node.autoIncrement || node.identity)
+      throw new TypeError(`column ${column}: columns do not count by themselves`);
+    const dataType = RawNode.createWithSql(type[this.#engine]);
+    return super.transformColumnDefinition({ ...node, dataType });
+  }
+
+  /** SQLite then refuses values of another type, as PostgreSQL does by itself. */
+  protected override transformCreateTable(node: CreateTableNode): CreateTableNode {
+    const table = super.transformCreateTable(node);
+    if (this.#engine === 'postgres') return table;
+    return CreateTableNode.cloneWithEndModifier(table, RawNode.createWithSql('strict'));
+  }
 }

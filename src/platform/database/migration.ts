@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Compilable, CompiledQuery, Kysely, SchemaModule } from 'kysely';
-import type { EngineName } from './engine.ts';
-import { createQueryBuilder } from './kysely-dialect.ts';
-import { createPortableSchema } from './portable-schema.ts';
+import type { EngineName } from './database.ts';
+import { createPortableSchema, createQueryBuilder } from './kysely-dialect.ts';
 
 /** What a migration builds its statements with. Rows are loosely typed: the schema is what it was at that time. */
 export interface MigrationTools {

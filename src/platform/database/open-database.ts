@@ -1,13 +1,11 @@
 import { type Clock, withinTime } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
-import { copyInto } from './copy-into.ts';
-import type { Database, Transaction } from './database.ts';
-import type { DatabaseLocation, Engine, SqlConnection } from './engine.ts';
+import { copyInto } from './backup/copy-into.ts';
+import type { Database, DatabaseLocation, Engine, SqlConnection, Transaction } from './database.ts';
 import { createQueryBuilder, isSelect } from './kysely-dialect.ts';
 import type { DatabaseDefinition } from './migration.ts';
-import { openEngine } from './open-engine.ts';
+import { openEngine, runTransaction } from './open-engine.ts';
 import { migrate } from './run-migrations.ts';
-import { runTransaction } from './run-transaction.ts';
 import type { SqliteLimits } from './sqlite/sqlite-engine.ts';
 import { copySqliteFile, foldLog, makeNewFile } from './sqlite/sqlite-file.ts';
 import { compileStatement } from './statement.ts';

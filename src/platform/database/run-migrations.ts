@@ -1,7 +1,7 @@
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
+import type { DatabaseLocation, Engine, SqlConnection } from './database.ts';
 import { FACTS_COLUMNS, FACTS_TABLE } from './database-facts.ts';
-import type { DatabaseLocation, Engine, SqlConnection } from './engine.ts';
 import { type DatabaseDefinition, type PlannedMigration, planMigrations } from './migration.ts';
 import { MIGRATIONS_TABLE, readTables } from './tables.ts';
 

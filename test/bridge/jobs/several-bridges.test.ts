@@ -6,8 +6,7 @@ import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts'
 import { createJobSearchStore } from '../../../src/bridge/storage/job-search-store.ts';
 import { createJobStore } from '../../../src/bridge/storage/job-store.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import type { Database } from '../../../src/platform/database/database.ts';
-import type { DatabaseLocation } from '../../../src/platform/database/engine.ts';
+import type { Database, DatabaseLocation } from '../../../src/platform/database/database.ts';
 import { openDatabase } from '../../../src/platform/database/open-database.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';

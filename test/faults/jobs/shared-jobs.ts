@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { DatabaseLocation } from '../../../src/platform/database/engine.ts';
+import type { DatabaseLocation } from '../../../src/platform/database/database.ts';
 import { listJobs, submit } from '../../bridge/jobs/job-client.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';

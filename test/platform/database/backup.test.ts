@@ -3,12 +3,11 @@ import { appendFile, readdir, readFile, stat, writeFile } from 'node:fs/promises
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { backUpDatabases } from '../../../src/platform/database/back-up-databases.ts';
+import { backUpDatabases } from '../../../src/platform/database/backup/back-up-databases.ts';
+import { findProblems, restoreDatabases } from '../../../src/platform/database/backup/restore-databases.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
-import { findProblems } from '../../../src/platform/database/find-problems.ts';
-import { restoreDatabases } from '../../../src/platform/database/restore-databases.ts';
-import { ownSqliteFile } from '../../../src/platform/database/sqlite/own-sqlite-file.ts';
-import { digestTables } from '../../../src/platform/database/table-digest.ts';
+import { ownSqliteFile } from '../../../src/platform/database/sqlite/sqlite-file.ts';
+import { digestTables } from '../../../src/platform/database/tables.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
 import { until } from '../../fakes/until.ts';
 import { fillSample } from './fill-sample.ts';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { copyDatabase } from '../../../src/platform/database/copy-database.ts';
-import type { EngineName } from '../../../src/platform/database/engine.ts';
-import { findProblems } from '../../../src/platform/database/find-problems.ts';
+import { copyDatabase } from '../../../src/platform/database/backup/copy-into.ts';
+import { findProblems } from '../../../src/platform/database/backup/restore-databases.ts';
+import type { EngineName } from '../../../src/platform/database/database.ts';
 import type { DatabaseDefinition } from '../../../src/platform/database/migration.ts';
-import { compareDigests, digestTables } from '../../../src/platform/database/table-digest.ts';
+import { compareDigests, digestTables } from '../../../src/platform/database/tables.ts';
 import { databasePlaces } from '../../fakes/database-engines.ts';
 import { fillSample } from './fill-sample.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';

@@ -1,5 +1,5 @@
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import type { DatabaseLocation, Engine } from '../../../src/platform/database/engine.ts';
+import type { DatabaseLocation, Engine } from '../../../src/platform/database/database.ts';
 import { openEngine } from '../../../src/platform/database/open-engine.ts';
 import { migrate } from '../../../src/platform/database/run-migrations.ts';
 import { grownDatabase } from './grown-database.ts';

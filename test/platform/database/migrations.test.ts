@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { sql } from 'kysely';
-import type { DatabaseLocation } from '../../../src/platform/database/engine.ts';
+import type { DatabaseLocation } from '../../../src/platform/database/database.ts';
 import type { Migration, MigrationTools } from '../../../src/platform/database/migration.ts';
 import { openEngine } from '../../../src/platform/database/open-engine.ts';
 import { readTables } from '../../../src/platform/database/tables.ts';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { ownSqliteFile } from '../../../src/platform/database/sqlite/own-sqlite-file.ts';
+import { ownSqliteFile } from '../../../src/platform/database/sqlite/sqlite-file.ts';
 
 const VICTIM = fileURLToPath(new URL('./owning-victim.ts', import.meta.url));
 let folder = '';

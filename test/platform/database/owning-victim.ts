@@ -1,4 +1,4 @@
-import { ownSqliteFile } from '../../../src/platform/database/sqlite/own-sqlite-file.ts';
+import { ownSqliteFile } from '../../../src/platform/database/sqlite/sqlite-file.ts';
 
 /** A process that owns a file until it is killed. */
 await ownSqliteFile(process.argv[2] ?? '');

@@ -1,11 +1,10 @@
 import { AppError } from '../../errors/app-error.ts';
-import type { Engine, SqlConnection } from '../engine.ts';
+import type { Engine, SqlConnection } from '../database.ts';
 import { checkedValue, type Runnable, type SqlValue, type Statement, type StatementResult } from '../statement.ts';
-import { claimThread, type ThreadClaim } from './shared-threads.ts';
 import { changesOf, openSqliteConnection, readWith, type SqliteResult, toRows } from './sqlite-connection.ts';
 import { fromFailure, isBusy, toFailure } from './sqlite-errors.ts';
 import { makePrivateFile } from './sqlite-file.ts';
-import type { BoundStatement } from './sqlite-thread.ts';
+import { type BoundStatement, claimThread, type ThreadClaim } from './sqlite-thread.ts';
 
 export interface SqliteLimits {
   /** Batches that may wait for their commit; one more is refused with OVERLOADED. */

@@ -1,13 +1,15 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { chmod, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
+import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, errorCode } from '../../errors/app-error.ts';
 import { makeFolder } from '../../files/make-folder.ts';
-import type { SqlConnection } from '../engine.ts';
+import type { SqlConnection } from '../database.ts';
 import { checkedValue, type Runnable, type StatementResult } from '../statement.ts';
-import { claimThread } from './shared-threads.ts';
 import { changesOf, type SqliteMode, toRows } from './sqlite-connection.ts';
-import { fromFailure, toFailure } from './sqlite-errors.ts';
+import { fromFailure, isBusy, toFailure } from './sqlite-errors.ts';
+import { claimThread } from './sqlite-thread.ts';
 
 /** All pages in one step, so that the copy is of one moment; a copy in steps would start again after each commit. */
 const PAGES_PER_STEP = 2 ** 31 - 1;
@@ -78,5 +80,106 @@ export async function useSqliteFile<T>(
     }
   } finally {
     await release();
+  }
+}
+
+export interface Ownership {
+  release(): void;
+}
+
+/** A server keeps its files for as long as it runs; a command for a moment, so others wait for it. */
+export type OwnerKind = 'server' | 'command';
+
+interface Owner {
+  readonly pid: number;
+  readonly kind: OwnerKind;
+}
+
+const ATTEMPTS_TO_READ_OWNER = 5;
+const PAUSE_MS = 20;
+/** How long to wait for a command that has the file. A backup or a copy of much data may take longer. */
+const COMMAND_WAIT_MS = 30_000;
+
+/**
+ * Claims a database file for this process: a server, or a command that works while no server runs. While a command has
+ * the file, everyone else waits for it; a file that a server has is refused with STORAGE_IN_USE and its process id. The
+ * claim is a lock of the operating system on an empty file beside it (taken with SQLite, because Node has no call for
+ * it), so it ends with the process, however that ends.
+ */
+export async function ownSqliteFile(
+  file: string,
+  kind: OwnerKind = 'server',
+  commandWaitMs = COMMAND_WAIT_MS,
+): Promise<Ownership> {
+  const deadline = performance.now() + commandWaitMs;
+  for (;;) {
+    const ownership = await tryToOwn(file, kind);
+    if ('release' in ownership) return ownership;
+    if (ownership.owner?.kind !== 'command' || performance.now() > deadline) {
+      throw new AppError('STORAGE_IN_USE', { file, pid: ownership.owner?.pid ?? 'unknown' });
+    }
+    await delay(PAUSE_MS);
+  }
+}
+
+async function tryToOwn(file: string, kind: OwnerKind): Promise<Ownership | { readonly owner: Owner | undefined }> {
+  const ownerFile = `${file}.pid`;
+  const lock = await openLock(`${file}.lock`);
+  try {
+    lock.exec('BEGIN EXCLUSIVE');
+    writeFileSync(ownerFile, `${process.pid} ${kind}\n`, { mode: 0o600 });
+  } catch (error) {
+    lock.close();
+    if (!isBusy(error)) throw new AppError('STORAGE_UNAVAILABLE', {}, { cause: error });
+    return { owner: await readOwner(ownerFile) };
+  }
+  let released = false;
+  return {
+    release() {
+      if (released) return;
+      released = true;
+      rmSync(ownerFile, { force: true });
+      lock.close();
+    },
+  };
+}
+
+async function openLock(file: string): Promise<DatabaseSync> {
+  try {
+    await makePrivateFile(file);
+    return new DatabaseSync(file, { timeout: 0 });
+  } catch (cause) {
+    throw new AppError('STORAGE_UNAVAILABLE', {}, { cause });
+  }
+}
+
+/** The owner writes its process id just after it has got the lock: it may be missing, or be that of a dead process. */
+async function readOwner(file: string): Promise<Owner | undefined> {
+  for (let attempt = 1; attempt <= ATTEMPTS_TO_READ_OWNER; attempt += 1) {
+    const owner = parseOwner(file);
+    if (owner !== undefined && isRunning(owner.pid)) return owner;
+    await delay(PAUSE_MS);
+  }
+  return undefined;
+}
+
+function parseOwner(file: string): Owner | undefined {
+  try {
+    const text = readFileSync(file, 'utf8');
+    const pid = Number.parseInt(text, 10);
+    if (!Number.isSafeInteger(pid) || pid <= 0) return undefined;
+    return { pid, kind: text.includes('command') ? 'command' : 'server' };
+  } catch {
+    return undefined;
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // It runs, but belongs to someone else.
+    return errorCode(error) === 'EPERM';
   }
 }

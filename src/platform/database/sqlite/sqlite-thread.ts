@@ -3,11 +3,10 @@ import { dirname, extname } from 'node:path';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { AppError } from '../../errors/app-error.ts';
 import type { SqlValue } from '../statement.ts';
-import { ANY_CHANGES, type UnitOutcome } from './commit-round.ts';
+import { ANSWERS, ANY_CHANGES, CALLS, type UnitOutcome } from './commit-round.ts';
 import type { SqliteMode, SqliteResult } from './sqlite-connection.ts';
 import { fromFailure } from './sqlite-errors.ts';
 import type { FromWorker, ToWorker, WorkerStart } from './sqlite-worker.ts';
-import { ANSWERS, CALLS } from './thread-signal.ts';
 
 /** A statement whose values have been checked. */
 export interface BoundStatement {
@@ -18,7 +17,7 @@ export interface BoundStatement {
 }
 
 /** The near side of a thread that holds SQLite connections, those of several databases. */
-export interface SqliteThread {
+interface SqliteThread {
   open(file: string, mode: SqliteMode): Promise<number>;
   run(connection: number, statement: BoundStatement): Promise<SqliteResult>;
   /** Stores the statements together with whatever else is submitted meanwhile. Those of one tick travel together. */
@@ -43,7 +42,7 @@ interface Waiting {
   reject(error: Error): void;
 }
 
-export function startSqliteThread(): SqliteThread {
+function startSqliteThread(): SqliteThread {
   const { port1: port, port2 } = new MessageChannel();
   const signal = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
   const start: WorkerStart = { port: port2, signal };
@@ -185,4 +184,38 @@ export function startSqliteThread(): SqliteThread {
 function threadEnvironment(): Record<string, string> {
   const ofThisVersion = getCompileCacheDir();
   return ofThisVersion === undefined ? {} : { NODE_COMPILE_CACHE: dirname(ofThisVersion) };
+}
+
+/** A claim on a thread that all databases of the process share. */
+export interface ThreadClaim {
+  readonly thread: SqliteThread;
+  release(): Promise<void>;
+}
+
+interface Shared {
+  readonly thread: SqliteThread;
+  claims: number;
+}
+
+/**
+ * `writer` commits for all files, so that the commits of one moment share a thread and not the event loop; `reader`
+ * runs longer queries and starts when the first one comes. Each ends with its last claim.
+ */
+const threads = new Map<'writer' | 'reader', Shared>();
+
+export function claimThread(role: 'writer' | 'reader'): ThreadClaim {
+  const running = threads.get(role);
+  // A thread that died stays dead for those who use it, but does not stand in the way of databases opened later.
+  const shared = running?.thread.isAlive() ? running : { thread: startSqliteThread(), claims: 0 };
+  threads.set(role, shared);
+  shared.claims += 1;
+  return {
+    thread: shared.thread,
+    async release() {
+      shared.claims -= 1;
+      if (shared.claims > 0) return;
+      if (threads.get(role) === shared) threads.delete(role);
+      await shared.thread.end();
+    },
+  };
 }

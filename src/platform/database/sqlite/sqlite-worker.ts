@@ -1,9 +1,8 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { SqlValue } from '../statement.ts';
-import { commitRound, endOfUnit, type Unit, type UnitOutcome } from './commit-round.ts';
+import { ANSWERS, CALLS, commitRound, endOfUnit, type Unit, type UnitOutcome } from './commit-round.ts';
 import { openSqliteConnection, readWith, type SqliteConnection, type SqliteMode } from './sqlite-connection.ts';
 import { toFailure } from './sqlite-errors.ts';
-import { ANSWERS, CALLS } from './thread-signal.ts';
 
 /** This file runs in a thread of its own, so that waiting for the disk never stops the event loop of the program. */
 export interface WorkerStart {

@@ -1,25 +1,22 @@
 import { copyFile, mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import type { Clock } from '../clock/clock.ts';
-import { AppError } from '../errors/app-error.ts';
-import { syncFolder } from './back-up-databases.ts';
-import { type BackupManifest, fileChecksum, readManifest } from './backup-manifest.ts';
+import type { Clock } from '../../clock/clock.ts';
+import { AppError } from '../../errors/app-error.ts';
+import type { DatabaseLocation, SqlConnection } from '../database.ts';
+import type { DatabaseDefinition } from '../migration.ts';
+import { openEngine } from '../open-engine.ts';
+import { migrate, refuseNewerSchema } from '../run-migrations.ts';
+import { foldLog, makePrivateFile, type Ownership, ownSqliteFile, useSqliteFile } from '../sqlite/sqlite-file.ts';
+import { compareDigests, digestTables, holdsRows, type TableDigest } from '../tables.ts';
+import { type BackupManifest, fileChecksum, readManifest, syncFolder } from './back-up-databases.ts';
 import { copyInto } from './copy-into.ts';
-import type { DatabaseLocation } from './engine.ts';
-import { findProblems } from './find-problems.ts';
-import type { DatabaseDefinition } from './migration.ts';
-import { openEngine } from './open-engine.ts';
-import { migrate, refuseNewerSchema } from './run-migrations.ts';
-import { type Ownership, ownSqliteFile } from './sqlite/own-sqlite-file.ts';
-import { foldLog, makePrivateFile, useSqliteFile } from './sqlite/sqlite-file.ts';
-import { holdsRows } from './tables.ts';
 
-export interface RestoreTarget extends DatabaseDefinition {
+interface RestoreTarget extends DatabaseDefinition {
   readonly location: DatabaseLocation;
 }
 
-export interface Restore {
+interface Restore {
   readonly folder: string;
   /** Databases that the backup holds but that are not listed here are left out. */
   readonly targets: readonly RestoreTarget[];
@@ -131,4 +128,25 @@ async function syncFile(file: string): Promise<void> {
   } finally {
     await handle.close();
   }
+}
+
+/** Looks a database over: is it sound in itself, and does it hold what it should? An empty list says yes. */
+export async function findProblems(connection: SqlConnection, expected?: readonly TableDigest[]): Promise<string[]> {
+  const problems = connection.engine === 'sqlite' ? await findDamage(connection) : [];
+  if (problems.length > 0) return problems;
+  const found = await digestTables(connection);
+  return expected === undefined ? [] : compareDigests(expected, found);
+}
+
+/** PostgreSQL keeps its references itself; in a SQLite file they may have been broken by someone else's tool. */
+async function findDamage(connection: SqlConnection): Promise<string[]> {
+  const integrity = await connection.execute<{ integrity_check: string }>({
+    sql: 'PRAGMA integrity_check',
+    parameters: [],
+  });
+  const references = await connection.execute<{ table: string }>({ sql: 'PRAGMA foreign_key_check', parameters: [] });
+  return [
+    ...integrity.rows.map((row) => row.integrity_check).filter((line) => line !== 'ok'),
+    ...references.rows.map((row) => `a row of table ${row.table} refers to nothing`),
+  ];
 }

@@ -1,15 +1,25 @@
-import type { Clock } from '../clock/clock.ts';
-import { AppError } from '../errors/app-error.ts';
-import { copyFacts } from './database-facts.ts';
-import type { DatabaseLocation, Engine, EngineName, SqlConnection } from './engine.ts';
-import type { DatabaseDefinition } from './migration.ts';
-import { openEngine } from './open-engine.ts';
-import { migrate } from './run-migrations.ts';
-import { runTransaction } from './run-transaction.ts';
-import { compareDigests, digestTable, digestTables, type TableDigest } from './table-digest.ts';
-import { holdsRows, placeholders, quoted, type Row, readPages, readTables, type Table } from './tables.ts';
+import type { Clock } from '../../clock/clock.ts';
+import { AppError } from '../../errors/app-error.ts';
+import type { Database, DatabaseLocation, Engine, EngineName, SqlConnection } from '../database.ts';
+import { copyFacts } from '../database-facts.ts';
+import type { DatabaseDefinition } from '../migration.ts';
+import { openEngine, runTransaction } from '../open-engine.ts';
+import { migrate } from '../run-migrations.ts';
+import {
+  compareDigests,
+  digestTable,
+  digestTables,
+  holdsRows,
+  placeholders,
+  quoted,
+  type Row,
+  readPages,
+  readTables,
+  type Table,
+  type TableDigest,
+} from '../tables.ts';
 
-export interface CopyTarget extends DatabaseDefinition {
+interface CopyTarget extends DatabaseDefinition {
   readonly location: DatabaseLocation;
   readonly clock: Clock;
   /** Replaces what is there; otherwise a target that holds anything is refused. */
@@ -76,4 +86,9 @@ function insertText(engine: EngineName, { name, columns }: Table, count: number)
   const width = columns.length;
   const rows = Array.from({ length: count }, (_, index) => `(${placeholders(engine, width, index * width + 1)})`);
   return `INSERT INTO ${quoted(name)} (${columns.map(quoted).join(', ')}) VALUES ${rows.join(', ')}`;
+}
+
+/** Copies a database to another place, on the same engine or the other; SQLite files must be owned by the caller. */
+export function copyDatabase(from: Pick<Database, 'snapshot'>, to: CopyTarget): Promise<TableDigest[]> {
+  return from.snapshot((source) => copyInto(source, to));
 }
