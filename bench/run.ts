@@ -3,7 +3,7 @@ import { arch, cpus, platform, release, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { PROGRAM_VERSION } from '../src/system/release.ts';
+import { PROGRAM_VERSION } from '../src/system/environment.ts';
 import { accountsSuite } from './accounts/suite.ts';
 import { bridgeSuite } from './bridge/suite.ts';
 import { completionsSuite } from './completions/suite.ts';

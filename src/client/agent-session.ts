@@ -1,10 +1,14 @@
 import type { SessionResult, TurnParams } from '../bridge/contract/session.ts';
-import type { CallBridge, TurnCall } from './bridge-transport.ts';
-import { type CallOptions, createCallLimits, withinLimits } from './call-limits.ts';
-import { createTurn, type Turn } from './create-turn.ts';
-import { followSession } from './follow-session.ts';
-import type { OpenLink } from './open-link.ts';
-import type { SessionUpdate } from './session-update.ts';
+import {
+  type CallBridge,
+  type CallOptions,
+  createCallLimits,
+  createPatience,
+  type TurnCall,
+  withinLimits,
+} from './bridge-transport.ts';
+import { createUpdateQueue, type SessionUpdate } from './session-update.ts';
+import type { OpenLink, SocketLink } from './socket-link.ts';
 
 /** What every turn of a session is sent with, unless the turn says otherwise. */
 export type SessionDefaults = Omit<TurnParams, 'sessionId' | 'taskPrompt'>;
@@ -32,7 +36,7 @@ export interface AgentSession {
   follow(options?: FollowOptions): AsyncIterable<SessionUpdate>;
 }
 
-export interface AgentSessionParts {
+interface AgentSessionParts {
   readonly sessionId: string;
   readonly defaults: SessionDefaults;
   readonly call: CallBridge;
@@ -86,4 +90,69 @@ export function createAgentSession(parts: AgentSessionParts): AgentSession {
     },
     follow,
   };
+}
+
+/** A turn under way: read its updates, await its result, or both. */
+export interface Turn extends AsyncIterable<SessionUpdate> {
+  readonly result: Promise<SessionResult>;
+}
+
+/** `run` reports each update and gives the result. Reading ends with the result, or with the error. */
+function createTurn(
+  run: (onUpdate: (update: SessionUpdate) => void) => Promise<SessionResult>,
+  maxWaitingUpdates: number,
+): Turn {
+  const queue = createUpdateQueue(maxWaitingUpdates);
+  const result = run(queue.push);
+  // Whoever reads the updates gets the failure there, and may never look at the result.
+  result.then(() => queue.end(), queue.end);
+  return { result, [Symbol.asyncIterator]: queue.read };
+}
+
+interface FollowSessionOptions {
+  readonly sessionId: string;
+  /** The last update that was seen; 0 to see all. */
+  readonly afterSeq: number;
+  readonly openLink: OpenLink;
+  readonly reconnectMs: number;
+  readonly maxWaitingUpdates: number;
+  readonly signal: AbortSignal;
+}
+
+/** All updates of a session, whoever's turns they are, each once and in order, over however many connections. */
+async function* followSession(options: FollowSessionOptions): AsyncGenerator<SessionUpdate> {
+  const { sessionId, openLink, maxWaitingUpdates, signal } = options;
+  const patience = createPatience(options.reconnectMs, signal);
+  let last = options.afterSeq;
+  for (;;) {
+    signal.throwIfAborted();
+    const queue = createUpdateQueue(maxWaitingUpdates);
+    const query = new URLSearchParams({ sessionId, afterSeq: String(last) });
+    let link: SocketLink | undefined;
+    let isFull = false;
+    try {
+      link = await openLink(query.toString(), (update) => {
+        if (update.sessionId !== sessionId || update.seq <= last || isFull) return;
+        isFull = queue.size() >= maxWaitingUpdates;
+        // The reader is slow: what does not fit is asked for again when it has caught up.
+        if (isFull) return link?.close();
+        last = update.seq;
+        queue.push(update);
+      });
+    } catch (error) {
+      await patience.failed(error);
+      continue;
+    }
+    patience.progressed();
+    const { close, closed } = link;
+    signal.addEventListener('abort', close, { once: true });
+    if (signal.aborted || isFull) close();
+    void closed.then(() => queue.end());
+    try {
+      yield* queue.read();
+    } finally {
+      signal.removeEventListener('abort', close);
+      close();
+    }
+  }
 }

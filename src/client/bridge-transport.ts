@@ -1,6 +1,6 @@
 import type { SessionResult, TurnParams } from '../bridge/contract/session.ts';
-import type { CallOptions } from './call-limits.ts';
 import type { SessionUpdate } from './session-update.ts';
+import { clientError, TrestleError } from './trestle-error.ts';
 
 /** One way of talking to a bridge. */
 export interface BridgeTransport {
@@ -11,7 +11,7 @@ export interface BridgeTransport {
   close(): void;
 }
 
-export interface PlainCall {
+interface PlainCall {
   readonly method: string;
   readonly params: object;
   /** Whether to send it again is to ask for the same: only then it is, when the connection breaks. */
@@ -29,3 +29,126 @@ export type CallBridge = <Result>(
   call: { readonly method: string; readonly params: object; readonly isRepeatable?: boolean },
   options: CallOptions | undefined,
 ) => Promise<Result>;
+
+/** What any call may be given. */
+export interface CallOptions {
+  /** Ends the waiting. A turn goes on at the bridge all the same: `cancel` stops it. */
+  readonly signal?: AbortSignal;
+  /** How long the answer may take; 30 s for calls, no limit for turns, unless given. */
+  readonly timeoutMs?: number;
+}
+
+/** When to stop waiting. */
+interface CallLimits {
+  /** Its reason is the error to end with. */
+  readonly signal: AbortSignal;
+  release(): void;
+}
+
+/** The waiting is over when the caller gives up, the time is over or the client is closed. */
+export function createCallLimits({ signal, timeoutMs }: CallOptions, closed: AbortSignal): CallLimits {
+  const stop = new AbortController();
+  const onAbort = () => stop.abort(clientError('ABORTED', 'The call was aborted.', { cause: signal?.reason }));
+  const onClose = () => stop.abort(clientError('CLIENT_CLOSED', 'The client was closed.'));
+  const onTimeout = () => stop.abort(clientError('TIMEOUT', `There was no answer within ${timeoutMs} ms.`));
+  const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, timeoutMs);
+  signal?.addEventListener('abort', onAbort);
+  closed.addEventListener('abort', onClose);
+  if (closed.aborted) onClose();
+  if (signal?.aborted) onAbort();
+  return {
+    signal: stop.signal,
+    release() {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+      closed.removeEventListener('abort', onClose);
+    },
+  };
+}
+
+/** Whatever is thrown once the waiting is over, the error says why it is. */
+export async function withinLimits<Result>(
+  options: CallOptions,
+  closed: AbortSignal,
+  run: (signal: AbortSignal) => Promise<Result>,
+): Promise<Result> {
+  const { signal, release } = createCallLimits(options, closed);
+  try {
+    signal.throwIfAborted();
+    return await run(signal);
+  } catch (error) {
+    throw signal.aborted ? signal.reason : error;
+  } finally {
+    release();
+  }
+}
+
+/** How long a broken connection is tried again, and how often. */
+interface Patience {
+  /** Something came: the time starts anew. */
+  progressed(): void;
+  /** Waits before the next attempt. Throws the error when it does not pass by itself, or has lasted too long. */
+  failed(error: unknown): Promise<void>;
+}
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5000;
+
+export function createPatience(limitMs: number, signal: AbortSignal): Patience {
+  let since: number | undefined;
+  let attempts = 0;
+  return {
+    progressed() {
+      since = undefined;
+      attempts = 0;
+    },
+    async failed(error) {
+      if (!isPassing(error)) throw error;
+      const now = performance.now();
+      since ??= now;
+      const pauseMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts) * (0.5 + randomFraction() / 2);
+      attempts += 1;
+      if (now + pauseMs - since > limitMs) throw error;
+      await sleep(pauseMs, signal);
+    },
+  };
+}
+
+/** The bridge is away for now, or so busy that it took nothing. */
+function isPassing(error: unknown): boolean {
+  return error instanceof TrestleError && (error.code === 'CONNECTION_LOST' || error.status === 503);
+}
+
+/** Many apps lose the same bridge at the same moment: they must not all come back at the same moment. */
+function randomFraction(): number {
+  return (crypto.getRandomValues(new Uint32Array(1))[0] ?? 0) / 2 ** 32;
+}
+
+function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', stop);
+      resolve();
+    }, milliseconds);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+}
+
+/** Ids that no other client has: the bridge knows a repeated call by them. */
+export type MakeCallId = () => string;
+
+export function createCallIds(): MakeCallId {
+  // Not randomUUID, which browsers keep from pages that came over plain HTTP.
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const client = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  let count = 0;
+  return () => {
+    count += 1;
+    return `${client}-${count}`;
+  };
+}

@@ -1,13 +1,10 @@
 import type { SessionResult } from '../bridge/contract/session.ts';
-import type { BridgeTransport, TurnCall } from './bridge-transport.ts';
+import { type BridgeTransport, createPatience, type MakeCallId, type TurnCall } from './bridge-transport.ts';
+import { runStreamedTurn } from './create-http-transport.ts';
 import type { HttpExchange } from './http-exchange.ts';
-import type { MakeCallId } from './make-call-id.ts';
-import type { OpenLink } from './open-link.ts';
-import { createPatience } from './patience.ts';
 import { type RpcMessage, type RpcRequest, resultOf } from './rpc-message.ts';
-import { runStreamedTurn } from './run-streamed-turn.ts';
 import type { SessionUpdate } from './session-update.ts';
-import type { SocketLink } from './socket-link.ts';
+import type { OpenLink, SocketLink } from './socket-link.ts';
 import { TrestleError } from './trestle-error.ts';
 
 export interface SocketTransportOptions {

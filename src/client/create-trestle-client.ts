@@ -1,15 +1,36 @@
+import type { Static } from 'typebox';
 import type { Capabilities } from '../bridge/contract/capabilities.ts';
+import type {
+  GatewayConnectParams,
+  GatewayConnectResult,
+  GatewayDisconnectParams,
+  GatewayRequestParams,
+  GatewayRequestResult,
+} from '../bridge/contract/gateway.ts';
+import type {
+  JobList as ContractJobList,
+  JobRecord as ContractJobRecord,
+  JobStatistics,
+  ListJobsParams,
+  SubmitJobParams,
+  SubmittedJob,
+} from '../bridge/contract/jobs.ts';
 import type { RoutingInput, RoutingResolution } from '../bridge/contract/routing.ts';
+import type { SessionResult } from '../bridge/contract/session.ts';
+import type { ToolsInvokeParams } from '../bridge/contract/tools.ts';
 import { type AgentSession, createAgentSession, type SessionDefaults } from './agent-session.ts';
-import type { BridgeTransport, CallBridge } from './bridge-transport.ts';
-import { type CallOptions, withinLimits } from './call-limits.ts';
+import {
+  type BridgeTransport,
+  type CallBridge,
+  type CallOptions,
+  createCallIds,
+  type MakeCallId,
+  withinLimits,
+} from './bridge-transport.ts';
 import { createHttpTransport } from './create-http-transport.ts';
 import { createSocketTransport } from './create-socket-transport.ts';
-import { createGateway, createTools, type Gateway, type Tools } from './gateway.ts';
 import { createHttpExchange, type HttpExchange } from './http-exchange.ts';
-import { createJobs, type Jobs } from './jobs.ts';
-import { createCallIds, type MakeCallId } from './make-call-id.ts';
-import { createOpenLink, type OpenLink, type OpenSocket, openGlobalSocket } from './open-link.ts';
+import { createOpenLink, type OpenLink, type OpenSocket, openGlobalSocket } from './socket-link.ts';
 
 /** How calls travel. `sse` and `websocket` bring updates as they happen, `http` only results. */
 export type TransportName = 'sse' | 'websocket' | 'http';
@@ -126,4 +147,72 @@ function chooseTransport(name: TransportName, parts: TransportParts): BridgeTran
 /** A server may live below a path of its own. */
 function addressOf(url: string, path: string): string {
   return new URL(path, url.endsWith('/') ? url : `${url}/`).href;
+}
+
+/** The gateway behind the bridge (contract/bridge 8). */
+export interface Gateway {
+  connect(params?: Static<typeof GatewayConnectParams>, options?: CallOptions): Promise<GatewayConnectResult>;
+  /** What the gateway refuses is a result with `ok: false`. Never sent twice. */
+  request(params: Static<typeof GatewayRequestParams>, options?: CallOptions): Promise<GatewayRequestResult>;
+  disconnect(params?: Static<typeof GatewayDisconnectParams>, options?: CallOptions): Promise<void>;
+}
+
+/** The tools proxy (spec/bridge 4.5). */
+export interface Tools {
+  /** What the tool answered, unchanged. Never sent twice. */
+  invoke(
+    params: Static<typeof ToolsInvokeParams> & { readonly tool: string },
+    options?: CallOptions,
+  ): Promise<Record<string, unknown>>;
+}
+
+function createGateway(call: CallBridge): Gateway {
+  return {
+    connect: (params = {}, options) => call({ method: 'app.gateway.connect', params }, options),
+    request: (params, options) => call({ method: 'app.gateway.request', params, isRepeatable: false }, options),
+    async disconnect(params = {}, options) {
+      await call({ method: 'app.gateway.disconnect', params }, options);
+    },
+  };
+}
+
+function createTools(call: CallBridge): Tools {
+  return {
+    invoke: (params, options) => call({ method: 'app.tools.invoke', params, isRepeatable: false }, options),
+  };
+}
+
+export interface JobRecord extends Omit<ContractJobRecord, 'result'> {
+  /** As a turn gives it; null until there is one. */
+  readonly result: SessionResult | null;
+}
+
+export interface JobList extends Omit<ContractJobList, 'jobs'> {
+  /** Newest first. */
+  readonly jobs: readonly JobRecord[];
+}
+
+/** What a job id that the bridge does not know gives. */
+export interface UnknownJob {
+  readonly jobId: string;
+  readonly status: 'not_found';
+}
+
+/** Background jobs (spec/bridge 4.4). */
+export interface Jobs {
+  /** Resolves once the bridge has stored the job. However often it has to be sent, it becomes one job. */
+  submit(params: SubmitJobParams, options?: CallOptions): Promise<SubmittedJob>;
+  get(jobId: string, options?: CallOptions): Promise<JobRecord | UnknownJob>;
+  list(params?: ListJobsParams, options?: CallOptions): Promise<JobList>;
+  stats(options?: CallOptions): Promise<JobStatistics>;
+}
+
+function createJobs(call: CallBridge, makeCallId: MakeCallId): Jobs {
+  return {
+    submit: (params, options) =>
+      call({ method: 'app.jobs.submit', params: { idempotencyKey: makeCallId(), ...params } }, options),
+    get: (jobId, options) => call({ method: 'app.jobs.get', params: { jobId } }, options),
+    list: (params = {}, options) => call({ method: 'app.jobs.list', params }, options),
+    stats: (options) => call({ method: 'app.jobs.stats', params: {} }, options),
+  };
 }

@@ -1,6 +1,8 @@
+import type { MakeCallId } from './bridge-transport.ts';
+import type { HttpExchange } from './http-exchange.ts';
 import { MAX_MESSAGE_CHARACTERS, parseMessage, type RpcMessage, type RpcRequest, updateOf } from './rpc-message.ts';
 import type { SessionUpdate } from './session-update.ts';
-import { connectionLost } from './trestle-error.ts';
+import { clientError, connectionLost } from './trestle-error.ts';
 
 /** As much of a WebSocket as the client uses: the browser's, Node's, or that of the `ws` package. */
 export interface WebSocketLike {
@@ -19,7 +21,7 @@ export interface SocketLink {
   readonly closed: Promise<void>;
 }
 
-export interface SocketLinkOptions {
+interface SocketLinkOptions {
   readonly socket: WebSocketLike;
   /** After this much silence the other side is asked for a sign of life; after three times as much it is given up. */
   readonly silenceMs: number;
@@ -30,7 +32,7 @@ const OPEN_MS = 10_000;
 const SIGN_OF_LIFE = '{"jsonrpc":"2.0","id":"alive","method":"acp.capabilities","params":{}}';
 
 /** Resolves when the connection is open. */
-export async function openSocketLink({ socket, silenceMs, onUpdate }: SocketLinkOptions): Promise<SocketLink> {
+async function openSocketLink({ socket, silenceMs, onUpdate }: SocketLinkOptions): Promise<SocketLink> {
   const waiting = new Map<string, PromiseWithResolvers<RpcMessage>>();
   const opened = Promise.withResolvers<void>();
   const closed = Promise.withResolvers<void>();
@@ -110,4 +112,48 @@ function read(data: unknown): RpcMessage | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Opens a connection; with a query such as `sessionId=s&afterSeq=3` it is a client of that session from the start. */
+export type OpenLink = (query: string, onUpdate: (update: SessionUpdate) => void) => Promise<SocketLink>;
+
+/** Makes a WebSocket that sends these headers with its handshake. */
+export type OpenSocket = (url: string, headers: Readonly<Record<string, string>>) => WebSocketLike;
+
+interface OpenLinkOptions {
+  /** Of `/acp`. */
+  readonly socketUrl: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly openSocket: OpenSocket;
+  readonly exchange: Pick<HttpExchange, 'call'>;
+  readonly makeCallId: MakeCallId;
+  readonly silenceMs: number;
+}
+
+export function createOpenLink(options: OpenLinkOptions): OpenLink {
+  const { socketUrl, headers, openSocket, exchange, makeCallId, silenceMs } = options;
+  return async (query, onUpdate) => {
+    const socket = openSocket(query === '' ? socketUrl : `${socketUrl}?${query}`, headers);
+    try {
+      return await openSocketLink({ socket, silenceMs, onUpdate });
+    } catch (error) {
+      // A WebSocket does not tell why it was refused: the same credential over HTTP does.
+      const request = { jsonrpc: '2.0', id: makeCallId(), method: 'acp.capabilities', params: {} } as const;
+      await exchange.call(request, {}, AbortSignal.timeout(REASON_MS));
+      throw error;
+    }
+  };
+}
+
+const REASON_MS = 5000;
+
+/** The WebSocket that is there. Only outside browsers it can send headers. */
+export function openGlobalSocket(url: string, headers: Readonly<Record<string, string>>): WebSocketLike {
+  if (Object.keys(headers).length === 0) return new WebSocket(url);
+  if ('document' in globalThis || 'WorkerGlobalScope' in globalThis) {
+    const way = "use transport 'sse' or 'http', or give openSocket";
+    throw clientError('UNSUPPORTED', `A browser cannot send a token with a WebSocket: ${way}.`);
+  }
+  // Outside browsers the second argument may hold more than protocols, which their types do not know.
+  return Reflect.construct(WebSocket, [url, { headers }]) as WebSocketLike;
 }

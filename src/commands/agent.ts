@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { callFromCommand } from './call-from-command.ts';
 import type { CommandContext } from './command-context.ts';
+import { callFromCommand } from './load-settings.ts';
 
 interface AgentInfo {
   readonly id: string;

@@ -1,9 +1,8 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import type { CommandContext } from './command-context.ts';
+import { AppError } from '../platform/errors/app-error.ts';
+import { type CommandContext, readPassword } from './command-context.ts';
 import { loadSettings } from './load-settings.ts';
-import { readPassword } from './read-password.ts';
-import { tablesText } from './tables-text.ts';
 
 /** `trestle backup FOLDER`. */
 export function registerBackup(program: Command, context: CommandContext): void {
@@ -24,10 +23,10 @@ export function registerBackup(program: Command, context: CommandContext): void 
       const { settings } = await loadSettings(options, context);
       const { backUpDatabases } = await import('../platform/database/backup/back-up-databases.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
-      const { copyableStores, dataFilesOf } = await import('../system/own-stores.ts');
+      const { copyableStores, dataFilesOf } = await import('../system/stores.ts');
       const { describeBackupKey } = await import('../system/secret-key.ts');
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
-      const { PROGRAM_VERSION } = await import('../system/release.ts');
+      const { PROGRAM_VERSION } = await import('../system/environment.ts');
       await using opened = new AsyncDisposableStack();
       const target = resolve(context.workingDirectory, folder);
       const access = { ...context, settings, clock: systemClock };
@@ -51,4 +50,162 @@ function keyText(secretKey: { readonly fingerprint: string; readonly packed?: st
   const { fingerprint, packed } = secretKey;
   if (packed !== undefined) return `It includes the secret key ${fingerprint}, encrypted.`;
   return `Keep the secret key ${fingerprint} in another place: the backup cannot be used without it.`;
+}
+
+/** `trestle restore FOLDER`. */
+export function registerRestore(program: Command, context: CommandContext): void {
+  program
+    .command('restore')
+    .summary('put a backup back, while no server runs')
+    .description(
+      'Checks a backup against its manifest and puts it into the configured database, which must be empty. The secret key of the backup must be in place, or come with the backup.',
+    )
+    .argument('<folder>', 'folder that "trestle backup" made')
+    .option('--replace', 'replace the existing data')
+    .option(
+      '--key-passphrase-stdin',
+      'restore the secret key that the backup includes; its passphrase is read from standard input',
+    )
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle restore ./backup-monday --data-dir ./fresh\n  trestle restore ./backup-monday --replace',
+    )
+    .action(async (folder: string, _options: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const { settings } = await loadSettings(options, context);
+      const { restoreDatabases } = await import('../platform/database/backup/restore-databases.ts');
+      const { systemClock } = await import('../platform/clock/clock.ts');
+      const { dataFilesOf } = await import('../system/stores.ts');
+      const { storeDefinitions, storeLocation } = await import('../system/stores.ts');
+      const { SERVICE_NAMES } = await import('../system/settings.ts');
+      const { prepareRestoredKey } = await import('../system/secret-key.ts');
+      const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
+      const passphrase = options.keyPassphraseStdin === true ? await readPassword(context) : undefined;
+      const files = await dataFilesOf({ ...context, settings, clock: systemClock });
+      const manifest = await restoreDatabases({
+        folder: resolve(context.workingDirectory, folder),
+        targets: storeDefinitions(SERVICE_NAMES).map((definition) => ({
+          ...definition,
+          location: storeLocation(settings.database.url, files, definition.name),
+        })),
+        clock: systemClock,
+        replace: options.replace === true,
+        beforeChange: ({ secretKey }) =>
+          prepareRestoredKey({
+            source: { file: files.secretKey, given: settings.secret_key, randomness },
+            fingerprint: secretKey?.fingerprint,
+            packed: secretKey?.packed,
+            passphrase,
+          }),
+      });
+      if (options.json === true) context.stdout(`${JSON.stringify(manifest)}\n`);
+      else context.stdout(`${tablesText(manifest.databases)}Restored the backup of ${manifest.createdAt}.\n`);
+    });
+}
+
+/** `trestle copy --to postgres://...`. */
+export function registerCopy(program: Command, context: CommandContext): void {
+  program
+    .command('copy')
+    .summary('copy all data to a PostgreSQL database, while no server runs')
+    .description(
+      'Copies every table of the configured database to an empty PostgreSQL database, and compares counts and checksums before it counts.',
+    )
+    .requiredOption('--to <url>', 'database to fill; leave the password out and set PGPASSWORD')
+    .addHelpText('after', '\nExamples:\n  PGPASSWORD=... trestle copy --to postgres://trestle@db.example/trestle')
+    .action(async (_options: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const url = postgresUrl(String(options.to));
+      const { settings } = await loadSettings(options, context);
+      const { copyDatabase } = await import('../platform/database/backup/copy-into.ts');
+      const { systemClock } = await import('../platform/clock/clock.ts');
+      const { openStoresAlone } = await import('../system/stores.ts');
+      const { storeDefinitions } = await import('../system/stores.ts');
+      const { SERVICE_NAMES } = await import('../system/settings.ts');
+      await using opened = new AsyncDisposableStack();
+      const databases = await openStoresAlone({ ...context, settings, clock: systemClock }, opened);
+      const copied = [];
+      for (const definition of storeDefinitions(SERVICE_NAMES)) {
+        const source = databases.find(({ name }) => name === definition.name);
+        if (source === undefined) continue;
+        const location = { engine: 'postgres', url, schema: definition.name } as const;
+        const tables = await copyDatabase(source, { ...definition, location, clock: systemClock });
+        copied.push({ name: definition.name, tables });
+      }
+      if (options.json === true) context.stdout(`${JSON.stringify({ databases: copied })}\n`);
+      else context.stdout(`${tablesText(copied)}Copied; counts and checksums are equal.\n`);
+    });
+}
+
+function postgresUrl(text: string): string {
+  if (/^postgres(ql)?:$/.test(URL.parse(text)?.protocol ?? '')) return text;
+  throw new AppError('COPY_TARGET_INVALID');
+}
+
+interface CountedDatabase {
+  readonly name: string;
+  readonly tables: readonly { readonly name: string; readonly rows: number }[];
+}
+
+/** A line for each table: how many rows it has. */
+function tablesText(databases: readonly CountedDatabase[]): string {
+  const lines = databases.flatMap(({ name, tables }) =>
+    tables.map((table) => `  ${`${name}.${table.name}`.padEnd(36)} ${String(table.rows).padStart(10)} rows\n`),
+  );
+  return lines.join('');
+}
+
+/** `trestle secret-key show|adopt`. */
+export function registerSecretKey(program: Command, context: CommandContext): void {
+  const secretKey = program
+    .command('secret-key')
+    .summary('show the fingerprint of the secret key, or replace a lost one')
+    .description(
+      'The secret key encrypts the secrets in the databases, such as second factors. The databases and every backup store its fingerprint, and the program refuses to start with another key.',
+    );
+  secretKey
+    .command('show')
+    .summary('print the fingerprint and the place of the secret key')
+    .description('Prints the fingerprint of the secret key in use and where the key comes from; never the key itself.')
+    .addHelpText('after', '\nExamples:\n  trestle secret-key show --json')
+    .action(async (_given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const { settings } = await loadSettings(options, context);
+      const { dataFilesOf } = await import('../system/stores.ts');
+      const { systemClock } = await import('../platform/clock/clock.ts');
+      const { readSecretKeys } = await import('../platform/secrets/secret-keys.ts');
+      const { keyFingerprint } = await import('../platform/secrets/secret-box.ts');
+      const files = await dataFilesOf({ ...context, settings, clock: systemClock });
+      const keys = await readSecretKeys({ file: files.secretKey, given: settings.secret_key });
+      const source = settings.secret_key === '' ? files.secretKey : 'the configuration';
+      const fingerprints = (keys ?? []).map(keyFingerprint);
+      if (options.json === true) context.stdout(`${JSON.stringify({ source, fingerprints })}\n`);
+      else if (fingerprints.length === 0)
+        context.stdout(`There is no secret key yet: the first start creates ${source}.\n`);
+      else context.stdout(`${fingerprints.join('\n')}\nfrom ${source}\n`);
+    });
+  secretKey
+    .command('adopt')
+    .summary('use the present secret key for data whose key is lost')
+    .description(
+      'Makes the databases accept the present secret key (a new one where there is none) although their secrets are encrypted with another one. Those secrets stay unreadable: people with a second factor need "trestle user reset-mfa". Only while no server runs.',
+    )
+    .addHelpText('after', '\nExamples:\n  trestle secret-key adopt')
+    .action(async (_given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const { settings } = await loadSettings(options, context);
+      const { dataFilesOf, openStoresAlone } = await import('../system/stores.ts');
+      const { adoptSecretKey } = await import('../system/secret-key.ts');
+      const { systemClock } = await import('../platform/clock/clock.ts');
+      const { systemRandomness } = await import('../platform/clock/randomness.ts');
+      const { loadSecretKeys } = await import('../platform/secrets/secret-keys.ts');
+      const access = { ...context, settings, clock: systemClock };
+      const files = await dataFilesOf(access);
+      await using opened = new AsyncDisposableStack();
+      const databases = await openStoresAlone(access, opened);
+      const source = { file: files.secretKey, given: settings.secret_key, randomness: systemRandomness };
+      const fingerprint = await adoptSecretKey(databases, await loadSecretKeys(source));
+      if (options.json === true) context.stdout(`${JSON.stringify({ fingerprint })}\n`);
+      else context.stdout(`The databases now use the secret key ${fingerprint}.\n`);
+    });
 }

@@ -1,4 +1,9 @@
 import { homedir } from 'node:os';
+import type { Readable } from 'node:stream';
+import { ConfigurationError, formatProblem } from '../platform/config/problem.ts';
+import { AppError } from '../platform/errors/app-error.ts';
+import { describeError, platformErrors } from '../platform/errors/error-table.ts';
+import { systemErrors } from '../system/errors.ts';
 
 /** What a command may touch of the world outside. The program's real ones come from the system; tests bring their own. */
 export interface CommandContext {
@@ -22,4 +27,60 @@ export function createCommandContext(environment: CommandContext['environment'])
     stderr: (text) => process.stderr.write(text),
     color: process.stdout.isTTY === true && (environment.NO_COLOR ?? '') === '' && environment.TERM !== 'dumb',
   };
+}
+
+export const EXIT_FAILED = 1;
+export const EXIT_USAGE = 2;
+/** EX_CONFIG of sysexits.h. */
+export const EXIT_CONFIGURATION = 78;
+
+const errors = { ...platformErrors, ...systemErrors };
+/** Only a change of the configuration fixes these. */
+const CONFIGURATION_CODES: ReadonlySet<string> = new Set([
+  'LISTEN_REFUSED',
+  'DATA_DIRECTORY_UNUSABLE',
+  'SECRET_KEY_INVALID',
+  'SECRET_KEY_MISSING',
+  'SECRET_KEY_MISMATCH',
+]);
+
+/** An error as a person at the terminal needs it: a line (all problems of a configuration, one each) and the exit code. */
+export function describeFailure(error: unknown): { readonly exit: number; readonly text: string } {
+  if (error instanceof ConfigurationError) {
+    const lines = error.problems.map((problem) => `${formatProblem(problem)}\n`);
+    return { exit: EXIT_CONFIGURATION, text: lines.join('') };
+  }
+  if (error instanceof AppError && Object.hasOwn(errors, error.code)) {
+    const { code, message } = describeError(errors, error);
+    const exit = CONFIGURATION_CODES.has(code) ? EXIT_CONFIGURATION : EXIT_FAILED;
+    return { exit, text: `trestle: ${message}\n` };
+  }
+  const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  return { exit: EXIT_FAILED, text: `trestle: this should not have happened: ${reason.split('\n')[0]}\n` };
+}
+
+/** Thrown by a command that has said all there is to say: the program ends with this code and prints nothing more. */
+export class CommandExit extends Error {
+  readonly code: number;
+
+  constructor(code: number) {
+    super(`exit ${code}`);
+    this.name = 'CommandExit';
+    this.code = code;
+  }
+}
+
+const LONGEST = 4096;
+
+/** The first line of standard input: a password on the command line would stand in the history and in the process list. */
+export async function readPassword(context: CommandContext, input: Readable = process.stdin): Promise<string> {
+  let text = '';
+  for await (const chunk of input.setEncoding('utf8')) {
+    text += chunk;
+    if (text.length > LONGEST) break;
+  }
+  const [line = ''] = text.split(/\r?\n/, 1);
+  if (line !== '') return line;
+  context.stderr('Give the password on standard input, as one line.\n');
+  throw new CommandExit(EXIT_USAGE);
 }

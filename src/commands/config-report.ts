@@ -4,9 +4,7 @@ import { maskSettings } from '../platform/config/mask-settings.ts';
 import { ConfigurationError } from '../platform/config/problem.ts';
 import { joinPath } from '../platform/config/setting-path.ts';
 import { type Settings, settingsDeclaration } from '../system/settings.ts';
-import type { CommandContext } from './command-context.ts';
-import { CommandExit } from './command-exit.ts';
-import { describeFailure, EXIT_CONFIGURATION } from './command-failure.ts';
+import { type CommandContext, CommandExit, describeFailure, EXIT_CONFIGURATION } from './command-context.ts';
 import { loadSettings } from './load-settings.ts';
 
 type Options = Readonly<Record<string, unknown>>;

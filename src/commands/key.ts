@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { parseDuration } from '../platform/config/duration.ts';
-import { callFromCommand } from './call-from-command.ts';
 import type { CommandContext } from './command-context.ts';
+import { callFromCommand } from './load-settings.ts';
 
 interface KeyInfo {
   readonly id: string;

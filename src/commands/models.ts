@@ -1,8 +1,6 @@
 import type { Command } from 'commander';
-import { callFromCommand } from './call-from-command.ts';
-import type { CommandContext } from './command-context.ts';
-import { CommandExit } from './command-exit.ts';
-import { EXIT_FAILED } from './command-failure.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
+import { callFromCommand } from './load-settings.ts';
 
 interface ApiStatus {
   readonly id: string;

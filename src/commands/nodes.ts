@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { callFromCommand } from './call-from-command.ts';
 import type { CommandContext } from './command-context.ts';
+import { callFromCommand } from './load-settings.ts';
 
 interface NodeEntry {
   readonly id: string;

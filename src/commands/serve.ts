@@ -1,6 +1,8 @@
-import { Argument, type Command } from 'commander';
+import { once } from 'node:events';
+import { Argument, type Command, InvalidArgumentError } from 'commander';
 import { SERVICE_NAMES, type ServiceName } from '../system/settings.ts';
 import type { CommandContext } from './command-context.ts';
+import { createStreamsLogger, loadSettings } from './load-settings.ts';
 
 /** `trestle serve [service]`. */
 export function registerServe(program: Command, context: CommandContext): void {
@@ -22,5 +24,132 @@ SIGTERM and SIGINT end it once running work is done (30 s at most), a second one
     .action(async (service: ServiceName | undefined, _options: unknown, command: Command) => {
       const { serve } = await import('./serve-until-stopped.ts');
       await serve(service === undefined ? SERVICE_NAMES : [service], command.optsWithGlobals(), context);
+    });
+}
+
+/** `trestle stdio`. */
+export function registerStdio(program: Command, context: CommandContext): void {
+  program
+    .command('stdio')
+    .summary('serve one app or editor over standard streams')
+    .description(
+      'Serves the bridge on standard input and output, one JSON message per line or behind Content-Length headers: its ' +
+        'own methods and the Agent Client Protocol, so that an editor can use any agent. Logs go to standard error.',
+    )
+    .option('--agent <id>', 'agent of new sessions; by routing unless given')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  trestle stdio --agent codex
+
+An editor that speaks the Agent Client Protocol has it as a custom agent:
+  { "command": "trestle", "args": ["stdio"] }`,
+    )
+    .action(async ({ agent = '' }: { readonly agent?: string }, command: Command) => {
+      await serveStdio(agent, command.optsWithGlobals(), context);
+    });
+}
+
+/** Serves the standard streams until the other side closes them, or a signal comes. */
+async function serveStdio(
+  agent: string,
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+): Promise<void> {
+  const { startStdio } = await import('../system/start-stdio.ts');
+  const { settings, file: configurationFile, warnings } = await loadSettings(options, context);
+  const logger = createStreamsLogger(settings, context);
+  for (const warning of warnings) logger.warn({}, warning);
+  const { environment, homeDirectory } = context;
+  const { stdin: input, stdout: output } = process;
+  const place = { environment, homeDirectory, configurationFile };
+  const system = await startStdio({ settings, agent, input, output, logger, ...place });
+  await Promise.race([system.ended, once(process, 'SIGTERM'), once(process, 'SIGINT')]);
+  await system.stop();
+}
+
+interface ToolsFlags {
+  readonly url?: string;
+  readonly completionsUrl?: string;
+}
+
+/** `trestle tools`. */
+export function registerTools(program: Command, context: CommandContext): void {
+  program
+    .command('tools')
+    .summary('offer the running server to an agent, as MCP tools')
+    .description(
+      'An MCP server on standard input and output, for agents: chat, ask_agent, submit_job, get_job and send_message. It ' +
+        'calls a running server with the tokens of the settings (BRIDGE_AUTH_TOKEN, COMPLETIONS_MASTER_KEY).',
+    )
+    .option('--url <url>', 'address of the server; by default where the settings say that it listens', readUrl)
+    .option('--completions-url <url>', 'address of its completions service, if that runs elsewhere', readUrl)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  trestle tools --url http://127.0.0.1:8787
+
+An agent that takes MCP servers has it in its settings:
+  { "mcpServers": { "trestle": { "command": "trestle", "args": ["tools"] } } }`,
+    )
+    .action(async (flags: ToolsFlags, command: Command) => {
+      await serveToolsFromCommand(flags.url, flags.completionsUrl, command.optsWithGlobals(), context);
+    });
+}
+
+function readUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol === 'http:' || url?.protocol === 'https:') return text;
+  throw new InvalidArgumentError('Give a URL such as http://127.0.0.1:8787.');
+}
+
+/** Serves the standard streams until the agent closes them, or a signal comes. */
+async function serveToolsFromCommand(
+  url: string | undefined,
+  completionsUrl: string | undefined,
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+): Promise<void> {
+  const { startTools } = await import('../system/start-tools.ts');
+  const { settings } = await loadSettings(options, context);
+  const logger = createStreamsLogger(settings, context);
+  const { stdin: input, stdout: output } = process;
+  const served = startTools({ settings, url, completionsUrl, input, output, logger });
+  const told = Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')]).then(() => void input.destroy());
+  await Promise.race([served, told.then(() => served)]);
+}
+
+/** `trestle adapter <agent>`. */
+export function registerAdapter(program: Command, context: CommandContext): void {
+  program
+    .command('adapter')
+    .summary('serve one agent to a bridge on another host')
+    .description(
+      'Serves one agent that speaks the Agent Client Protocol, for a bridge whose settings name this address as the url ' +
+        'of that agent. It keeps its data in a folder of its own, so it can run beside a server.',
+    )
+    .argument('<agent>', 'id of the agent: opencode, gemini, or one of agents.custom')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  trestle adapter opencode               on 127.0.0.1:8788
+  trestle adapter gemini                 on 127.0.0.1:8789
+  BRIDGE_AUTH_TOKEN=... trestle adapter opencode --listen 10.0.0.7:8788
+
+The bridge then has, in its trestle.yaml:
+  agents: { opencode: { url: "http://10.0.0.7:8788", token: "..." } }`,
+    )
+    .action(async (agent: string, _options: unknown, command: Command) => {
+      const { serve } = await import('./serve-until-stopped.ts');
+      const { ADAPTER_METHODS, adapterSettings } = await import('../system/adapter-settings.ts');
+      const { environment, homeDirectory } = context;
+      const place = { homeDirectory, xdgDataHome: environment.XDG_DATA_HOME };
+      await serve(['bridge'], command.optsWithGlobals(), context, {
+        narrow: (settings) => adapterSettings(settings, agent, place),
+        bridgeMethods: ADAPTER_METHODS,
+      });
     });
 }

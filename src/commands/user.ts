@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { callFromCommand } from './call-from-command.ts';
-import type { CommandContext } from './command-context.ts';
-import { readPassword } from './read-password.ts';
+import { type CommandContext, readPassword } from './command-context.ts';
+import { callFromCommand } from './load-settings.ts';
 
 interface UserInfo {
   readonly id: string;

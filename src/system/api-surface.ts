@@ -2,13 +2,12 @@ import { platformErrors } from '../platform/errors/error-table.ts';
 import { createApiPage } from '../platform/http/api-page/create-api-page.ts';
 import { buildOpenApi } from '../platform/http/openapi/build-openapi.ts';
 import { plainShape } from '../platform/http/refusal.ts';
-import { anyone, type HttpSurface, type Route } from '../platform/http/surface.ts';
-import { CONTRACT_VERSION, PROGRAM_VERSION } from './release.ts';
-import { rootRoute } from './root-route.ts';
+import { anyone, type Call, type HttpSurface, type Route } from '../platform/http/surface.ts';
+import { CONTRACT_VERSION, PROGRAM_VERSION } from './environment.ts';
 import type { RunningService } from './service-table.ts';
 import type { ServiceName } from './settings.ts';
 
-export interface ApiSurfaceOptions {
+interface ApiSurfaceOptions {
   readonly services: ReadonlyMap<ServiceName, RunningService>;
   /** Everything that the listener serves; asked for when the description is first read. */
   readonly surfaces: () => readonly HttpSurface[];
@@ -56,4 +55,28 @@ export function createApiSurface({ services, surfaces }: ApiSurfaceOptions): Htt
 function pageAtRoot(names: readonly ServiceName[]): 'never' | 'browsers' | 'always' {
   if (names.length > 1) return 'browsers';
   return names[0] === 'completions' ? 'always' : 'never';
+}
+
+interface RootRouteOptions {
+  readonly version: string;
+  /** Sends the API page. */
+  readonly page: (call: Call) => unknown;
+  /** `never`: the plain line for everybody; `browsers`: the page where HTML is asked for; `always`: the page. */
+  readonly showPage: 'never' | 'browsers' | 'always';
+}
+
+/** `GET /`: what each service's document has there, and both where one listener carries several (design: Listeners). */
+function rootRoute({ version, page, showPage }: RootRouteOptions): Route {
+  return {
+    method: 'GET',
+    path: '/',
+    guard: anyone,
+    summary: 'A line that says what runs here; the API page for browsers.',
+    handle(call) {
+      const asksForPage = call.head.headers.accept?.includes('text/html') === true;
+      if (showPage !== 'never') call.reply.header('vary', 'Accept');
+      if (showPage === 'always' || (showPage === 'browsers' && asksForPage)) return page(call);
+      return call.reply.type('text/plain; charset=utf-8').send(`trestle ${version} is running\n`);
+    },
+  };
 }

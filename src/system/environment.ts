@@ -1,4 +1,35 @@
+import { readFileSync } from 'node:fs';
+
 /** The only place that reads the process's environment: everything else is handed what it needs. */
 export function readEnvironment(): Readonly<Record<string, string | undefined>> {
   return Object.freeze({ ...process.env });
+}
+
+/** Version of the contract that this release serves: `/api/ping`, `/openapi.json`. */
+export const CONTRACT_VERSION = '1.0.0';
+
+/** The version in package.json, which lies as far above `src/system` as above `dist/system`. */
+export const PROGRAM_VERSION: string = readVersion();
+
+/** How this copy was built, as its builder says; empty strings when nobody said. */
+export interface BuildFacts {
+  readonly commit: string;
+  readonly buildDate: string;
+  readonly image: string;
+  readonly tag: string;
+}
+
+export function readBuildFacts(environment: Readonly<Record<string, string | undefined>>): BuildFacts {
+  return {
+    commit: environment.TRESTLE_BUILD_COMMIT ?? '',
+    buildDate: environment.TRESTLE_BUILD_DATE ?? '',
+    image: environment.TRESTLE_BUILD_IMAGE ?? '',
+    tag: environment.TRESTLE_BUILD_TAG ?? '',
+  };
+}
+
+function readVersion(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  const { version } = JSON.parse(text) as { version: string };
+  return version;
 }

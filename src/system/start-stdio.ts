@@ -7,10 +7,9 @@ import { createLineChannel, type MessageChannel } from '../platform/json-rpc/mes
 import type { Logger } from '../platform/log/logger.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
-import { openStores, type Stores } from './open-stores.ts';
-import { prepareServiceParts } from './service-parts.ts';
-import { serviceTable } from './service-table.ts';
+import { prepareServiceParts, serviceTable } from './service-table.ts';
 import { dataDirectory, type Settings } from './settings.ts';
+import { openStores, type Stores } from './stores.ts';
 
 export interface StdioOptions {
   readonly settings: Settings;

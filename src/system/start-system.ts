@@ -1,23 +1,33 @@
+import type { Registry } from 'prom-client';
 import { sweepLeftovers } from '../platform/child-process/process-journal.ts';
 import { systemClock, withinTime } from '../platform/clock/clock.ts';
 import { type ChangedSettings, changedSettings } from '../platform/config/changed-settings.ts';
+import {
+  createHttpMetrics,
+  type FigureSource,
+  type HttpMetrics,
+  type MetricsLibrary,
+} from '../platform/http/http-metrics.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, type Listener } from '../platform/http/listener.ts';
 import type { LogOutput } from '../platform/log/log-output.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import { createApiSurface } from './api-surface.ts';
-import { createMetrics } from './create-metrics.ts';
+import { serveControls } from './controls.ts';
 import { prepareDataDirectory } from './data-directory.ts';
-import { openStores } from './open-stores.ts';
-import { PROGRAM_VERSION } from './release.ts';
-import { serveControls } from './serve-controls.ts';
-import { prepareServiceParts } from './service-parts.ts';
-import { type RunningService, type ServiceParts, serviceTable } from './service-table.ts';
+import { PROGRAM_VERSION } from './environment.ts';
+import {
+  type AgentStatus,
+  prepareServiceParts,
+  type RunningService,
+  type ServiceParts,
+  serviceTable,
+} from './service-table.ts';
 import { dataDirectory, listenAddress, type ServiceName, type Settings, settingsDeclaration } from './settings.ts';
-import type { SystemSummary } from './system-summary.ts';
+import { openStores, type Stores } from './stores.ts';
 
-export interface SystemOptions {
+interface SystemOptions {
   readonly settings: Settings;
   /** The services to run; with one of them, its own default port is taken. */
   readonly services: readonly ServiceName[];
@@ -164,4 +174,48 @@ function publicUrl({ accounts }: Settings, ownUrl: string): string {
 function describeExposure(host: string, open: readonly ServiceName[]): string {
   const reach = isLoopbackBind(host) ? 'loopback only' : 'reachable from other machines';
   return `${reach}, ${open.length === 0 ? 'token needed' : `no token needed for ${open.join(' and ')}`}`;
+}
+
+/** What runs and where, for the lines that `serve` prints (with `--json`, this very object). */
+export interface SystemSummary {
+  readonly version: string;
+  readonly url: string;
+  readonly pid: number;
+  readonly dataDirectory: string;
+  readonly database: 'SQLite' | 'PostgreSQL';
+  readonly services: readonly ServiceName[];
+  /** The services that ask for a credential. */
+  readonly guarded: readonly ServiceName[];
+  /** Who can reach it, in words: `loopback only, no token`. */
+  readonly exposure: string;
+  /** Where the first administrator is made, once and within 15 minutes; absent when there is one. */
+  readonly firstAdmin?: string;
+  readonly agents: readonly AgentStatus[];
+}
+
+const FIGURES = ['batches', 'commits', 'reads', 'queued'] as const;
+
+/** The figures of `/metrics`: HTTP, the process, each database, and what services count by themselves. */
+function createMetrics(stores: Stores, sources: readonly FigureSource[]): HttpMetrics {
+  return createHttpMetrics({
+    sources,
+    addFigures(registry, library) {
+      library.collectDefaultMetrics({ register: registry });
+      addDatabaseFigures(stores, registry, library);
+    },
+  });
+}
+
+function addDatabaseFigures({ databases }: Stores, registry: Registry, { Gauge }: MetricsLibrary): void {
+  for (const figure of FIGURES) {
+    new Gauge({
+      name: `database_${figure}`,
+      help: `Database ${figure}${figure === 'queued' ? ' now' : ' since the start'}.`,
+      labelNames: ['database'],
+      registers: [registry],
+      collect() {
+        for (const database of databases) this.set({ database: database.name }, database.statistics()[figure]);
+      },
+    });
+  }
 }

@@ -7,7 +7,7 @@ import { systemClock as clock } from '../platform/clock/clock.ts';
 import { systemRandomness as randomness } from '../platform/clock/randomness.ts';
 import { createSortableIds } from '../platform/ids/sortable-id.ts';
 import type { Logger } from '../platform/log/logger.ts';
-import { PROGRAM_VERSION } from './release.ts';
+import { PROGRAM_VERSION } from './environment.ts';
 import { listenAddress, type Settings } from './settings.ts';
 
 export interface ToolsOptions {

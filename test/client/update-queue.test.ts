@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { SessionUpdate } from '../../src/client/session-update.ts';
-import { createUpdateQueue } from '../../src/client/update-queue.ts';
+import { createUpdateQueue, type SessionUpdate } from '../../src/client/session-update.ts';
 
 const update = (seq: number): SessionUpdate => ({
   sessionId: 's',

@@ -6,10 +6,9 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Command } from 'commander';
 import { parse } from 'yaml';
-import { CommandExit } from '../../src/commands/command-exit.ts';
+import { CommandExit } from '../../src/commands/command-context.ts';
 import { registerConfig } from '../../src/commands/config.ts';
-import { addGlobalFlags, flagsFromOptions } from '../../src/commands/setting-flags.ts';
-import { createCommandLogger } from '../../src/commands/streams-logger.ts';
+import { addGlobalFlags, createCommandLogger, flagsFromOptions } from '../../src/commands/load-settings.ts';
 import type { Settings } from '../../src/system/settings.ts';
 import { resolveTrestle } from './resolve-trestle.ts';
 

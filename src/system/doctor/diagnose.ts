@@ -1,18 +1,20 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { dataFiles } from '../data-directory.ts';
 import { dataDirectory, listenAddress, type Settings } from '../settings.ts';
-import { accessFindings } from './access-findings.ts';
-import { agentFindings } from './agent-findings.ts';
-import { type Finding, fine } from './finding.ts';
 import {
   clockFinding,
+  databaseFindings,
   dataDirectoryFinding,
   diskFinding,
+  type Finding,
+  fine,
+  legacyPlanFindings,
+  portFinding,
+  runningServer,
   runtimeFinding,
   workspaceFindings,
-} from './machine-findings.ts';
-import { nodeFindings } from './node-findings.ts';
-import { databaseFindings, legacyPlanFindings, portFinding, runningServer } from './store-findings.ts';
+} from './findings.ts';
+import { accessFindings, agentFindings, nodeFindings } from './setting-findings.ts';
 
 export interface DiagnoseOptions {
   readonly settings: Settings;

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { createCommandContext } from '../../../src/commands/command-context.ts';
+import { createCommandContext, readPassword } from '../../../src/commands/command-context.ts';
 import { runProgram } from '../../../src/commands/program.ts';
-import { readPassword } from '../../../src/commands/read-password.ts';
 import { auditOf, loggedInAs } from '../people.ts';
 import { startAccounts } from '../start-accounts.ts';
 

@@ -1,17 +1,72 @@
-import { callControlSocket } from '../platform/control-socket/control-socket.ts';
+import { Type } from 'typebox';
+import type { Clock } from '../platform/clock/clock.ts';
+import {
+  type ControlSocket,
+  callControlSocket,
+  serveControlSocket,
+} from '../platform/control-socket/control-socket.ts';
+import type { Database } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
-import { describeError, isExpected } from '../platform/errors/error-table.ts';
+import { describeError, isExpected, platformErrors } from '../platform/errors/error-table.ts';
+import type { MakeId } from '../platform/ids/sortable-id.ts';
 import { RemoteError } from '../platform/json-rpc/envelope.ts';
-import { createDispatch } from '../platform/json-rpc/method-table.ts';
+import { createDispatch, defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { DataFiles } from './data-directory.ts';
-import { openStores } from './open-stores.ts';
-import { dataFilesOf, type StoreAccessOptions, throughServer } from './own-stores.ts';
-import { prepareServiceParts } from './service-parts.ts';
-import { type RunningService, serviceTable } from './service-table.ts';
+import { PROGRAM_VERSION } from './environment.ts';
+import { prepareServiceParts, type RunningService, serviceTable } from './service-table.ts';
 import type { ServiceName } from './settings.ts';
+import { dataFilesOf, openStores, type StoreAccessOptions, throughServer } from './stores.ts';
 
-export interface CallControlOptions extends StoreAccessOptions {
+interface ServeControlsOptions {
+  readonly file: string;
+  readonly service: RunningService;
+  readonly database: Database<never>;
+  readonly clock: Clock;
+  readonly makeId: MakeId;
+  readonly logger: Logger;
+}
+
+/**
+ * Opens a running service to commands on this machine. Only with SQLite: on PostgreSQL several instances may share a
+ * machine, a socket would belong to one of them at random, and commands can open the database beside them.
+ */
+export function serveControls(options: ServeControlsOptions): Promise<ControlSocket> {
+  const { file, service, database, clock, makeId, logger } = options;
+  return serveControlSocket({
+    file,
+    dispatch: createDispatch({ rows: [...controlMethods(database), ...(service.controls ?? [])] }),
+    errors: { ...platformErrors, ...service.surface?.errors },
+    clock,
+    makeRequestId: () => makeId('req_'),
+    onUnexpectedError: (error, requestId) => logger.error({ err: error, requestId }, 'control call failed'),
+  });
+}
+
+/** What commands may ask of the server that owns a database. */
+function controlMethods(database: Database<never>): readonly MethodRow<undefined>[] {
+  return [
+    defineMethod({
+      name: 'status',
+      summary: 'Which process runs here.',
+      params: Type.Object({}),
+      result: Type.Object({ pid: Type.Integer(), version: Type.String(), database: Type.String() }),
+      handle: () => ({ pid: process.pid, version: PROGRAM_VERSION, database: database.name }),
+    }),
+    defineMethod({
+      name: 'backup',
+      summary: 'Writes a copy of the database, of one moment, into a new file.',
+      params: Type.Object({ file: Type.String({ minLength: 1 }) }),
+      result: Type.Object({}),
+      async handle({ file }) {
+        await database.backupTo(file);
+        return {};
+      },
+    }),
+  ];
+}
+
+interface CallControlOptions extends StoreAccessOptions {
   readonly logger: Logger;
 }
 

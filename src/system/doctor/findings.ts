@@ -1,11 +1,29 @@
 import { mkdtemp, realpath, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
+import { LEGACY_PLAN } from '../../accounts/owners.ts';
 import { createPrivatePlaces } from '../../bridge/sessions/private-places.ts';
+import { callControlSocket } from '../../platform/control-socket/control-socket.ts';
+import { countRows, inspectDatabase } from '../../platform/database/inspect-database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { describeError, platformErrors } from '../../platform/errors/error-table.ts';
+import { openAddress } from '../../platform/http/listen-address.ts';
 import { readSecretKeys } from '../../platform/secrets/secret-keys.ts';
-import { prepareDataDirectory } from '../data-directory.ts';
+import { type DataFiles, prepareDataDirectory } from '../data-directory.ts';
 import { opens } from '../secret-key.ts';
-import { broken, type Finding, fine, note } from './finding.ts';
+import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
+import { storeDefinitions, storeLocation } from '../stores.ts';
+
+/** One line of a diagnosis. `broken` means that the server cannot work as configured; `note` is worth knowing. */
+export interface Finding {
+  readonly name: string;
+  readonly state: 'ok' | 'note' | 'broken';
+  readonly text: string;
+}
+
+export const fine = (name: string, text: string): Finding => ({ name, state: 'ok', text });
+export const note = (name: string, text: string): Finding => ({ name, state: 'note', text });
+export const broken = (name: string, text: string): Finding => ({ name, state: 'broken', text });
 
 const NEEDED_NODE_MAJOR = 24;
 const MEBIBYTE = 1024 * 1024;
@@ -52,7 +70,7 @@ export async function workspaceFindings(roots: readonly string[], folder: string
 }
 
 /** The key that encrypts stored secrets; `needed` holds the fingerprints of the keys that the databases need. */
-export async function secretKeyFinding(file: string, given: string, needed: readonly string[]): Promise<Finding> {
+async function secretKeyFinding(file: string, given: string, needed: readonly string[]): Promise<Finding> {
   const name = 'secret key';
   try {
     const keys = await readSecretKeys({ file, given });
@@ -94,5 +112,67 @@ export async function clockFinding(folder: string, now: () => number): Promise<F
     return fine('clock', new Date(now()).toISOString());
   } finally {
     await rm(probe, { recursive: true });
+  }
+}
+
+const STATUS_TIMEOUT_MS = 2000;
+
+/** The process that serves this data directory, if one runs. */
+export async function runningServer(files: DataFiles): Promise<number | undefined> {
+  for (const { name } of storeDefinitions(SERVICE_NAMES)) {
+    const answer = await callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
+    if (answer !== undefined) return (answer.result as { pid: number }).pid;
+  }
+  return undefined;
+}
+
+/** Inspects each database as a start would find it, and changes nothing; then the key that they are encrypted with. */
+export async function databaseFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
+  const { url } = settings.database;
+  const fingerprints = new Set<string>();
+  const databases = await Promise.all(
+    storeDefinitions(SERVICE_NAMES).map(async (definition) => {
+      const name = `database ${definition.name}`;
+      const location = storeLocation(url, files, definition.name);
+      const place = location.engine === 'sqlite' ? `SQLite, ${location.file}` : 'PostgreSQL';
+      try {
+        const { exists, secretKey } = await inspectDatabase(definition, location);
+        if (secretKey !== undefined) fingerprints.add(secretKey);
+        return fine(name, exists ? place : `${place}, will be created at the first start`);
+      } catch (error) {
+        return broken(name, describeError(platformErrors, error).message);
+      }
+    }),
+  );
+  return [...databases, await secretKeyFinding(files.secretKey, settings.secret_key, [...fingerprints])];
+}
+
+/** Users from 0.1.0 keep what they could do: the operator should know how many there are. */
+export async function legacyPlanFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
+  if (Object.hasOwn(settings.plans, LEGACY_PLAN)) return [];
+  const location = storeLocation(settings.database.url, files, 'accounts');
+  const count = await countRows(location, { table: 'users', column: 'plan', value: LEGACY_PLAN }).catch(() => 0);
+  if (count === 0) return [];
+  const who = count === 1 ? '1 user' : `${count} users`;
+  const what = `define plans.${LEGACY_PLAN}, or give them another plan with: trestle user plan`;
+  return [note(`plan ${LEGACY_PLAN}`, `${who} from 0.1.0 may use every model without limit; ${what}`)];
+}
+
+/** Whether the address could be opened now. One that the running server holds is fine. */
+export async function portFinding(settings: Settings, serverPid: number | undefined): Promise<Finding> {
+  const address = listenAddress(settings);
+  const text = `${address.host}:${address.port}`;
+  const server = createServer();
+  try {
+    await openAddress(server, address);
+    return fine('port', `${text} is free`);
+  } catch (error) {
+    const { code, message, details } = describeError(platformErrors, error);
+    if (code === 'PORT_IN_USE' && serverPid !== undefined && details.pid === serverPid) {
+      return fine('port', `${text}, held by the server (pid ${serverPid})`);
+    }
+    return broken('port', message);
+  } finally {
+    server.close();
   }
 }

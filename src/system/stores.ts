@@ -1,12 +1,50 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../platform/clock/clock.ts';
 import { callControlSocket } from '../platform/control-socket/control-socket.ts';
-import type { Database } from '../platform/database/database.ts';
+import type { Database, DatabaseLocation } from '../platform/database/database.ts';
+import type { DatabaseDefinition } from '../platform/database/migration.ts';
+import { openDatabase } from '../platform/database/open-database.ts';
+import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
-import { openStore } from './open-store.ts';
+import { serviceTable } from './service-table.ts';
 import { dataDirectory, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
-import { storeDefinitions, storeLocation } from './store-location.ts';
+
+/** The databases of the running services, each owned by this process. */
+export interface Stores extends AsyncDisposable {
+  readonly databases: readonly Database<never>[];
+  database(name: ServiceName): Database<never> | undefined;
+  /** Rejects unless every database answers. */
+  check(): Promise<void>;
+}
+
+interface OpenStoresOptions {
+  readonly settings: Settings;
+  readonly names: readonly ServiceName[];
+  readonly files: DataFiles;
+  readonly clock: Clock;
+  /** A command has the databases for a moment; a server, for as long as it runs. */
+  readonly owner: OwnerKind;
+}
+
+export async function openStores(options: OpenStoresOptions): Promise<Stores> {
+  const { settings, names, files, clock, owner } = options;
+  await using opened = new AsyncDisposableStack();
+  const databases = new Map<ServiceName, Database<never>>();
+  for (const definition of storeDefinitions(names)) {
+    const location = storeLocation(settings.database.url, files, definition.name);
+    databases.set(definition.name, await openStore(definition, location, clock, owner, opened));
+  }
+  const owned = opened.move();
+  return {
+    databases: [...databases.values()],
+    database: (name) => databases.get(name),
+    async check() {
+      await Promise.all([...databases.values()].map((database) => database.check()));
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
 
 export interface StoreAccessOptions {
   readonly settings: Settings;
@@ -16,7 +54,7 @@ export interface StoreAccessOptions {
 }
 
 /** A database that a command may copy, whoever has it open. */
-export type CopyableDatabase = Pick<Database, 'name' | 'engine' | 'backupTo'>;
+type CopyableDatabase = Pick<Database, 'name' | 'engine' | 'backupTo'>;
 
 const STATUS_TIMEOUT_MS = 5000;
 const BACKUP_TIMEOUT_MS = 6 * 60 * 60 * 1000;
@@ -87,4 +125,37 @@ async function servedStore(name: ServiceName, socket: string): Promise<CopyableD
     engine: 'sqlite',
     backupTo: async (file) => void (await callControlSocket(socket, 'backup', { file }, BACKUP_TIMEOUT_MS)),
   };
+}
+
+/** Opens a service's database, and claims it for this process where it is a file; `opened` closes and releases it. */
+async function openStore(
+  definition: DatabaseDefinition,
+  location: DatabaseLocation,
+  clock: Clock,
+  owner: OwnerKind,
+  opened: AsyncDisposableStack,
+): Promise<Database<never>> {
+  if (location.engine === 'sqlite') {
+    const ownership = await ownSqliteFile(location.file, owner);
+    opened.defer(() => ownership.release());
+  }
+  const database = await openDatabase<never>({ ...definition, location, clock });
+  opened.defer(() => database.close());
+  return database;
+}
+
+/** One file per service, or one schema per service of a PostgreSQL database. */
+export function storeLocation(databaseUrl: string, files: DataFiles, service: string): DatabaseLocation {
+  if (databaseUrl === '') return { engine: 'sqlite', file: files.database(service) };
+  return { engine: 'postgres', url: databaseUrl, schema: service };
+}
+
+/** The databases of these services: those that have a schema. */
+export function storeDefinitions(
+  names: readonly ServiceName[],
+): readonly (DatabaseDefinition & { readonly name: ServiceName })[] {
+  return names.flatMap((name) => {
+    const { migrations } = serviceTable[name];
+    return migrations.length === 0 ? [] : [{ name, migrations }];
+  });
 }

@@ -1,0 +1,220 @@
+import { doesPay } from '../../accounts/owners.ts';
+import { buildAgentCatalog, type CatalogAgent } from '../../bridge/agents/agent-catalog.ts';
+import { connectAgent } from '../../bridge/agents/agent-launcher.ts';
+import { hasReadOnlyMode } from '../../bridge/agents/agent-presets.ts';
+import { createAgentProbe, createBuiltinProbe } from '../../bridge/agents/agent-probe.ts';
+import type { ProbeResult } from '../../bridge/agents/probe-board.ts';
+import { buildNodeMap } from '../../bridge/forwarding/node-map.ts';
+import { createGatewayProbe } from '../../bridge/gateway/gateway-probe.ts';
+import type { Clock } from '../../platform/clock/clock.ts';
+import { isLoopbackBind } from '../../platform/http/listen-address.ts';
+import { isLoopbackHost } from '../../platform/network-address/classify-address.ts';
+import { sameSecret, tokenWeakness } from '../../platform/secrets/tokens.ts';
+import type { DataFiles } from '../data-directory.ts';
+import { PROGRAM_VERSION } from '../environment.ts';
+import { builtinModelProblem, createProbeEffects } from '../service-table.ts';
+import { accountsSettingsOf, type Settings } from '../settings.ts';
+import { broken, type Finding, fine, note } from './findings.ts';
+
+interface NamedToken {
+  readonly name: string;
+  readonly value: string;
+  /** Whether being without it leaves a door open. */
+  readonly needed: boolean;
+}
+
+/** Weak tokens, and missing ones: those matter once others can reach the address. */
+export function accessFindings(settings: Settings, host: string): readonly Finding[] {
+  const { bridge, completions, distributed } = settings;
+  const tokens: readonly NamedToken[] = [
+    { name: 'BRIDGE_AUTH_TOKEN', value: bridge.auth_token, needed: bridge.review_auth_token === '' },
+    { name: 'BRIDGE_REVIEW_AUTH_TOKEN', value: bridge.review_auth_token, needed: false },
+    { name: 'COMPLETIONS_MASTER_KEY', value: completions.master_key, needed: true },
+    { name: 'metrics_token', value: settings.metrics_token, needed: false },
+    { name: 'distributed.task_forward_token', value: distributed.task_forward_token, needed: false },
+  ];
+  const exposed = !isLoopbackBind(host);
+  const findings = tokens.flatMap(({ name, value, needed }) => {
+    if (value === '') return needed ? [missing(name, exposed, settings.insecure)] : [];
+    const weakness = tokenWeakness(value);
+    return [weakness === undefined ? fine(name, 'set') : note(name, `weak: ${weakness}`)];
+  });
+  const isOpen = bridge.auth_token === '' && bridge.review_auth_token === '';
+  const isBehindProxy = !isLoopbackUrl(settings.accounts.public_url);
+  return [
+    ...findings,
+    ...(isOpen && bridge.allowed_origins.length === 0 ? [OPEN_TO_PAGES] : []),
+    ...(isBehindProxy && !exposed && settings.trusted_proxies.length === 0 ? [UNKNOWN_PROXY] : []),
+    ...consoleFindings(settings),
+    registrationFinding(settings),
+  ];
+}
+
+/** People reach a program that listens on loopback only through a proxy. */
+const UNKNOWN_PROXY = note(
+  'trusted_proxies',
+  'accounts.public_url leads through a proxy, and no proxy is listed: all people seem to come from one address, so that one of them can use up the limits of all; list the proxy’s address',
+);
+
+function isLoopbackUrl(address: string): boolean {
+  return address === '' || isLoopbackHost(URL.parse(address)?.host ?? '');
+}
+
+/** A web console of another origin whose pages could not call accounts. */
+function consoleFindings({ accounts }: Settings): readonly Finding[] {
+  const { frontend_url: console, public_url: own, allowed_origins: listed } = accounts;
+  const origin = URL.parse(console)?.origin;
+  if (origin === undefined || origin === URL.parse(own)?.origin || listed.includes(origin)) return [];
+  const text = `pages of ${origin} (accounts.frontend_url) cannot call accounts; list the origin, unless a server calls for them`;
+  return [note('accounts.allowed_origins', text)];
+}
+
+/** Who may create an account, and whether that costs the operator something. */
+function registrationFinding(settings: Settings): Finding {
+  const accounts = accountsSettingsOf(settings);
+  const { registration, default_plan: plan } = accounts;
+  const name = 'accounts.registration';
+  if (registration !== 'open' || !doesPay(plan, accounts)) return fine(name, registration);
+  const what = 'set registration to invite, or name a default_plan that pays for nothing';
+  return note(name, `open, and the plan "${plan}" pays: anyone who registers can spend its budget; ${what}`);
+}
+
+/** The default that the contract asks for, and that is too much where other programs serve pages. */
+const OPEN_TO_PAGES = note(
+  'bridge.allowed_origins',
+  'any page that another program serves on localhost can use the bridge, because it has no token; set a token, or allowed_origins: [self]',
+);
+
+function missing(name: string, exposed: boolean, insecure: boolean): Finding {
+  if (!exposed) return fine(name, 'not set: open to programs on this machine only');
+  if (insecure) return note(name, 'not set: open to everybody who reaches the address (--insecure)');
+  return broken(name, 'not set, and the address can be reached from other machines: the server will not start');
+}
+
+const PROBE_TIMEOUT_MS = 15_000;
+
+/** Each agent and the gateway, looked at once. One that is not there is no fault: nobody needs all of them. */
+export async function agentFindings(
+  settings: Settings,
+  environment: Readonly<Record<string, string | undefined>>,
+  files: DataFiles,
+  clock: Clock,
+): Promise<readonly Finding[]> {
+  const catalog = buildAgentCatalog(settings.agents);
+  const effects = createProbeEffects(environment, files.folder, files.processes);
+  const { permissions } = settings.bridge;
+  const connected = { permissions, version: PROGRAM_VERSION, clock, logger: { error: () => undefined } };
+  const problem = builtinModelProblem(settings, environment);
+  const builtin = createBuiltinProbe(PROGRAM_VERSION, settings.agents.builtin.model, problem);
+  const agents = catalog.map((agent) => ({
+    name: `agent ${agent.id}`,
+    probe: createAgentProbe({
+      agent,
+      effects,
+      connect: (process, { protocol }) => connectAgent(process, { ...connected, protocol }),
+      clock,
+      builtin,
+    }),
+  }));
+  const gateway = {
+    name: `gateway ${settings.gateway.provider_id}`,
+    probe: createGatewayProbe(settings.gateway.url),
+  };
+  const found = await Promise.all(
+    [...agents, gateway].map(async ({ name, probe }) => {
+      const result = await probe(AbortSignal.timeout(PROBE_TIMEOUT_MS)).catch(asFailure);
+      const { status, version, model, advice = '' } = result;
+      const works = `${version || 'ok'}${model === undefined ? '' : `, model ${model}`}`;
+      if (status === 'ok') return fine(name, works);
+      return note(name, `${status.replaceAll('_', ' ')}${advice === '' ? '' : `: ${advice}`}`);
+    }),
+  );
+  return [...found, ...readOnlyFindings(settings, catalog)];
+}
+
+/** Agents that are told to write nothing, and may not be able to promise it. */
+function readOnlyFindings({ bridge }: Settings, catalog: readonly CatalogAgent[]): readonly Finding[] {
+  if (bridge.permissions === 'allow') return [];
+  const unsure = catalog.filter(({ id, place }) => place.kind === 'program' && !hasReadOnlyMode(id));
+  if (unsure.length === 0) return [];
+  const names = unsure.map(({ id }) => id).join(', ');
+  const text = `no read-only mode is known of ${names}: what they ask for is denied, what they do without asking is not prevented`;
+  return [note('permissions', text)];
+}
+
+function asFailure(error: unknown): ProbeResult {
+  return { status: `failed: ${error instanceof Error ? error.message : error}`, version: '' };
+}
+
+const NODE_TIMEOUT_MS = 3_000;
+
+/** The other bridges that calls may be forwarded to, each looked at once, and the token between them. */
+export async function nodeFindings({ bridge, distributed }: Settings): Promise<readonly Finding[]> {
+  const { nodes, task_forward_peer_id: peer, task_forward_token: forwardToken } = distributed;
+  const map = buildNodeMap(distributed);
+  const used = [...map.others.values()].filter(({ id }) => id === peer || nodes.some((node) => node.id === id));
+  if (used.length === 0) return [];
+  const found = await Promise.all(
+    used.map(async ({ id, endpoint }) => {
+      const hop = map.nextHopOf(id);
+      const way = hop === id ? endpoint : `${endpoint}, by way of ${hop}`;
+      if (hop !== id) return fine(`node ${id}`, way);
+      const problem = (await look(endpoint)) ?? (await lookAtToken(endpoint, id, forwardToken || bridge.auth_token));
+      return problem === undefined ? fine(`node ${id}`, way) : note(`node ${id}`, `${way}: ${problem}`);
+    }),
+  );
+  const local = map.localId === '' ? note('this node', 'has no id: set distributed.local_node_id') : undefined;
+  const self = local ?? fine('this node', map.localId);
+  const isShared = bridge.auth_token !== '' && (forwardToken === '' || sameSecret(forwardToken, bridge.auth_token));
+  const shared = note(
+    'distributed.task_forward_token',
+    'is the main token: who has that can pass for another bridge; give bridges a token of their own',
+  );
+  return [self, ...found, ...(isShared ? [shared] : [])];
+}
+
+/**
+ * Whether the other bridge takes our token for its forward token. It refuses a malformed hop only then: with any other
+ * credential it ignores the headers of forwarded requests, and would run calls that are meant for a node behind it.
+ */
+async function lookAtToken(endpoint: string, target: string, token: string): Promise<string | undefined> {
+  if (token === '') return undefined;
+  try {
+    const response = await fetch(`${endpoint}/acp/rpc`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${token}`,
+        'content-type': 'application/json',
+        'x-app-bridge-forwarded': '1',
+        'x-app-forward-source': 'doctor',
+        'x-app-forward-target': target,
+        'x-app-forward-hop': 'malformed',
+      },
+      body: '{"jsonrpc":"2.0","id":"1","method":"acp.capabilities","params":{}}',
+      redirect: 'manual',
+      signal: AbortSignal.timeout(NODE_TIMEOUT_MS),
+    });
+    await response.body?.cancel();
+    if (response.status === 401)
+      return 'it does not accept our forward token; set the same distributed.task_forward_token there';
+    if (response.status !== 200) return undefined;
+    return 'it accepts our forward token as an ordinary one, so it ignores which node a call is for; set the same distributed.task_forward_token there';
+  } catch {
+    return 'no answer in time';
+  }
+}
+
+/** Whether anything answers there. `GET /` needs no credential on any bridge. */
+async function look(endpoint: string): Promise<string | undefined> {
+  try {
+    const response = await fetch(`${endpoint}/`, {
+      headers: { accept: 'text/plain' },
+      redirect: 'manual',
+      signal: AbortSignal.timeout(NODE_TIMEOUT_MS),
+    });
+    await response.body?.cancel();
+    return response.ok ? undefined : `it answers with status ${response.status}`;
+  } catch (error) {
+    return error instanceof Error && error.name === 'TimeoutError' ? 'no answer in time' : 'cannot be reached';
+  }
+}
