@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { accessFindings } from '../../src/system/doctor/access-findings.ts';
+import { accessFindings } from '../../src/system/doctor/setting-findings.ts';
 import { resolveTrestle } from './resolve-trestle.ts';
 
 const PUBLIC = 'accounts: { public_url: "https://accounts.example" }';
