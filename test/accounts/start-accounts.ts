@@ -14,7 +14,6 @@ import { createFlowStore } from '../../src/accounts/storage/flow-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import type { Database, DatabaseLocation } from '../../src/platform/database/database.ts';
-import { openDatabase } from '../../src/platform/database/open-database.ts';
 import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../src/platform/http/listener.ts';
 import type { Route } from '../../src/platform/http/surface.ts';
@@ -25,6 +24,7 @@ import { accountsSettingsOf as settingsThatApply } from '../../src/system/settin
 import type { Scope } from '../e2e/running-program.ts';
 import { createFakeClock, type FakeClock } from '../fakes/fake-clock.ts';
 import { handOnDatabaseThread } from '../fakes/hand-on-database-thread.ts';
+import { openServiceDatabase } from '../fakes/open-service-database.ts';
 import { resolveTrestle } from '../system/resolve-trestle.ts';
 import { type AccountsClient, createAccountsClient } from './accounts-client.ts';
 
@@ -91,7 +91,7 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
   });
   const logger = pino({ level: 'debug' }, sink);
   const location = options.location ?? { engine: 'sqlite', file: join(folder, 'accounts.db') };
-  const database = await openDatabase<AccountsSchema>({
+  const database = await openServiceDatabase<AccountsSchema>({
     name: 'accounts',
     migrations: accountsMigrations,
     location,

@@ -7,9 +7,9 @@ import { createJobSearchStore } from '../../../src/bridge/storage/job-search-sto
 import { createJobStore } from '../../../src/bridge/storage/job-store.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import type { Database, DatabaseLocation } from '../../../src/platform/database/database.ts';
-import { openDatabase } from '../../../src/platform/database/open-database.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';
+import { openServiceDatabase } from '../../fakes/open-service-database.ts';
 import { type RealPostgres, startPostgres } from '../../fakes/real-postgres.ts';
 import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
 import { until } from '../../fakes/until.ts';
@@ -79,7 +79,7 @@ describe('several bridges on one PostgreSQL', () => {
 
   test('B-72: two bridges that look at the same moment never take the same job', async (context) => {
     const { location } = await place();
-    const database = await openDatabase<BridgeSchema>({
+    const database = await openServiceDatabase<BridgeSchema>({
       name: 'bridge',
       migrations: bridgeMigrations,
       clock: systemClock,

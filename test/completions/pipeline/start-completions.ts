@@ -10,12 +10,12 @@ import type { CompletionsSchema } from '../../../src/completions/storage/complet
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
-import { openDatabase } from '../../../src/platform/database/open-database.ts';
 import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener, type Listener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Scope } from '../../e2e/running-program.ts';
 import { handOnDatabaseThread } from '../../fakes/hand-on-database-thread.ts';
+import { openServiceDatabase } from '../../fakes/open-service-database.ts';
 import { resolveTrestle } from '../../system/resolve-trestle.ts';
 
 export interface RunningCompletions {
@@ -72,7 +72,7 @@ export async function startCompletions(scope: Scope, options: StartOptions = {})
     },
   });
   const logger = pino({ level: 'debug' }, sink);
-  const database = await openDatabase<CompletionsSchema>({
+  const database = await openServiceDatabase<CompletionsSchema>({
     name: 'completions',
     migrations: completionsMigrations,
     location: { engine: 'sqlite', file: join(folder, 'completions.db') },

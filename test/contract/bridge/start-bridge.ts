@@ -12,13 +12,13 @@ import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts'
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Database, DatabaseLocation } from '../../../src/platform/database/database.ts';
-import { openDatabase } from '../../../src/platform/database/open-database.ts';
 import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
 import type { Scope } from '../../e2e/running-program.ts';
 import { handOnDatabaseThread } from '../../fakes/hand-on-database-thread.ts';
+import { openServiceDatabase } from '../../fakes/open-service-database.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
 import { resolveTrestle } from '../../system/resolve-trestle.ts';
 
@@ -77,7 +77,12 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
   const database =
     after?.database ??
     options.database ??
-    (await openDatabase<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations, clock: systemClock, location }));
+    (await openServiceDatabase<BridgeSchema>({
+      name: 'bridge',
+      migrations: bridgeMigrations,
+      clock: systemClock,
+      location,
+    }));
   const bridge = await createBridge({
     settings,
     database,

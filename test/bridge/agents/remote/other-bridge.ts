@@ -23,7 +23,7 @@ import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
 import { defaultOf } from '../../../../src/platform/config/default-of.ts';
-import { openDatabase } from '../../../../src/platform/database/open-database.ts';
+import { openServiceDatabase } from '../../../fakes/open-service-database.ts';
 import { silentLogger } from '../../../fakes/silent-logger.ts';
 import { startListener } from '../../../platform/http/start-listener.ts';
 import { makeId } from '../builtin/builtin-agent.ts';
@@ -34,7 +34,7 @@ export const REVIEW_TOKEN = 'the-review-token-of-the-other-bridge';
 /** A bridge of our own on a listener in this process, with one agent. */
 export async function startOtherBridge(context: TestContext, provider: AgentProvider): Promise<string> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-other-')));
-  const database = await openDatabase<BridgeSchema>({
+  const database = await openServiceDatabase<BridgeSchema>({
     name: 'bridge',
     migrations: bridgeMigrations,
     clock: systemClock,
