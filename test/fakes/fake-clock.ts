@@ -3,6 +3,8 @@ import type { Clock } from '../../src/platform/clock/clock.ts';
 export interface FakeClock extends Clock {
   /** Lets time pass: every timer that falls due runs, in order, and the work it starts gets its turn before the next. */
   advance(ms: number): Promise<void>;
+  /** Lets time pass as a machine that sleeps does: every timer that fell due runs once, when it wakes up. For days. */
+  sleep(ms: number): Promise<void>;
   /** Moves the wall clock alone, as an administrator or NTP would. */
   stepWall(ms: number): void;
   /** How many timers wait. */
@@ -44,6 +46,16 @@ export function createFakeClock(wallStart = Date.UTC(2030, 0, 1), settle = oneTu
         await settle();
       }
       passTo(end);
+    },
+    async sleep(ms) {
+      const end = passed + ms;
+      await settle();
+      const due = [...timers].filter((timer) => timer.due <= end).sort((one, other) => one.due - other.due);
+      passTo(end);
+      for (const timer of due) {
+        if (timers.delete(timer)) timer.action();
+        await settle();
+      }
     },
     stepWall(ms) {
       wall += ms;

@@ -67,7 +67,10 @@ test('G18: any bytes pass the byte reader as they would uncut, or are refused in
       const read = (chunks: readonly Buffer[]) => outcomeOf(() => passed(chunks, usageAsked));
       assert.deepEqual(read(cut(bytes, places)), read([bytes]));
     }),
-    runs(300),
+    {
+      ...runs(300),
+      examples: [[Buffer.from('data: data: [DONE]\n\ndata: {"choices":{"finish_reason":"choices"}}\n\n'), [20], false]],
+    },
   );
 });
 

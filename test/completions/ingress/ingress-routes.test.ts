@@ -4,6 +4,7 @@ import type { ChatCall } from '../../../src/completions/pipeline/chat-run.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { inTime } from '../../fakes/in-time.ts';
+import { until } from '../../fakes/until.ts';
 import { chunk } from './chunks.ts';
 import { aborted, answering, HEADERS, MESSAGES, RESPONSES, startIngress, streamOf } from './ingress-listener.ts';
 
@@ -142,8 +143,11 @@ test('a caller that goes away aborts the run, before and after the first chunk',
         await (await answer).body?.getReader().read();
         controller.abort();
       } else {
-        setTimeout(() => controller.abort(), 100);
-        await assert.rejects(answer);
+        const before = signals.length;
+        const refused = assert.rejects(answer);
+        await until('the run begins', () => signals.length > before);
+        controller.abort();
+        await refused;
       }
       const signal = signals.at(-1);
       assert.ok(signal);
