@@ -82,11 +82,8 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
       if (letter === FINISH) {
         events += 1;
         const value = startOfValue(piece, after);
-        // An empty reason is none.
-        const isFinished = piece[value] === QUOTE && piece[value + 1] !== QUOTE;
-        // From the first marker on events are parsed, and what comes after [DONE] counts for nothing.
-        if (isFinished && choices === 1 && found === NOWHERE) finished.add(0);
-        mustParse = isFinished && choices > 1;
+        // An empty reason does not count. Any other is parsed: `finish_reason` outside of a choice is not the end.
+        mustParse = piece[value] === QUOTE && piece[value + 1] !== QUOTE;
       } else if (letter === USAGE && text.charCodeAt(after - USAGE_LENGTH) === QUOTE) {
         const first = piece[startOfValue(piece, after)];
         mustParse = first === OPEN || first === NEXT_LINE;
