@@ -15,6 +15,7 @@ import { admitEverything } from './pipeline/admit-everything.ts';
 import { createAttemptCalls } from './pipeline/attempt-call.ts';
 import { type ChatPipeline, createChatPipeline } from './pipeline/chat-pipeline.ts';
 import type { RunChat } from './pipeline/chat-run.ts';
+import { createFetchLinkedFiles } from './pipeline/linked-files.ts';
 import { createModelPlans } from './pipeline/model-plan.ts';
 import { createOpenChat, type OpenChat } from './pipeline/open-chat.ts';
 import { createOpenOperation, type OpenOperation } from './pipeline/open-operation.ts';
@@ -89,6 +90,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     send,
     maxOutputTokens: (api, model) => knownModels(api).get(model)?.maxOutputTokens,
     maxEventBytes: settings.max_event_bytes,
+    fetchLinkedFiles: createFetchLinkedFiles({ allow: settings.link_allow, clock }),
     clock,
   });
   const attemptCalls = createAttemptCalls({

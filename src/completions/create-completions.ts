@@ -81,7 +81,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
     models,
     chat: createChatHandler({ pipeline, cache: createResponseCache({ clock }), strictParams, clock }),
     text: createTextHandler({ pipeline, findApi, openChat, openOperation, strictParams, clock, makeId }),
-    embeddings: createEmbeddingsHandler({ pipeline, findApi, openOperation, send, clock, makeId }),
+    embeddings: createEmbeddingsHandler({ pipeline, findApi, openOperation, send, strictParams, clock, makeId }),
     bodyLimit: settings.max_request_bytes,
     keys: metered.routes,
     ingress: ingressRoutes({

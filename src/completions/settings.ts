@@ -112,6 +112,10 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     maximum: 256 * 1024 * 1024,
     description: 'The largest event of a stream of a model API, in bytes. One event may hold a whole image.',
   }),
+  link_allow: setting.list(setting.cidr({}), {
+    description:
+      'Private ranges from which images and documents given by URL are fetched, for model APIs that cannot fetch them (Bedrock).',
+  }),
   store_content: setting.flag({ default: false, description: 'Store prompts and answers with the usage records.' }),
   apis: setting.record(
     setting.group('', {

@@ -14,6 +14,12 @@ export const EmbeddingsRequest = Type.Object(
     encoding_format: optional(Type.Union([Type.Literal('float'), Type.Literal('base64')])),
     dimensions: optional(Type.Integer({ minimum: 1 })),
     user: optional(Type.String()),
+    input_type: optional(
+      Type.String({
+        description: 'What the texts are for, as Cohere names it: `search_query`, `search_document`, ...',
+      }),
+    ),
+    task_type: optional(Type.String({ description: 'The same as Google names it: `RETRIEVAL_QUERY`, ...' })),
   },
   { $id: 'EmbeddingsRequest' },
 );

@@ -9,9 +9,9 @@ import { failureInBody } from '../dialects/failure.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { sendJson } from './answer-whole.ts';
 import type { Attempt } from './attempt-call.ts';
-import { watchCaller } from './caller-presence.ts';
+import { CallerPresence, watchCaller } from './caller-presence.ts';
 import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
-import { type EmbeddingCodec, embeddingCodecs, embeddingList } from './embedding-codecs.ts';
+import { CARRIED_FIELDS, type EmbeddingCodec, embeddingCodec, embeddingList } from './embedding-codecs.ts';
 import { speaksOpenai } from './encode-chat.ts';
 import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
 import { openAnswer } from './open-answer.ts';
@@ -26,6 +26,7 @@ export interface EmbeddingsHandlerOptions {
   readonly findApi: (id: string) => UsableApi | undefined;
   readonly openOperation: OpenOperation;
   readonly send: SendUpstream;
+  readonly strictParams: () => boolean;
   readonly clock: Clock;
   readonly makeId: MakeId;
 }
@@ -39,38 +40,54 @@ interface OpenedEmbeddings {
 const MAX_VALUES = 310_000;
 const readRequest = createRequestReader(EmbeddingsRequest, { values: MAX_VALUES });
 
-/** `POST /v1/embeddings`: as it is for upstreams of OpenAI's dialect, translated for Cohere and Gemini. */
-export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
-  const { pipeline, findApi, openOperation, send, clock, makeId } = options;
+/** How many calls of one request are under way at the same time, where an upstream takes fewer texts than were given. */
+const MAX_PARALLEL = 4;
 
-  function open(call: AdmittedCall, request: EmbeddingsRequest, bytes: Buffer): Promise<Attempted<OpenedEmbeddings>> {
-    const { presence, promptTokens } = call;
+/** `POST /v1/embeddings`: passed on to upstreams of OpenAI's dialect, translated and split for the others. */
+export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
+  const { pipeline, findApi, openOperation, send, strictParams, clock, makeId } = options;
+
+  function open(
+    call: AdmittedCall,
+    request: EmbeddingsRequest,
+    bytes: Buffer,
+    strict: boolean,
+  ): Promise<Attempted<OpenedEmbeddings>> {
+    const { presence, promptTokens, record } = call;
     const idempotencyId = makeId('idem-');
 
     async function translated(api: UsableApi, attempt: Attempt, codec: EmbeddingCodec): Promise<OpenedEmbeddings> {
       const { model } = attempt.target;
-      const { path, body } = codec.encode(textsOf(request), request, model);
-      const encoded = { path, headers: {}, body: JSON.stringify(body) };
-      const start = await send({ api, attempt, encoded, stream: false, idempotencyId });
-      const answer = await openAnswer({
-        start,
-        decodeFailure: failureInBody,
-        secret: api.credentials.key,
-        presence,
-        now: clock.now,
+      const dropped = Object.keys(request).filter((name) => !CARRIED_FIELDS.has(name));
+      if (strict && dropped[0] !== undefined) throw new AppError('UNSUPPORTED_PARAMETER', { param: dropped[0] });
+      record.dropped = dropped;
+      const texts = textsOf(request);
+      const batches = Array.from({ length: Math.ceil(texts.length / codec.maxTexts) }, (_, number) =>
+        texts.slice(number * codec.maxTexts, (number + 1) * codec.maxTexts),
+      );
+      const parts = await inParallel(batches, presence, async (batch, number, ownPresence) => {
+        const { path, body } = codec.encode(batch, request, model);
+        const encoded = { path, headers: {}, body: JSON.stringify(body) };
+        const ownId = number === 0 ? idempotencyId : `${idempotencyId}-${number}`;
+        const start = await send({ api, attempt, encoded, stream: false, idempotencyId: ownId });
+        const secret = api.credentials.key;
+        const exchange = { start, decodeFailure: failureInBody, secret, presence: ownPresence, now: clock.now };
+        const decoded = codec.decode(parse(await openAnswer(exchange)));
+        if (decoded?.embeddings.length !== batch.length) throw upstreamError('its answer lacks embeddings');
+        return decoded;
       });
-      const decoded = codec.decode(parse(answer));
-      if (decoded === undefined) throw upstreamError('its answer has no embeddings');
-      const estimated = decoded.promptTokens === undefined;
-      const tokens = decoded.promptTokens ?? promptTokens;
+      const estimated = parts.some((part) => part.promptTokens === undefined);
+      const counted = parts.reduce((sum, part) => sum + (part.promptTokens ?? 0), 0);
+      const tokens = estimated ? promptTokens : counted;
       const usage = { prompt_tokens: tokens, total_tokens: tokens, ...(estimated && { estimated }) };
-      const list = embeddingList(decoded.embeddings, model, request.encoding_format === 'base64', usage);
+      const embeddings = parts.flatMap((part) => part.embeddings);
+      const list = embeddingList(embeddings, model, request.encoding_format === 'base64', usage);
       return { body: JSON.stringify(list), measured: { usage: estimatedUsage(tokens, 0), estimated } };
     }
 
     return pipeline.attempt(call, async (attempt): Promise<OpenedEmbeddings> => {
       const api = findApi(attempt.target.apiId);
-      const codec = api === undefined ? undefined : embeddingCodecs[api.dialect];
+      const codec = api === undefined ? undefined : embeddingCodec(api.dialect, attempt.target.model);
       if (api !== undefined && codec !== undefined) return translated(api, attempt, codec);
       if (api === undefined || !speaksOpenai({ name: api.dialect })) throw noEmbeddings();
       const work = { path: '/embeddings', stream: false, choices: 1, usageAsked: false } as const;
@@ -89,14 +106,46 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
     const bytes = body as Buffer;
     const request = readRequest(bytes);
     const presence = watchCaller(reply.raw);
-    const { timeoutMs } = readCallOptions(head, false);
+    const { strict, timeoutMs } = readCallOptions(head, strictParams());
     const incoming = { holder, requestId: head.requestId, presence, operation: 'embeddings', timeoutMs } as const;
     const call = pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });
-    const { result, finish } = await open(call, request, bytes);
+    const { result, finish } = await open(call, request, bytes, strict);
     finish({ outcome: 'ok', status: 200, measured: result.measured });
     sendJson(reply, call.record.headers(), result.body);
     return reply;
   };
+}
+
+/** Runs a task for each item, a few at a time, and keeps the order. The first failure stops the others. */
+async function inParallel<Item, Result>(
+  items: readonly Item[],
+  presence: CallerPresence,
+  run: (item: Item, number: number, presence: CallerPresence) => Promise<Result>,
+): Promise<Result[]> {
+  const results: Result[] = [];
+  const left = [...items.entries()].reverse();
+  const running = new Set<CallerPresence>();
+  const stop = (): void => {
+    left.length = 0;
+    for (const own of running) own.leave(presence.reason);
+  };
+  presence.watch(stop);
+  const work = async (): Promise<void> => {
+    for (let next = left.pop(); next !== undefined; next = left.pop()) {
+      const own = new CallerPresence();
+      running.add(own);
+      results[next[0]] = await run(next[1], next[0], own);
+      running.delete(own);
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: Math.min(MAX_PARALLEL, items.length) }, work));
+  } catch (error) {
+    stop();
+    throw error;
+  }
+  if (presence.gone) throw presence.failure();
+  return results;
 }
 
 function textsOf({ input }: EmbeddingsRequest): readonly string[] {

@@ -12,6 +12,7 @@ import { createChunkReader } from './chunk-reader.ts';
 import { createFraming } from './create-framing.ts';
 import { dialectContext, encodeChat, speaksOpenai } from './encode-chat.ts';
 import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
+import { type FetchLinkedFiles, hasLinkedFiles } from './linked-files.ts';
 import { DEMO_API } from './model-plan.ts';
 import { openAnswer } from './open-answer.ts';
 import { openDemoChat } from './open-demo-chat.ts';
@@ -27,6 +28,7 @@ export interface OpenChatOptions {
   readonly send: SendUpstream;
   readonly maxOutputTokens: (api: string, model: string) => number | undefined;
   readonly clock: Clock;
+  readonly fetchLinkedFiles: FetchLinkedFiles;
   /** The largest event of a stream. */
   readonly maxEventBytes?: number;
 }
@@ -35,7 +37,8 @@ const CHOICES = Buffer.from('"choices"');
 /** An answer with one of these may have failed, or has reasoning or content in another form than OpenAI's. */
 const UNUSUAL = ['"error"', '"reasoning"', '"content":[', '"content": ['].map((mark) => Buffer.from(mark));
 
-export function createOpenChat({ findApi, send, maxOutputTokens, clock, maxEventBytes }: OpenChatOptions): OpenChat {
+export function createOpenChat(options: OpenChatOptions): OpenChat {
+  const { findApi, send, maxOutputTokens, clock, fetchLinkedFiles, maxEventBytes } = options;
   return async (attempt, work, presence) => {
     const { target } = attempt;
     if (target.apiId === DEMO_API) {
@@ -54,18 +57,21 @@ export function createOpenChat({ findApi, send, maxOutputTokens, clock, maxEvent
       translated: work.translated,
       maxOutputTokens: maxOutputTokens(target.apiId, target.model),
     });
-    const encoded = encodeChat(dialect, work.request, context, work.bytes);
+    // Bedrock fetches nothing from the web.
+    const fetches = api.dialect === 'bedrock' && hasLinkedFiles(work.request);
+    const request = fetches ? await fetchLinkedFiles(work.request, presence) : work.request;
+    const encoded = encodeChat(dialect, request, context, work.bytes);
     const { added } = work;
     const dropped = added === undefined ? encoded.dropped : encoded.dropped.filter((name) => !added.includes(name));
     refuseDropped(work, dropped);
     const sending = send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
     const start = sending instanceof Promise ? await sending : sending;
     const secret = api.credentials.key;
-    const options = { start, decodeFailure: dialect.decodeFailure, secret, presence, now: clock.now };
+    const exchange = { start, decodeFailure: dialect.decodeFailure, secret, presence, now: clock.now };
     const choices = dropped.includes('n') ? 1 : (work.request.n ?? 1);
     const asBytes = work.answerAsBytes && speaksOpenai(dialect);
     if (!stream)
-      return { dropped, ...readWhole(await openAnswer(options), { asBytes, dialect, context, work, secret }) };
+      return { dropped, ...readWhole(await openAnswer(exchange), { asBytes, dialect, context, work, secret }) };
     if (asBytes) {
       const usageAsked = work.request.stream_options?.include_usage === true;
       const reader = createByteReader({
@@ -75,11 +81,11 @@ export function createOpenChat({ findApi, send, maxOutputTokens, clock, maxEvent
         maxEventBytes,
         chunkObject: 'chat.completion.chunk',
       });
-      return { dropped, kind: 'byte-stream', stream: await openStream({ ...options, reader }) };
+      return { dropped, kind: 'byte-stream', stream: await openStream({ ...exchange, reader }) };
     }
     const framing = await createFraming(dialect.framing, maxEventBytes);
     const reader = createChunkReader({ dialect, context, framing, choices, promptTokens: work.promptTokens });
-    return { dropped, kind: 'chunk-stream', stream: await openStream({ ...options, reader }) };
+    return { dropped, kind: 'chunk-stream', stream: await openStream({ ...exchange, reader }) };
   };
 }
 

@@ -63,7 +63,13 @@ export function openPlayedCompletions(options: PlayedCompletionsOptions): Played
     missingFor: () => [],
   });
   const board = watched(createTargetBoard({ clock, onCircuit: () => undefined }), options);
-  const openChat = createOpenChat({ findApi, send, maxOutputTokens: () => undefined, clock });
+  const openChat = createOpenChat({
+    findApi,
+    send,
+    maxOutputTokens: () => undefined,
+    clock,
+    fetchLinkedFiles: async (request) => request,
+  });
   const attemptCalls = createAttemptCalls({ plans, board, clock, randomness, onFailure: () => undefined });
   const pipeline = createChatPipeline({
     plans,
