@@ -7,7 +7,7 @@ import { completionsMigrations } from '../../src/completions/storage/completions
 import type { CompletionsSchema } from '../../src/completions/storage/completions-schema.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
-import { resolveSettings } from '../../src/platform/config/resolve-settings.ts';
+import { resolveSettings } from '../../src/platform/config/load-configuration.ts';
 import { openDatabase } from '../../src/platform/database/open-database.ts';
 import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../src/platform/http/listener.ts';

@@ -1,8 +1,7 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { bearerToken, type Guard, type RequestHead } from '../platform/http/surface.ts';
-
-import { isSecretParameter } from '../platform/log/secret-names.ts';
+import { isSecretParameter } from '../platform/log/hidden-secrets.ts';
 import { readCookie, SESSION_COOKIE } from './cookies.ts';
 import { requireFreshLogin, type SessionCheck } from './login/session-check.ts';
 import { type AdminPermission, holdsPermission, type PermissionMatrix } from './permissions.ts';

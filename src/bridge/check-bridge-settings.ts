@@ -1,5 +1,4 @@
-import { nearestName } from '../platform/config/nearest-name.ts';
-import type { Complaint } from '../platform/config/problem.ts';
+import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { agentPresets } from './agents/agent-presets.ts';
 import { refusalOfEndpoint } from './forwarding/endpoint-rule.ts';
 import { builtInPeers } from './forwarding/node-map.ts';

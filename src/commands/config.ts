@@ -1,7 +1,19 @@
 import { styleText } from 'node:util';
 import type { Command } from 'commander';
+import type { YAMLMap } from 'yaml';
+import type { Configuration } from '../platform/config/load-configuration.ts';
+import { ConfigurationError } from '../platform/config/problem.ts';
+import { joinPath } from '../platform/config/setting-annotation.ts';
+import { maskSettings } from '../platform/config/setting-values.ts';
 import type { Finding } from '../system/doctor/findings.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
+import { type Settings, settingsDeclaration } from '../system/settings.ts';
+import {
+  type CommandContext,
+  CommandExit,
+  describeFailure,
+  EXIT_CONFIGURATION,
+  EXIT_FAILED,
+} from './command-context.ts';
 import { loadSettings } from './load-settings.ts';
 
 /** `trestle config check|print|schema|docs`. */
@@ -18,7 +30,6 @@ export function registerConfig(program: Command, context: CommandContext): void 
     .command('check')
     .description('Says ok, or prints every problem with its place and exits with 78.')
     .action(async (_options: unknown, command: Command) => {
-      const { checkConfiguration } = await import('./config-report.ts');
       await checkConfiguration(command.optsWithGlobals(), context);
     });
   config
@@ -26,14 +37,13 @@ export function registerConfig(program: Command, context: CommandContext): void 
     .description('Prints all settings as they are in force, secrets masked, as YAML or with --json as JSON.')
     .option('--sources', 'say where each value comes from')
     .action(async (_options: unknown, command: Command) => {
-      const { printConfiguration } = await import('./config-report.ts');
       await printConfiguration(command.optsWithGlobals(), context);
     });
   config
     .command('schema')
     .description('Prints the JSON schema of trestle.yaml, for editors.')
     .action(async () => {
-      const { jsonSchema } = await import('../platform/config/json-schema.ts');
+      const { jsonSchema } = await import('../platform/config/describe-settings.ts');
       const { settingsDeclaration } = await import('../system/settings.ts');
       const schema = jsonSchema(settingsDeclaration.schema, settingsDeclaration.fileName);
       context.stdout(`${JSON.stringify(schema, undefined, 2)}\n`);
@@ -79,4 +89,64 @@ function findingsText(findings: readonly Finding[], { color }: CommandContext): 
     return `  ${color ? styleText(COLORS[state], mark) : mark}  ${name.padEnd(width)}  ${text}`;
   });
   return `${lines.join('\n')}\n`;
+}
+
+type Options = Readonly<Record<string, unknown>>;
+
+/** Says ok, or all that is wrong. */
+async function checkConfiguration(options: Options, context: CommandContext): Promise<void> {
+  const { warnings, file } = await load(options, context);
+  if (options.json === true) {
+    context.stdout(`${JSON.stringify({ ok: true, file: file ?? null, problems: [], warnings })}\n`);
+    return;
+  }
+  context.stdout(file === undefined ? 'ok (no file, only defaults and environment)\n' : `ok ${file}\n`);
+  for (const warning of warnings) context.stderr(`warning: ${warning}\n`);
+}
+
+/** Prints the settings in force, secrets masked. */
+async function printConfiguration(options: Options, context: CommandContext): Promise<void> {
+  const { settings, sources } = await load(options, context);
+  const masked = maskSettings(settingsDeclaration.schema, settings);
+  const withSources = options.sources === true;
+  if (options.json === true) {
+    context.stdout(`${JSON.stringify(withSources ? { settings: masked, sources } : masked, undefined, 2)}\n`);
+    return;
+  }
+  // Only this command writes YAML.
+  const yaml = await import('yaml');
+  const document = new yaml.Document(masked, { aliasDuplicateObjects: false });
+  if (withSources && yaml.isMap(document.contents)) addSources(yaml, document.contents, '', sources);
+  context.stdout(document.toString({ lineWidth: 0 }));
+}
+
+/** Loads, or says all that is wrong and ends the command. */
+async function load(options: Options, context: CommandContext): Promise<Configuration<Settings>> {
+  try {
+    return await loadSettings(options, context);
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error;
+    const { problems, warnings } = error;
+    if (options.json === true) context.stdout(`${JSON.stringify({ ok: false, problems, warnings })}\n`);
+    else context.stderr(describeFailure(error).text);
+    throw new CommandExit(EXIT_CONFIGURATION);
+  }
+}
+
+/** Writes each setting's source beside it, as a comment. */
+function addSources(
+  yaml: typeof import('yaml'),
+  mapping: YAMLMap,
+  path: string,
+  sources: Readonly<Record<string, string>>,
+): void {
+  const { isCollection, isMap, isScalar } = yaml;
+  for (const { key, value } of mapping.items) {
+    const name = isScalar(key) ? String(key.value) : '';
+    const memberPath = joinPath(path, name);
+    const source = sources[memberPath];
+    if (source === undefined && isMap(value)) addSources(yaml, value, memberPath, sources);
+    else if (source !== undefined && isCollection(value) && isScalar(key)) key.commentBefore = ` ${source}`;
+    else if (source !== undefined && isScalar(value)) value.comment = ` ${source}`;
+  }
 }

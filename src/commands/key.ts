@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { parseDuration } from '../platform/config/duration.ts';
+import { parseDuration } from '../platform/config/leaf-settings.ts';
 import type { CommandContext } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 

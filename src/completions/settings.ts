@@ -1,8 +1,7 @@
 import type { Static } from 'typebox';
-import { nearestName } from '../platform/config/nearest-name.ts';
-import type { Complaint } from '../platform/config/problem.ts';
+import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
-import { joinPath } from '../platform/config/setting-path.ts';
+import { joinPath } from '../platform/config/setting-annotation.ts';
 
 const DIALECTS = ['openai', 'anthropic', 'google', 'google-vertex', 'bedrock', 'azure', 'cohere'] as const;
 const MODEL = { pattern: '^[^\\s/]+(/[^\\s/]+)*$', expects: 'the name of an alias, or <api>/<model>' };

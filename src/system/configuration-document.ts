@@ -1,4 +1,4 @@
-import { settingsTables } from '../platform/config/settings-tables.ts';
+import { settingsTables } from '../platform/config/describe-settings.ts';
 import { settingsDeclaration } from './settings.ts';
 
 /** `docs/configuration.md`. */

@@ -10,13 +10,12 @@ import {
   jobsSettings,
 } from '../bridge/settings.ts';
 import { checkCompletionsSettings, completionsSettings } from '../completions/settings.ts';
-import { type ListenAddress, parseListenAddress } from '../platform/config/listen-address.ts';
-import { nearestName } from '../platform/config/nearest-name.ts';
-import type { Complaint } from '../platform/config/problem.ts';
+import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
-import type { SettingsDeclaration } from '../platform/config/settings-declaration.ts';
+import type { SettingsDeclaration } from '../platform/config/setting-annotation.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { isLoopbackHost } from '../platform/network-address/classify-address.ts';
+import { type ListenAddress, parseListenAddress } from '../platform/network-address/ip-address.ts';
 
 const kept = (fallback: string, what: string) =>
   setting.duration({

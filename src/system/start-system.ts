@@ -1,7 +1,7 @@
 import type { Registry } from 'prom-client';
 import { sweepLeftovers } from '../platform/child-process/process-journal.ts';
 import { systemClock, withinTime } from '../platform/clock/clock.ts';
-import { type ChangedSettings, changedSettings } from '../platform/config/changed-settings.ts';
+import { type ChangedSettings, changedSettings } from '../platform/config/setting-values.ts';
 import {
   createHttpMetrics,
   type FigureSource,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clientStandsAlone, findCycles, importsRunOneWay, onlyListedPackages } from './import-rules.ts';
+import { clientStandsAlone, findCycles, findFragments, importsRunOneWay, onlyListedPackages } from './import-rules.ts';
 import { checkPath, genericPlatform, noBarrelsNoDefaults, noLeftovers, shortFiles } from './naming-rules.ts';
 import { noDynamicPatterns } from './pattern-rules.ts';
 import {
@@ -223,6 +223,26 @@ test('a cycle of imports is found, over types and over three files too', () => {
   const [cycle, ...others] = findCycles([first, second, third]);
   assert.equal(cycle?.message, 'import cycle: src/a/one.ts -> src/a/two.ts -> src/b/three.ts -> src/a/one.ts');
   assert.deepEqual(others, []);
+});
+
+test('a small file that only a neighbour imports is found, and a folder on the list of unfinished ones must need it', () => {
+  const short = 'export const x = 1;\n';
+  const long = short.padEnd(short.length + 61, '\n').concat(short);
+  const user = parseSource('src/a/user.ts', "import { x } from './part.ts';");
+  const elsewhere = parseSource('src/b/user.ts', "const { x } = await import('../a/part.ts');");
+  const part = parseSource('src/a/part.ts', short);
+  assert.deepEqual(
+    findFragments([user, part], []).map(({ path }) => path),
+    ['src/a/part.ts'],
+  );
+  assert.deepEqual(findFragments([user, elsewhere, part], []), []);
+  assert.deepEqual(findFragments([elsewhere, part], []), []);
+  assert.deepEqual(findFragments([user, parseSource('src/a/part.ts', long)], []), []);
+  assert.deepEqual(findFragments([user, part], ['src/a/']), []);
+  assert.deepEqual(
+    findFragments([user, part], ['src/a/', 'src/b/']).map(({ path }) => path),
+    ['src/b/'],
+  );
 });
 
 test('names that are not kebab-case or say nothing are refused', () => {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { formatDuration, parseDuration } from '../../src/platform/config/duration.ts';
-import { expandReferences } from '../../src/platform/config/environment-reference.ts';
-import { parseListenAddress } from '../../src/platform/config/listen-address.ts';
-import { maskSettings } from '../../src/platform/config/mask-settings.ts';
+import { formatDuration, parseDuration } from '../../src/platform/config/leaf-settings.ts';
+import { resolveSettings } from '../../src/platform/config/load-configuration.ts';
 import { parseYaml } from '../../src/platform/config/parse-yaml.ts';
-import { resolveSettings } from '../../src/platform/config/resolve-settings.ts';
+import { expandReferences } from '../../src/platform/config/read-setting.ts';
+import { maskSettings } from '../../src/platform/config/setting-values.ts';
+import { parseListenAddress } from '../../src/platform/network-address/ip-address.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
 

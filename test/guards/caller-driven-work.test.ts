@@ -27,7 +27,7 @@ import { createSchemaCheck } from '../../src/platform/http/request-body.ts';
 import { forwardedAddress } from '../../src/platform/http/request-state.ts';
 import { parseJson } from '../../src/platform/json/parse-json.ts';
 import { createFrameReader } from '../../src/platform/json-rpc/message-framing.ts';
-import { hideCredentials } from '../../src/platform/log/hide-credentials.ts';
+import { hideCredentials } from '../../src/platform/log/hidden-secrets.ts';
 import { ask, CHATS, MESSAGES, many, RESPONSES } from './worst-requests.ts';
 
 /**

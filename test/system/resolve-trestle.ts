@@ -1,4 +1,4 @@
-import { type Resolution, resolveSettings } from '../../src/platform/config/resolve-settings.ts';
+import { type Resolution, resolveSettings } from '../../src/platform/config/load-configuration.ts';
 import { type Settings, settingsDeclaration } from '../../src/system/settings.ts';
 
 /** Resolves the program's own settings from a file text and variables. */

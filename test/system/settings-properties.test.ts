@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { maskSettings } from '../../src/platform/config/mask-settings.ts';
 import { annotationOf, type Setting } from '../../src/platform/config/setting-annotation.ts';
+import { maskSettings } from '../../src/platform/config/setting-values.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
 import { resolveTrestle } from './resolve-trestle.ts';
 

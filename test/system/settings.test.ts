@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { annotationOf, type Setting } from '../../src/platform/config/setting-annotation.ts';
-import { settingEntries, variablesOf } from '../../src/platform/config/setting-entries.ts';
+import {
+  annotationOf,
+  type Setting,
+  settingEntries,
+  variablesOf,
+} from '../../src/platform/config/setting-annotation.ts';
 import { dataDirectory, listenAddress, settingsDeclaration } from '../../src/system/settings.ts';
 import { resolveTrestle } from './resolve-trestle.ts';
 

@@ -1,9 +1,7 @@
 import { isAbsolute } from 'node:path';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { RemoteError } from '../../platform/json-rpc/envelope.ts';
-import { hideCredentials } from '../../platform/log/hide-credentials.ts';
-import { createKnownSecrets } from '../../platform/log/known-secrets.ts';
-import { isSecretName } from '../../platform/log/secret-names.ts';
+import { createKnownSecrets, hideCredentials, isSecretName } from '../../platform/log/hidden-secrets.ts';
 import { asObject } from './loose-json.ts';
 
 const MOST_CHARACTERS = 4000;

@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { createKnownSecrets } from '../../platform/log/known-secrets.ts';
+import { createKnownSecrets } from '../../platform/log/hidden-secrets.ts';
 import { matchesToolPattern } from './tool-pattern.ts';
 
 /** One way to a tool. Its answer can be any JSON; rejects with TOOLS_INVOKE_FAILED. */

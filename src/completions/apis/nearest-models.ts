@@ -1,4 +1,4 @@
-import { nearestName } from '../../platform/config/nearest-name.ts';
+import { nearestName } from '../../platform/config/problem.ts';
 import { apiTable } from './api-table.ts';
 import { knownModels } from './known-models.ts';
 

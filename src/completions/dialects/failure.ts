@@ -1,4 +1,4 @@
-import { hideCredentials } from '../../platform/log/hide-credentials.ts';
+import { hideCredentials } from '../../platform/log/hidden-secrets.ts';
 import type { UpstreamFailure } from './dialect.ts';
 import { asNumber, asObject, asWords, type JsonObject } from './json-value.ts';
 

@@ -1,16 +1,15 @@
 import { createRequire } from 'node:module';
 import type { Node, Pair } from 'yaml';
-import { joinPath } from './setting-path.ts';
-import type { MappingEntry, Position, ValueNode } from './value-tree.ts';
+import { joinPath } from './setting-annotation.ts';
 
-export interface YamlFault {
+interface YamlFault {
   readonly at: Position;
   readonly path: string;
   readonly wrong: string;
   readonly right: string;
 }
 
-export interface ParsedYaml {
+interface ParsedYaml {
   /** Undefined when the text is empty, or when it is no YAML at all. */
   readonly root: ValueNode | undefined;
   readonly faults: readonly YamlFault[];
@@ -183,4 +182,41 @@ function buildTree(contents: Node | null, position: (offset: number) => Position
 
 function isCoreTag(tag: string): boolean {
   return /^tag:yaml\.org,2002:(str|int|float|bool|null|map|seq)$/.test(tag);
+}
+
+/** Where something stands in a text, counted from 1. */
+export interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** A value as somebody wrote it, with its place, before anything is known about the settings. */
+export type ValueNode = ScalarNode | ListNode | MappingNode;
+
+export interface ScalarNode {
+  readonly kind: 'scalar';
+  readonly at: Position;
+  readonly value: string | number | boolean | null;
+}
+
+interface ListNode {
+  readonly kind: 'list';
+  readonly at: Position;
+  readonly items: readonly ValueNode[];
+}
+
+export interface MappingNode {
+  readonly kind: 'mapping';
+  readonly at: Position;
+  readonly entries: ReadonlyMap<string, MappingEntry>;
+}
+
+interface MappingEntry {
+  readonly keyAt: Position;
+  readonly node: ValueNode;
+}
+
+/** A key with nothing after it counts as not written. */
+export function isAbsent(node: ValueNode | undefined): boolean {
+  return node === undefined || (node.kind === 'scalar' && node.value === null);
 }

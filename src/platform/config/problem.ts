@@ -35,3 +35,53 @@ export class ConfigurationError extends Error {
     this.warnings = warnings;
   }
 }
+
+const LONGEST = 80;
+
+/** The candidate that a mistyped name most likely meant; undefined when none is near. */
+export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
+  if (name.length > LONGEST) return undefined;
+  const wanted = comparable(name);
+  let best: string | undefined;
+  let bestDistance = Math.min(3, Math.max(1, Math.floor(wanted.length / 3))) + 1;
+  for (const candidate of candidates) {
+    const distance = editDistance(wanted, comparable(candidate), bestDistance);
+    if (distance >= bestDistance) continue;
+    best = candidate;
+    bestDistance = distance;
+  }
+  return best;
+}
+
+/** `dataDir`, `data-dir` and `DATA_DIR` are spelling habits, not mistakes to be counted letter by letter. */
+function comparable(name: string): string {
+  return name
+    .replaceAll(/([a-z\d])([A-Z])/g, '$1_$2')
+    .replaceAll('-', '_')
+    .toLowerCase();
+}
+
+/** Insertions, deletions, replacements and swaps of neighbours; gives up (and returns `limit`) when it takes that many. */
+function editDistance(from: string, to: string, limit: number): number {
+  if (Math.abs(from.length - to.length) >= limit) return limit;
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: to.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= from.length; row += 1) {
+    const current = [row];
+    for (let column = 1; column <= to.length; column += 1) {
+      const same = from[row - 1] === to[column - 1];
+      let cost = Math.min(at(last, column) + 1, at(current, column - 1) + 1, at(last, column - 1) + (same ? 0 : 1));
+      const swapped = row > 1 && column > 1 && from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1];
+      if (swapped) cost = Math.min(cost, at(beforeLast, column - 2) + 1);
+      current.push(cost);
+    }
+    if (Math.min(...current) >= limit) return limit;
+    beforeLast = last;
+    last = current;
+  }
+  return Math.min(at(last, to.length), limit);
+}
+
+function at(row: readonly number[], column: number): number {
+  return row[column] ?? Number.POSITIVE_INFINITY;
+}

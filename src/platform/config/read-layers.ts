@@ -1,11 +1,13 @@
-import type { Environment } from './environment-reference.ts';
-import { parseYaml } from './parse-yaml.ts';
-import { asMapping, readSetting, readText, reportUnknownKeys } from './read-setting.ts';
-import type { ReadingContext } from './reading-context.ts';
-import { annotationOf, type Setting } from './setting-annotation.ts';
-import { type SettingEntry, variablesOf } from './setting-entries.ts';
-import { joinPath } from './setting-path.ts';
-import { isAbsent, type ValueNode } from './value-tree.ts';
+import { isAbsent, parseYaml, type ValueNode } from './parse-yaml.ts';
+import {
+  asMapping,
+  type Environment,
+  type ReadingContext,
+  readSetting,
+  readText,
+  reportUnknownKeys,
+} from './read-setting.ts';
+import { annotationOf, joinPath, type Setting, type SettingEntry, variablesOf } from './setting-annotation.ts';
 
 /** One value for one setting, and where it stands. */
 export interface LayerValue {

@@ -1,17 +1,16 @@
-import { defaultOf } from './default-of.ts';
-import { nearestName } from './nearest-name.ts';
-import { parseYaml } from './parse-yaml.ts';
-import { expandScalar, readLeaf } from './read-leaf.ts';
-import { type ReadingContext, UNREADABLE } from './reading-context.ts';
+import { isAbsent, type MappingNode, type Position, parseYaml, type ScalarNode, type ValueNode } from './parse-yaml.ts';
+import { nearestName, type Problem } from './problem.ts';
 import {
   annotationOf,
+  type Folders,
   type GroupAnnotation,
+  joinPath,
+  type LeafAnnotation,
   type ListAnnotation,
   type RecordAnnotation,
   type Setting,
 } from './setting-annotation.ts';
-import { joinPath } from './setting-path.ts';
-import { isAbsent, type MappingNode, type Position, type ScalarNode, type ValueNode } from './value-tree.ts';
+import { secretsOfUrl } from './setting-values.ts';
 
 const START: Position = { line: 1, column: 1 };
 
@@ -156,4 +155,155 @@ function kindOf(node: ValueNode): string {
 
 function scalar(value: string): ScalarNode {
   return { kind: 'scalar', at: START, value };
+}
+
+/** Reads a single value. */
+function readLeaf(annotation: LeafAnnotation, node: ValueNode, path: string, context: ReadingContext): unknown {
+  const where = context.where(node.at);
+  const expected = `expected ${annotation.expects}`;
+  if (node.kind !== 'scalar') {
+    context.report({ where, path, wrong: `there is a ${node.kind} where one value belongs`, right: expected });
+    return UNREADABLE;
+  }
+  const expanded = expandScalar(node, path, context, annotation.fallback === '');
+  if (expanded === UNREADABLE) return UNREADABLE;
+  const { raw, references } = expanded;
+  if (raw === '' && annotation.fallback === '') return raw;
+  const reading = raw === '' ? { wrong: 'is empty' } : annotation.read(raw, context.textual || references, context);
+  if ('value' in reading) {
+    if (!references && holdsSecret(annotation, reading.value)) context.noteClearSecret(path);
+    return reading.value;
+  }
+  const hidden = annotation.secrecy !== 'open' || context.concealed;
+  const mend = hidden || references ? undefined : reading.mend;
+  context.report({ where, path, wrong: `${shown(node, hidden)} ${reading.wrong}`, right: mend ?? expected });
+  return UNREADABLE;
+}
+
+interface ExpandedScalar {
+  readonly raw: string | number | boolean;
+  /** The text came, wholly or in part, from the environment. */
+  readonly references: boolean;
+}
+
+/** Replaces `${env:NAME}`. A variable that is not set counts as empty where empty is the default and nothing else is written. */
+function expandScalar(
+  { value, at }: ScalarNode,
+  path: string,
+  context: ReadingContext,
+  emptyByDefault: boolean,
+): ExpandedScalar | typeof UNREADABLE {
+  if (typeof value !== 'string' || context.environment === undefined) return { raw: value ?? '', references: false };
+  const { text, names, missing, whole, malformed } = expandReferences(value, context.environment);
+  const where = context.where(at);
+  if (malformed) {
+    const right = `write \${env:NAME}, or $\${env:NAME} for the text itself`;
+    context.report({ where, path, wrong: 'a reference to the environment is not complete', right });
+    return UNREADABLE;
+  }
+  if (missing.length > 0 && !(whole && emptyByDefault)) {
+    for (const name of missing) {
+      const right = `set ${name}, or write the value`;
+      context.report({ where, path, wrong: `the environment variable ${name} is not set`, right });
+    }
+    return UNREADABLE;
+  }
+  for (const name of missing) context.noteUnset(path, name);
+  return { raw: text, references: names.length > 0 };
+}
+
+function holdsSecret({ secrecy }: LeafAnnotation, value: unknown): boolean {
+  if (secrecy === 'url') return secretsOfUrl(String(value)).length > 0;
+  return secrecy === 'secret';
+}
+
+/** A value as it was written, short enough for one line; never a secret, and never what came from a reference. */
+function shown({ value }: ScalarNode, hidden: boolean): string {
+  if (hidden) return 'the value';
+  const text = JSON.stringify(value);
+  return text.length > 60 ? `${text.slice(0, 56)}..."` : text;
+}
+
+/** The value of a setting that nobody set; `UNREADABLE` when it has to be given. */
+export function defaultOf(schema: Setting<unknown>, folders: Folders): unknown {
+  const annotation = annotationOf(schema);
+  if (annotation.shape === 'group') {
+    const members = Object.entries(annotation.members).map(
+      ([key, member]) => [key, defaultOf(member, folders)] as const,
+    );
+    return members.some(([, value]) => value === UNREADABLE) ? UNREADABLE : Object.fromEntries(members);
+  }
+  const { fallback } = annotation;
+  if (fallback === undefined) return UNREADABLE;
+  if (annotation.shape === 'record') return {};
+  if (annotation.shape === 'list') {
+    return (fallback as readonly unknown[]).map((item) => readDefault(annotation.item, item, folders));
+  }
+  return readDefault(schema, fallback, folders);
+}
+
+function readDefault(schema: Setting<unknown>, fallback: unknown, folders: Folders): unknown {
+  const annotation = annotationOf(schema);
+  if (annotation.shape !== 'leaf' || fallback === '') return fallback;
+  const reading = annotation.read(fallback as string | number | boolean, false, folders);
+  if ('value' in reading) return reading.value;
+  throw new TypeError(`the default ${JSON.stringify(fallback)} ${reading.wrong}`);
+}
+
+/** Where a value comes from, and what to call about it. */
+export interface ReadingContext extends Folders {
+  /** How this place is named in a problem. */
+  where(at: Position): string;
+  /** Given for files: `${env:NAME}` is replaced from it. */
+  readonly environment: Environment | undefined;
+  /** Variables and flags: numbers and truth values come as text. */
+  readonly textual: boolean;
+  /** What is read came through a `${env:NAME}`, so that no part of it is shown in a problem. */
+  readonly concealed: boolean;
+  report(problem: Problem): void;
+  /** Called for every value that was written down. */
+  note(path: string, where: string): void;
+  /** Called for every secret that stands in the text itself. */
+  noteClearSecret(path: string): void;
+  /** Called for every value that is empty because its `${env:NAME}` is not set. */
+  noteUnset(path: string, variable: string): void;
+}
+
+/** Stands for a value that could not be read; what was wrong has been reported. */
+export const UNREADABLE = Symbol('unreadable');
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+interface Expansion {
+  readonly text: string;
+  /** The variables that were named, whether they are set or not. */
+  readonly names: readonly string[];
+  readonly missing: readonly string[];
+  /** The text was one reference and nothing else. */
+  readonly whole: boolean;
+  /** A `${env:` that is not closed, or names no possible variable. */
+  readonly malformed: boolean;
+}
+
+const REFERENCE = /\$?\$\{env:([^}]*)(\}?)/g;
+const VARIABLE_NAME = /^[A-Za-z_]\w*$/;
+
+/** Replaces every `${env:NAME}`; `$${env:NAME}` stands for the text itself. What comes out is not looked at again. */
+export function expandReferences(text: string, environment: Environment): Expansion {
+  const names: string[] = [];
+  const missing: string[] = [];
+  let malformed = false;
+  const expanded = text.replaceAll(REFERENCE, (match: string, name: string, end: string) => {
+    if (match.startsWith('$$')) return match.slice(1);
+    if (end === '' || !VARIABLE_NAME.test(name)) {
+      malformed = true;
+      return match;
+    }
+    names.push(name);
+    const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
+    if (value === undefined) missing.push(name);
+    return value ?? '';
+  });
+  const whole = names.length === 1 && text === `\${env:${names[0]}}`;
+  return { text: expanded, names, missing, whole, malformed };
 }

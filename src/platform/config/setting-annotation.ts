@@ -1,4 +1,5 @@
 import { type TSchema, type TUnsafe, Type } from 'typebox';
+import type { Complaint } from './problem.ts';
 
 /** A setting's schema; `T` is its type in the frozen result. */
 export type Setting<T> = TUnsafe<T>;
@@ -75,4 +76,71 @@ export function annotationOf(schema: Setting<unknown>): SettingAnnotation {
 /** The JSON schema's own keywords. */
 export function keywordsOf(schema: Setting<unknown>): Readonly<Record<string, unknown>> {
   return Object.fromEntries(Object.entries(schema).filter(([key]) => key !== ANNOTATION));
+}
+
+/** A setting that can be set by itself: from a variable, a flag, or under its own key. */
+export interface SettingEntry {
+  readonly path: string;
+  readonly keys: readonly string[];
+  readonly schema: Setting<unknown>;
+  readonly annotation: LeafAnnotation | ListAnnotation | RecordAnnotation;
+}
+
+/** Every such setting, in the order of the declaration. */
+export function settingEntries(
+  schema: Setting<unknown>,
+  path = '',
+  keys: readonly string[] = [],
+): readonly SettingEntry[] {
+  const annotation = annotationOf(schema);
+  if (annotation.shape !== 'group') return [{ path, keys, schema, annotation }];
+  return Object.entries(annotation.members).flatMap(([key, member]) =>
+    settingEntries(member, joinPath(path, key), [...keys, key]),
+  );
+}
+
+/** The variables that set it, the stronger one first. */
+export function variablesOf({ keys, annotation }: SettingEntry, prefix: string): readonly string[] {
+  const derived = prefix + keys.join('_').toUpperCase();
+  return annotation.env === undefined || annotation.env === derived ? [derived] : [annotation.env, derived];
+}
+
+const PLAIN_KEY = /^[A-Za-z_][\w-]*$/;
+
+/** `log` + `level` = `log.level`; list items as `list[0]`, keys that are no plain words as `map["a/b"]`. */
+export function joinPath(base: string, key: string | number): string {
+  if (typeof key === 'number') return `${base}[${key}]`;
+  if (!PLAIN_KEY.test(key)) return `${base}[${JSON.stringify(key)}]`;
+  return base === '' ? key : `${base}.${key}`;
+}
+
+/** Whether `path` is `ancestor` itself or lies below it. */
+export function isWithin(path: string, ancestor: string): boolean {
+  if (!path.startsWith(ancestor)) return false;
+  const next = path.charAt(ancestor.length);
+  return ancestor === '' || next === '' || next === '.' || next === '[';
+}
+
+/** `a.b[0].c`, then `a.b[0]`, `a.b`, `a`. */
+export function selfAndAncestors(path: string): readonly string[] {
+  const paths = [path];
+  for (let end = path.length - 1; end > 0; end -= 1) {
+    if (path[end] === '.' || path[end] === '[') paths.push(path.slice(0, end));
+  }
+  return paths;
+}
+
+/** All that a program says about its settings. */
+export interface SettingsDeclaration<T> {
+  readonly schema: Setting<T>;
+  /** What a derived variable starts with: `NAME_` makes `log.level` NAME_LOG_LEVEL. */
+  readonly environmentPrefix: string;
+  /** The variable that names the file. */
+  readonly fileVariable: string;
+  /** Looked for in the working directory when nobody names a file. */
+  readonly fileName: string;
+  /** Variables with the prefix that are no settings. */
+  readonly otherVariables: readonly string[];
+  /** What must hold between settings. */
+  check(settings: T): readonly Complaint[];
 }

@@ -6,7 +6,7 @@ import { createPortableSchema, createQueryBuilder } from './kysely-dialect.ts';
 /** What a migration builds its statements with. Rows are loosely typed: the schema is what it was at that time. */
 export interface MigrationTools {
   readonly engine: EngineName;
-  /** Column types are text, integer, real and blob, on both engines: see `portable-schema.ts`. */
+  /** Column types are text, integer, real and blob, on both engines: see `kysely-dialect.ts`. */
   readonly schema: SchemaModule;
   readonly query: Kysely<Record<string, Record<string, unknown>>>;
 }

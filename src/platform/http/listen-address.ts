@@ -1,9 +1,9 @@
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import type { IncomingMessage, Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { ListenAddress } from '../config/listen-address.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
 import { classifyAddress, isLoopbackHost } from '../network-address/classify-address.ts';
+import type { ListenAddress } from '../network-address/ip-address.ts';
 import type { HttpSurface } from './surface.ts';
 
 export interface BoundAddress extends ListenAddress {

@@ -1,10 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Clock, pause, withinTime } from '../clock/clock.ts';
 import type { Randomness } from '../clock/randomness.ts';
-import type { ListenAddress } from '../config/listen-address.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { Logger } from '../log/logger.ts';
-import { createAddressMatcher } from '../network-address/ip-address.ts';
+import { createAddressMatcher, type ListenAddress } from '../network-address/ip-address.ts';
 import { afterReads } from '../queue/after-reads.ts';
 import { createAdmission, createCommonSurface, createReadiness, type ReadinessCheck } from './common-routes.ts';
 import { preflightRoutes } from './cross-origin.ts';

@@ -1,6 +1,4 @@
-import { hideCredentials } from './hide-credentials.ts';
-import { type KnownSecrets, REDACTED } from './known-secrets.ts';
-import { isCount, isSecretName } from './secret-names.ts';
+import { hideCredentials, isCount, isSecretName, type KnownSecrets, REDACTED } from './hidden-secrets.ts';
 
 /** What one line may take: whatever is handed to the logger, writing it stays quick. */
 const MOST_VALUES = 1000;

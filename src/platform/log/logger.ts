@@ -1,12 +1,11 @@
 import { pino } from 'pino';
 import type { Clock } from '../clock/clock.ts';
 import { type Cleaner, createCleaner } from './clean-fields.ts';
-import { createKnownSecrets } from './known-secrets.ts';
+import { createKnownSecrets } from './hidden-secrets.ts';
 import type { LogOutput } from './log-output.ts';
-import { prettyLine } from './pretty-line.ts';
 
 export type LogFields = Readonly<Record<string, unknown>>;
-export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
+type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
 
 type Write = (fields: LogFields, message: string) => void;
 
@@ -92,4 +91,33 @@ function withoutOwnNames(fields: Record<string, unknown>): Record<string, unknow
     delete fields[name];
   }
   return fields;
+}
+
+/** One line for a person at a terminal: time of day, level, message, then the fields; an error's frames below it. */
+function prettyLine(time: string, level: string, message: string, fields: Readonly<Record<string, unknown>>): string {
+  const parts = [time.slice(11, 23), level.toUpperCase().padEnd(5), escapeControls(message)];
+  const frames: string[] = [];
+  for (const [name, value] of Object.entries(fields)) {
+    if (value === undefined) continue;
+    if (isErrorCopy(value)) {
+      const { stack, ...rest } = value;
+      frames.push(...stack.split('\n').map((frame) => `    ${escapeControls(frame.trim())}`));
+      parts.push(`${escapeControls(name)}=${formatValue(rest)}`);
+    } else {
+      parts.push(`${escapeControls(name)}=${formatValue(value)}`);
+    }
+  }
+  return `${[parts.join(' '), ...frames].join('\n')}\n`;
+}
+
+function formatValue(value: unknown): string {
+  return typeof value === 'string' && /^[^\s"=\p{Cc}]+$/u.test(value) ? value : JSON.stringify(value);
+}
+
+function isErrorCopy(value: unknown): value is { readonly stack: string } {
+  return typeof value === 'object' && value !== null && 'stack' in value && typeof value.stack === 'string';
+}
+
+function escapeControls(text: string): string {
+  return text.replaceAll(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { expandReferences } from '../../../src/platform/config/environment-reference.ts';
+import { expandReferences } from '../../../src/platform/config/read-setting.ts';
 
 const environment = { HOST: 'db', PORT: '5432', EMPTY: '', NESTED: '${env:HOST}' };
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Compile } from 'typebox/schema';
 import { parse } from 'yaml';
-import { jsonSchema } from '../../../src/platform/config/json-schema.ts';
+import { jsonSchema } from '../../../src/platform/config/describe-settings.ts';
 import { garden, resolveGarden } from './sample-declaration.ts';
 
 const schema = jsonSchema(garden.schema, 'garden.yaml');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseListenAddress } from '../../../src/platform/config/listen-address.ts';
+import { parseListenAddress } from '../../../src/platform/network-address/ip-address.ts';
 
 const GOOD: readonly (readonly [text: string, host: string, port: number])[] = [
   ['127.0.0.1:8787', '127.0.0.1', 8787],

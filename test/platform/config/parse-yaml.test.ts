@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { parseYaml } from '../../../src/platform/config/parse-yaml.ts';
-import type { ValueNode } from '../../../src/platform/config/value-tree.ts';
+import { parseYaml, type ValueNode } from '../../../src/platform/config/parse-yaml.ts';
 
 function plain(node: ValueNode | undefined): unknown {
   if (node === undefined) return undefined;

@@ -1,8 +1,8 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are references of the configuration, not templates
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { resolveSettings } from '../../../src/platform/config/load-configuration.ts';
 import { formatProblem } from '../../../src/platform/config/problem.ts';
-import { resolveSettings } from '../../../src/platform/config/resolve-settings.ts';
 import { setting } from '../../../src/platform/config/setting.ts';
 import { garden, resolveGarden } from './sample-declaration.ts';
 

@@ -1,7 +1,11 @@
 import type { Static } from 'typebox';
-import { type Resolution, type ResolveInput, resolveSettings } from '../../../src/platform/config/resolve-settings.ts';
+import {
+  type Resolution,
+  type ResolveInput,
+  resolveSettings,
+} from '../../../src/platform/config/load-configuration.ts';
 import { setting } from '../../../src/platform/config/setting.ts';
-import type { SettingsDeclaration } from '../../../src/platform/config/settings-declaration.ts';
+import type { SettingsDeclaration } from '../../../src/platform/config/setting-annotation.ts';
 
 const schema = setting.group('A garden.', {
   listen: setting.listenAddress({ default: '', flag: '--listen', description: 'Where it listens.' }),

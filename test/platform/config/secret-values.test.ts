@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { secretValues } from '../../../src/platform/config/secret-values.ts';
-import { secretsOfUrl } from '../../../src/platform/config/url-secrets.ts';
-import { isSecretParameter } from '../../../src/platform/log/secret-names.ts';
+import { secretsOfUrl, secretValues } from '../../../src/platform/config/setting-values.ts';
+import { isSecretParameter } from '../../../src/platform/log/hidden-secrets.ts';
 import { garden, resolveGarden } from './sample-declaration.ts';
 
 const secretsIn = (file: string) => secretValues(garden.schema, resolveGarden(file).settings);

@@ -1,7 +1,7 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are references of the configuration, not templates
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { resolveSettings } from '../../../src/platform/config/resolve-settings.ts';
+import { resolveSettings } from '../../../src/platform/config/load-configuration.ts';
 import { setting } from '../../../src/platform/config/setting.ts';
 import type { Setting } from '../../../src/platform/config/setting-annotation.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { settingsTables } from '../../../src/platform/config/settings-tables.ts';
+import { settingsTables } from '../../../src/platform/config/describe-settings.ts';
 import { garden } from './sample-declaration.ts';
 
 const document = settingsTables(garden);

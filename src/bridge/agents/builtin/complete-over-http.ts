@@ -2,7 +2,7 @@ import type { Clock } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { AppError } from '../../../platform/errors/app-error.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
-import { hideCredentials } from '../../../platform/log/hide-credentials.ts';
+import { hideCredentials } from '../../../platform/log/hidden-secrets.ts';
 import { retry } from '../../../platform/retry/retry.ts';
 import { asObject } from '../loose-json.ts';
 import { type EventResponse, networkReason, postForEvents, type ReceivedEvent } from '../post-for-events.ts';

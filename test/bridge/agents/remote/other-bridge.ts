@@ -22,7 +22,7 @@ import { bridgeMigrations } from '../../../../src/bridge/storage/bridge-migratio
 import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
-import { defaultOf } from '../../../../src/platform/config/default-of.ts';
+import { defaultOf } from '../../../../src/platform/config/read-setting.ts';
 import { openServiceDatabase } from '../../../fakes/open-service-database.ts';
 import { silentLogger } from '../../../fakes/silent-logger.ts';
 import { startListener } from '../../../platform/http/start-listener.ts';
