@@ -58,8 +58,9 @@ function joinPackages(root) {
   }
 }
 
-/** What the program's own files import from those packages comes from the joined files. */
+/** What the program's own files import from those packages comes from the joined files, unless a variable says no. */
 function useJoinedPackages(root) {
+  if (process.env.TRESTLE_JOINED_PACKAGES === '0') return;
   const folder = folderOf(root);
   if (!fs.existsSync(folder)) return;
   const packages = path.join(root, 'node_modules', path.sep);

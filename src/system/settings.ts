@@ -130,6 +130,7 @@ export const settingsDeclaration: SettingsDeclaration<Settings> = {
     'TRESTLE_BUILD_TAG',
     // Read by development scripts, not by the program.
     'TRESTLE_AGENTS_FOLDER',
+    'TRESTLE_JOINED_PACKAGES',
   ],
   check: (settings) => [
     ...checkBridgeSettings(settings),

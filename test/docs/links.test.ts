@@ -65,3 +65,12 @@ test('a broken link, a missing anchor and a path that is gone would be seen', ()
   assert.deepEqual(pathsOf(page), ['src/gone.ts']);
   assert.deepEqual(anchorsOf('# The `first` part: a/b\n'), ['the-first-part-ab']);
 });
+
+test('the first page of docs/ lists every document', () => {
+  const listed = linksOf(read('docs/README.md')).map((link) => join('docs', link));
+  const documents = globSync('docs/*.md', { cwd: projectRoot }).filter((path) => path !== 'docs/README.md');
+  assert.deepEqual(
+    documents.filter((path) => !listed.includes(path)),
+    [],
+  );
+});

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
@@ -55,4 +55,24 @@ test('compiled code is kept in the cache folder of the user', async (t) => {
   const { child, folder } = startEntry(t, 'export const answer: number = 42;');
   await once(child, 'exit');
   assert.equal(readdirSync(join(folder, 'trestle/compile-cache')).length, 1);
+});
+
+test('the thread pool has a thread for each core, and some more', async (t) => {
+  const { child } = startEntry(t, 'console.log(process.env.UV_THREADPOOL_SIZE);');
+  assert.ok(Number(await text(child.stdout)) > availableParallelism());
+});
+
+test('the program has the same flags from npm and from its package', () => {
+  const { scripts } = JSON.parse(readFileSync(`${projectRoot}package.json`, 'utf8'));
+  const [firstLine = ''] = readFileSync(`${projectRoot}scripts/trestle.cjs`, 'utf8').split('\n');
+  const flags = firstLine.replace('#!/usr/bin/env -S node ', '');
+  assert.match(flags, /^--max-semi-space-size=\d+$/);
+  for (const script of [scripts.start, scripts.trestle]) assert.ok(script.startsWith(`node ${flags} `), script);
+});
+
+test('starting the program loads neither fetch nor WebSocket of Node', async (t) => {
+  const source = `await import('${projectRoot}src/platform/http/http-server.ts');
+    console.log(process.moduleLoadList.some((name) => name.includes('deps/undici')));`;
+  const { child } = startEntry(t, source);
+  assert.equal((await text(child.stdout)).trim(), 'false');
 });

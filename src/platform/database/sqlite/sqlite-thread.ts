@@ -1,4 +1,5 @@
 import { getCompileCacheDir } from 'node:module';
+import { availableParallelism } from 'node:os';
 import { dirname, extname } from 'node:path';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { AppError } from '../../errors/app-error.ts';
@@ -31,10 +32,10 @@ interface SqliteThread {
 }
 
 /**
- * When the disk is so fast, waking a sleeping event loop would take a good part of the time of a commit. Then the answer
- * for a lone caller is looked for, a moment in each turn of the event loop.
+ * When commits are faster than this, waking a sleeping event loop would take a good part of their time. Then the result
+ * for a lone caller is looked for, a moment in each turn of the event loop. On one core the writer could not run meanwhile.
  */
-const QUICK_MS = 0.25;
+const QUICK_MS = availableParallelism() > 1 ? 0.25 : 0;
 const LOOK_MS = 0.02;
 
 interface Waiting {

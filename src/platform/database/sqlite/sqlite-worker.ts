@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { SqlValue } from '../statement.ts';
 import { ANSWERS, CALLS, commitRound, endOfUnit, type Unit, type UnitOutcome } from './commit-round.ts';
@@ -47,7 +48,7 @@ export interface FromWorker {
 }
 
 /** Waking a sleeping thread takes longer than a short commit, so it stays awake for a moment after each message. */
-const AWAKE_MS = 0.1;
+const AWAKE_MS = availableParallelism() > 1 ? 0.1 : 0;
 const LARGEST_ROUND = 1024;
 
 const { port, signal } = workerData as WorkerStart;
