@@ -1,6 +1,7 @@
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import { type AccountsOptions, createAccountsCore } from './accounts-core.ts';
+import { createUserAdministration } from './administration/user-administration.ts';
 import type { AuditEntry } from './audit.ts';
 import { AccountError } from './contract/account-error.ts';
 import { accountsControlMethods } from './control-methods.ts';
@@ -30,6 +31,7 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
     store: createSweepStore(options.database),
     clock: options.clock,
     auditRetentionMs: options.auditRetentionMs,
+    deleteClosed: createUserAdministration(core).removeDue,
     onError: (error) => options.logger.warn({ err: error }, 'what has ended was not removed'),
   });
   return {

@@ -29,6 +29,7 @@ export const accountsErrors = {
   INVALID_CREDENTIALS: { status: 401, message: 'The name or the password is wrong.' },
   EMAIL_NOT_VERIFIED: { status: 401, message: 'Confirm your e-mail address first: use the link that was mailed.' },
   ACCOUNT_SUSPENDED: { status: 403, message: 'This account is suspended.' },
+  ACCOUNT_CLOSING: { status: 403, message: 'This account is about to be deleted; undo that with DELETE delete first.' },
   INVALID_MFA_TICKET: { status: 401, message: 'The login was not finished in time; start again.' },
   INVALID_MFA_CODE: { status: 401, message: 'The code is wrong, was used before, or is not for now.' },
   MFA_CHALLENGE_LOCKED: { status: 429, message: 'Too many wrong codes; the next one is looked at from {retryAt} on.' },

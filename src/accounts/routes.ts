@@ -8,6 +8,7 @@ import { settingsRoutes } from './administration/settings-routes.ts';
 import { createUserAdministration } from './administration/user-administration.ts';
 import { userRoutes } from './administration/user-routes.ts';
 import { billingRoutes } from './billing/billing-routes.ts';
+import { closingRoutes, createClosing } from './closing.ts';
 import { configurationRoutes } from './configuration-routes.ts';
 import { createCredentials, credentialRoutes } from './credentials/credentials.ts';
 import { keyRoutes } from './keys/key-routes.ts';
@@ -68,6 +69,7 @@ function rowsOf(core: AccountsCore): readonly Route[] {
     ...mfaRoutes(core, createEnrolment(parts)),
     ...passwordRoutes(core, createPasswordChange(parts)),
     ...credentialRoutes(core, ownCredentials),
+    ...closingRoutes(parts, createClosing(parts)),
     ...configurationRoutes(core),
     ...oauthRoutes(core, createOauthLogin({ ...core, providers, accounts: createOauthAccounts(core) })),
     ...subscriptionRoutes(core, createSubscriptions(core)),

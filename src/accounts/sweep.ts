@@ -11,6 +11,8 @@ export interface SweepOptions {
   readonly clock: Pick<Clock, 'now' | 'after'>;
   /** How long audit records are kept; 0: for ever. */
   readonly auditRetentionMs: number;
+  /** Deletes accounts whose owners asked for it and can no longer undo it. */
+  deleteClosed(): Promise<void>;
   onError(error: unknown): void;
 }
 
@@ -32,7 +34,7 @@ const EXPIRING: readonly SweptTable[] = [
 ];
 
 /** Removes what has ended, every minute and in small steps. Nothing depends on it: what has ended is never found. */
-export function startSweep({ store, clock, auditRetentionMs, onError }: SweepOptions): Sweep {
+export function startSweep({ store, clock, auditRetentionMs, deleteClosed, onError }: SweepOptions): Sweep {
   const audit: SweptTable = { table: 'audit', key: ['id'], time: 'at', keptMs: auditRetentionMs };
   const tables = auditRetentionMs === 0 ? EXPIRING : [...EXPIRING, audit];
   let stopped = false;
@@ -45,6 +47,7 @@ export function startSweep({ store, clock, auditRetentionMs, onError }: SweepOpt
         if ((await store.remove(table, clock.now(), STEP_ROWS)) < STEP_ROWS) break;
       }
     }
+    if (!stopped) await deleteClosed();
   }
 
   function sweepLater(): void {

@@ -94,6 +94,7 @@ function describeUser(user: FoundUser, permissions: string[], lockedUntil: numbe
     proxyUuid: user.proxy_uuid,
     proxyUuidExpiresAt: user.proxy_uuid_expires_at === null ? null : timeText(user.proxy_uuid_expires_at),
     createdAt: timeText(user.created_at),
+    ...(user.closing_at === null ? {} : { deletesAt: timeText(user.closing_at) }),
   };
 }
 

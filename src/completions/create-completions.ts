@@ -13,7 +13,7 @@ import { ApiError } from './contract/api-error.ts';
 import { completionsControlMethods } from './control-methods.ts';
 import { completionsErrors } from './errors.ts';
 import { ingressRoutes } from './ingress/ingress-routes.ts';
-import { createOwnKeys, type OwnKeys } from './keys/key-register.ts';
+import type { OwnKeys } from './keys/key-register.ts';
 import { createMeteredKeys, type KeyOwners, type MeteredKeys } from './metered-keys.ts';
 import { createChatHandler } from './pipeline/chat-handler.ts';
 import type { RunChat } from './pipeline/chat-run.ts';
@@ -111,7 +111,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
       isOpen: access.isOpen,
       credentialSetting: 'COMPLETIONS_MASTER_KEY',
     },
-    ownKeys: createOwnKeys(metered.register),
+    ownKeys: metered.ownKeys,
     controls: completionsControlMethods({ register: metered.register, models, runChat, clock }),
     figures: metered.figures,
     targets: engine.targets,

@@ -13,12 +13,18 @@ import { createBudgets } from './keys/budgets.ts';
 import { createAdmissions } from './keys/create-admissions.ts';
 import { createKeyAccess, type KeyAccess } from './keys/key-access.ts';
 import { createKeyLookup } from './keys/key-lookup.ts';
-import { createKeyRegister, type KeyEvent, type KeyRegister } from './keys/key-register.ts';
+import {
+  createKeyRegister,
+  createOwnKeys,
+  type KeyEvent,
+  type KeyRegister,
+  type OwnKeys,
+} from './keys/key-register.ts';
 import { keyRoutes } from './keys/key-routes.ts';
 import { createCallFigures } from './metering/call-figures.ts';
 import { createCallSpans } from './metering/call-spans.ts';
 import { createUsageMeter } from './metering/usage-meter.ts';
-import { createUsageReport } from './metering/usage-report.ts';
+import { createOwnUsage, createUsageReport } from './metering/usage-report.ts';
 import { startUsageRetention } from './metering/usage-retention.ts';
 import { usageRoutes } from './metering/usage-routes.ts';
 import type { CompletionsSettings } from './settings.ts';
@@ -32,6 +38,8 @@ export interface MeteredKeys {
   readonly access: KeyAccess;
   readonly admissions: Admissions;
   readonly register: KeyRegister;
+  /** The keys of users, for the service that knows users. */
+  readonly ownKeys: OwnKeys;
   /** `/keys` and `/usage`, without and with `/v1`. */
   readonly routes: readonly Route<KeyHolder>[];
   readonly figures: readonly FigureSource[];
@@ -135,6 +143,10 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     access,
     admissions,
     register,
+    ownKeys: createOwnKeys(
+      register,
+      createOwnUsage({ keys: keyStore, store: usageStore, flush: meter.flush, emptyLog: database.emptyLog }),
+    ),
     routes: (['', '/v1'] as const).flatMap((prefix) => [
       ...keyRoutes(prefix, { access, register }),
       ...usageRoutes(prefix, { access, report }),

@@ -4,9 +4,10 @@ import { Secret, TOTP } from 'otpauth';
 import { recoveryCodeHash } from '../../src/accounts/mfa/recovery-codes.ts';
 import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
+import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import type { DatabaseLocation } from '../../src/platform/database/database.ts';
-import { planMigrations } from '../../src/platform/database/migration.ts';
+import { type Migration, planMigrations } from '../../src/platform/database/migration.ts';
 import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
 import { type DatabasePlaces, databasePlaces, engines } from '../fakes/database-engines.ts';
 import { startAccounts } from './start-accounts.ts';
@@ -19,6 +20,7 @@ const RELEASED = {
     '0003-outgoing-mails': '3d321e84d9234171cc0a7def6e84499e025e494a584e975c0704d86f21ba6e50',
     '0004-sliding-sessions': 'ae3e135a0b35bc6da1ddb2f0d15192ee5ee294d42b946fd1cd44ad552ef1463d',
     '0005-plans-and-invitations': '2494b21fd77e23082724b3a5c72f14157d8836a335cbe417e9d671faca25ba08',
+    '0006-pseudonyms': '35b0ab8866986d96ced5c0eeb876f4ed71b34b6031c0fd4d1a8618116620fb28',
   },
   postgres: {
     '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d',
@@ -26,6 +28,7 @@ const RELEASED = {
     '0003-outgoing-mails': '573a59af2abc91e4f0612d2b93802b739f041e8926cfa56ed5c0c19cff7f61c1',
     '0004-sliding-sessions': '15266a44c55162a521d022aa3f835f5a6b83a060a7ae675141c3a1ea14d3dfd3',
     '0005-plans-and-invitations': '694a953d283f0a7970e75a2d56b2bc5130b86893636a53411bf6c3e3bc399959',
+    '0006-pseudonyms': 'fd67723a66ec2635eed4787acde04ae5d102da0b293395981e8f660074c85454',
   },
 };
 
@@ -139,6 +142,35 @@ for (const engine of engines) {
       assert.deepEqual(
         rows.map(({ kind, state, value }) => [kind, state, value]),
         [['totp', 'pending', 'v1.sealed']],
+      );
+    });
+  });
+}
+
+for (const engine of engines) {
+  describe(`the audit log of 0.1.0 on ${engine}`, () => {
+    const places = databasePlaces(engine);
+
+    test('DA-20: the addresses of people who were deleted before are removed, and the rest stays', async () => {
+      const location = places.location();
+      const audit = (migrations: readonly Migration[]) =>
+        places.open<AccountsSchema>({ name: 'accounts', migrations }, { location });
+      const entry = { at: 1, actor: 'usr_root', subject: 'usr_ann', address: '', request_id: '' };
+      const before = await audit(accountsMigrations.slice(0, 5));
+      for (const [index, event, details] of [
+        [1, 'user.deleted', '{"email":"ann@example.org","role":"user"}'],
+        [2, 'register.code_failed', '{"email":"ben@example.org"}'],
+        [3, 'login', '{"how":"password"}'],
+      ] as const) {
+        const row = { ...entry, id: `aud_${index}`, event, details };
+        await before.write([before.query.insertInto('audit').values(row).compile()]);
+      }
+      await before.close();
+      const after = await audit(accountsMigrations);
+      const rows = await after.read(after.query.selectFrom('audit').select('details').orderBy('id').compile());
+      assert.deepEqual(
+        rows.map(({ details }) => JSON.parse(details)),
+        [{ role: 'user' }, {}, { how: 'password' }],
       );
     });
   });

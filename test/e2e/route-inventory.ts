@@ -30,6 +30,8 @@ export const ROUTES = [
   '/api/auth/config/sync POST',
   '/api/auth/credentials GET',
   '/api/auth/credentials/{id} DELETE',
+  '/api/auth/delete DELETE POST',
+  '/api/auth/export GET',
   '/api/auth/invitations/accept POST',
   '/api/auth/keys GET POST',
   '/api/auth/keys/{id} DELETE',

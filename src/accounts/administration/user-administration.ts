@@ -1,5 +1,5 @@
 import type { Runnable } from '../../platform/database/statement.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Call, RequestHead } from '../../platform/http/surface.ts';
 import type { UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
@@ -20,6 +20,11 @@ export interface Actor {
   readonly head?: RequestHead;
 }
 
+/** This program itself. */
+const SYSTEM: Actor = { id: 'system', role: 'root' };
+/** Accounts that one round deletes. */
+const MAX_DUE = 20;
+
 export interface UserAdministration {
   /** Someone who has yet to choose a password, by the token that is mailed to them. */
   create(given: { email: string; name: string; role: string }, actor: Actor): Promise<FoundUser>;
@@ -34,7 +39,10 @@ export interface UserAdministration {
   endSessions(id: string, actor: Actor): Promise<FoundUser>;
   /** Removes authenticator app and recovery codes of someone who has lost them. Every session ends; the owner is told. */
   resetMfa(id: string, actor: Actor): Promise<FoundUser>;
+  /** Removes a user, with keys, mails and whatever names the user. Only its id stays, where the audit log and usage need it. */
   remove(id: string, actor: Actor): Promise<void>;
+  /** Removes those whose owners asked for it and can no longer undo it. Throws what kept any of them from being removed. */
+  removeDue(): Promise<void>;
   /** Refuses an address for registration and login; whoever has it is logged out. */
   block(email: string, actor: Actor): Promise<void>;
 }
@@ -95,10 +103,34 @@ export function createUserAdministration(parts: Parts): UserAdministration {
     return changed;
   }
 
-  async function removeKeys(owner: string, { id: actor, head }: Actor): Promise<void> {
+  /** Removes what is in other stores and in files. */
+  async function removeElsewhere(user: Pick<FoundUser, 'id' | 'email'>, { id: actor, head }: Actor): Promise<void> {
     const keys = parts.completionKeys();
     const by = { actor, ...(head !== undefined && { head }) };
-    for (const { id } of (await keys?.list(owner)) ?? []) await keys?.remove(owner, id, by);
+    for (const { id } of (await keys?.list(user.id)) ?? []) await keys?.remove(user.id, id, by);
+    await keys?.eraseContents(user.id);
+    await parts.mail.forget(user.email);
+  }
+
+  async function remove(id: string, actor: Actor, also: (standing: UserStanding) => void): Promise<void> {
+    const check = (standing: UserStanding): void => {
+      if (!mayActOn(actor.role, standing.user.role)) throw new AppError('FORBIDDEN');
+      refuseForLastAdmin(standing);
+      also(standing);
+    };
+    const standing = await store.standing(id);
+    if (standing === undefined) throw new AppError('USER_NOT_FOUND');
+    check(standing);
+    // First what is elsewhere: nothing would find it once the user is gone.
+    await removeElsewhere(standing.user, actor);
+    const removed = await store.remove(id, (current) => {
+      check(current);
+      return [audit.statement(entryOf('user.deleted', id, actor, { role: current.user.role }))];
+    });
+    if (removed === undefined) throw new AppError('USER_NOT_FOUND');
+    // A key or a mail may have been created since.
+    await removeElsewhere(removed, actor);
+    await database.emptyLog();
   }
 
   const ending = (user: FoundUser): Runnable[] => [sessions.endAllOf(user.id), flowStore.removeOfUser(user.id)];
@@ -198,23 +230,19 @@ export function createUserAdministration(parts: Parts): UserAdministration {
       parts.mail.wake();
       return { ...changed, totp_state: null, totp_issued_at: null, totp_confirmed_at: null };
     },
-    async remove(id, actor) {
-      const check = (standing: UserStanding): void => {
-        if (!mayActOn(actor.role, standing.user.role)) throw new AppError('FORBIDDEN');
-        refuseForLastAdmin(standing);
-      };
-      // Delete the keys first: they live in another store, and nothing would clean them up once the user is gone.
-      const standing = await store.standing(id);
-      if (standing !== undefined) check(standing);
-      await removeKeys(id, actor);
-      const removed = await store.remove(id, (current) => {
-        check(current);
-        const { email, role } = current.user;
-        return [audit.statement(entryOf('user.deleted', id, actor, { email, role }))];
-      });
-      if (removed === undefined) throw new AppError('USER_NOT_FOUND');
-      // One may have been created since.
-      await removeKeys(id, actor);
+    remove: (id, actor) => remove(id, actor, () => undefined),
+    async removeDue() {
+      const failures: unknown[] = [];
+      for (const id of await store.dueForDeletion(clock.now(), MAX_DUE)) {
+        const stillDue = ({ user: { closing_at: at } }: UserStanding): void => {
+          if (at === null || at > clock.now()) throw new AppError('USER_NOT_FOUND');
+        };
+        await remove(id, SYSTEM, stillDue).catch((error) => {
+          // Its owner, or another instance, was quicker.
+          if (errorCode(error) !== 'USER_NOT_FOUND') failures.push(error);
+        });
+      }
+      if (failures.length > 0) throw new AggregateError(failures, 'accounts were not deleted');
     },
     async block(given, actor) {
       const email = requireEmail(given);
@@ -248,7 +276,7 @@ function isAlreadySo(user: FoundUser, decided: UserChange): boolean {
 }
 
 /** Someone must be left who can log in and put things right. */
-function refuseForLastAdmin({ user, otherAdmins }: UserStanding): void {
+export function refuseForLastAdmin({ user, otherAdmins }: UserStanding): void {
   if (isAdminRole(user.role) && user.active === 1 && otherAdmins === 0) throw new AppError('LAST_ADMIN');
 }
 

@@ -27,6 +27,7 @@ export const User = Type.Object({
   }),
   proxyUuidExpiresAt: Type.Union([time('When the proxy UUID ends.'), Type.Null()]),
   createdAt: time('When the account was made.'),
+  deletesAt: Type.Optional(time('When the account is deleted, because its owner asked for it.')),
 });
 
 export type User = Static<typeof User>;

@@ -27,4 +27,8 @@ export interface CompletionKeys {
   list(owner: string): Promise<readonly CompletionKey[]>;
   /** Throws KEY_NOT_FOUND, also for a key of someone else. */
   remove(owner: string, id: string, by?: KeyActor): Promise<void>;
+  /** What the user has used and spent, for an export of the user's data. */
+  usage(owner: string): Promise<object>;
+  /** Removes what was asked and answered in the calls of a user who is deleted. */
+  eraseContents(owner: string): Promise<void>;
 }

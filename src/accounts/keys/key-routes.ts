@@ -3,6 +3,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Route } from '../../platform/http/surface.ts';
 import type { UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import { requireNotClosing } from '../closing.ts';
 import { BODY_LIMIT } from '../limits.ts';
 import { MAX_KEYS } from '../owners.ts';
 import type { CompletionKeys } from './completion-keys.ts';
@@ -65,6 +66,7 @@ export function keyRoutes({
       schema: { body: NewKey, response: { 201: Key } },
       async handle({ caller: { user }, body, head, reply }) {
         const keys = keysHere();
+        requireNotClosing(user);
         const most = await maxKeysOf(user.id);
         if ((await keys.list(user.id)).length >= most) throw new AppError('TOO_MANY_KEYS', { most });
         const by = { actor: user.id, head };

@@ -3,6 +3,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { formatIpAddress, parseIpAddress, unmapAddress } from '../../platform/network-address/ip-address.ts';
+import { digestToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsSchema, LimitRow } from '../storage/accounts-schema.ts';
 import { createLimitStore, type LimitKey, type LimitRule } from '../storage/limit-store.ts';
 import { type AttemptGate, createAttemptGate } from './attempt-gate.ts';
@@ -97,6 +98,12 @@ export const POLICIES = {
     rule: { limit: 30, windowMs: MINUTE_MS },
     exempt: 'nobody',
   },
+  export: {
+    what: 'exports of the data of one account',
+    key: 'account',
+    rule: { limit: 10, windowMs: HOUR_MS },
+    exempt: 'nobody',
+  },
 } as const satisfies Readonly<
   Record<string, { readonly what: string; readonly key: string; readonly rule: LimitRule; readonly exempt: string }>
 >;
@@ -182,16 +189,18 @@ export function createLimiter(database: Database<AccountsSchema>, clock: Pick<Cl
     take: (limited) => store.countWithin(limited, ruleOf(limited), clock.now()),
     takeAll,
     async takeMail({ email, address, session }) {
-      const key = `${email} ${session ?? addressKey(address)}`;
+      // The digest, because the address itself must not outlive its owner's account.
+      const recipientKey = digestToken(email).toString('base64url');
+      const key = `${recipientKey} ${session ?? addressKey(address)}`;
       const pair: readonly Limited[] = [
         { policy: 'mail_pair_minute', key },
         { policy: 'mail_pair_hour', key },
       ];
       if (session !== undefined) return takeAll(pair);
       const requester = [byAddress('mail_requester', { address }), ...pair];
-      const recipient: Limited = { policy: 'mail_recipient', key: email };
+      const recipient: Limited = { policy: 'mail_recipient', key: recipientKey };
       if ((await lockedUntil(recipient)) === 0) return takeAll([...requester, recipient]);
-      return takeAll([...requester, { policy: 'mail_recipient_trickle', key: email }]);
+      return takeAll([...requester, { policy: 'mail_recipient_trickle', key: recipientKey }]);
     },
     expectFree: ([first, second = first]) => store.expectFree(first, second, clock.now()),
     forget: store.forget,

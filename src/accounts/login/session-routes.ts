@@ -7,25 +7,37 @@ import type { AccountsCore } from '../accounts-core.ts';
 import type { AuditEntry } from '../audit.ts';
 import { User } from '../contract/user.ts';
 import { cookieText, SESSION_COOKIE } from '../cookies.ts';
+import type { FoundSession, SessionStore } from '../storage/session-store.ts';
 import { timeText } from '../user-object.ts';
 
 const CurrentSession = Type.Object({
   user: User,
   session: Type.Object({ id: Type.String(), createdAt: Type.String(), expiresAt: Type.String() }),
 });
-const Sessions = Type.Object({
-  sessions: Type.Array(
-    Type.Object({
-      id: Type.String(),
-      current: Type.Boolean(),
-      createdAt: Type.String(),
-      lastSeenAt: Type.String(),
-      expiresAt: Type.String(),
-      address: Type.String(),
-      userAgent: Type.String(),
-    }),
-  ),
+export const OwnSession = Type.Object({
+  id: Type.String(),
+  current: Type.Boolean(),
+  createdAt: Type.String(),
+  lastSeenAt: Type.String(),
+  expiresAt: Type.String(),
+  address: Type.String(),
+  userAgent: Type.String(),
 });
+const Sessions = Type.Object({ sessions: Type.Array(OwnSession) });
+
+/** The sessions of whoever is logged in, newest first. */
+export async function ownSessions(store: Pick<SessionStore, 'ofUser'>, user: FoundSession, now: number) {
+  return (await store.ofUser(user.id, user.access_epoch, now)).map((row) => ({
+    id: row.id,
+    current: row.id === user.session_id,
+    createdAt: timeText(row.created_at),
+    lastSeenAt: timeText(row.last_seen_at),
+    // One that is not in use can still be refreshed.
+    expiresAt: timeText(row.access_expires_at > now ? row.access_expires_at : row.expires_at),
+    address: row.address,
+    userAgent: row.user_agent,
+  }));
+}
 
 type Parts = Pick<
   AccountsCore,
@@ -103,20 +115,7 @@ export function sessionRoutes(parts: Parts): readonly Route[] {
       summary: 'The own sessions, newest first.',
       schema: { response: { 200: Sessions } },
       async handle({ caller: { user } }) {
-        const now = clock.now();
-        const rows = await sessions.ofUser(user.id, user.access_epoch, now);
-        return {
-          sessions: rows.map((row) => ({
-            id: row.id,
-            current: row.id === user.session_id,
-            createdAt: timeText(row.created_at),
-            lastSeenAt: timeText(row.last_seen_at),
-            // One that is not in use can still be refreshed.
-            expiresAt: timeText(row.access_expires_at > now ? row.access_expires_at : row.expires_at),
-            address: row.address,
-            userAgent: row.user_agent,
-          })),
-        };
+        return { sessions: await ownSessions(sessions, user, clock.now()) };
       },
     },
     {

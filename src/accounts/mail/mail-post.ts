@@ -19,6 +19,8 @@ export interface MailPost extends Mailer {
   enqueueNothing(): Runnable;
   /** Sends what was stored, soon; the caller goes on. */
   wake(): void;
+  /** Removes every mail to an address, or with the address in it: those that wait, and those in the outbox folder. */
+  forget(address: string): Promise<void>;
   /** Lets what waits go out, for a while. The rest stays in the table for the next start, or another instance. */
   stop(): Promise<void>;
 }
@@ -124,6 +126,12 @@ export function createMailPost(options: MailPostOptions): MailPost {
     enqueue: (mail) => store.add(rowOf(mail)),
     enqueueNothing: () => store.add(rowOf(undefined)),
     wake,
+    async forget(address) {
+      for (const row of await store.list()) {
+        if (mailIn(row)?.to === address) await database.write([store.remove(row.id)]);
+      }
+      if (mailer === undefined) await outbox.forget(address);
+    },
     async stop() {
       isStopped = true;
       cancel();

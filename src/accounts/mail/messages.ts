@@ -51,6 +51,16 @@ export function invitationMail(to: string, token: string, link: string): Mail {
   };
 }
 
+export function accountClosingMail(to: string, deletesAt: number): Mail {
+  const day = new Date(deletesAt).toISOString().slice(0, 10);
+  return {
+    to,
+    subject: 'Your account will be deleted',
+    lifetimeMs: 3 * DAY_MS,
+    text: `You asked to delete your account. It is deleted with all its data on ${day} (UTC); its keys do not work from now on. Until then you can log in and undo the deletion.\n\nIf that was not you, log in now, undo it, and set a new password.\n`,
+  };
+}
+
 /** A change that its owner should know of, in case it was someone else. */
 export function securityNoticeMail(to: string, what: string): Mail {
   return {

@@ -1,4 +1,4 @@
-import { mkdir, open, readdir, rename, unlink } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Mailer } from './mailer.ts';
@@ -14,8 +14,13 @@ const LOCAL_SENDER = 'Trestle <no-reply@localhost>';
 /** Nobody fetches these: beyond this the oldest makes room. */
 const KEPT = 1000;
 
+export interface OutboxMailer extends Mailer {
+  /** Removes every file with the address in it. */
+  forget(address: string): Promise<void>;
+}
+
 /** Without a mail server each message becomes a file for the owner of the data directory alone; never a log line. */
-export function createOutboxMailer({ folder, from, makeId }: OutboxMailerOptions): Mailer {
+export function createOutboxMailer({ folder, from, makeId }: OutboxMailerOptions): OutboxMailer {
   return {
     async send({ to, subject, text }, id = makeId('mail_')) {
       const { createTransport } = await import('nodemailer');
@@ -34,7 +39,20 @@ export function createOutboxMailer({ folder, from, makeId }: OutboxMailerOptions
       await rename(draft, join(folder, `${id}.eml`));
       await removeOldest(folder);
     },
+    async forget(address) {
+      for (const name of await readdir(folder).catch(() => [])) {
+        const file = join(folder, name);
+        // Another message may have made room for a newer one since.
+        const text = await readFile(file, 'utf8').catch(() => '');
+        if (unfolded(text).includes(address)) await unlink(file).catch(() => undefined);
+      }
+    },
   };
+}
+
+/** Undoes the line breaks of quoted-printable text and of long headers. */
+function unfolded(mail: string): string {
+  return mail.replaceAll(/=\r?\n|\r?\n(?=[ \t])/g, '').toLowerCase();
 }
 
 /** Names sort by time. Another message may be doing the same. */

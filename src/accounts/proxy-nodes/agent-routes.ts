@@ -3,6 +3,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Route } from '../../platform/http/surface.ts';
 import type { AgentCaller, UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import { requireNotClosing } from '../closing.ts';
 import { AgentReport, ProxyNode } from '../contract/proxy-node.ts';
 import { reportRow } from './agent-status.ts';
 import { createClientList } from './client-list.ts';
@@ -35,6 +36,7 @@ export function agentRoutes(parts: Parts): readonly Route[] {
     schema: { response: { 200: Type.Array(ProxyNode) } },
     async handle({ caller: { user } }) {
       if (await blacklist.has(user.email)) throw new AppError('ACCOUNT_SUSPENDED');
+      requireNotClosing(user);
       const ends = user.proxy_uuid_expires_at;
       if (ends !== null && ends <= clock.now()) throw new AppError('PROXY_UUID_EXPIRED');
       return (await agentRegistry.list()).map((agent) => describeNode(agent, user.proxy_uuid));

@@ -53,8 +53,8 @@ export function createRegistration(parts: Parts): Registration {
   const { database, users, flows, flowStore, audit, mail, clock, makeId, randomness, limiter } = parts;
   const codes = createEmailCodes({ store: flowStore, secretBox: parts.secretBox, clock, randomness });
 
-  async function refuseCode(email: string, head: RequestHead): Promise<never> {
-    const failed = audit.statement({ event: 'register.code_failed', head, details: { email } });
+  async function refuseCode(head: RequestHead): Promise<never> {
+    const failed = audit.statement({ event: 'register.code_failed', head });
     await database.write([limiter.count(byAddress('address_failures', head)), failed]);
     throw new AppError('INVALID_CODE');
   }
@@ -66,11 +66,11 @@ export function createRegistration(parts: Parts): Registration {
     if (code === '' && token === '') throw new AppError('VERIFICATION_REQUIRED');
     await limiter.refuseWhileLocked(byAddress('address_failures', head));
     if (code !== '') {
-      if (!(await codes.check(email, code))) return refuseCode(email, head);
+      if (!(await codes.check(email, code))) return refuseCode(head);
       return [codes.take(email), flowStore.removeOfEmail(email, ['verification'])];
     }
     const flow = await flows.open('verification', token);
-    if (flow?.email !== email) return refuseCode(email, head);
+    if (flow?.email !== email) return refuseCode(head);
     return [flows.take('verification', token), codes.remove(email)];
   }
 
@@ -89,7 +89,7 @@ export function createRegistration(parts: Parts): Registration {
       const email = requireEmail(given);
       refuseUnlessOpen(email, parts.settings());
       await limiter.refuseWhileLocked(byAddress('address_failures', head));
-      if (!(await codes.check(email, code))) return refuseCode(email, head);
+      if (!(await codes.check(email, code))) return refuseCode(head);
       const { token, expiresAt, statement } = flows.issue('verification', { email });
       await database.write([statement]);
       return { token, expiresAt };

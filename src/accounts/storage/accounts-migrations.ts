@@ -99,6 +99,16 @@ export const accountsMigrations: readonly Migration[] = [
       schema.createIndex('users_root_mark').on('users').column('root_mark').unique(),
     ],
   },
+  {
+    id: '0006-pseudonyms',
+    // The address of a deleted user, or of anyone who typed a wrong code, stayed in the audit log.
+    statements: ({ engine, query }) => {
+      const withoutEmail =
+        engine === 'sqlite' ? sql`json_remove(details, '$.email')` : sql`(details::jsonb - 'email')::text`;
+      const events = ['user.deleted', 'register.code_failed'];
+      return [sql`update audit set details = ${withoutEmail} where event in (${sql.join(events)})`.compile(query)];
+    },
+  },
 ];
 
 function credentialTables(schema: SchemaModule) {

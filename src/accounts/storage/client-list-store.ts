@@ -12,7 +12,7 @@ export interface ProxyClientRow {
   readonly proxy_uuid_expires_at: number | null;
 }
 
-/** The users that proxy nodes let in: active, with a proven address, and with a proxy UUID that has not ended. */
+/** The users that proxy nodes let in: active, not about to be deleted, with a verified address and a proxy UUID that has not expired. */
 export interface ClientListStore {
   /** For every batch that may change the list: who keeps it in memory looks again. */
   touch(): Runnable;
@@ -40,6 +40,7 @@ export function createClientListStore(database: Database<AccountsSchema>): Clien
           .select(['id', 'proxy_uuid', 'email', 'proxy_uuid_expires_at'])
           .where('id', '>', after)
           .where('active', '=', 1)
+          .where('closing_at', 'is', null)
           .where('confirmed', '=', 1)
           .where((build) =>
             build.or([build('proxy_uuid_expires_at', 'is', null), build('proxy_uuid_expires_at', '>', now)]),

@@ -9,6 +9,8 @@ export interface OutgoingMailStore {
   add(mail: OutgoingMailRow): Runnable;
   /** The oldest mail that is due; until `until` nobody else claims it. A mail whose sender was killed is due again then. */
   claimNext(now: number, until: number): Promise<OutgoingMailRow | undefined>;
+  /** All that wait, at most `MAX_WAITING`. */
+  list(): Promise<OutgoingMailRow[]>;
   putOff(id: string, until: number): Runnable;
   remove(id: string): Runnable;
 }
@@ -63,6 +65,7 @@ export function createOutgoingMailStore(database: Database<AccountsSchema>): Out
       }
       return undefined;
     },
+    list: () => database.read(query.selectFrom('outgoing_mails').selectAll().compile()),
     putOff: (id, until) => query.updateTable('outgoing_mails').set({ due_at: until }).where('id', '=', id).compile(),
     remove: (id) => query.deleteFrom('outgoing_mails').where('id', '=', id).compile(),
   };

@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database, Transaction } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, FoundUser, UserRow } from './accounts-schema.ts';
+import { pseudonymizeAudit } from './audit-store.ts';
 import { createClientListStore } from './client-list-store.ts';
 import { createUserCountStore } from './user-count-store.ts';
 import { selectUsers } from './user-store.ts';
@@ -47,8 +48,13 @@ export interface UserAdministrationStore {
   standing(id: string): Promise<UserStanding | undefined>;
   /** Undefined when there is no such user. `decide` throws to refuse; on PostgreSQL it may be asked more than once. */
   change(id: string, decide: (standing: UserStanding) => UserDecision): Promise<FoundUser | undefined>;
-  /** Removes the user and all that is theirs. */
+  /**
+   * Removes the user and all that is theirs. What must stay, such as the audit log, keeps the id and neither the e-mail
+   * address nor the name.
+   */
   remove(id: string, decide: (standing: UserStanding) => readonly Runnable[]): Promise<FoundUser | undefined>;
+  /** Ids of users whose time to undo their own deletion is over. */
+  dueForDeletion(now: number, limit: number): Promise<string[]>;
   /** Newest first; `before` is the id of the last of the page before. */
   list(filter: UserFilter, before: string | undefined, limit: number): Promise<FoundUser[]>;
   count(filter: UserFilter): Promise<number>;
@@ -78,6 +84,7 @@ export function createUserAdministrationStore(
       .where('id', '<>', id)
       .where('active', '=', 1)
       .where('confirmed', '=', 1)
+      .where('closing_at', 'is', null)
       .where('email', 'not in', (build) => build.selectFrom('blacklist').select('email'))
       .limit(1);
     return { user, otherAdmins: (await transaction.run(others.compile())).rows.length };
@@ -139,12 +146,21 @@ export function createUserAdministrationStore(
         for (const table of OWNED_TABLES) {
           await transaction.run(query.deleteFrom(table).where('user_id', '=', id).compile());
         }
+        const { email, name } = standing.user;
+        for (const table of ['flows', 'invitations'] as const) {
+          await transaction.run(query.deleteFrom(table).where('email', '=', email).compile());
+        }
+        await pseudonymizeAudit(transaction, { id, email, name });
         await transaction.run(query.deleteFrom('users').where('id', '=', id).compile());
         for (const statement of [counts.change(standing.user, -1), clients.touch(), ...also]) {
           await transaction.run(statement);
         }
         return standing.user;
       }),
+    async dueForDeletion(now, limit) {
+      const due = query.selectFrom('users').select('id').where('closing_at', '<=', now).orderBy('closing_at');
+      return (await database.read(due.limit(limit).compile())).map(({ id }) => id);
+    },
     list(filter, before, limit) {
       const select = filtered(filter).orderBy('users.id', 'desc').limit(limit);
       return database.read((before === undefined ? select : select.where('users.id', '<', before)).compile());

@@ -5,6 +5,7 @@ import type { RequestHead } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createToken, digestToken } from '../../platform/secrets/tokens.ts';
 import type { IssuedKey, KeyInfo, KeyList, NewKey } from '../contract/keys.ts';
+import type { UsageReport } from '../contract/usage.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
 import type { KeyStore } from '../storage/key-store.ts';
 import { describeKey } from './issued-key.ts';
@@ -25,6 +26,16 @@ export interface OwnKeys {
   create(owner: string, input: Omit<NewKey, 'owner'>, by?: KeyActor): Promise<IssuedKey>;
   list(owner: string): Promise<readonly KeyInfo[]>;
   remove(owner: string, id: string, by?: KeyActor): Promise<void>;
+  /** What the user has used, for an export of the user's data. */
+  usage(owner: string): Promise<OwnUsage>;
+  /** Removes what was asked and answered in the calls of a user who is deleted. Their records keep the id of the user. */
+  eraseContents(owner: string): Promise<void>;
+}
+
+/** What a user has used with the keys that exist now, and has spent in each period (`2030-01-31`, `2030-01`, `total`). */
+export interface OwnUsage {
+  readonly keys: readonly { readonly key: string; readonly models: UsageReport['data'] }[];
+  readonly spending: readonly { readonly period: string; readonly usd: number }[];
 }
 
 /** Who creates or removes a key: a user's id, `master`, `open` or `command`. */
@@ -103,8 +114,9 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
   };
 }
 
-export function createOwnKeys(register: KeyRegister): OwnKeys {
+export function createOwnKeys(register: KeyRegister, usage: Pick<OwnKeys, 'usage' | 'eraseContents'>): OwnKeys {
   return {
+    ...usage,
     create: (owner, input, by) => register.create({ ...input, owner }, by),
     async list(owner) {
       return (await register.list({ owner })).data;

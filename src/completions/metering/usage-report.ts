@@ -4,6 +4,8 @@ import { usdOfNano } from '../apis/prices.ts';
 import type { UsageQuery, UsageReport } from '../contract/usage.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { dayOf } from '../keys/budget-period.ts';
+import type { OwnKeys } from '../keys/key-register.ts';
+import type { KeyStore } from '../storage/key-store.ts';
 import type { UsageStore, UsageSum } from '../storage/usage-store.ts';
 
 export interface UsageReportOptions {
@@ -15,6 +17,8 @@ export interface UsageReportOptions {
 
 const DAY_MS = 86_400_000;
 const USUAL_DAYS = 30;
+const MAX_EXPORTED_KEYS = 1000;
+const CONTENTS_AT_ONCE = 200;
 
 /** Reports of usage (contract/completions 6). A key sees its own; the master key sees all, or those of one key. */
 export function createUsageReport({ store, flush, clock }: UsageReportOptions) {
@@ -38,6 +42,36 @@ export function createUsageReport({ store, flush, clock }: UsageReportOptions) {
       data: data.map(asReported),
       total: asReported(totalOf(data)),
     };
+  };
+}
+
+/** The stored figures of users, for their own export and for their deletion. */
+export function createOwnUsage(parts: {
+  readonly keys: Pick<KeyStore, 'list' | 'spending'>;
+  readonly store: Pick<UsageStore, 'report' | 'removeContentsOf'>;
+  flush(): Promise<void>;
+  /** Removes from the files what was deleted. */
+  emptyLog(): Promise<void>;
+}): Pick<OwnKeys, 'usage' | 'eraseContents'> {
+  const { keys, store, flush, emptyLog } = parts;
+  return {
+    async usage(owner) {
+      await flush();
+      const own = await keys.list({ owner, after: '', limit: MAX_EXPORTED_KEYS });
+      const spent = await keys.spending(`user:${owner}`);
+      const all = { dimension: 'model', fromDay: '', toDay: '9999', byDay: false };
+      return {
+        keys: await Promise.all(
+          own.map(async ({ id }) => ({ key: id, models: (await store.report({ scope: id, ...all })).map(asReported) })),
+        ),
+        spending: spent.map(({ period, cost_nano_usd: nano }) => ({ period, usd: usdOfNano(BigInt(nano)) })),
+      };
+    },
+    async eraseContents(owner) {
+      await flush();
+      while ((await store.removeContentsOf(owner, CONTENTS_AT_ONCE)) === CONTENTS_AT_ONCE);
+      await emptyLog();
+    },
   };
 }
 

@@ -1,5 +1,5 @@
 import type { Database } from '../../platform/database/database.ts';
-import type { CompletionsSchema, KeyRow } from './completions-schema.ts';
+import type { CompletionsSchema, KeyRow, SpendingRow } from './completions-schema.ts';
 
 export interface KeyPage {
   /** Undefined: of everybody. */
@@ -17,6 +17,8 @@ export interface KeyStore {
   remove(id: string, owner: string | undefined): Promise<boolean>;
   /** What a key has spent in a period, in nano-USD. */
   spent(keyId: string, period: string): Promise<number>;
+  /** What a key or a user (`user:<id>`) has spent, by period. */
+  spending(keyId: string): Promise<readonly SpendingRow[]>;
 }
 
 export function createKeyStore(database: Database<CompletionsSchema>): KeyStore {
@@ -24,7 +26,7 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
   const byDigest = database.statement((builder, given: { digest: string }) =>
     builder.selectFrom('keys').selectAll().where('digest', '=', given.digest),
   );
-  const spending = database.statement((builder, given: { keyId: string; period: string }) =>
+  const spentIn = database.statement((builder, given: { keyId: string; period: string }) =>
     builder
       .selectFrom('key_spending')
       .select('cost_nano_usd')
@@ -53,8 +55,12 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
       ]);
       return removed.changes > 0;
     },
+    spending: (keyId) =>
+      database.read(
+        query.selectFrom('key_spending').selectAll().where('key_id', '=', keyId).orderBy('period').compile(),
+      ),
     async spent(keyId, period) {
-      const [row] = await database.readKeyed(spending({ keyId, period }));
+      const [row] = await database.readKeyed(spentIn({ keyId, period }));
       return Number(row?.cost_nano_usd ?? 0);
     },
   };

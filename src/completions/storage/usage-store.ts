@@ -41,6 +41,8 @@ export interface UsageStore {
   add(flush: UsageFlush): Promise<void>;
   /** By group, in order. */
   report(question: UsageQuery): Promise<readonly UsageSum[]>;
+  /** Removes what was asked and answered in calls of a user, at most `limit` of them; returns how many. */
+  removeContentsOf(owner: string, limit: number): Promise<number>;
 }
 
 /** As many rows as one statement takes; the rest goes row by row. */
@@ -171,6 +173,22 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
           .compile(),
       );
       return rows.map(readSum);
+    },
+    async removeContentsOf(owner, limit) {
+      // Contents are rare, records are not: this looks up the record of each content.
+      const found = await database.read(
+        query
+          .selectFrom('usage_contents')
+          .innerJoin('usage_records', 'usage_records.id', 'usage_contents.record_id')
+          .select('record_id')
+          .where('owner', '=', owner)
+          .limit(limit)
+          .compile(),
+      );
+      const ids = found.map(({ record_id: id }) => id);
+      if (ids.length > 0)
+        await database.write([query.deleteFrom('usage_contents').where('record_id', 'in', ids).compile()]);
+      return ids.length;
     },
   };
 }

@@ -32,6 +32,11 @@ export interface Database<Schema = unknown> {
   statistics(): DatabaseStatistics;
   /** Writes a copy into a new SQLite file (0600), of one moment, while others go on writing. */
   backupTo(file: string): Promise<void>;
+  /**
+   * Removes earlier versions of changed and deleted rows from the write-ahead log of SQLite, for data that a person asked
+   * to have deleted. Leaves them to the next checkpoint while someone reads. PostgreSQL does this by its own vacuum.
+   */
+  emptyLog(): Promise<void>;
   /** Stores what was submitted, then lets go of files and connections. */
   close(): Promise<void>;
 }

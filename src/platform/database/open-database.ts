@@ -7,7 +7,7 @@ import type { DatabaseDefinition } from './migration.ts';
 import { openEngine, runTransaction } from './open-engine.ts';
 import { migrate } from './run-migrations.ts';
 import type { SqliteLimits } from './sqlite/sqlite-engine.ts';
-import { copySqliteFile, foldLog, makeNewFile } from './sqlite/sqlite-file.ts';
+import { copySqliteFile, emptySqliteLog, foldLog, makeNewFile } from './sqlite/sqlite-file.ts';
 import { compileStatement } from './statement.ts';
 
 export interface DatabaseOptions extends DatabaseDefinition {
@@ -59,6 +59,9 @@ function createDatabase<Schema>(engine: Engine, options: DatabaseOptions): Datab
       await makeNewFile(file);
       await engine.snapshot((source) => copyInto(source, { ...options, location: { engine: 'sqlite', file } }));
       await foldLog(file);
+    },
+    async emptyLog() {
+      if (engine.name === 'sqlite') await engine.exclusive(emptySqliteLog);
     },
     close: engine.close,
   };

@@ -25,6 +25,8 @@ function keysInMemory(): CompletionKeys & { readonly given: CompletionKeyInput[]
       if (index === -1) throw new AppError('KEY_NOT_FOUND', { id });
       rows.splice(index, 1);
     },
+    usage: async () => ({ keys: [], spending: [] }),
+    eraseContents: async () => undefined,
   };
 }
 

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { createOwnKeys } from '../../../src/completions/keys/key-register.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
@@ -80,7 +79,7 @@ for (const engine of engines) {
     test('P-28: a user sees and removes own keys only', async (t) => {
       const keys = startKeys(await open());
       t.after(() => keys.stop());
-      const own = createOwnKeys(keys.register);
+      const own = keys.ownKeys;
       const anna = await own.create('usr_anna', { name: 'a' });
       const bert = await own.create('usr_bert', { name: 'b' });
       assert.deepEqual(

@@ -139,6 +139,7 @@ export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance
       backupTo: notPlayed,
       check: async () => undefined,
       statistics: () => ({ batches: 0, commits: 0, reads: 0, queued: 0 }),
+      emptyLog: async () => undefined,
       close: async () => undefined,
     };
   }

@@ -43,8 +43,9 @@ type TransactionStep = keyof typeof TRANSACTION_STEPS;
 
 const BUSY_TIMEOUT_MS = 5000;
 const SETTINGS = 'PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;';
+/** What is deleted is overwritten with zeros, so that no file holds it any longer. */
 const WRITER_SETTINGS = `PRAGMA synchronous = FULL; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 1000;
-  PRAGMA journal_size_limit = 16777216;`;
+  PRAGMA journal_size_limit = 16777216; PRAGMA secure_delete = ON;`;
 
 /** So much of the file is read where it lies, without a copy: a keyed read costs about as much in a large file as in a small one. */
 const READER_SETTINGS = 'PRAGMA mmap_size = 2147418112;';

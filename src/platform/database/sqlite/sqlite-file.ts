@@ -14,6 +14,8 @@ import { claimThread } from './sqlite-thread.ts';
 /** All pages in one step, so that the copy is of one moment; a copy in steps would start again after each commit. */
 const PAGES_PER_STEP = 2 ** 31 - 1;
 const BUSY_TIMEOUT_MS = 5000;
+/** Other writers wait meanwhile. */
+const EMPTY_LOG_WAIT_MS = 100;
 
 /** Copies a database that may be in use into a new file (0600), in a thread of the pool. */
 export async function copySqliteFile(from: string, to: string): Promise<void> {
@@ -49,6 +51,17 @@ export async function makePrivateFile(file: string): Promise<void> {
     await chmod(file, 0o600);
   } catch (cause) {
     throw new AppError('STORAGE_UNAVAILABLE', {}, { cause });
+  }
+}
+
+/** Copies the write-ahead log into the file and empties it, unless a reader needs the log for longer than a moment. */
+export async function emptySqliteLog({ execute }: SqlConnection): Promise<void> {
+  const pragma = (text: string) => execute({ sql: `PRAGMA ${text}`, parameters: [] });
+  await pragma(`busy_timeout = ${EMPTY_LOG_WAIT_MS}`);
+  try {
+    await pragma('wal_checkpoint(TRUNCATE)');
+  } finally {
+    await pragma(`busy_timeout = ${BUSY_TIMEOUT_MS}`);
   }
 }
 

@@ -62,6 +62,7 @@ export function openPlayedAccounts(options: PlayedAccountsOptions): PlayedAccoun
     store: createSweepStore(database),
     clock,
     auditRetentionMs: 0,
+    deleteClosed: async () => undefined,
     onError: (error) => logger.warn({ err: error }, 'what has ended was not removed'),
   });
   return {

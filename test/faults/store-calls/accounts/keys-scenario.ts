@@ -1,6 +1,5 @@
 import { join } from 'node:path';
 import { completionsErrors } from '../../../../src/completions/errors.ts';
-import { createOwnKeys } from '../../../../src/completions/keys/key-register.ts';
 import type { CompletionsSchema } from '../../../../src/completions/storage/completions-schema.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { openDatabase } from '../../../../src/platform/database/open-database.ts';
@@ -26,7 +25,7 @@ export const keysOfUsersScenario: Scenario = {
     stage.scope.after(() => completions.close());
     const keys = startKeys(completions);
     stage.scope.after(() => keys.stop());
-    const accounts = await startAccounts(stage.scope, { completionKeys: createOwnKeys(keys.register) });
+    const accounts = await startAccounts(stage.scope, { completionKeys: keys.ownKeys });
     const secrets: string[] = [];
     const ask = createAskAccounts(accounts, secrets);
     const admin = await loggedInAs(accounts, 'admin');
