@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import { type Completions, createCompletions } from '../../../src/completions/create-completions.ts';
+import type { KeyOwners } from '../../../src/completions/metered-keys.ts';
 import type { CompletionsSettings } from '../../../src/completions/settings.ts';
 import { completionsMigrations } from '../../../src/completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
@@ -40,6 +41,7 @@ export interface StartOptions {
   readonly settings?: object;
   readonly environment?: Readonly<Record<string, string>>;
   readonly clock?: Clock;
+  readonly owners?: KeyOwners;
   /** For ever, unless it is said. */
   readonly usageRetentionMs?: number;
 }
@@ -86,6 +88,7 @@ export async function startCompletions(scope: Scope, options: StartOptions = {})
     database,
     environment,
     clock,
+    owners: () => options.owners,
     randomness: IMPATIENT,
     makeId: createSortableIds(systemClock, systemRandomness),
     logger,
