@@ -24,7 +24,7 @@ const Made = Type.Object({
 });
 const Named = { user: Type.String({ minLength: 1, maxLength: 254, description: 'Id or e-mail address.' }) };
 
-/** What the operator's commands ask of this service: `trestle user`, `trestle agent`. */
+/** What the operator's commands ask of this service: `trestle user`, `trestle proxy-node`. */
 export function accountsControlMethods(core: AccountsCore): readonly MethodRow<undefined>[] {
   const { database, users, userAdministration, userObjects, agentRegistry, flows, audit, clock } = core;
   const administration = createUserAdministration(core);

@@ -1,6 +1,5 @@
 import { Argument, Command, CommanderError } from 'commander';
 import { PROGRAM_VERSION } from '../system/environment.ts';
-import { registerAgent } from './agent.ts';
 import { registerBackup, registerCopy, registerRestore, registerSecretKey } from './backup.ts';
 import { type CommandContext, CommandExit, describeFailure, EXIT_USAGE } from './command-context.ts';
 import { registerConfig, registerDoctor } from './config.ts';
@@ -8,6 +7,7 @@ import { registerKey } from './key.ts';
 import { addGlobalFlags } from './load-settings.ts';
 import { registerModels } from './models.ts';
 import { registerNodes } from './nodes.ts';
+import { registerProxyNode } from './proxy-node.ts';
 import { registerAdapter, registerServe, registerStdio, registerTools } from './serve.ts';
 import { registerUser } from './user.ts';
 
@@ -42,7 +42,7 @@ export function buildProgram(context: CommandContext): Command {
   registerNodes(program, context);
   registerKey(program, context);
   registerUser(program, context);
-  registerAgent(program, context);
+  registerProxyNode(program, context);
   registerBackup(program, context);
   registerRestore(program, context);
   registerCopy(program, context);

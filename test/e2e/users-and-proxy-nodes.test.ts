@@ -73,9 +73,9 @@ test('A-17: the first administrator is made on the command line, with no server,
   assert.ok(!program.stderr().includes(reset.token));
 });
 
-test('agents are registered, listed and revoked on the command line, whether a server runs or not', async (t) => {
+test('proxy nodes are registered, listed and revoked on the command line, whether a server runs or not', async (t) => {
   const dataDirectory = await temporaryFolder(t);
-  const trestle = (...args: string[]) => runProgram(['agent', ...args, '--data-dir', dataDirectory]);
+  const trestle = (...args: string[]) => runProgram(['proxy-node', ...args, '--data-dir', dataDirectory]);
   const made = await trestle('create', 'node-1', '--name', 'Node 1', '--groups', 'eu, us', '--port', '8443');
   assert.equal(made.code, 0, made.stderr);
   const [token = ''] = made.stdout.split('\n');
@@ -85,7 +85,9 @@ test('agents are registered, listed and revoked on the command line, whether a s
     fetch(`${program.url}/api/agent-server/v1/users`, { headers: { authorization: `Bearer ${token}` } });
   assert.equal((await users()).status, 200);
   assert.equal((await trestle('list')).stdout, '  node-1  Node 1  (groups eu, us)\n');
+  const oldName = await runProgram(['agent', 'list', '--data-dir', dataDirectory]);
+  assert.equal(oldName.stdout, (await trestle('list')).stdout, 'the name of 0.1.0 still works');
   assert.equal((await trestle('revoke', 'node-1')).stdout, 'Revoked node-1.\n');
   assert.equal((await users()).status, 401);
-  assert.match((await trestle('list')).stdout, /No agents/);
+  assert.match((await trestle('list')).stdout, /No proxy nodes/);
 });

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import type { CommandContext } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 
-interface AgentInfo {
+interface ProxyNodeInfo {
   readonly id: string;
   readonly name: string;
   readonly groups: readonly string[];
@@ -17,32 +17,32 @@ interface CreateOptions {
   readonly port?: number;
 }
 
-/** `trestle agent create|list|revoke`. */
-export function registerAgent(program: Command, context: CommandContext): void {
-  const agent = program
-    .command('agent')
-    .summary('register, list and revoke agents of proxy nodes')
-    .description(
-      'Manages the agents of proxy nodes that report to the accounts service, whether the server runs or not.',
-    );
-  registerCreate(agent, context);
-  registerList(agent, context);
-  registerRevoke(agent, context);
+/** `trestle proxy-node create|list|revoke`. */
+export function registerProxyNode(program: Command, context: CommandContext): void {
+  const node = program
+    .command('proxy-node')
+    // The name in 0.1.0, where an agent was two things.
+    .alias('agent')
+    .summary('register, list and revoke proxy nodes')
+    .description('Manages the proxy nodes that report to the accounts service, whether the server runs or not.');
+  registerCreate(node, context);
+  registerList(node, context);
+  registerRevoke(node, context);
 }
 
-function registerCreate(agent: Command, context: CommandContext): void {
-  agent
+function registerCreate(node: Command, context: CommandContext): void {
+  node
     .command('create')
-    .summary('register an agent and print its token, once')
-    .description('Registers an agent. Its token is printed this once: only its digest is stored.')
-    .argument('<id>', 'id of the agent: node-1')
-    .option('--name <name>', 'its name for people')
-    .option('--groups <names>', 'groups that it belongs to, separated by commas', readList)
-    .option('--address <address>', 'address that clients connect to; the id unless given')
+    .summary('register a proxy node and print its token, once')
+    .description('Registers a proxy node. Its token is printed only now: only its digest is stored.')
+    .argument('<id>', 'id of the proxy node: node-1')
+    .option('--name <name>', 'name to show')
+    .option('--groups <names>', 'groups of the node, separated by commas', readList)
+    .option('--address <address>', 'address that clients connect to (default: the id)')
     .option('--port <port>', 'port that clients connect to', readPort)
     .addHelpText(
       'after',
-      '\nExamples:\n  trestle agent create node-1\n  trestle agent create node-2 --address n2.example.org',
+      '\nExamples:\n  trestle proxy-node create node-1\n  trestle proxy-node create node-2 --address n2.example.org',
     )
     .action(async (id: string, given: CreateOptions, command: Command) => {
       const options = command.optsWithGlobals();
@@ -54,34 +54,35 @@ function registerCreate(agent: Command, context: CommandContext): void {
         ...(address !== undefined && { address }),
         ...(port !== undefined && { port }),
       };
-      const made = (await ask(options, context, 'agents.create', params)) as { agent: AgentInfo; token: string };
+      const made = (await ask(options, context, 'agents.create', params)) as { agent: ProxyNodeInfo; token: string };
       if (options.json === true) context.stdout(`${JSON.stringify(made)}\n`);
       else context.stdout(`${made.token}\n\n  ${made.agent.id}. Keep the token: it is not shown again.\n`);
     });
 }
 
-function registerList(agent: Command, context: CommandContext): void {
-  agent
+function registerList(node: Command, context: CommandContext): void {
+  node
     .command('list')
-    .summary('list the agents')
-    .description('Lists the agents, those of the settings and those that were registered.')
-    .addHelpText('after', '\nExamples:\n  trestle agent list')
+    .summary('list the proxy nodes')
+    .description('Lists the proxy nodes of the settings and those that were registered.')
+    .addHelpText('after', '\nExamples:\n  trestle proxy-node list')
     .action(async (_given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const listed = (await ask(options, context, 'agents.list', {})) as { agents: readonly AgentInfo[] };
+      const listed = (await ask(options, context, 'agents.list', {})) as { agents: readonly ProxyNodeInfo[] };
       if (options.json === true) context.stdout(`${JSON.stringify(listed)}\n`);
-      else if (listed.agents.length === 0) context.stdout('No agents. Register one with: trestle agent create <id>\n');
-      else context.stdout(listed.agents.map(agentLine).join(''));
+      else if (listed.agents.length === 0)
+        context.stdout('No proxy nodes. Register one with: trestle proxy-node create <id>\n');
+      else context.stdout(listed.agents.map(nodeLine).join(''));
     });
 }
 
-function registerRevoke(agent: Command, context: CommandContext): void {
-  agent
+function registerRevoke(node: Command, context: CommandContext): void {
+  node
     .command('revoke')
-    .summary('remove an agent: its token stops working at once')
-    .description('Removes an agent: its token stops working at once.')
-    .argument('<id>', 'id of the agent')
-    .addHelpText('after', '\nExamples:\n  trestle agent revoke node-1')
+    .summary('remove a proxy node; its token stops working immediately')
+    .description('Removes a proxy node. Its token stops working immediately.')
+    .argument('<id>', 'id of the proxy node')
+    .addHelpText('after', '\nExamples:\n  trestle proxy-node revoke node-1')
     .action(async (id: string, _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
       await ask(options, context, 'agents.revoke', { id });
@@ -98,7 +99,7 @@ function ask(
   return callFromCommand(options, context, 'accounts', method, params);
 }
 
-function agentLine({ id, name, groups, configured, hasToken }: AgentInfo): string {
+function nodeLine({ id, name, groups, configured, hasToken }: ProxyNodeInfo): string {
   const notes = [
     groups.length > 0 && `groups ${groups.join(', ')}`,
     configured && 'from the settings',
