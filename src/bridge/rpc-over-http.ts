@@ -3,7 +3,7 @@ import type { Clock } from '../platform/clock/clock.ts';
 import { preflightHeaders } from '../platform/http/cross-origin.ts';
 import type { Call, RequestHead } from '../platform/http/surface.ts';
 import { answerHttp, type HttpAnswer, streamHttp } from '../platform/json-rpc/answer-http.ts';
-import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
+import { encodeParts, hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import type { Dispatch } from '../platform/json-rpc/method-table.ts';
 import { type EventStreamOptions, openEventStream } from '../platform/sse/sse-writer.ts';
 import type { BridgeAccess, BridgeCaller } from './access.ts';
@@ -104,8 +104,8 @@ function createSink(reply: FastifyReply, options: EventStreamOptions) {
     stream ??= openEventStream(reply, options);
     return stream;
   };
-  const event = (data: string, id: string | number | undefined) =>
-    id === undefined ? { data } : { data, id: String(id) };
+  const event = (data: string, id: string | number | undefined, parts?: readonly string[]) =>
+    id === undefined ? { data, parts } : { data, parts, id: String(id) };
   return {
     isBehind: () => (stream?.waitingBytes() ?? 0) > BEHIND_BYTES,
     async drained(): Promise<boolean> {
@@ -114,17 +114,19 @@ function createSink(reply: FastifyReply, options: EventStreamOptions) {
     },
     open: () => void opened(),
     notification: (text: string, eventId?: string | number) => void opened().send(event(text, eventId)),
-    final(text: string, eventId?: string | number) {
-      opened().send(event(text, eventId));
+    final(text: string, eventId?: string | number, parts?: readonly string[]) {
+      opened().send(event(text, eventId, parts));
       opened().send({ data: '[DONE]' });
       opened().end();
     },
   };
 }
 
-function sendAnswer(reply: FastifyReply, { status, body, retryAfter }: HttpAnswer): FastifyReply {
+function sendAnswer(reply: FastifyReply, { status, body, parts, retryAfter }: HttpAnswer): FastifyReply {
   reply.code(status);
   if (retryAfter !== undefined) reply.header('retry-after', String(retryAfter));
   if (body === undefined) return reply.send();
-  return reply.type('application/json; charset=utf-8').send(body);
+  // Node allocates three times the length of a string that it sends.
+  const sent = parts === undefined ? body : Buffer.concat(encodeParts(parts));
+  return reply.type('application/json; charset=utf-8').send(sent);
 }

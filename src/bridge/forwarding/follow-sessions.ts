@@ -59,7 +59,10 @@ export function createSessionFollowing(parts: SessionFollowingParts): SessionFol
           const seq = seqOf(params);
           if (seq !== undefined) shared.take(seq, () => receiver.update(rawJson(JSON.stringify(params)), seq));
         },
-        drained: receiver.drained,
+        async drained() {
+          await shared.room();
+          return receiver.drained();
+        },
         ended() {
           void shared.end();
           if (!gone.has(receiver)) lost();

@@ -147,6 +147,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
           const seq = seqOf(params);
           if (shared === undefined || seq === undefined) send();
           else shared.take(seq, send);
+          await shared?.room();
           if (connection !== undefined) isHeard = await connection.drained();
         },
       },

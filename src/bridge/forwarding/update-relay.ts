@@ -8,6 +8,8 @@ export interface UpdateRelay {
 /** The updates within one answer. */
 export interface RelayedUpdates {
   take(seq: number, send: () => void): void;
+  /** Undefined while more may be taken; otherwise resolves when what waits behind another answer was passed on. */
+  room(): Promise<void> | undefined;
   /** Resolves when all that it brought was passed on, by whichever answer. */
   end(): Promise<void>;
 }
@@ -22,11 +24,14 @@ interface SharedSession {
   lastSeq: number;
   /** As they were asked for: the first one leads, the others wait behind it. */
   answers: OpenAnswer[];
+  /** Set while an answer waits until something is passed on. */
+  progress: PromiseWithResolvers<void> | undefined;
 }
 
-/** One that has so many waiting, or waits so long for its end, takes over: the one that leads has lost its way. */
-const MOST_WAITING = 1000;
-const LONGEST_WAIT_MS = 1000;
+/** With more than this waiting, an answer is not read on. */
+const MAX_WAITING = 100;
+/** An answer that waits this long takes over: the one that leads has stopped. */
+const MAX_WAIT_MS = 1000;
 
 /**
  * On one connection a client may have several calls about one session under way. Each answer of the other node brings all
@@ -39,7 +44,7 @@ export function createUpdateRelay(clock: Pick<Clock, 'after'>): UpdateRelay {
     open(receiver, sessionName) {
       const sessions = byReceiver.get(receiver) ?? new Map<string, SharedSession>();
       byReceiver.set(receiver, sessions);
-      const session = sessions.get(sessionName) ?? { lastSeq: 0, answers: [] };
+      const session = sessions.get(sessionName) ?? { lastSeq: 0, answers: [], progress: undefined };
       sessions.set(sessionName, session);
       const own: OpenAnswer = { waiting: [], whenPassed: undefined };
       session.answers.push(own);
@@ -49,17 +54,37 @@ export function createUpdateRelay(clock: Pick<Clock, 'after'>): UpdateRelay {
         passOn(session);
       };
 
+      /** Whether nothing comes between what was passed on and what waits here. */
+      const isNext = (): boolean => (own.waiting[0]?.seq ?? 0) <= session.lastSeq + 1;
+
+      /** Reading on would only fill the memory. An amount does not say that the leading answer has stopped; time does. */
+      const wait = async (): Promise<void> => {
+        while (own.waiting.length > MAX_WAITING) {
+          const { lastSeq } = session;
+          if (isNext()) break;
+          session.progress ??= Promise.withResolvers<void>();
+          const { promise, resolve } = session.progress;
+          const stopTimer = clock.after(MAX_WAIT_MS, resolve);
+          await promise;
+          stopTimer();
+          if (session.lastSeq === lastSeq) break;
+        }
+        if (own.waiting.length > MAX_WAITING) takeOver();
+      };
+
       return {
         take(seq, send) {
           if (seq <= session.lastSeq) return;
           own.waiting.push({ seq, send });
-          if (session.answers[0] === own || own.waiting.length > MOST_WAITING) takeOver();
+          if (session.answers[0] === own) passOn(session);
+          else if (own.waiting.length > MAX_WAITING && isNext()) takeOver();
         },
+        room: () => (own.waiting.length > MAX_WAITING ? wait() : undefined),
         async end() {
           const { promise, resolve } = Promise.withResolvers<void>();
           own.whenPassed = resolve;
           passOn(session);
-          const stopTimer = clock.after(LONGEST_WAIT_MS, takeOver);
+          const stopTimer = clock.after(MAX_WAIT_MS, takeOver);
           await promise;
           stopTimer();
           if (session.answers.length === 0 && sessions.get(sessionName) === session) sessions.delete(sessionName);
@@ -71,6 +96,7 @@ export function createUpdateRelay(clock: Pick<Clock, 'after'>): UpdateRelay {
 
 /** Passes on what the leading answer has; those that have ended make room for the next. */
 function passOn(session: SharedSession): void {
+  const { lastSeq } = session;
   for (let leader = session.answers[0]; leader !== undefined; leader = session.answers[0]) {
     for (const { seq, send } of dueOf(session, leader)) {
       if (seq <= session.lastSeq) continue;
@@ -80,6 +106,10 @@ function passOn(session: SharedSession): void {
     if (leader.whenPassed === undefined) break;
     session.answers.shift();
     leader.whenPassed();
+  }
+  if (session.lastSeq > lastSeq) {
+    session.progress?.resolve();
+    session.progress = undefined;
   }
   session.answers = session.answers.filter(({ waiting, whenPassed }) => {
     while (waiting[0] !== undefined && waiting[0].seq <= session.lastSeq) waiting.shift();

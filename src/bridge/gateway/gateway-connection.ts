@@ -39,7 +39,8 @@ interface PendingRequest {
 /** Larger than any answer that we ask for; artifacts come in base64. */
 const MOST_MESSAGE_BYTES = 96 * 1024 * 1024;
 const MOST_PENDING = 256;
-const MOST_BUFFERED_BYTES = 8 * 1024 * 1024;
+/** With more than this waiting for the gateway, requests wait: an amount at one moment does not say that it is too much. */
+const MAX_BUFFERED_BYTES = 8 * 1024 * 1024;
 const CONNECT_ID = 'connect';
 
 /** Opens a socket, answers the challenge and resolves when the gateway has let us in; rejects with GATEWAY_FAILED. */
@@ -48,6 +49,8 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
   const welcome = Promise.withResolvers<Greeting>();
   const closed = Promise.withResolvers<void>();
   const pending = new Map<string, PendingRequest>();
+  /** Sends the requests that wait until the gateway has taken what was sent before, in their order. */
+  const waiting: (() => void)[] = [];
   let lastId = 0;
   let lastSeq = 0;
   let lastSign = clock.monotonic();
@@ -133,7 +136,11 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
   }
 
   function send(id: string, method: string, params: unknown): void {
-    socket.send(JSON.stringify({ type: 'req', id, method, params }));
+    socket.send(JSON.stringify({ type: 'req', id, method, params }), sendWaiting);
+  }
+
+  function sendWaiting(): void {
+    while (isOpen && socket.bufferedAmount <= MAX_BUFFERED_BYTES && waiting.length > 0) waiting.shift()?.();
   }
 
   /** A gateway that has been silent for more than two of its ticks is gone, whatever TCP says. */
@@ -146,7 +153,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
 
   function request(method: string, params: unknown, timeoutMs: number, abort?: AbortSignal): Promise<unknown> {
     if (!isOpen) return Promise.reject(gatewayFailed('SOCKET_CLOSED', 'the connection is closed'));
-    if (pending.size >= MOST_PENDING || socket.bufferedAmount > MOST_BUFFERED_BYTES) {
+    if (pending.size >= MOST_PENDING) {
       return Promise.reject(gatewayFailed('OVERLOADED', 'too many requests to the gateway are under way'));
     }
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
@@ -177,7 +184,9 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
     });
     abort?.addEventListener('abort', cancel, { once: true });
     if (abort?.aborted) cancel();
-    else send(id, method, params);
+    // One that has timed out or was cancelled is not sent any more.
+    waiting.push(() => pending.has(id) && send(id, method, params));
+    sendWaiting();
     return promise;
   }
 

@@ -56,13 +56,13 @@ export type ReadLongText = (sessionKey: string, text: LongText) => LongOutput;
 /** Reads long texts from the stored updates, a page at a time: they are never in memory as a whole. */
 export function createLongTextReader(
   log: Pick<UpdateLog, 'flush'>,
-  store: Pick<UpdateStore, 'readAfter'>,
+  store: Pick<UpdateStore, 'readManyAfter'>,
 ): ReadLongText {
   async function* read(sessionKey: string, { stepIndex, firstSeq, length }: LongText): AsyncGenerator<Uint8Array> {
     await log.flush();
     let left = length;
     for (let last = firstSeq - 1; ; ) {
-      const chunks = await store.readAfter(sessionKey, last);
+      const chunks = await store.readManyAfter(sessionKey, last);
       if (chunks.length === 0) return;
       for (const { first_seq: first, last_seq: lastOfChunk, updates } of chunks) {
         const fresh = updates.split('\n').slice(Math.max(0, last + 1 - first));

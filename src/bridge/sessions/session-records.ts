@@ -15,7 +15,7 @@ import {
   type TurnRequest,
   turnStored,
 } from './live-session.ts';
-import { lastWords, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
+import { lastWords, outcomeText, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
 import { NUMBERS_AHEAD } from './update-stream.ts';
@@ -182,9 +182,9 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       audit(session, turn.id, providerId, 'permission', decision, subject),
     leftBehind: (session, providerId, what) => audit(session, '', providerId, 'delete', 'incomplete', { what }),
     async conclude(session, turn, outcome) {
-      const outcomeText = JSON.stringify(outcome);
+      const stored = outcomeText(outcome);
       if (!turn.isStored) {
-        turn.settle(outcomeText);
+        turn.settle(stored);
         return;
       }
       const { stream, key } = session;
@@ -198,16 +198,16 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const now = clock.now();
       const status = 'failure' in outcome ? 'failed' : outcome.status;
       log.update(key, seq, text);
-      const stored = log.store([
-        turns.end({ id: turn.id, status, outcome: outcomeText, lastSeq: seq, now }),
+      const ended = log.store([
+        turns.end({ id: turn.id, status, outcome: stored, lastSeq: seq, now }),
         sessions.endTurn(key, instance, isLast ? '' : instance, seq, now),
       ]);
       log.flush().catch(turn.fail);
-      await stored;
+      await ended;
       hub.publish(key, seq, text);
       stream.resume(seq);
       turn.lastSeq = seq;
-      turn.settle(outcomeText);
+      turn.settle(stored);
     },
     async isLastTurn({ key }, method, requestId) {
       const last = await turns.latest(key);

@@ -1,7 +1,7 @@
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import type { UpdateStore } from '../storage/update-store.ts';
-import { interruptedResult, type ResultBase } from './turn-outcome.ts';
+import { interruptedResult, outcomeText, type ResultBase } from './turn-outcome.ts';
 import { stageUpdate } from './update-text.ts';
 
 export interface SettleOptions {
@@ -29,7 +29,7 @@ export async function settleInterrupted({ turns, updates, ...options }: SettleOp
       // What clients have seen may not have reached the store: the next number is beyond all that were reserved.
       const seq = known + 1;
       const base = JSON.parse(turn.base) as ResultBase;
-      const outcome = JSON.stringify(interruptedResult(base, '', REASON));
+      const outcome = outcomeText(interruptedResult(base, '', REASON));
       const text = stageUpdate(base, 'failed', REASON)(seq);
       const [update] = updates.insert([
         { session_key: session.key, first_seq: seq, last_seq: seq, at: now, updates: text },

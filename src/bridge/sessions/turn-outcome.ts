@@ -1,10 +1,10 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { type RawJson, rawJson } from '../../platform/json-rpc/envelope.ts';
+import { type RawJson, rawJson, rawJsonOf } from '../../platform/json-rpc/envelope.ts';
 import type { TurnEnd } from '../agents/agent-provider.ts';
 import { cutText, MAX_OUTPUT_LENGTH } from '../agents/final-text.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { SessionResult } from '../contract/session.ts';
-import type { TurnStage } from './update-text.ts';
+import { splitTextLast, type TurnStage, withTextLast } from './update-text.ts';
 
 /** What a result says however the turn ends. */
 export type ResultBase = Omit<
@@ -26,6 +26,8 @@ export interface TurnNames {
 }
 
 const SUMMARY_LENGTH = 280;
+/** A result with a longer output is sent in parts. */
+const LARGE_LENGTH = 64 * 1024;
 const MODES = { 'single-agent': 'single-agent', 'multi-agent': 'multi-agent', gateway: 'gateway-chat' } as const;
 
 export function resultBase(names: TurnNames, route: RoutingResolution, workingDirectory: string): ResultBase {
@@ -85,11 +87,24 @@ export function lastWords(outcome: TurnOutcome): string {
   return 'failure' in outcome ? outcome.failure.code : (outcome.error ?? outcome.summary);
 }
 
+/** An outcome as it is stored. `output` and `message` of a result are the same text, which may be long: it is stored once. */
+export function outcomeText(outcome: TurnOutcome): string {
+  if ('failure' in outcome) return JSON.stringify(outcome);
+  const { output, message: _same, ...rest } = outcome;
+  return withTextLast(JSON.stringify(rest).slice(1, -1), JSON.stringify(output));
+}
+
 /** What a stored outcome tells the caller: the result as it was, or the error again. */
-export function answerOf(outcomeText: string): RawJson {
-  // No result has such a member, and a result may be long: it is not parsed to be sent as it is.
-  if (!outcomeText.startsWith('{"failure":')) return rawJson(outcomeText);
-  const { failure } = JSON.parse(outcomeText) as TurnFailure;
+export function answerOf(stored: string): RawJson {
+  const result = splitTextLast(stored);
+  if (result !== undefined) {
+    const { head, text } = result;
+    const parts = [`{${head},"output":`, text, ',"message":', text, '}'];
+    return text.length > LARGE_LENGTH ? rawJsonOf(parts) : rawJson(parts.join(''));
+  }
+  // Results of 0.1.0 are stored as they are sent; none has such a member.
+  if (!stored.startsWith('{"failure":')) return rawJson(stored);
+  const { failure } = JSON.parse(stored) as TurnFailure;
   throw new AppError(failure.code, failure.details);
 }
 

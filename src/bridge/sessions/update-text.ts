@@ -13,8 +13,8 @@ export type MakeUpdate = (seq: number) => string;
 
 /** The text of one delta update; a longer one is told in several. */
 const MAX_DELTA_LENGTH = 16 * 1024;
-/** How the stored text of a delta begins: the length of what comes before its text, which is stored once. */
-const DELTA_MARK = '+';
+/** How a value begins that is stored with its text last; the length of what comes before the text follows. */
+const TEXT_LAST_MARK = '+';
 
 export type TurnStage = 'queued' | 'started' | 'running' | 'completed' | 'failed' | 'cancelled';
 
@@ -31,7 +31,7 @@ export function stageUpdate(origin: UpdateOrigin, stage: TurnStage, message: str
  * eight times, for older clients (contract/bridge 4), so it is escaped and stored once and repeated here.
  */
 export function wireText(stored: string): string {
-  const delta = splitDelta(stored);
+  const delta = splitTextLast(stored);
   if (delta === undefined) return stored;
   const { head, text } = delta;
   return (
@@ -42,15 +42,20 @@ export function wireText(stored: string): string {
 
 /** The text of a stored delta, and which step of a multi-agent run wrote it; undefined for any other update. */
 export function readDelta(stored: string): { readonly text: string; readonly stepIndex?: number } | undefined {
-  const delta = splitDelta(stored);
+  const delta = splitTextLast(stored);
   if (delta === undefined) return undefined;
   const { stepIndex } = JSON.parse(`{${delta.head}}`) as { stepIndex?: number };
   return { text: JSON.parse(delta.text) as string, ...(stepIndex !== undefined && { stepIndex }) };
 }
 
-/** The members before the text of a stored delta, and the text, as JSON; undefined for any other update. */
-function splitDelta(stored: string): { readonly head: string; readonly text: string } | undefined {
-  if (!stored.startsWith(DELTA_MARK)) return undefined;
+/** Joins members and a text, both as JSON, for the store. What is sent repeats the text; what is stored does not. */
+export function withTextLast(head: string, text: string): string {
+  return `${TEXT_LAST_MARK}${head.length} ${head}${text}`;
+}
+
+/** Undefined for what was stored in another form. */
+export function splitTextLast(stored: string): { readonly head: string; readonly text: string } | undefined {
+  if (!stored.startsWith(TEXT_LAST_MARK)) return undefined;
   const space = stored.indexOf(' ');
   const end = space + 1 + Number(stored.slice(1, space));
   return { head: stored.slice(space + 1, end), text: stored.slice(end) };
@@ -81,7 +86,7 @@ function eventUpdate(origin: UpdateOrigin, event: AgentEvent): MakeUpdate {
       const text = JSON.stringify(event.text);
       return (seq) => {
         const head = `${origins},"seq":${seq}`;
-        return `${DELTA_MARK}${head.length} ${head}${text}`;
+        return withTextLast(head, text);
       };
     }
     case 'stage':

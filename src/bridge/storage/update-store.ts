@@ -10,6 +10,11 @@ export interface UpdateStore {
   insert(chunks: readonly UpdateChunk[]): readonly Statement[];
   /** The next chunks that have something after `afterSeq`, in order. */
   readAfter(sessionKey: string, afterSeq: number): Promise<readonly UpdateChunkRow[]>;
+  /**
+   * The same, for reading very many of them. On SQLite the connection that writes reads them: a reading one maps the file
+   * into memory, and all that it has read would count as memory of this process.
+   */
+  readManyAfter(sessionKey: string, afterSeq: number): Promise<readonly UpdateChunkRow[]>;
 }
 
 /** Of the form of the stored updates. 1: each line is an update as it is sent. 2: the text of a delta stands in it once. */
@@ -48,6 +53,8 @@ export function createUpdateStore(database: Database<BridgeSchema>): UpdateStore
       return statements;
     },
     readAfter: (sessionKey, afterSeq) => database.readKeyed(readAfter({ sessionKey, afterSeq })),
+    readManyAfter: (sessionKey, afterSeq) =>
+      database.transaction(async ({ run }) => (await run(readAfter({ sessionKey, afterSeq }))).rows),
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
 import type { Clock } from '../clock/clock.ts';
+import { encodeParts } from '../json-rpc/envelope.ts';
 import type { ChannelEnd, MessageChannel } from '../json-rpc/message-channel.ts';
 import type { Logger } from '../log/logger.ts';
 import { type StallWatch, watchStalledWrites, whenDrained } from '../queue/stalled-writes.ts';
@@ -80,14 +81,21 @@ export class WebSocketChannel implements MessageChannel, Beating {
     socket.pause();
   }
 
-  send(text: string): void {
+  send(text: string, parts?: readonly string[]): void {
     if (this.#socket.readyState !== WebSocket.OPEN) return;
     if (!this.#corked) {
       this.#corked = true;
       this.#stream.cork();
       process.nextTick(uncork, this);
     }
-    this.#socket.send(text);
+    if (parts === undefined) {
+      this.#socket.send(text);
+      return;
+    }
+    // Frames of one message.
+    for (const [index, bytes] of encodeParts(parts).entries()) {
+      this.#socket.send(bytes, { binary: false, fin: index === parts.length - 1 });
+    }
   }
 
   isBehind(): boolean {

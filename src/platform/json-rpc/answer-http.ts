@@ -19,6 +19,8 @@ export interface HttpAnswer {
   readonly status: number;
   /** JSON text; absent with 204. */
   readonly body?: string;
+  /** Of a large body. */
+  readonly parts?: readonly string[];
   /** Seconds, for the header of that name. */
   readonly retryAfter?: number;
 }
@@ -28,8 +30,8 @@ export interface StreamSink {
   /** The call was taken: the head of the response can be sent. May be called more than once, or not at all. */
   open(): void;
   notification(text: string, eventId?: string | number): void;
-  /** `eventId` is that of the last notification. */
-  final(text: string, eventId?: string | number): void;
+  /** `eventId` is that of the last notification; `parts` are those of a large text. */
+  final(text: string, eventId?: string | number, parts?: readonly string[]): void;
 }
 
 const RETRY_AFTER_SECONDS = 1;
@@ -41,7 +43,10 @@ const BEFORE_JSON: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d, 0xfeff
 /** Answers the body of one HTTP request with one document. What handlers notify has no place in it and is dropped. */
 export function answerHttp<Caller>(options: HttpExchangeOptions<Caller>): Promise<HttpAnswer> {
   return new Promise((resolve) => {
-    serve(options, undefined, (text, error) => resolve(toHttpAnswer(options, text, error)));
+    serve(options, undefined, (text, error, parts) => {
+      const answer = toHttpAnswer(options, text, error);
+      resolve(parts === undefined ? answer : { ...answer, parts });
+    });
   });
 }
 
@@ -71,14 +76,14 @@ export async function streamHttp<Caller>(
         sink.notification(text, eventId);
       },
     };
-    serve(options, relay, (text, error) => {
+    serve(options, relay, (text, error, parts) => {
       finished = true;
       const answer = toHttpAnswer(options, text, error);
       if (answer.body === undefined || (answer.status !== 200 && !streaming)) {
         resolve(answer);
         return;
       }
-      sink.final(answer.body, lastEventId);
+      sink.final(answer.body, lastEventId, parts);
       resolve(undefined);
     });
   });
@@ -92,7 +97,7 @@ export function refusalBody(envelope: Envelope, error: DescribedError & { readon
 function serve<Caller>(
   options: HttpExchangeOptions<Caller>,
   relay: Omit<StreamSink, 'final'> | undefined,
-  answer: (text: string | undefined, error?: DescribedError) => void,
+  answer: (text: string | undefined, error?: DescribedError, parts?: readonly string[]) => void,
 ): void {
   const { body, signal, requestId } = options;
   const exchange = createExchange<Caller>({
@@ -102,9 +107,9 @@ function serve<Caller>(
     notification: relay?.notification,
     withinAnswer: true,
     accepted: relay?.open,
-    answer(text, error) {
+    answer(text, error, parts) {
       signal?.removeEventListener('abort', onAbort);
-      answer(text, error);
+      answer(text, error, parts);
     },
   });
   const onAbort = (): void => exchange.end(new AppError('CONNECTION_CLOSED'));

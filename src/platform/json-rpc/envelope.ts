@@ -92,14 +92,34 @@ function isRequestId(id: unknown): id is RequestId {
 /** A value that is already JSON text, such as a cached answer: it is put into messages as it stands. */
 export class RawJson {
   readonly text: string;
+  /** Of a large text: the parts that it consists of. */
+  readonly parts: readonly string[] | undefined;
 
-  constructor(text: string) {
+  constructor(text: string, parts?: readonly string[]) {
     this.text = text;
+    this.parts = parts;
   }
 }
 
 export function rawJson(text: string): RawJson {
   return new RawJson(text);
+}
+
+/** JSON text in parts. JavaScript copies strings that were added when the sum is first read, so an unused `text` costs nothing. */
+export function rawJsonOf(parts: readonly string[]): RawJson {
+  let text = '';
+  for (const part of parts) text += part;
+  return new RawJson(text, parts);
+}
+
+/** The bytes of a text in parts. Equal parts are encoded once. */
+export function encodeParts(parts: readonly string[]): readonly Buffer[] {
+  const encoded = new Map<string, Buffer>();
+  return parts.map((part) => {
+    const bytes = encoded.get(part) ?? Buffer.from(part);
+    encoded.set(part, bytes);
+    return bytes;
+  });
 }
 
 /** What JSON cannot say (`undefined` from a handler that returns nothing) becomes `{}`: a result is always there. */

@@ -5,6 +5,7 @@ import {
   type Envelope,
   errorText,
   type IncomingMessage,
+  RawJson,
   RelayedError,
   type RequestId,
   readMessage,
@@ -27,8 +28,11 @@ export type IncomingResponse = Extract<IncomingMessage, { kind: 'response' }>;
 interface ExchangeOptions<Caller> extends ServingOptions<Caller> {
   readonly envelope: Envelope;
   readonly limits: CallLimits;
-  /** Takes the answer to one received message: undefined when it deserves none. `error` is set for a single failure. */
-  readonly answer: (text: string | undefined, error?: DescribedError) => void;
+  /**
+   * Takes the answer to one received message: undefined when it deserves none. `error` is set for a single failure, `parts`
+   * for a large answer: whoever sends the parts does not need the text.
+   */
+  readonly answer: (text: string | undefined, error?: DescribedError, parts?: readonly string[]) => void;
   /** Takes notifications made by handlers; without it they are dropped. */
   readonly notification?: ((text: string, eventId?: string | number) => void) | undefined;
   /** Whether those travel within the answer, so that calls without an id cannot make any. */
@@ -56,9 +60,11 @@ export interface Exchange {
 }
 
 /** Takes one call's outcome: the result's or error's JSON text. Nothing is answered where the id is undefined. */
-type Settle = (id: RequestId | undefined, text: string, error?: DescribedError) => void;
+type Settle = (id: RequestId | undefined, text: string, error?: DescribedError, parts?: readonly string[]) => void;
 
 const DEFAULT_BATCH = 100;
+/** Stands for a result in an envelope; it cannot be in JSON text. */
+const PLACE = '\0';
 
 export function createExchange<Caller>(options: ExchangeOptions<Caller>): Exchange {
   const { envelope, dispatch, errors, answer } = options;
@@ -89,8 +95,20 @@ export function createExchange<Caller>(options: ExchangeOptions<Caller>): Exchan
     return error === undefined ? envelope.success(idText, text, seq) : envelope.failure(idText, text, seq);
   }
 
-  const settleSingle: Settle = (id, text, error) =>
-    answer(id === undefined ? undefined : toAnswer(id, text, error), error);
+  /** The envelope of a large result in parts, with the number that its text has. */
+  function partsOf(id: RequestId, result: readonly string[]): readonly string[] {
+    const around = envelope.success(JSON.stringify(id), PLACE, seq).split(PLACE);
+    return around.flatMap((part, index) => (index === 0 ? [part] : [...result, part]));
+  }
+
+  const settleSingle: Settle = (id, text, error, parts) => {
+    if (id === undefined) {
+      answer(undefined, error);
+      return;
+    }
+    const whole = toAnswer(id, text, error);
+    answer(whole, error, parts === undefined ? undefined : partsOf(id, parts));
+  };
 
   function receive(message: string | Uint8Array): void {
     let value: unknown;
@@ -184,7 +202,7 @@ export function createExchange<Caller>(options: ExchangeOptions<Caller>): Exchan
       fail(call, error, settle);
       return;
     }
-    settle(call.id, text);
+    settle(call.id, text, undefined, result instanceof RawJson ? result.parts : undefined);
   }
 
   function fail(call: IncomingCall<Caller>, thrown: unknown, settle: Settle): void {

@@ -12,8 +12,11 @@ export interface ChannelEnd {
 
 /** Whole messages in both directions: a WebSocket, a pair of pipes, or the in-memory pair of the tests. */
 export interface MessageChannel {
-  /** Queues one message. After the end it does nothing. A peer that has stopped reading is closed by the channel itself. */
-  send(text: string): void;
+  /**
+   * Queues one message. After the end it does nothing. A peer that has stopped reading is closed by the channel itself.
+   * `parts` are those of a large text, for channels that can send them without building the text.
+   */
+  send(text: string, parts?: readonly string[]): void;
   /** True while so much waits for the peer that whoever can send later should wait for `drained`. Absent: never. */
   isBehind?(): boolean;
   /** Resolves when the peer has taken what was sent, or is gone. Absent: immediately. */

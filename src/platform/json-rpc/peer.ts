@@ -76,8 +76,8 @@ export function createPeer<Caller>(options: PeerOptions<Caller>): Peer {
       ...serving,
       envelope,
       cancelMethod,
-      answer(text) {
-        if (text !== undefined) channel.send(text);
+      answer(text, _error, parts) {
+        if (text !== undefined) channel.send(text, parts);
       },
       notification: (text) => channel.send(text),
       response: takeResponse,

@@ -2,6 +2,7 @@ import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
+import { encodeParts } from '../json-rpc/envelope.ts';
 import { STALLED_AFTER_MS, watchStalledWrites } from '../queue/stalled-writes.ts';
 
 export interface EventStreamOptions {
@@ -132,6 +133,8 @@ export function openEventStream(reply: FastifyReply, options: EventStreamOptions
 
 export interface StreamEvent {
   readonly data: string;
+  /** The parts of large data, which has no line breaks then. */
+  readonly parts?: readonly string[] | undefined;
   readonly id?: string;
   readonly event?: string;
 }
@@ -148,9 +151,9 @@ export function encodeEvent({ data, id, event }: StreamEvent): string {
 
 /** The same event in parts, for large data: bytes, because Node allocates three times the length of a string it writes. */
 function encodeInParts(whole: StreamEvent): readonly (string | Buffer)[] {
-  const { data, id, event } = whole;
-  if (LINE_BREAK.test(data)) return [encodeEvent(whole)];
-  return [`${field('id', id)}${field('event', event)}data: `, Buffer.from(data), '\n\n'];
+  const { data, parts = [data], id, event } = whole;
+  if (parts.some((part) => LINE_BREAK.test(part))) return [encodeEvent(whole)];
+  return [`${field('id', id)}${field('event', event)}data: `, ...encodeParts(parts), '\n\n'];
 }
 
 /** A line that readers ignore; it only shows that the stream lives. */

@@ -113,3 +113,47 @@ test('forwarding: when all answers about a session have ended, its numbers begin
   after.take(1, () => seen.push('after'));
   assert.deepEqual(seen, ['before', 'after']);
 });
+
+test('DB-25: an answer that is ahead waits for the leading one, which loses nothing however far it is behind', async () => {
+  const clock = createFakeClock();
+  const relay = createUpdateRelay(clock);
+  const seen: number[] = [];
+  const receiver = {};
+  const [behind, ahead] = [relay.open(receiver, 's'), relay.open(receiver, 's')];
+  for (let seq = 5000; seq <= 7000; seq += 1) {
+    ahead.take(seq, () => seen.push(seq));
+    if (seq > 5200) continue;
+    assert.equal(ahead.room() === undefined, seq < 5100, 'it is read until a hundred updates wait');
+  }
+  let hasRoom = false;
+  void ahead.room()?.then(() => {
+    hasRoom = true;
+  });
+  for (let seq = 1; seq < 5000; seq += 1) {
+    behind.take(seq, () => seen.push(seq));
+    if (seq % 1000 === 0) await clock.advance(900);
+    assert.equal(hasRoom, false);
+  }
+  await clock.advance(0);
+  assert.equal(hasRoom, true);
+  assert.deepEqual(
+    seen,
+    Array.from({ length: 7000 }, (_, index) => index + 1),
+  );
+});
+
+test('DB-25: an answer that is ahead takes over when the leading one has stopped', async () => {
+  const clock = createFakeClock();
+  const relay = createUpdateRelay(clock);
+  const seen: number[] = [];
+  const receiver = {};
+  const [stopped, ahead] = [relay.open(receiver, 's'), relay.open(receiver, 's')];
+  stopped.take(1, () => seen.push(1));
+  for (let seq = 3; seq <= 200; seq += 1) ahead.take(seq, () => seen.push(seq));
+  const room = ahead.room();
+  await clock.advance(999);
+  assert.equal(seen.length, 1);
+  await clock.advance(1);
+  await room;
+  assert.equal(seen.length, 199);
+});

@@ -47,6 +47,18 @@ test('a lost connection is made again, and one that nobody wants is not', async 
   assert.equal((await link.snapshot()).status, 'offline');
 });
 
+test('DB-25: large requests at the same time wait for each other instead of being refused', async (context) => {
+  const gateway = await startScriptedGateway(context, { answer: () => ({}) });
+  const link = await createLink(context, gateway.url);
+  await link.connect();
+  const large = { text: 'x'.repeat(5 * 1024 * 1024) };
+  const answers = await Promise.allSettled(Array.from({ length: 6 }, () => link.request('echo', large, 30_000)));
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    Array(6).fill('fulfilled'),
+  );
+});
+
 test('a gateway that comes back later is found again', async (context) => {
   const first = await startScriptedGateway(context);
   const link = await createLink(context, first.url);

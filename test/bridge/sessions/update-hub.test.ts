@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createUpdateHub, type Replay, type UpdateReceiver } from '../../../src/bridge/sessions/update-hub.ts';
+import { rawJson } from '../../../src/platform/json-rpc/envelope.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
@@ -67,7 +68,7 @@ function createStored() {
     state.rounds += 1;
     const page = stored.filter((seq) => seq > afterSeq);
     state.onReplay(state.rounds);
-    for (const seq of page) receiver.update({ text: '{}' }, seq);
+    for (const seq of page) receiver.update(rawJson('{}'), seq);
     return page.at(-1) ?? afterSeq;
   };
   const hub = createUpdateHub(replay, clock);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { answerOf } from '../../../src/bridge/sessions/turn-outcome.ts';
 import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
 import { until } from '../../fakes/until.ts';
 import { bearer, call, openClient, stream } from './session-client.ts';
@@ -242,7 +243,7 @@ describe('a bridge that stops', () => {
     assert.deepEqual(numbers(follower.updates), [...new Set(sorted)]);
     const rows = await next.database.query.selectFrom('turns').selectAll().execute();
     assert.deepEqual(
-      rows.map(({ status, outcome }) => [status, JSON.parse(outcome).code]),
+      rows.map(({ status, outcome }) => [status, JSON.parse(answerOf(outcome).text).code]),
       [
         ['failed', 'TURN_INTERRUPTED'],
         ['failed', 'TURN_INTERRUPTED'],

@@ -4,9 +4,10 @@ import { describe, test } from 'node:test';
 import { Compile } from 'typebox/schema';
 import { SessionResult } from '../../../src/bridge/contract/session.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
-import { createScriptedProvider, echo, endless, telling } from '../../fakes/scripted-provider.ts';
+import { createScriptedProvider, echo, endless, type TurnScript, telling } from '../../fakes/scripted-provider.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
 import { until } from '../../fakes/until.ts';
+import { type Envelope, postRpc } from './bridge-client.ts';
 import { call, openClient, stream } from './session-client.ts';
 import { startBridge } from './start-bridge.ts';
 
@@ -274,4 +275,27 @@ describe('one turn at a time', () => {
     assert.deepEqual((await client.call('session.cancel', { sessionId: 's' })).result, { accepted: true });
     assert.equal((await turn).result?.code, 'TURN_CANCELLED');
   });
+});
+
+test('DB-25: a large result is the same over every transport, in a batch, and when the call is repeated', async (t) => {
+  const output = 'zwölf "Zeilen" 🙂\n'.repeat(6000);
+  const script: TurnScript = async () => ({ kind: 'completed', output, stopReason: 'end_turn' });
+  const { url } = await startBridge(t, { providers: [createScriptedProvider('first', script)] });
+  const client = await openClient(t, url);
+  const message = (sessionId: string) => ({ id: 'a "name"', method: 'session.start', params: start(sessionId) });
+  const key = { 'idempotency-key': 'k' };
+  const inBatch = await postRpc(url, [{ jsonrpc: '2.0', ...message('batch') }]);
+  const answers = [
+    await call(url, 'session.start', start('http')),
+    (await stream(url, message('events'), key)).final,
+    (await stream(url, message('events'), key)).final,
+    await client.call('session.start', start('socket')),
+    ...(JSON.parse(inBatch.text) as Envelope[]),
+  ];
+  for (const { id, ok, result, payload } of answers) {
+    assert.ok(ok && (id === 1 || id === 'a "name"'));
+    assert.deepEqual([result?.status, result?.output, result?.message], ['completed', output, output]);
+    assert.deepEqual(payload, result);
+  }
+  assert.equal((await client.call('session.close', { sessionId: 'socket' })).ok, true);
 });
