@@ -76,7 +76,7 @@ export function registerRestore(program: Command, context: CommandContext): void
       const { restoreDatabases } = await import('../platform/database/backup/restore-databases.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
       const { dataFilesOf } = await import('../system/stores.ts');
-      const { storeDefinitions, storeLocation } = await import('../system/stores.ts');
+      const { storeDefinition, storeLocation } = await import('../system/stores.ts');
       const { SERVICE_NAMES } = await import('../system/settings.ts');
       const { prepareRestoredKey } = await import('../system/secret-key.ts');
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
@@ -84,9 +84,9 @@ export function registerRestore(program: Command, context: CommandContext): void
       const files = await dataFilesOf({ ...context, settings, clock: systemClock });
       const manifest = await restoreDatabases({
         folder: resolve(context.workingDirectory, folder),
-        targets: storeDefinitions(SERVICE_NAMES).map((definition) => ({
-          ...definition,
-          location: storeLocation(settings.database.url, files, definition.name),
+        targets: SERVICE_NAMES.map((name) => ({
+          ...storeDefinition(name),
+          location: storeLocation(settings.database.url, files, name),
         })),
         clock: systemClock,
         replace: options.replace === true,
@@ -120,17 +120,17 @@ export function registerCopy(program: Command, context: CommandContext): void {
       const { copyDatabase } = await import('../platform/database/backup/copy-into.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
       const { openStoresAlone } = await import('../system/stores.ts');
-      const { storeDefinitions } = await import('../system/stores.ts');
+      const { storeDefinition } = await import('../system/stores.ts');
       const { SERVICE_NAMES } = await import('../system/settings.ts');
       await using opened = new AsyncDisposableStack();
       const databases = await openStoresAlone({ ...context, settings, clock: systemClock }, opened);
       const copied = [];
-      for (const definition of storeDefinitions(SERVICE_NAMES)) {
-        const source = databases.find(({ name }) => name === definition.name);
+      for (const name of SERVICE_NAMES) {
+        const source = databases.find((database) => database.name === name);
         if (source === undefined) continue;
-        const location = { engine: 'postgres', url, schema: definition.name } as const;
-        const tables = await copyDatabase(source, { ...definition, location, clock: systemClock });
-        copied.push({ name: definition.name, tables });
+        const location = { engine: 'postgres', url, schema: name } as const;
+        const tables = await copyDatabase(source, { ...storeDefinition(name), location, clock: systemClock });
+        copied.push({ name, tables });
       }
       if (options.json === true) context.stdout(`${JSON.stringify({ databases: copied })}\n`);
       else context.stdout(`${tablesText(copied)}Copied; counts and checksums are equal.\n`);

@@ -3,20 +3,22 @@ import { createApiPage } from '../platform/http/api-page/create-api-page.ts';
 import { buildOpenApi } from '../platform/http/openapi/build-openapi.ts';
 import { plainShape } from '../platform/http/refusal.ts';
 import { anyone, type Call, type HttpSurface, type Route } from '../platform/http/surface.ts';
+import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import { CONTRACT_VERSION, PROGRAM_VERSION } from './environment.ts';
-import type { RunningService } from './service-table.ts';
 import type { ServiceName } from './settings.ts';
 
 interface ApiSurfaceOptions {
-  readonly services: ReadonlyMap<ServiceName, RunningService>;
+  /** The services that run. */
+  readonly names: readonly ServiceName[];
+  /** The methods of the bridge, unless it does not run. */
+  readonly methods: readonly MethodRow<never>[] | undefined;
   /** Everything that the listener serves; asked for when the description is first read. */
   readonly surfaces: () => readonly HttpSurface[];
 }
 
 /** `/`, `/docs` and `/openapi.json`: the API, described from the very tables that serve it. */
-export function createApiSurface({ services, surfaces }: ApiSurfaceOptions): HttpSurface {
+export function createApiSurface({ names, methods: rows, surfaces }: ApiSurfaceOptions): HttpSurface {
   const { page, assets } = createApiPage<unknown>({ guard: anyone });
-  const methods = [...services.values()].find((service) => service.methods !== undefined)?.methods;
   let description: string | undefined;
   const openApi: Route = {
     method: 'GET',
@@ -31,13 +33,13 @@ export function createApiSurface({ services, surfaces }: ApiSurfaceOptions): Htt
           surfaces: surfaces().map((surface) =>
             surface === own ? { ...own, routes: [root, page, openApi] } : surface,
           ),
-          ...(methods === undefined ? {} : { methods }),
+          ...(rows === undefined ? {} : { methods: { paths: ['/acp/rpc', '/acp'], rows } }),
         }),
       );
       return reply.type('application/json; charset=utf-8').header('cache-control', 'no-cache').send(description);
     },
   };
-  const root = rootRoute({ version: PROGRAM_VERSION, page: page.handle, showPage: pageAtRoot([...services.keys()]) });
+  const root = rootRoute({ version: PROGRAM_VERSION, page: page.handle, showPage: pageAtRoot(names) });
   const own: HttpSurface = {
     ...plainShape,
     name: 'api',

@@ -5,7 +5,7 @@ import {
   callControlSocket,
   serveControlSocket,
 } from '../platform/control-socket/control-socket.ts';
-import type { Database } from '../platform/database/database.ts';
+import type { AnyDatabase } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, isExpected, platformErrors } from '../platform/errors/error-table.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
@@ -14,14 +14,14 @@ import { createDispatch, defineMethod, type MethodRow } from '../platform/json-r
 import type { Logger } from '../platform/log/logger.ts';
 import type { DataFiles } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
-import { prepareServiceParts, type RunningService, serviceTable } from './service-table.ts';
+import { prepareServiceParts, type RunningService, startServices } from './service-wiring.ts';
 import type { ServiceName } from './settings.ts';
 import { dataFilesOf, openStores, type StoreAccessOptions, throughServer } from './stores.ts';
 
 interface ServeControlsOptions {
   readonly file: string;
   readonly service: RunningService;
-  readonly database: Database<never>;
+  readonly database: AnyDatabase;
   readonly clock: Clock;
   readonly makeId: MakeId;
   readonly logger: Logger;
@@ -35,8 +35,8 @@ export function serveControls(options: ServeControlsOptions): Promise<ControlSoc
   const { file, service, database, clock, makeId, logger } = options;
   return serveControlSocket({
     file,
-    dispatch: createDispatch({ rows: [...controlMethods(database), ...(service.controls ?? [])] }),
-    errors: { ...platformErrors, ...service.surface?.errors },
+    dispatch: createDispatch({ rows: [...controlMethods(database), ...service.controls] }),
+    errors: { ...platformErrors, ...service.surface.errors },
     clock,
     makeRequestId: () => makeId('req_'),
     onUnexpectedError: (error, requestId) => logger.error({ err: error, requestId }, 'control call failed'),
@@ -44,7 +44,7 @@ export function serveControls(options: ServeControlsOptions): Promise<ControlSoc
 }
 
 /** What commands may ask of the server that owns a database. */
-function controlMethods(database: Database<never>): readonly MethodRow<undefined>[] {
+function controlMethods(database: AnyDatabase): readonly MethodRow<undefined>[] {
   return [
     defineMethod({
       name: 'status',
@@ -102,24 +102,23 @@ async function callInProcess(
 ): Promise<unknown> {
   await using opened = new AsyncDisposableStack();
   const stores = opened.use(await openStores({ ...options, names: [name], files, owner: 'command' }));
-  const { databases } = stores;
   // No turn runs for a command, so nothing has to be hidden from one.
   const privatePaths = { folders: [], files: [] };
-  const parts = await prepareServiceParts({ ...options, services: [name], files, privatePaths, databases });
-  const service = await serviceTable[name].create({ ...parts, database: stores.database(name) });
-  opened.defer(async () => service.stop?.());
+  const parts = await prepareServiceParts({ ...options, services: [name], files, privatePaths, databases: stores.all });
+  const { [name]: service } = await startServices({ parts, databases: stores.databases, opened });
+  if (service === undefined) throw new Error(`the service ${name} did not start`);
   return await callHere(service, method, params);
 }
 
 async function callHere(service: RunningService, method: string, params: unknown): Promise<unknown> {
-  const dispatch = createDispatch({ rows: service.controls ?? [] });
+  const dispatch = createDispatch({ rows: service.controls });
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const nobodyListens = () => undefined;
   const call = { method, params, id: method, caller: undefined, signal, requestId: 'command' };
   try {
     return await dispatch({ ...call, notify: nobodyListens, accept: nobodyListens });
   } catch (error) {
-    const errors = service.surface?.errors ?? {};
+    const errors = service.surface.errors;
     if (!isExpected(errors, error)) throw error;
     throw new AppError('COMMAND_REFUSED', { reason: describeError(errors, error).message }, { cause: error });
   }

@@ -1,7 +1,7 @@
 import { scrypt } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Randomness } from '../platform/clock/randomness.ts';
-import type { Database } from '../platform/database/database.ts';
+import type { AnyDatabase } from '../platform/database/database.ts';
 import { readFact, replaceFact, SECRET_KEY_FACT, settleFact } from '../platform/database/database-facts.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { createSecretBox, keyFingerprint } from '../platform/secrets/secret-box.ts';
@@ -21,10 +21,7 @@ import {
  */
 
 /** Loads the keys and checks that they belong to these databases. Creates a key only where no data needs another one. */
-export async function openSecretKeys(
-  databases: readonly Database<never>[],
-  source: SecretKeySource,
-): Promise<SecretKeys> {
+export async function openSecretKeys(databases: readonly AnyDatabase[], source: SecretKeySource): Promise<SecretKeys> {
   const expected = await Promise.all(databases.map((database) => storedFingerprint(database)));
   const needed = expected.find((fingerprint) => fingerprint !== undefined);
   if (needed !== undefined && (await readSecretKeys(source)) === undefined) {
@@ -35,11 +32,11 @@ export async function openSecretKeys(
   return keys;
 }
 
-function storedFingerprint(database: Database<never>): Promise<string | undefined> {
+function storedFingerprint(database: AnyDatabase): Promise<string | undefined> {
   return database.snapshot((connection) => readFact(connection, SECRET_KEY_FACT));
 }
 
-async function checkKey(database: Database<never>, keys: SecretKeys, file: string): Promise<void> {
+async function checkKey(database: AnyDatabase, keys: SecretKeys, file: string): Promise<void> {
   const [current, ...older] = keys.map(keyFingerprint);
   if (current === undefined) return;
   const stored = await settleFact(database, SECRET_KEY_FACT, current);
@@ -52,7 +49,7 @@ async function checkKey(database: Database<never>, keys: SecretKeys, file: strin
 }
 
 /** Accepts the present key for data that was encrypted with one that is lost. What was encrypted stays unreadable. */
-export async function adoptSecretKey(databases: readonly Database<never>[], keys: SecretKeys): Promise<string> {
+export async function adoptSecretKey(databases: readonly AnyDatabase[], keys: SecretKeys): Promise<string> {
   const fingerprint = keyFingerprint(keys[0]);
   for (const database of databases) await replaceFact(database, SECRET_KEY_FACT, fingerprint);
   return fingerprint;

@@ -7,7 +7,7 @@ import { createLineChannel, type MessageChannel } from '../platform/json-rpc/mes
 import type { Logger } from '../platform/log/logger.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
-import { prepareServiceParts, serviceTable } from './service-table.ts';
+import { prepareServiceParts, startServices } from './service-wiring.ts';
 import { dataDirectory, type Settings } from './settings.ts';
 import { openStores, type Stores } from './stores.ts';
 
@@ -49,11 +49,9 @@ export async function startStdio(options: StdioOptions): Promise<StdioSystem> {
     folders: [dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME)],
     files: options.configurationFile === undefined ? [] : [options.configurationFile],
   };
-  const { databases } = stores;
-  const shared = { settings, environment, homeDirectory, files, privatePaths, databases, clock, logger };
+  const shared = { settings, environment, homeDirectory, files, privatePaths, databases: stores.all, clock, logger };
   const parts = await prepareServiceParts({ ...shared, services: ['bridge'] });
-  const bridge = await serviceTable.bridge.create({ ...parts, database: stores.database('bridge') });
-  opened.defer(async () => bridge.stop?.());
+  const { bridge } = await startServices({ parts, databases: stores.databases, opened });
 
   const { promise: ended, resolve } = Promise.withResolvers<void>();
   const channel = createLineChannel({
@@ -61,7 +59,7 @@ export async function startStdio(options: StdioOptions): Promise<StdioSystem> {
     writable: options.output,
     maxLineBytes: settings.bridge.limits.message_bytes,
   });
-  await bridge.acceptStdio?.(withEnd(channel, resolve), agent);
+  await bridge?.acceptStdio(withEnd(channel, resolve), agent);
   const owned = opened.move();
   return { ended, stop: () => owned.disposeAsync() };
 }

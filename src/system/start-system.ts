@@ -17,13 +17,7 @@ import { createApiSurface } from './api-surface.ts';
 import { serveControls } from './controls.ts';
 import { prepareDataDirectory } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
-import {
-  type AgentStatus,
-  prepareServiceParts,
-  type RunningService,
-  type ServiceParts,
-  serviceTable,
-} from './service-table.ts';
+import { prepareServiceParts, type ServiceParts, startServices } from './service-wiring.ts';
 import { dataDirectory, listenAddress, type ServiceName, type Settings, settingsDeclaration } from './settings.ts';
 import { openStores, type Stores } from './stores.ts';
 
@@ -77,34 +71,32 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     homeDirectory,
     files,
     privatePaths: options.privatePaths,
-    databases: stores.databases,
+    databases: stores.all,
     clock,
     logger,
   });
-  const services = new Map<ServiceName, RunningService>();
-  for (const name of names) {
-    const database = stores.database(name);
-    const ownLogger = logger.child({ service: name });
-    const running = (other: ServiceName) => services.get(other);
-    const service = await serviceTable[name].create({
-      ...parts,
-      database,
-      logger: ownLogger,
-      running,
-      bridgeMethods: options.bridgeMethods,
-    });
-    services.set(name, service);
-    opened.defer(async () => service.stop?.());
-    if (database?.engine === 'sqlite') {
-      const file = files.controlSocket(name);
+  const services = await startServices({
+    parts,
+    databases: stores.databases,
+    opened,
+    bridgeMethods: options.bridgeMethods,
+    async started(service, database, ownLogger) {
+      if (database.engine !== 'sqlite') return;
+      const file = files.controlSocket(service.name);
       const socket = await serveControls({ file, service, database, clock, makeId: parts.makeId, logger: ownLogger });
       opened.defer(() => socket.close());
-    }
-  }
+    },
+  });
+  const { bridge, completions, accounts } = services;
+  const running = [bridge, completions, accounts].filter((service) => service !== undefined);
+  const namesWhere = (isOpen: boolean) =>
+    running.filter(({ surface }) => surface.isOpen() === isOpen).map(({ name }) => name);
 
-  const surfaces = [...services.values()].flatMap((service) => service.surface ?? []);
   const listener: Listener = createListener({
-    surfaces: [...surfaces, createApiSurface({ services, surfaces: () => listener.surfaces })],
+    surfaces: [
+      ...running.map(({ surface }) => surface),
+      createApiSurface({ names, methods: bridge?.methods, surfaces: () => listener.surfaces }),
+    ],
     address,
     insecure: settings.insecure,
     allowedHosts: settings.allowed_hosts,
@@ -117,10 +109,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       stalledAfterMs: settings.bridge.limits.stalled_after,
     },
     readinessChecks: { store: stores.check },
-    metrics: createMetrics(
-      stores,
-      [...services.values()].flatMap((service) => service.figures ?? []),
-    ),
+    metrics: createMetrics(stores, completions?.figures ?? []),
     metricsToken: () => settings.metrics_token,
     logger,
     ...(options.requestLines === undefined ? {} : { requestLines: options.requestLines }),
@@ -129,7 +118,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   });
   opened.defer(() => listener.close());
   const bound = await listener.start();
-  const setupToken = await services.get('accounts')?.offerSetup?.();
+  const setupToken = await accounts?.offerSetup();
   const owned = opened.move();
 
   return {
@@ -140,22 +129,18 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       dataDirectory: files.folder,
       database: settings.database.url === '' ? 'SQLite' : 'PostgreSQL',
       services: names,
-      guarded: names.filter((name) => services.get(name)?.surface?.isOpen() === false),
-      exposure: describeExposure(
-        bound.host,
-        names.filter((name) => services.get(name)?.surface?.isOpen() === true),
-      ),
+      guarded: namesWhere(false),
+      exposure: describeExposure(bound.host, namesWhere(true)),
       ...(setupToken !== undefined && { firstAdmin: `${publicUrl(settings, bound.url)}/setup#${setupToken}` }),
-      agents: [...services.values()].flatMap((service) => service.agents?.() ?? []),
+      agents: bridge?.agents() ?? [],
     }),
     async agentsKnown() {
-      const known = Promise.all([...services.values()].map((service) => service.agentsKnown));
-      await withinTime(clock, AGENTS_WAIT_MS, known, () => undefined);
+      await withinTime(clock, AGENTS_WAIT_MS, Promise.resolve(bridge?.probed), () => undefined);
     },
     reload(next) {
       const changes = changedSettings(settingsDeclaration.schema, settings, next);
       settings = next;
-      for (const service of services.values()) service.reload?.(next);
+      for (const service of running) service.reload(next);
       listener.revalidate();
       return changes;
     },
@@ -174,6 +159,16 @@ function publicUrl({ accounts }: Settings, ownUrl: string): string {
 function describeExposure(host: string, open: readonly ServiceName[]): string {
   const reach = isLoopbackBind(host) ? 'loopback only' : 'reachable from other machines';
   return `${reach}, ${open.length === 0 ? 'token needed' : `no token needed for ${open.join(' and ')}`}`;
+}
+
+interface AgentStatus {
+  readonly id: string;
+  readonly status: string;
+  readonly version: string;
+  /** Of an agent that has one model unless a turn names another. */
+  readonly model?: string;
+  /** What to do about a status that is not `ok`. */
+  readonly advice?: string | undefined;
 }
 
 /** What runs and where, for the lines that `serve` prints (with `--json`, this very object). */
@@ -206,7 +201,7 @@ function createMetrics(stores: Stores, sources: readonly FigureSource[]): HttpMe
   });
 }
 
-function addDatabaseFigures({ databases }: Stores, registry: Registry, { Gauge }: MetricsLibrary): void {
+function addDatabaseFigures({ all: databases }: Stores, registry: Registry, { Gauge }: MetricsLibrary): void {
   for (const figure of FIGURES) {
     new Gauge({
       name: `database_${figure}`,

@@ -1,19 +1,39 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import type { Clock } from '../platform/clock/clock.ts';
+import { accountsMigrations } from '../accounts/storage/accounts-migrations.ts';
+import type { AccountsSchema } from '../accounts/storage/accounts-schema.ts';
+import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
+import { completionsMigrations } from '../completions/storage/completions-migrations.ts';
+import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
+import { type Clock, pause, systemClock } from '../platform/clock/clock.ts';
 import { callControlSocket } from '../platform/control-socket/control-socket.ts';
-import type { Database, DatabaseLocation } from '../platform/database/database.ts';
-import type { DatabaseDefinition } from '../platform/database/migration.ts';
+import type { AnyDatabase, Database, DatabaseLocation } from '../platform/database/database.ts';
+import type { DatabaseDefinition, Migration } from '../platform/database/migration.ts';
 import { openDatabase } from '../platform/database/open-database.ts';
 import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
-import { serviceTable } from './service-table.ts';
 import { dataDirectory, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
+
+/** What each service stores. */
+interface ServiceSchemas {
+  readonly bridge: BridgeSchema;
+  readonly completions: CompletionsSchema;
+  readonly accounts: AccountsSchema;
+}
+
+const MIGRATIONS: Readonly<Record<ServiceName, readonly Migration[]>> = {
+  bridge: bridgeMigrations,
+  completions: completionsMigrations,
+  accounts: accountsMigrations,
+};
+
+/** The open databases, by service. */
+export type ServiceDatabases = { readonly [Name in ServiceName]?: Database<ServiceSchemas[Name]> | undefined };
 
 /** The databases of the running services, each owned by this process. */
 export interface Stores extends AsyncDisposable {
-  readonly databases: readonly Database<never>[];
-  database(name: ServiceName): Database<never> | undefined;
+  readonly databases: ServiceDatabases;
+  readonly all: readonly AnyDatabase[];
   /** Rejects unless every database answers. */
   check(): Promise<void>;
 }
@@ -27,20 +47,25 @@ interface OpenStoresOptions {
   readonly owner: OwnerKind;
 }
 
-export async function openStores(options: OpenStoresOptions): Promise<Stores> {
-  const { settings, names, files, clock, owner } = options;
+export async function openStores({ settings, names, files, clock, owner }: OpenStoresOptions): Promise<Stores> {
   await using opened = new AsyncDisposableStack();
-  const databases = new Map<ServiceName, Database<never>>();
-  for (const definition of storeDefinitions(names)) {
-    const location = storeLocation(settings.database.url, files, definition.name);
-    databases.set(definition.name, await openStore(definition, location, clock, owner, opened));
+  async function open<Name extends ServiceName>(name: Name): Promise<Database<ServiceSchemas[Name]> | undefined> {
+    if (!names.includes(name)) return undefined;
+    const location = storeLocation(settings.database.url, files, name);
+    return openStore<ServiceSchemas[Name]>(storeDefinition(name), location, clock, owner, opened);
   }
+  const databases: ServiceDatabases = {
+    bridge: await open('bridge'),
+    completions: await open('completions'),
+    accounts: await open('accounts'),
+  };
+  const all: readonly AnyDatabase[] = Object.values(databases).filter((database) => database !== undefined);
   const owned = opened.move();
   return {
-    databases: [...databases.values()],
-    database: (name) => databases.get(name),
+    databases,
+    all,
     async check() {
-      await Promise.all([...databases.values()].map((database) => database.check()));
+      await Promise.all(all.map((database) => database.check()));
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -67,14 +92,9 @@ export function dataFilesOf({ settings, environment, homeDirectory }: StoreAcces
 export async function openStoresAlone(
   options: StoreAccessOptions,
   opened: AsyncDisposableStack,
-): Promise<readonly Database<never>[]> {
+): Promise<readonly AnyDatabase[]> {
   const files = await dataFilesOf(options);
-  const databases: Database<never>[] = [];
-  for (const definition of storeDefinitions(SERVICE_NAMES)) {
-    const location = storeLocation(options.settings.database.url, files, definition.name);
-    databases.push(await openStore(definition, location, options.clock, 'command', opened));
-  }
-  return databases;
+  return opened.use(await openStores({ ...options, names: SERVICE_NAMES, files, owner: 'command' })).all;
 }
 
 /** The databases as they are now: each through the socket of the server that has it open, otherwise opened here. */
@@ -84,12 +104,11 @@ export async function copyableStores(
 ): Promise<readonly CopyableDatabase[]> {
   const files = await dataFilesOf(options);
   const stores: CopyableDatabase[] = [];
-  for (const definition of storeDefinitions(SERVICE_NAMES)) {
-    const { name } = definition;
+  for (const name of SERVICE_NAMES) {
     const location = storeLocation(options.settings.database.url, files, name);
     const store = await throughServer(
       async () => (location.engine === 'sqlite' ? servedStore(name, files.controlSocket(name)) : undefined),
-      () => openStore(definition, location, options.clock, 'command', opened),
+      () => openStore(storeDefinition(name), location, options.clock, 'command', opened),
     );
     stores.push(store);
   }
@@ -104,7 +123,7 @@ const PAUSE_MS = 50;
  * waited for.
  */
 export async function throughServer<T>(ask: () => Promise<T | undefined>, doHere: () => Promise<T>): Promise<T> {
-  const deadline = performance.now() + SERVER_START_WAIT_MS;
+  const deadline = systemClock.monotonic() + SERVER_START_WAIT_MS;
   for (;;) {
     const answer = await ask();
     if (answer !== undefined) return answer;
@@ -112,8 +131,8 @@ export async function throughServer<T>(ask: () => Promise<T | undefined>, doHere
       return await doHere();
     } catch (error) {
       const isTaken = error instanceof AppError && error.code === 'STORAGE_IN_USE';
-      if (!isTaken || performance.now() > deadline) throw error;
-      await delay(PAUSE_MS);
+      if (!isTaken || systemClock.monotonic() > deadline) throw error;
+      await pause(systemClock, PAUSE_MS);
     }
   }
 }
@@ -128,18 +147,18 @@ async function servedStore(name: ServiceName, socket: string): Promise<CopyableD
 }
 
 /** Opens a service's database, and claims it for this process where it is a file; `opened` closes and releases it. */
-async function openStore(
+async function openStore<Schema>(
   definition: DatabaseDefinition,
   location: DatabaseLocation,
   clock: Clock,
   owner: OwnerKind,
   opened: AsyncDisposableStack,
-): Promise<Database<never>> {
+): Promise<Database<Schema>> {
   if (location.engine === 'sqlite') {
     const ownership = await ownSqliteFile(location.file, owner);
     opened.defer(() => ownership.release());
   }
-  const database = await openDatabase<never>({ ...definition, location, clock });
+  const database = await openDatabase<Schema>({ ...definition, location, clock });
   opened.defer(() => database.close());
   return database;
 }
@@ -150,12 +169,7 @@ export function storeLocation(databaseUrl: string, files: DataFiles, service: st
   return { engine: 'postgres', url: databaseUrl, schema: service };
 }
 
-/** The databases of these services: those that have a schema. */
-export function storeDefinitions(
-  names: readonly ServiceName[],
-): readonly (DatabaseDefinition & { readonly name: ServiceName })[] {
-  return names.flatMap((name) => {
-    const { migrations } = serviceTable[name];
-    return migrations.length === 0 ? [] : [{ name, migrations }];
-  });
+/** How the database of a service is made. */
+export function storeDefinition(name: ServiceName): DatabaseDefinition & { readonly name: ServiceName } {
+  return { name, migrations: MIGRATIONS[name] };
 }

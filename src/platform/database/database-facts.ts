@@ -1,4 +1,4 @@
-import type { Database, EngineName, SqlConnection } from './database.ts';
+import type { AnyDatabase, EngineName, SqlConnection } from './database.ts';
 
 /**
  * What a database says about itself, by name; created together with the table of migrations. It travels with the data
@@ -47,14 +47,14 @@ export async function copyFacts(source: SqlConnection, target: SqlConnection): P
 }
 
 /** Stores a fact unless there is one, and returns the stored one: of several instances that start together, one wins. */
-export async function settleFact(database: Database<never>, name: string, value: string): Promise<string> {
+export async function settleFact(database: AnyDatabase, name: string, value: string): Promise<string> {
   const [first, second] = PARAMETERS[database.engine];
   const sql = `INSERT INTO ${FACTS_TABLE} (name, value) VALUES (${first}, ${second}) ON CONFLICT (name) DO NOTHING`;
   await database.transaction(async ({ run }) => void (await run({ sql, parameters: [name, value] })));
   return (await database.snapshot((connection) => readFact(connection, name))) ?? value;
 }
 
-export async function replaceFact(database: Database<never>, name: string, value: string): Promise<void> {
+export async function replaceFact(database: AnyDatabase, name: string, value: string): Promise<void> {
   const statement = { sql: replaceText(database.engine), parameters: [name, value] };
   await database.transaction(async ({ run }) => void (await run(statement)));
 }

@@ -41,6 +41,11 @@ export interface Database<Schema = unknown> {
   close(): Promise<void>;
 }
 
+/** A database of any schema, for work on the whole: its file, its facts, its copies. */
+export type AnyDatabase = Omit<Database<never>, 'query' | 'statement' | 'transaction'> & {
+  transaction<T>(work: (transaction: Pick<Transaction<never>, 'run'>) => Promise<T>): Promise<T>;
+};
+
 export interface Transaction<Schema> {
   readonly query: Kysely<Schema>;
   run<Row>(statement: Runnable<Row>): Promise<StatementResult<Row>>;

@@ -12,7 +12,7 @@ import { readSecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { type DataFiles, prepareDataDirectory } from '../data-directory.ts';
 import { opens } from '../secret-key.ts';
 import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
-import { storeDefinitions, storeLocation } from '../stores.ts';
+import { storeDefinition, storeLocation } from '../stores.ts';
 
 /** One line of a diagnosis. `broken` means that the server cannot work as configured; `note` is worth knowing. */
 export interface Finding {
@@ -119,7 +119,7 @@ const STATUS_TIMEOUT_MS = 2000;
 
 /** The process that serves this data directory, if one runs. */
 export async function runningServer(files: DataFiles): Promise<number | undefined> {
-  for (const { name } of storeDefinitions(SERVICE_NAMES)) {
+  for (const name of SERVICE_NAMES) {
     const answer = await callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
     if (answer !== undefined) return (answer.result as { pid: number }).pid;
   }
@@ -131,12 +131,12 @@ export async function databaseFindings(settings: Settings, files: DataFiles): Pr
   const { url } = settings.database;
   const fingerprints = new Set<string>();
   const databases = await Promise.all(
-    storeDefinitions(SERVICE_NAMES).map(async (definition) => {
-      const name = `database ${definition.name}`;
-      const location = storeLocation(url, files, definition.name);
+    SERVICE_NAMES.map(async (service) => {
+      const name = `database ${service}`;
+      const location = storeLocation(url, files, service);
       const place = location.engine === 'sqlite' ? `SQLite, ${location.file}` : 'PostgreSQL';
       try {
-        const { exists, secretKey } = await inspectDatabase(definition, location);
+        const { exists, secretKey } = await inspectDatabase(storeDefinition(service), location);
         if (secretKey !== undefined) fingerprints.add(secretKey);
         return fine(name, exists ? place : `${place}, will be created at the first start`);
       } catch (error) {

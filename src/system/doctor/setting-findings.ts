@@ -12,7 +12,7 @@ import { isLoopbackHost } from '../../platform/network-address/classify-address.
 import { sameSecret, tokenWeakness } from '../../platform/secrets/tokens.ts';
 import type { DataFiles } from '../data-directory.ts';
 import { PROGRAM_VERSION } from '../environment.ts';
-import { builtinModelProblem, createProbeEffects } from '../service-table.ts';
+import { builtinModelProblem, createProbeEffects } from '../service-wiring.ts';
 import { accountsSettingsOf, type Settings } from '../settings.ts';
 import { broken, type Finding, fine, note } from './findings.ts';
 
