@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
+import { AppError } from '../platform/errors/app-error.ts';
 import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
@@ -15,6 +16,7 @@ import type { CatalogAgent } from './agents/agent-catalog.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
 import type { Confine } from './agents/builtin/tools/confined-folder.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
+import { createArtifactLinks } from './artifacts/artifact-downloads.ts';
 import { createArtifacts } from './artifacts/create-artifacts.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import { createCapabilitiesText } from './capabilities.ts';
@@ -96,8 +98,10 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const onUnexpectedError = (error: unknown, requestId: string) =>
     logger.error({ err: error, requestId }, 'call failed');
 
+  const links = createArtifactLinks(options.linkKeys);
   const forwarding = await createForwarding({
     ...options.forwarding,
+    links,
     settings,
     database,
     contract: ping.contract,
@@ -126,7 +130,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     store: createArtifactStore(database),
     maxBytes: settings.bridge.limits.artifact_bytes,
     maxBytesOfOwner: settings.bridge.limits.artifact_bytes_per_owner,
-    keys: options.linkKeys,
+    links,
     clock,
     makeId,
     logger,
@@ -268,7 +272,18 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     overSocket,
     messageBytes: settings.bridge.limits.message_bytes,
     gatewayProviderId: gateway.id,
-    artifacts,
+    downloads: {
+      artifacts,
+      clock,
+      stopped: stopped.signal,
+      async fetch(place: string, path: string, signal: AbortSignal) {
+        const [kind, id] = [place.slice(0, place.indexOf('.')), place.slice(place.indexOf('.') + 1)];
+        const file =
+          kind === 'node' ? forwarding.download(id, path, signal) : providers.get(id)?.download?.(path, signal);
+        if (file === undefined) throw new AppError('NOT_FOUND');
+        return file;
+      },
+    },
   };
 
   return {

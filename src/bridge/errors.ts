@@ -124,6 +124,11 @@ export const bridgeErrors = {
   TOOLS_INVOKE_FAILED: { status: 200, rpc: -32011, message: 'The tool call failed: {detail}.' },
   ARTIFACT_LINK_INVALID: { status: 403, rpc: -32003, message: 'This link was not made here, or was changed.' },
   ARTIFACT_EXPIRED: { status: 410, rpc: -32600, message: 'This link was good for 24 hours, which are over.' },
+  ARTIFACT_UNREACHABLE: {
+    status: 502,
+    rpc: -32060,
+    message: 'The file is on another bridge ("{place}"), which cannot give it now: {reason}. Try again later.',
+  },
   MODEL_FAILED: { status: 502, rpc: -32603, message: 'The model could not answer: {reason}' },
   TOOL_CALL_REFUSED: { status: 400, rpc: -32602, message: 'The tool call was refused: {reason}' },
 } as const satisfies ErrorTable;

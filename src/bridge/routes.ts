@@ -2,8 +2,7 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { anyone, type Route, type UpgradeRoute } from '../platform/http/surface.ts';
 
 import type { BridgeAccess, BridgeCaller } from './access.ts';
-import { artifactRoute } from './artifacts/artifact-route.ts';
-import type { Artifacts } from './artifacts/create-artifacts.ts';
+import { artifactRoute, type DownloadParts } from './artifacts/artifact-downloads.ts';
 import { Ping } from './contract/ping.ts';
 import type { RpcOverHttp } from './rpc-over-http.ts';
 import type { RpcOverSocket } from './rpc-over-socket.ts';
@@ -15,12 +14,12 @@ export interface RouteParts {
   readonly overSocket: RpcOverSocket;
   readonly messageBytes: number;
   readonly gatewayProviderId: string;
-  readonly artifacts: Pick<Artifacts, 'find'>;
+  readonly downloads: DownloadParts;
 }
 
 /** THE TABLE of paths (spec/bridge 4.1): each row names its guard. */
 export function bridgeRoutes(parts: RouteParts): readonly Route<BridgeCaller>[] {
-  const { access, ping, overHttp, messageBytes, gatewayProviderId, artifacts } = parts;
+  const { access, ping, overHttp, messageBytes, gatewayProviderId, downloads } = parts;
   return [
     {
       method: 'GET',
@@ -52,7 +51,7 @@ export function bridgeRoutes(parts: RouteParts): readonly Route<BridgeCaller>[] 
         return overHttp.answer(call);
       },
     },
-    artifactRoute(artifacts),
+    artifactRoute(downloads),
     {
       method: 'OPTIONS',
       path: '/acp/rpc',

@@ -192,7 +192,7 @@ test('G18: what another bridge says, whatever it holds, is an event, an end and 
     fc.property(remote, fc.integer({ min: 100, max: 599 }), anyText, (value, status, text) => {
       assertEvent(readUpdate(asObject(value)));
       assertEvent(readUpdate({ structuredEvent: value }));
-      const end = readTurnEnd({ kind: 'result', result: asObject(value) }, 'said');
+      const end = readTurnEnd({ kind: 'result', result: asObject(value) }, 'said', 'agent.far');
       assert.equal(typeof JSON.stringify(end), 'string');
       for (const body of [JSON.stringify(value), text]) {
         const answer = readPeerDocument(status, body);

@@ -19,6 +19,7 @@ import { type TestContext, test } from 'node:test';
 import { describeSkills } from '../../src/bridge/agents/builtin/skills.ts';
 import { createConfinement } from '../../src/bridge/agents/builtin/tools/confined-folder.ts';
 import { toolTable } from '../../src/bridge/agents/builtin/tools/tool-table.ts';
+import { createArtifactLinks } from '../../src/bridge/artifacts/artifact-downloads.ts';
 import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
@@ -183,7 +184,7 @@ const artifactsOf = (world: World) =>
     confine: openers(world).confine,
     store: new Proxy({} as ArtifactStore, { get: (_store, name) => async () => (name === 'find' ? undefined : []) }),
     ...{ maxBytes: 2 ** 40, maxBytesOfOwner: 2 ** 40 },
-    keys: [new Uint8Array(32)],
+    links: createArtifactLinks([new Uint8Array(32)]),
     clock: systemClock,
     makeId,
     logger: silentLogger,
@@ -213,7 +214,7 @@ const doors: Readonly<Record<string, Door>> = {
     return kept.join('\n');
   },
   'artifact route': async (world, { root, file }) =>
-    (await artifactsOf(world).find(`/artifacts/${join(root, file)}`)).file,
+    JSON.stringify(await artifactsOf(world).find(`/artifacts/${join(root, file)}`)),
   'working directory': async (world, { root, folder }) => {
     const path = await openers(world).directories.check(join(root, folder));
     if (path === world.project) return '';
@@ -354,7 +355,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/builtin/tools/search-files.ts': ['search_files'],
   'agents/builtin/tools/walk-folder.ts': ['list_files', 'search_files'],
   'agents/builtin/tools/write-file.ts': ['write_file', 'write_file, a new file'],
-  'artifacts/artifact-route.ts': ['artifact route'],
+  'artifacts/artifact-downloads.ts': ['artifact route'],
   'artifacts/create-artifacts.ts': ['artifact collection', 'artifact route'],
   'create-bridge.ts': ['working directory'],
   'editor/editor-sessions.ts': ['working directory'],

@@ -1,3 +1,5 @@
+import type { RelayedFile } from '../artifacts/artifact-downloads.ts';
+import type { Artifact } from '../contract/artifact.ts';
 import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { ProbeResult } from './probe-board.ts';
 
@@ -23,6 +25,8 @@ export interface AgentProvider {
    * nothing else uses it. Unknown references are fine.
    */
   close(reference: string, closing?: Closing): Promise<void>;
+  /** Of a remote agent: requests a file by the link that a turn's end gave. */
+  download?(path: string, signal: AbortSignal): Promise<RelayedFile>;
   /** Ends everything the agent runs. Called once, when the bridge stops. */
   stop(): Promise<void>;
 }
@@ -148,33 +152,29 @@ export interface ProducedFile {
   readonly bytes: Uint8Array;
 }
 
+/** A file that stays on another bridge, which gave this link to it. */
+export interface FileElsewhere {
+  readonly artifact: Artifact;
+  /** Where its link leads; see `ArtifactLinks.relay`. */
+  readonly place: string;
+}
+
 /** What a result has besides the members that all results have. */
 export type ResultMembers = Readonly<Record<string, unknown>>;
 
+/** What every end of a turn may have. */
+interface TurnResult {
+  /** The final text. Empty: the agent wrote nothing that can be shown. */
+  readonly output: string;
+  readonly usage?: TurnUsage;
+  readonly members?: ResultMembers;
+  readonly files?: readonly (ProducedFile | FileElsewhere)[];
+}
+
 /** Every way in which a turn can end (contract/bridge 4). Nothing here is thrown: a throw is a fault of ours. */
 export type TurnEnd =
-  | {
-      readonly kind: 'completed';
-      /** The final text. Empty: the agent said nothing that can be shown. */
-      readonly output: string;
-      readonly stopReason: string;
-      readonly usage?: TurnUsage;
-      readonly members?: ResultMembers;
-      readonly files?: readonly ProducedFile[];
-    }
-  | {
-      readonly kind: 'cancelled';
-      readonly output: string;
-      readonly usage?: TurnUsage;
-      readonly members?: ResultMembers;
-    }
-  | {
-      readonly kind: 'failed';
-      readonly code: FailureCode;
-      readonly error: string;
-      readonly output: string;
-      readonly usage?: TurnUsage;
-      readonly members?: ResultMembers;
-    }
+  | (TurnResult & { readonly kind: 'completed'; readonly stopReason: string })
+  | (TurnResult & { readonly kind: 'cancelled' })
+  | (TurnResult & { readonly kind: 'failed'; readonly code: FailureCode; readonly error: string })
   /** Only from `continueTurn`: the agent, of a run the agent of one step, no longer has the conversation. */
   | { readonly kind: 'lost'; readonly detail: string; readonly providerId?: string };

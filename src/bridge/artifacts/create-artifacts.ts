@@ -5,15 +5,14 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
-import type { ProducedFile } from '../agents/agent-provider.ts';
+import type { FileElsewhere, ProducedFile } from '../agents/agent-provider.ts';
 import { withFile } from '../agents/builtin/tools/confined-file.ts';
 import type { Confine } from '../agents/builtin/tools/confined-folder.ts';
 import type { Artifact } from '../contract/artifact.ts';
 import type { ArtifactStore } from '../storage/artifact-store.ts';
 import type { ArtifactRow } from '../storage/bridge-schema.ts';
 import { TENANT } from '../tenant.ts';
-import { createArtifactLinks } from './artifact-links.ts';
+import { type ArtifactLinks, MAX_ARTIFACT_BYTES, type SignedFile } from './artifact-downloads.ts';
 import { contentTypeOf } from './content-type.ts';
 
 /** Files that turns produced: kept as they were when the turn ended, for as long as their links are good. */
@@ -22,15 +21,23 @@ export interface Artifacts {
   keep(
     turn: ArtifactOrigin,
     paths: readonly string[],
-    files: readonly ProducedFile[],
+    files: readonly (ProducedFile | FileElsewhere)[],
     outputs?: readonly LongOutput[],
   ): Promise<readonly Artifact[]>;
-  /** The file behind a signed path. Throws for one that is forged (403), too old (410) or gone (404). */
-  find(path: string): Promise<{ readonly row: ArtifactRow; readonly file: string }>;
+  /**
+   * The file behind a signed path, or the link of another bridge. Throws for a path that is forged (403), too old (410)
+   * or leads to a file that is gone (404).
+   */
+  find(path: string): Promise<KeptFile | Extract<SignedFile, { path: string }>>;
   /** Deletes what the turns of a session have produced: its links lead nowhere then (404). */
   removeSession(sessionKey: string): Promise<void>;
   /** Deletes what no link leads to any more. */
   sweep(): Promise<void>;
+}
+
+export interface KeptFile {
+  readonly row: ArtifactRow;
+  readonly file: string;
 }
 
 export interface ArtifactOrigin {
@@ -56,7 +63,7 @@ export interface ArtifactsOptions {
   /** What the copies of all owners, and those of one, may take. */
   readonly maxBytes: number;
   readonly maxBytesOfOwner: number;
-  readonly keys: SecretKeys;
+  readonly links: ArtifactLinks;
   readonly clock: Pick<Clock, 'now'>;
   readonly makeId: MakeId;
   readonly logger: Pick<Logger, 'warn'>;
@@ -64,7 +71,6 @@ export interface ArtifactsOptions {
 
 /** Contract/bridge 1. */
 const LINK_MS = 24 * 3_600_000;
-const MOST_BYTES = 64 * 1024 * 1024;
 const MOST_FILES = 20;
 const CHUNK_BYTES = 256 * 1024;
 const SWEEP_STEP = 500;
@@ -75,8 +81,7 @@ interface Copied {
 }
 
 export function createArtifacts(options: ArtifactsOptions): Artifacts {
-  const { folder, store, clock, makeId, logger } = options;
-  const links = createArtifactLinks(options.keys);
+  const { folder, store, links, clock, makeId, logger } = options;
 
   async function keepOne(
     { owner, sessionKey, turnId }: ArtifactOrigin,
@@ -171,6 +176,17 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
     return keepOne(origin, name, '', (file) => writeCopy(file, fitting())).catch(notKept(origin));
   }
 
+  /** A file that stays on another bridge takes no room here: its link leads there through this bridge. */
+  function linkElsewhere(
+    { place, artifact }: FileElsewhere,
+    taken: ReadonlyMap<string, unknown>,
+  ): Artifact | undefined {
+    const downloadUrl = links.relay(place, artifact.downloadUrl);
+    if (downloadUrl === undefined) return undefined;
+    const relativePath = freeName(artifact.relativePath, taken);
+    return { ...artifact, relativePath, contentType: contentTypeOf(relativePath, artifact.contentType), downloadUrl };
+  }
+
   /** The turn has its answer all the same. */
   function notKept({ turnId }: ArtifactOrigin): (error: unknown) => undefined {
     return (error) =>
@@ -182,13 +198,18 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
       if (paths.length === 0 && files.length === 0 && outputs.length === 0) return [];
       await mkdir(folder, { recursive: true, mode: 0o700 }).catch(notKept(origin));
       const kept = new Map<string, Artifact>();
-      let room = MOST_BYTES;
-      const add = (artifact: Artifact | undefined): void => {
+      let room = MAX_ARTIFACT_BYTES;
+      const add = (artifact: Artifact | undefined, isElsewhere = false): void => {
         if (artifact === undefined || kept.has(artifact.relativePath)) return;
         kept.set(artifact.relativePath, artifact);
-        room -= artifact.sizeBytes;
+        room -= isElsewhere ? 0 : artifact.sizeBytes;
       };
-      for (const { label, contentType, bytes } of files.slice(0, MOST_FILES)) {
+      for (const produced of files.slice(0, MOST_FILES)) {
+        if ('place' in produced) {
+          add(linkElsewhere(produced, kept), true);
+          continue;
+        }
+        const { label, contentType, bytes } = produced;
         if (bytes.length > room) continue;
         const name = basename(label.replaceAll('\\', '/')).replaceAll(/\p{Cc}/gu, '') || 'file';
         const free = freeName(name, kept);
@@ -197,7 +218,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
       }
       for (const path of paths) if (kept.size < MOST_FILES) add(await keepPath(origin, path, room));
       // A long text does not take the room of the files that the turn was about.
-      room = Math.min(MOST_BYTES, options.maxBytes, options.maxBytesOfOwner);
+      room = Math.min(MAX_ARTIFACT_BYTES, options.maxBytes, options.maxBytesOfOwner);
       for (const output of outputs.slice(0, MOST_FILES)) add(await keepOutput(origin, output, room, kept));
       return [...kept.values()];
     },
@@ -205,6 +226,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
       const link = links.read(path);
       if (link === undefined) throw new AppError('ARTIFACT_LINK_INVALID');
       if (link.expiresAt <= clock.now()) throw new AppError('ARTIFACT_EXPIRED');
+      if ('place' in link) return link;
       const row = await store.find(link.artifactId);
       if (row === undefined) throw new AppError('NOT_FOUND');
       const file = join(folder, row.id);

@@ -63,6 +63,9 @@ const moment = (description: string) =>
 
 export const JobRecord = Type.Object({
   jobId: Type.String(),
+  nodeId: Type.Optional(
+    Type.String({ description: 'The bridge that has the job. Only where jobs may be on several bridges.' }),
+  ),
   status: JobState,
   sessionId: Type.String(),
   threadId: Type.String(),
@@ -104,10 +107,20 @@ export const JobSummary = Type.Object({
   total: count,
 });
 
+const NodeAnswer = Type.Object({
+  nodeId: Type.String(),
+  status: Type.Enum(['ok', 'unavailable'], { description: 'The jobs of a node that is `unavailable` are missing.' }),
+  error: Type.Optional(Type.String({ description: 'Why the node did not answer.' })),
+});
+const nodes = Type.Optional(
+  Type.Array(NodeAnswer, { description: 'The bridges that have jobs of the caller. Only where jobs are forwarded.' }),
+);
+
 export const JobList = Type.Object({
   jobs: Type.Array(JobRecord),
   summary: JobSummary,
   nextCursor: Type.Union([Type.String(), Type.Null()]),
+  nodes,
 });
 
 export const JobStatistics = Type.Object({
@@ -115,6 +128,7 @@ export const JobStatistics = Type.Object({
   byProvider: Type.Record(Type.String(), JobSummary),
   oldestPendingMs: Type.Integer({ description: '0 when none is pending.' }),
   averageDurationMs: Type.Integer({ description: 'Of the jobs that have run and ended; 0 when there are none.' }),
+  nodes,
 });
 
 export type SubmitJobParams = Static<typeof SubmitJobParams>;
@@ -123,4 +137,5 @@ export type JobRecord = Static<typeof JobRecord>;
 export type ListJobsParams = Static<typeof ListJobsParams>;
 export type JobList = Static<typeof JobList>;
 export type JobSummary = Static<typeof JobSummary>;
+export type NodeAnswer = Static<typeof NodeAnswer>;
 export type JobStatistics = Static<typeof JobStatistics>;

@@ -1,8 +1,8 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 
-/** What a call is about: a session, a job, or a job that its idempotency key stands for. */
+/** What a call is about: a session, a job, a job that its idempotency key stands for, or the jobs of a node. */
 export interface CallName {
-  readonly kind: 'session' | 'job' | 'job-key';
+  readonly kind: 'session' | 'job' | 'job-key' | 'jobs';
   readonly name: string;
 }
 
@@ -49,10 +49,11 @@ export function readCallNames(method: string, params: unknown): CallNames {
   }
 }
 
-/** The names that a job got from the node that took it. */
-export function readJobNames(result: unknown): readonly CallName[] {
+/** The names that a job got from the node that took it, and the node itself, so that lists of jobs ask it. */
+export function readJobNames(result: unknown, nodeId: string): readonly CallName[] {
   const given = Object(result) as Readonly<Record<string, unknown>>;
-  return [...named('job', nameOf(given, 'jobId')), ...named('session', nameOf(given, 'sessionId'))];
+  const names = [...named('job', nameOf(given, 'jobId')), ...named('session', nameOf(given, 'sessionId'))];
+  return [...names, { kind: 'jobs', name: nodeId }];
 }
 
 function named(kind: CallName['kind'], name: string): readonly CallName[] {

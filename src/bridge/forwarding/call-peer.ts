@@ -2,6 +2,7 @@ import type { LookupFunction } from 'node:net';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { RequestId } from '../../platform/json-rpc/envelope.ts';
 import { networkReason, postForEvents } from '../agents/post-for-events.ts';
+import { type FileRequest, type RelayedFile, requestFile } from '../artifacts/artifact-downloads.ts';
 import { createPeerConnector, NotConnected } from './peer-connector.ts';
 import { failed, type PeerAnswer, readPeerDocument, readPeerEnvelope, readPeerMessage } from './read-peer-answer.ts';
 
@@ -105,4 +106,23 @@ async function readStream(
     await call.notified(message.method, message.params, id);
   }
   return failed('the connection was cut', 'unknown');
+}
+
+/** Requests a file from a node, on a connection of its own that ends with it. */
+export async function requestPeerFile(
+  { nodeId, ...file }: Pick<FileRequest, 'url' | 'headers' | 'signal'> & { readonly nodeId: string },
+  { clock, lookup, connectMs }: Pick<CallPeerOptions, 'clock' | 'lookup'> & Pick<PeerCall, 'connectMs'>,
+): Promise<RelayedFile> {
+  const { Client, buildConnector } = await import('undici');
+  const connect = createPeerConnector(buildConnector, { clock, lookup, connectMs, beforeSend: async () => undefined });
+  const dispatcher = new Client(new URL(file.url).origin, { connect, pipelining: 0 });
+  const end = () => void dispatcher.destroy();
+  try {
+    const found = await requestFile({ ...file, place: nodeId, dispatcher });
+    found.body.once('close', end);
+    return found;
+  } catch (error) {
+    end();
+    throw error;
+  }
 }

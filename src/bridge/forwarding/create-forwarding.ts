@@ -5,6 +5,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Dispatch, MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { BridgeCaller } from '../access.ts';
+import { type ArtifactLinks, type RelayedFile, relinkArtifacts } from '../artifacts/artifact-downloads.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { OPERATOR } from '../principal.ts';
 import type { BridgeGroups } from '../settings.ts';
@@ -12,7 +13,7 @@ import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createSessionRouteStore } from '../storage/session-route-store.ts';
 import { createSessionStore } from '../storage/session-store.ts';
 import { readCallNames } from './call-names.ts';
-import { createCallPeer } from './call-peer.ts';
+import { createCallPeer, requestPeerFile } from './call-peer.ts';
 import { checkEndpointNames } from './check-endpoint-names.ts';
 import { decideForward, type ForwardCandidate, type ForwardQuestion, refuseBeyondLimit } from './decide-forward.ts';
 import { createFindPlace } from './find-place.ts';
@@ -20,10 +21,12 @@ import { createFollowPeer } from './follow-peer.ts';
 import { createSessionFollowing, type SessionFollowing, type SessionFollowingParts } from './follow-sessions.ts';
 import { createForwardCall, type ForwardLimits } from './forward-call.ts';
 import { createForwardingDispatch, type PlacedDecision, refusal } from './forwarding-dispatch.ts';
+import { createMergedJobs } from './merged-jobs.ts';
 import { nodeControls } from './node-controls.ts';
 import { createNodeHealth } from './node-health.ts';
 import { buildNodeMap } from './node-map.ts';
 import { createOnwardHeaders, resumeHeaders } from './onward-headers.ts';
+import { failed } from './read-peer-answer.ts';
 import { createSessionRoutes, type Place } from './session-routes.ts';
 import { createUpdateRelay } from './update-relay.ts';
 
@@ -33,6 +36,8 @@ export interface Forwarding {
   wrap(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient>;
   /** Lets connections follow sessions that live elsewhere too. */
   following(sessions: SessionFollowingParts['sessions']): SessionFollowing;
+  /** Requests a file of a forwarded session from a node, by the link that the node gave. */
+  download(nodeId: string, path: string, signal: AbortSignal): Promise<RelayedFile>;
   readonly controls: readonly MethodRow<undefined>[];
   reload(settings: BridgeGroups): void;
   /** Takes no new turns; resolves when the calls under way are answered, or have had their time. */
@@ -43,6 +48,8 @@ export interface Forwarding {
 export interface ForwardingOptions {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
+  /** Signs links that lead to files of other nodes. */
+  readonly links: Pick<ArtifactLinks, 'relay'>;
   /** The version of the contract that this bridge keeps. */
   readonly contract: string;
   readonly clock: Clock;
@@ -69,6 +76,8 @@ const LIMITS: ForwardingLimits = {
   probeMs: 5_000,
 };
 const PROBE_HEADERS_MS = 5_000;
+/** For the jobs of one node, in a list that has those of others too. */
+const REPORT_HEADERS_MS = 10_000;
 /** Of the 30 seconds that a drain takes. */
 const SETTLE_MS = 25_000;
 const NEW_WORK: ReadonlySet<string> = new Set(['session.start', 'session.message', 'app.jobs.submit']);
@@ -103,6 +112,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     relay,
     clock,
     limits,
+    links: options.links,
     candidate,
     onFailure: (failure) => logger.warn(failure, 'a call could not be forwarded'),
   });
@@ -112,23 +122,56 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     return nextHop === undefined ? undefined : { target, nextHop };
   }
 
+  const mergeJobs = createMergedJobs({
+    localId: map.localId,
+    downReason: health.reasonOf,
+    async ask(call, method, { nodeId: target, owner }) {
+      const nextHop = candidate(target)?.nextHop;
+      if (nextHop === undefined) return failed('the way to it is not known here', 'not_started');
+      const { forwarded: incoming, hop } = call.caller.caller;
+      checkHop(call.caller.caller);
+      const answer = await callPeer(
+        {
+          ...simpleCall(nextHop.endpoint, onwardHeaders({ target, owner, incoming, hop, requestId: call.requestId })),
+          method,
+          params: call.params,
+          headersMs: Math.min(limits.headersMs, REPORT_HEADERS_MS),
+        },
+        ended.signal,
+      );
+      if (answer.kind === 'result') {
+        relinkArtifacts(answer.result, (path) => options.links.relay(`node.${nextHop.id}`, path));
+      }
+      if (answer.kind !== 'failed') health.markUp(target);
+      else if (answer.isDown) health.markDown(target, answer.reason);
+      return answer;
+    },
+  });
+
+  /** A call that settles no place and whose updates nobody wants. */
+  function simpleCall(endpoint: string, headers: Readonly<Record<string, string>>) {
+    return {
+      endpoint,
+      path: DEFAULT_PATH,
+      headers,
+      id: 'report',
+      connectMs: limits.connectMs,
+      beforeSend: async () => undefined,
+      accepted: () => undefined,
+      notified: async () => undefined,
+    };
+  }
+
   /** Asks a node that was down whether it serves calls again, the way that a call would take. */
   async function probe(target: string): Promise<boolean> {
     const nextHop = candidate(target)?.nextHop;
     if (nextHop === undefined) return false;
     const answer = await callPeer(
       {
-        endpoint: nextHop.endpoint,
-        path: DEFAULT_PATH,
-        headers: onwardHeaders({ target, owner: OPERATOR, incoming: undefined, requestId: '' }),
-        id: 'probe',
+        ...simpleCall(nextHop.endpoint, onwardHeaders({ target, owner: OPERATOR, incoming: undefined, requestId: '' })),
         method: 'acp.capabilities',
         params: {},
-        connectMs: limits.connectMs,
         headersMs: PROBE_HEADERS_MS,
-        beforeSend: async () => undefined,
-        accepted: () => undefined,
-        notified: async () => undefined,
       },
       ended.signal,
     );
@@ -171,6 +214,8 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
         decideIncoming: (method, incoming) => decideForward({ ...incomingQuestion(method), incoming }),
         candidate,
         routes,
+        nodeIds: [...map.others.keys()],
+        mergeJobs,
         send(outgoing) {
           if (isDraining && NEW_WORK.has(outgoing.method)) throw new AppError('SHUTTING_DOWN');
           const { call, owner } = outgoing;
@@ -234,6 +279,12 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
         relay,
         placeOf: followedPlace,
       }),
+    async download(nodeId, path, signal) {
+      const node = map.others.get(nodeId);
+      if (node === undefined) throw new AppError('NOT_FOUND');
+      const headers = onwardHeaders({ target: nodeId, owner: OPERATOR, incoming: undefined, requestId: '' });
+      return requestPeerFile({ nodeId, url: `${node.endpoint}${path}`, headers, signal }, { clock, lookup, ...limits });
+    },
     controls: nodeControls({
       settings: distributed,
       map,

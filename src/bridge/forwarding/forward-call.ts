@@ -2,10 +2,12 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { RelayedError, rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
+import { type ArtifactLinks, relinkArtifacts } from '../artifacts/artifact-downloads.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { type CallNames, readJobNames } from './call-names.ts';
 import type { CallPeer } from './call-peer.ts';
 import type { ForwardCandidate } from './decide-forward.ts';
+import { nameNode } from './merged-jobs.ts';
 import type { NodeHealth } from './node-health.ts';
 import type { PeerAnswer, PeerError, PeerFailure } from './read-peer-answer.ts';
 import type { Binding, SessionRoutes } from './session-routes.ts';
@@ -35,6 +37,7 @@ export interface ForwardCallOptions {
   readonly relay: UpdateRelay;
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly limits: ForwardLimits;
+  readonly links: Pick<ArtifactLinks, 'relay'>;
   /** Where a node is reached, for one that turns out to have what the call is about. */
   candidate(target: string): ForwardCandidate | undefined;
   onFailure(failure: { readonly nodeId: string; readonly reason: string; readonly outcome: string }): void;
@@ -101,7 +104,11 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
         health.markUp(target);
         if (answer.kind === 'error') throw relayed(answer.error, target);
         if (about.binds === 'after') await routes.remember(binding);
-        if (method === 'app.jobs.submit') await routes.remember({ ...binding, names: readJobNames(answer.result) });
+        if (method === 'app.jobs.submit')
+          await routes.remember({ ...binding, names: readJobNames(answer.result, target) });
+        nameNode(method, answer.result, target);
+        const place = `node.${candidate.nextHop.id}`;
+        relinkArtifacts(answer.result, (path) => options.links.relay(place, path));
         return rawJson(JSON.stringify(answer.result));
       }
       onFailure({ nodeId: target, reason: answer.reason, outcome: answer.outcome });

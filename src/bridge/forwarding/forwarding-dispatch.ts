@@ -6,6 +6,7 @@ import { createCallOrder } from './call-order.ts';
 import type { ForwardCandidate, ForwardDecision, Refusal } from './decide-forward.ts';
 import type { OutgoingCall } from './forward-call.ts';
 import type { ForwardedRequest } from './forward-headers.ts';
+import { isMergedMethod, type MergedMethod, type MergeJobs } from './merged-jobs.ts';
 import type { SessionRoutes } from './session-routes.ts';
 
 /** A decision, and whose the thing is that the call is about. */
@@ -24,7 +25,10 @@ export interface ForwardingDispatchParts {
   decide(method: string, principal: string, about: CallNames): Promise<PlacedDecision>;
   decideIncoming(method: string, incoming: ForwardedRequest): ForwardDecision;
   candidate(target: string): ForwardCandidate | undefined;
-  readonly routes: Pick<SessionRoutes, 'findThread'>;
+  readonly routes: Pick<SessionRoutes, 'findThread' | 'findJobs'>;
+  /** Of all other nodes. */
+  readonly nodeIds: readonly string[];
+  readonly mergeJobs: MergeJobs;
   send(outgoing: Omit<OutgoingCall, 'path' | 'headersFor'>): Promise<unknown>;
   logReceived(call: MethodCall<BridgeClient>, incoming: ForwardedRequest): void;
 }
@@ -59,6 +63,8 @@ export function createForwardingDispatch(
     const method = parts.canonicalName(call.method);
     const about = readCallNames(method, call.params);
     const { principal, hop } = call.caller.caller;
+    // One that another bridge has sent is not spread further.
+    if (isMergedMethod(method) && hop === undefined) return listJobs(call, method);
     const [first] = about.names;
     // A call that another bridge has sent was put in order there. In a circle it would wait here for itself.
     if (first !== undefined && hop === undefined) {
@@ -68,6 +74,23 @@ export function createForwardingDispatch(
     const isThread =
       first === undefined && about.threadId !== '' && (method === 'session.cancel' || method === 'session.close');
     return isThread ? toThread(call, method, about) : go(call, method, about, () => undefined);
+  }
+
+  async function listJobs(call: MethodCall<BridgeClient>, method: MergedMethod): Promise<unknown> {
+    const { principal } = call.caller.caller;
+    const places = [...(await parts.routes.findJobs(principal, parts.nodeIds))];
+    const { decision } = await parts.decide(method, principal, NOTHING);
+    if (decision.kind === 'refuse') throw refusal(decision);
+    if (decision.kind === 'forward') {
+      const { candidates } = decision;
+      const chosen = { nodeId: candidates[0]?.target ?? '', owner: principal };
+      const others = places.filter(({ nodeId, owner }) => nodeId !== chosen.nodeId || owner !== principal);
+      if (others.length === 0) {
+        return parts.send({ call, method, candidates, owner: principal, about: NOTHING, accepted: () => undefined });
+      }
+      places.splice(0, places.length, chosen, ...others);
+    }
+    return parts.mergeJobs(call, method, places, () => dispatch(call));
   }
 
   async function go(

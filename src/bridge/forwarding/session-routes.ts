@@ -1,5 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { ownFirst, seesAll } from '../principal.ts';
+import { ownFirst, sees, seesAll } from '../principal.ts';
 import { repeat } from '../sessions/repeat.ts';
 import type { SessionRouteRow } from '../storage/bridge-schema.ts';
 import type { SessionRouteStore } from '../storage/session-route-store.ts';
@@ -21,6 +21,8 @@ export interface SessionRoutes {
   find(principal: string, call: Pick<CallNames, 'names' | 'makes'>): Promise<Place | undefined>;
   /** The places of the sessions of a thread that the principal means, each once. */
   findThread(principal: string, threadId: string): Promise<readonly Place[]>;
+  /** The nodes that have jobs which this bridge forwarded for the principal, or for owners that it sees. */
+  findJobs(principal: string, nodeIds: Iterable<string>): Promise<readonly Place[]>;
   /**
    * Settles where something new lives, before it is made. Answers with the node that has it: another one when somebody
    * was faster. `insteadOf` is the node that it was bound to before, and that has not made it.
@@ -94,6 +96,18 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
         places.set(`${row.node_id} ${row.owner}`, { nodeId: row.node_id, owner: row.owner });
       }
       return [...places.values()];
+    },
+    async findJobs(principal, nodeIds) {
+      const found = await Promise.all(
+        [...nodeIds].map(async (name) => {
+          const rows = await store.findOwners({ kind: 'jobs', name }, usedAfter());
+          return rows.filter(({ owner }) => sees(principal, owner));
+        }),
+      );
+      return found.flat().map((row) => {
+        noteUse(row);
+        return { nodeId: row.node_id, owner: row.owner };
+      });
     },
     async bind(binding, insteadOf) {
       const rows = rowsOf(binding);

@@ -167,7 +167,7 @@ function turnEnd(
   isCancelled: boolean,
 ): TurnEnd {
   const { output, failed, steps } = end;
-  const common = { output, usage: usageSum(end), members };
+  const common = { output, usage: usageSum(end), members, files: steps.flatMap(({ files }) => files) };
   if (isCancelled) return { kind: 'cancelled', ...common };
   const lostStep = steps.find(({ isLost }) => isLost);
   if (lostStep !== undefined && (mode !== 'race' || steps.every(({ isLost }) => isLost))) {

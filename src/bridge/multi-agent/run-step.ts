@@ -23,6 +23,8 @@ export interface StepEnd {
   readonly output: string;
   readonly code: FailureCode;
   readonly usage: TurnUsage | undefined;
+  /** What the step produced, besides files in the working directory. */
+  readonly files: NonNullable<Extract<TurnEnd, { kind: 'completed' }>['files']>;
   /** The agent no longer has the session that the step was to continue. */
   readonly isLost: boolean;
 }
@@ -74,7 +76,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
     text = createTextMeter();
     const spoken = conversationTurn === undefined ? {} : { conversationTurn };
     const conclude = (end: Concluded): StepEnd => {
-      const { status, output = '', error, code = 'AGENT_FAILED', usage, isLost = false } = end;
+      const { status, output = '', error, code = 'AGENT_FAILED', usage, files = [], isLost = false } = end;
       const durationMs = Math.round(clock.monotonic() - startedAt);
       const record = {
         index,
@@ -92,7 +94,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
         output.length > MAX_TOLD_LENGTH ? { ...rest, output: cutText(output, MAX_TOLD_LENGTH), truncated: true } : rest;
       const message = `${providerId}: ${status}`;
       turn.report({ kind: 'stage', event: 'multi_agent_step_completed', message, members }, mark);
-      return { record, output: status === 'completed' ? output : '', code, usage, isLost };
+      return { record, output: status === 'completed' ? output : '', code, usage, files, isLost };
     };
     const message = `${providerId} has started.`;
     turn.report({ kind: 'stage', event: 'multi_agent_step_started', message, members: spoken }, mark);
@@ -177,6 +179,7 @@ interface Concluded {
   readonly error?: string;
   readonly code?: FailureCode;
   readonly usage?: TurnUsage | undefined;
+  readonly files?: StepEnd['files'] | undefined;
   readonly isLost?: boolean;
 }
 
@@ -184,15 +187,16 @@ const LOST: Concluded = { status: 'failed', error: 'The agent has lost the sessi
 
 function concluded(end: TurnEnd, isTimedOut: boolean, timeoutMs: number): Concluded {
   if (end.kind === 'lost') return LOST;
-  const { usage, output } = end;
+  const { output } = end;
+  const common = { usage: end.usage, files: end.files };
   if (end.kind === 'completed') {
-    if (output.trim() !== '') return { status: 'completed', output, usage };
-    return { status: 'failed', error: 'The agent ended without saying anything.', code: 'EMPTY_OUTPUT', usage };
+    if (output.trim() !== '') return { status: 'completed', output, ...common };
+    return { status: 'failed', error: 'The agent ended without saying anything.', code: 'EMPTY_OUTPUT', ...common };
   }
   if (isTimedOut) {
     const error = `The step was not done within ${timeoutMs} ms.`;
-    return { status: 'timed_out', output, error, code: 'AGENT_TIMEOUT', usage };
+    return { status: 'timed_out', output, error, code: 'AGENT_TIMEOUT', ...common };
   }
-  if (end.kind === 'cancelled') return { status: 'cancelled', output, usage };
-  return { status: 'failed', output, error: end.error, code: end.code, usage };
+  if (end.kind === 'cancelled') return { status: 'cancelled', output, ...common };
+  return { status: 'failed', output, error: end.error, code: end.code, ...common };
 }

@@ -228,7 +228,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     }
     // The session has started afresh: the conversation that it had is over.
     if (isStart && before.reference !== '') closeConversation(session, before.providerId, before.reference);
-    const files = end.kind === 'completed' ? (end.files ?? []) : [];
+    const files = end.kind === 'lost' ? [] : (end.files ?? []);
     const from = {
       workingDirectory: prepared.workingDirectory,
       turnId: turn.id,

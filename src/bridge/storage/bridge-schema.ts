@@ -187,7 +187,7 @@ export interface JobDeliveryRow {
 /** Where a session, or a job, lives that was handed to another bridge. */
 export interface SessionRouteRow {
   readonly owner: string;
-  /** session, job or job-key. */
+  /** session, job or job-key; `jobs` is a node that has any of the owner's jobs, and `name` its id. */
   readonly kind: string;
   readonly name: string;
   /** Of a session; empty for others. */

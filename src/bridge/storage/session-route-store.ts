@@ -8,6 +8,8 @@ export interface SessionRouteStore {
   find(key: RouteKey, usedAfter: number): Promise<SessionRouteRow | undefined>;
   /** The one used last, whoever owns it. */
   findAnyOwner(name: Omit<RouteKey, 'owner'>, usedAfter: number): Promise<SessionRouteRow | undefined>;
+  /** One for each owner. */
+  findOwners(name: Omit<RouteKey, 'owner'>, usedAfter: number): Promise<readonly SessionRouteRow[]>;
   /** Sessions of a thread; of all owners when none is given. */
   findByThread(threadId: string, owner: string | undefined, usedAfter: number): Promise<readonly SessionRouteRow[]>;
   /** Adds routes; one that is there already stays as it is. Resolves when they are stored. */
@@ -89,6 +91,10 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
   return {
     find: async (key, usedAfter) => (await database.readKeyed(find({ ...key, usedAfter })))[0],
     findAnyOwner: async (name, usedAfter) => (await database.readKeyed(findAnyOwner({ ...name, usedAfter })))[0],
+    findOwners({ kind, name }, usedAfter) {
+      const ofAll = database.query.selectFrom('session_routes').selectAll().where('name', '=', name);
+      return database.read(ofAll.where('kind', '=', kind).where('used_at', '>', usedAfter).compile());
+    },
     findByThread(threadId, owner, usedAfter) {
       const all = database.query
         .selectFrom('session_routes')

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import type { AgentEvent } from '../../../src/bridge/agents/agent-provider.ts';
-import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-links.ts';
+import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-downloads.ts';
 import { createArtifacts } from '../../../src/bridge/artifacts/create-artifacts.ts';
 import { createProducedPaths } from '../../../src/bridge/artifacts/produced-paths.ts';
 import { createArtifactStore } from '../../../src/bridge/storage/artifact-store.ts';
@@ -244,7 +244,7 @@ for (const engine of engines) {
         store,
         maxBytes: 1000,
         maxBytesOfOwner: 600,
-        keys: KEYS,
+        links: createArtifactLinks(KEYS),
         clock: { now: () => now },
         makeId: createSortableIds(systemClock, systemRandomness),
         logger: silentLogger,
@@ -291,7 +291,7 @@ for (const engine of engines) {
         store,
         maxBytes: 2 ** 40,
         maxBytesOfOwner: 2 ** 40,
-        keys: KEYS,
+        links: createArtifactLinks(KEYS),
         clock: { now: () => now },
         makeId: createSortableIds(systemClock, systemRandomness),
         logger: silentLogger,
@@ -304,7 +304,9 @@ for (const engine of engines) {
       assert.equal(kept.length, 19);
       assert.equal(new Set(kept.map(({ relativePath }) => relativePath)).size, 19);
       assert.equal(kept[0]?.contentType, 'text/plain; charset=utf-8');
-      const { row } = await artifacts.find(kept[0]?.downloadUrl ?? '');
+      const found = await artifacts.find(kept[0]?.downloadUrl ?? '');
+      assert.ok('row' in found);
+      const { row } = found;
       assert.deepEqual([row.owner, row.session_key, row.turn_id], ['review', 'ses_1', 'turn-1']);
       await artifacts.sweep();
       assert.notEqual(await store.find(row.id), undefined);

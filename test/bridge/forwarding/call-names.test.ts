@@ -17,7 +17,8 @@ test('forwarding: a call tells what it is about', () => {
   assert.deepEqual(names('app.jobs.get').names, [{ kind: 'job', name: 'j' }]);
   assert.deepEqual(names('acp.capabilities').names, []);
   assert.deepEqual(readCallNames('session.cancel', { threadId: 't' }).names, []);
-  assert.deepEqual(readJobNames({ jobId: 'j', sessionId: 's' }), [{ kind: 'job', name: 'j' }, session('s')]);
+  const ofJob = [{ kind: 'job', name: 'j' }, session('s'), { kind: 'jobs', name: 'b' }];
+  assert.deepEqual(readJobNames({ jobId: 'j', sessionId: 's' }, 'b'), ofJob);
 });
 
 for (const sessionId of [undefined, '', 7, null, {}, 'x'.repeat(257), 'a\0b', '\ud800']) {

@@ -49,6 +49,7 @@ function scriptedCall(script: Script) {
   const told: unknown[] = [];
   let taken = 0;
   const forward = createForwardCall({
+    links: { relay: () => undefined },
     async callPeer({ endpoint, beforeSend, connectMs, headersMs, accepted, notified }) {
       const id = new URL(endpoint).hostname.split('.')[0] ?? '';
       events.push(`connect ${id} within ${connectMs}`);
@@ -175,7 +176,7 @@ test('a job is remembered under the names that the node gave it', async () => {
     answers: { b: { kind: 'result', result } },
   });
   await submit.outcome;
-  assert.deepEqual(submit.remembered, ['b: job job_1, session job_1']);
+  assert.deepEqual(submit.remembered, ['b: job job_1, session job_1, jobs b']);
 });
 
 test('B-96: an error of the node is the answer, and a method that it lacks says whose word that is', async () => {

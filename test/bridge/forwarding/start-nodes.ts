@@ -35,6 +35,7 @@ export interface NodeOptions {
   readonly limits?: Partial<ForwardingLimits>;
   readonly lookup?: LookupFunction;
   readonly clock?: Clock;
+  readonly linkKey?: number;
 }
 
 /** A bridge of a group, in this process, behind a real listener. */
@@ -58,6 +59,7 @@ export async function startNode(scope: Scope, options: NodeOptions): Promise<Nod
     settings,
     isGuarded: !isOpen,
     ...(after !== undefined && { after }),
+    linkKey: options.linkKey,
     ...(options.clock !== undefined && { clock: options.clock }),
     forwarding: { limits: { ...SHORT_LIMITS, ...options.limits }, lookup: options.lookup },
   });

@@ -56,6 +56,8 @@ export interface BridgeUnderTestOptions {
   readonly network?: CallbackNetwork;
   readonly logger?: Logger;
   readonly forwarding?: BridgeOptions['forwarding'];
+  /** Signs its links: 32 bytes of this number; 7 unless given. */
+  readonly linkKey?: number | undefined;
 }
 
 const ids = createSortableIds(systemClock, systemRandomness);
@@ -89,7 +91,7 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     ping: { status: 'ok', version: '0', contract: '1.0.0', commit: '', buildDate: '', image: '', tag: '' },
     address: 'test',
     dataDirectory: folder,
-    linkKeys: [new Uint8Array(32).fill(7)],
+    linkKeys: [new Uint8Array(32).fill(options.linkKey ?? 7)],
     randomness: systemRandomness,
     clock,
     makeId: clock === systemClock ? ids : createSortableIds(clock, systemRandomness),

@@ -2,13 +2,20 @@ import { type Clock, withinTime } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
+import { requestFile } from '../../artifacts/artifact-downloads.ts';
+import { hopHeader } from '../../forwarding/forward-headers.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
 import { createFinalText } from '../final-text.ts';
 import { asObject, textOf } from '../loose-json.ts';
 import type { ProbeResult } from '../probe-board.ts';
 import { readTurnEnd } from './read-turn-end.ts';
 import { readUpdate } from './read-update.ts';
-import { createRemoteConnection, type RemoteConnectionOptions, type RemoteReply } from './remote-connection.ts';
+import {
+  authorizationOf,
+  createRemoteConnection,
+  type RemoteConnectionOptions,
+  type RemoteReply,
+} from './remote-connection.ts';
 
 export interface RemoteAgentOptions {
   readonly id: string;
@@ -73,7 +80,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
     try {
       const answered = await reply;
       if (answered.kind === 'result') turn.usedModel(textOf(answered.result.resolvedModel));
-      return readTurnEnd(answered, said.value());
+      return readTurnEnd(answered, said.value(), `agent.${id}`);
     } finally {
       running.delete(turn.turnId);
     }
@@ -125,6 +132,13 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
       closing?.left('the session could not be closed at the remote agent');
       logger.warn({ agent: id, reference }, 'a session of a remote agent was not closed there');
     },
+    download: (path, signal) =>
+      requestFile({
+        url: `${options.url.replace(/\/$/, '')}${path}`,
+        headers: { ...authorizationOf(options.token), ...hopHeader(1) },
+        place: id,
+        signal,
+      }),
     stop: () => cancelTurns([...running.values()]),
   };
 }

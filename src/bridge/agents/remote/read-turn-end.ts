@@ -1,11 +1,11 @@
-import type { TurnEnd, TurnUsage } from '../agent-provider.ts';
+import type { FileElsewhere, TurnEnd, TurnUsage } from '../agent-provider.ts';
 import { asObject, textOf } from '../loose-json.ts';
 import type { RemoteReply } from './remote-connection.ts';
 
 const CONTINUATION_LOST = 'SESSION_CONTINUATION_UNAVAILABLE';
 
-/** How the turn over there ended, in our words. `said` is the text that came so far. */
-export function readTurnEnd(reply: RemoteReply, said: string): TurnEnd {
+/** How the turn on the other bridge ended. `said` is the text that came so far; `place` is where its files are. */
+export function readTurnEnd(reply: RemoteReply, said: string, place: string): TurnEnd {
   switch (reply.kind) {
     case 'aborted':
       return { kind: 'cancelled', output: said };
@@ -18,7 +18,7 @@ export function readTurnEnd(reply: RemoteReply, said: string): TurnEnd {
       if (reply.word === CONTINUATION_LOST) return { kind: 'lost', detail: reply.message };
       return failed(reply.message === '' ? 'The agent answered with an error.' : reply.message, said);
     case 'result':
-      return readResult(reply.result, said);
+      return { ...readResult(reply.result, said), ...readFiles(reply.result.artifacts, place) };
   }
 }
 
@@ -59,4 +59,18 @@ function readUsage(value: unknown): { readonly usage?: TurnUsage } {
     if (typeof count === 'number' && Number.isFinite(count)) usage[name] = count;
   }
   return Object.keys(usage).length === 0 ? {} : { usage };
+}
+
+const MAX_FILES = 20;
+
+/** The files of a turn stay where they are; their links are made to lead there. */
+function readFiles(artifacts: unknown, place: string): { readonly files?: readonly FileElsewhere[] } {
+  const files = (Array.isArray(artifacts) ? artifacts.slice(0, MAX_FILES) : []).flatMap((given: unknown) => {
+    const { relativePath, label, contentType, sizeBytes, sha256, downloadUrl } = asObject(given);
+    const path = textOf(relativePath);
+    if (path === '' || !Number.isSafeInteger(sizeBytes) || typeof downloadUrl !== 'string') return [];
+    const names = { relativePath: path, label: textOf(label) || path, contentType: textOf(contentType) };
+    return [{ place, artifact: { ...names, sizeBytes: Number(sizeBytes), sha256: textOf(sha256), downloadUrl } }];
+  });
+  return files.length === 0 ? {} : { files };
 }

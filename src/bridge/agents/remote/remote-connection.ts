@@ -69,7 +69,7 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
   const { token, clock, randomness } = options;
   const limits = { ...LIMITS, ...options.limits };
   const url = new URL('acp/rpc', options.url.endsWith('/') ? options.url : `${options.url}/`).href;
-  const authorization: Record<string, string> = token === '' ? {} : { authorization: `Bearer ${token}` };
+  const authorization = authorizationOf(token);
 
   return async function callRemote(call) {
     const progress = createProgress(call);
@@ -116,6 +116,11 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
       return { kind: 'again', reason: networkReason(error), wasSent: !failedToConnect(error) };
     }
   }
+}
+
+/** The header with the token of the other bridge; none where there is no token. */
+export function authorizationOf(token: string): Readonly<Record<string, string>> {
+  return token === '' ? {} : { authorization: `Bearer ${token}` };
 }
 
 interface Progress {

@@ -1,0 +1,217 @@
+import { createHmac } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { basename } from 'node:path';
+import type { Readable } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { anyone, type Call, type Route } from '../../platform/http/surface.ts';
+import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
+import { sameSecret } from '../../platform/secrets/tokens.ts';
+import type { BridgeCaller } from '../access.ts';
+import { networkReason } from '../agents/post-for-events.ts';
+import type { Artifacts } from './create-artifacts.ts';
+
+/** What a signed path leads to: a file that this bridge keeps, or the link of another bridge. */
+export type SignedFile =
+  | { readonly expiresAt: number; readonly artifactId: string }
+  | { readonly expiresAt: number; readonly place: string; readonly path: string };
+
+/** Signed paths: whoever has one may download that one file, until the path expires (contract/bridge 1). */
+export interface ArtifactLinks {
+  sign(artifactId: string, name: string, expiresAt: number): string;
+  /**
+   * Signs a path that leads through this bridge to a link of another one, whose time it keeps. `place` is `node.` and the
+   * id of a node, or `agent.` and the id of a remote agent. Undefined for a text that is not a link of a bridge.
+   */
+  relay(place: string, path: string): string | undefined;
+  /** Undefined for a path that this bridge has not signed. */
+  read(path: string): SignedFile | undefined;
+}
+
+const PREFIX = '/artifacts/';
+const MAX_PATH_LENGTH = 6000;
+const SEGMENT = /^[\w.!~*'()%-]{1,1024}$/;
+
+/** The first key signs, every key is accepted when reading: links outlive a rotation. */
+export function createArtifactLinks(keys: SecretKeys): ArtifactLinks {
+  const signature = (key: Uint8Array, text: string) => createHmac('sha256', key).update(text).digest('base64url');
+  const signed = (rest: string) => `${PREFIX}${signature(keys[0], rest)}/${rest}`;
+  return {
+    sign: (artifactId, name, expiresAt) =>
+      signed(`${expiresAt}/${artifactId}/${encodeURIComponent(name.toWellFormed())}`),
+    relay(place, path) {
+      const segments = path.slice(PREFIX.length).split('/');
+      const [, expiresAt = ''] = segments;
+      const isLink =
+        path.startsWith(PREFIX) &&
+        path.length <= MAX_PATH_LENGTH &&
+        /^\d{1,15}$/.test(expiresAt) &&
+        segments.length >= 4 &&
+        segments.every((segment) => SEGMENT.test(segment) && segment !== '.' && segment !== '..');
+      return isLink ? signed(`${expiresAt}/${place}/${segments.join('/')}`) : undefined;
+    },
+    read(path) {
+      const slash = path.indexOf('/', PREFIX.length);
+      if (!path.startsWith(PREFIX) || slash === -1) return undefined;
+      const given = path.slice(PREFIX.length, slash);
+      const rest = path.slice(slash + 1);
+      if (!keys.some((key) => sameSecret(given, signature(key, rest)))) return undefined;
+      const [expiresAt = '', what = '', ...further] = rest.split('/');
+      // The id of a file has no dot, and the name of a place always has one.
+      if (!what.includes('.')) return { expiresAt: Number(expiresAt), artifactId: what };
+      return { expiresAt: Number(expiresAt), place: what, path: `${PREFIX}${further.join('/')}` };
+    },
+  };
+}
+
+/**
+ * Replaces the links in the result of a turn, of a job or of a list of jobs that came from another bridge. Changes the
+ * result, which was just parsed.
+ */
+export function relinkArtifacts(result: unknown, relay: (path: string) => string | undefined): void {
+  const { artifacts, result: ofJob, jobs } = Object(result) as Readonly<Record<string, unknown>>;
+  if (Array.isArray(artifacts)) {
+    for (const artifact of artifacts as unknown[]) {
+      const { downloadUrl } = Object(artifact) as Readonly<Record<string, unknown>>;
+      const own = typeof downloadUrl === 'string' ? relay(downloadUrl) : undefined;
+      if (own !== undefined) Object.assign(artifact as object, { downloadUrl: own });
+    }
+  }
+  if (typeof ofJob === 'object' && ofJob !== null) relinkArtifacts(ofJob, relay);
+  if (Array.isArray(jobs)) for (const job of jobs as unknown[]) relinkArtifacts(job, relay);
+}
+
+/** A file of another bridge, while it is being read. */
+export interface RelayedFile {
+  readonly contentType: string;
+  readonly sizeBytes: number;
+  readonly body: Readable;
+}
+
+export interface FileRequest {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Where the file is, for the error. */
+  readonly place: string;
+  readonly signal: AbortSignal;
+  readonly dispatcher?: Dispatcher;
+}
+
+/** Contract/bridge 1: the largest file that has a link. */
+export const MAX_ARTIFACT_BYTES = 64 * 1024 * 1024;
+const HEADERS_TIMEOUT_MS = 30_000;
+const IDLE_TIMEOUT_MS = 30_000;
+const MAX_ERROR_BYTES = 64 * 1024;
+const REFUSALS: Readonly<Record<number, string>> = {
+  403: 'ARTIFACT_LINK_INVALID',
+  404: 'NOT_FOUND',
+  410: 'ARTIFACT_EXPIRED',
+};
+const CONTENT_TYPE = /^[a-z]{1,20}\/[a-z0-9.+-]{1,80}(?:; charset=utf-8)?$/;
+
+/** Requests a file by its link on another bridge. Redirects are not followed: the credential stays with that bridge. */
+export async function requestFile({ url, headers, place, signal, dispatcher }: FileRequest): Promise<RelayedFile> {
+  const unreachable = (reason: string, cause?: unknown) =>
+    new AppError('ARTIFACT_UNREACHABLE', { place, reason }, { cause });
+  const { request } = await import('undici');
+  const response = await request(url, {
+    headers,
+    signal,
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    bodyTimeout: IDLE_TIMEOUT_MS,
+    ...(dispatcher !== undefined && { dispatcher }),
+  }).catch((error: unknown) => {
+    throw unreachable(errorCode(error) === '' && error instanceof Error ? error.message : networkReason(error), error);
+  });
+  const { statusCode, body } = response;
+  // An error may come before anything reads the body; whoever reads it gets the error too.
+  body.on('error', () => undefined);
+  if (statusCode !== 200) {
+    await body.dump({ limit: MAX_ERROR_BYTES, signal }).catch(() => undefined);
+    const code = REFUSALS[statusCode];
+    throw code === undefined ? unreachable(`it answered with status ${statusCode}`) : new AppError(code);
+  }
+  const sizeBytes = Number(response.headers['content-length']);
+  const given = String(response.headers['content-type'] ?? '');
+  if (!Number.isSafeInteger(sizeBytes) || sizeBytes > MAX_ARTIFACT_BYTES) {
+    body.destroy();
+    throw unreachable(`it did not say how large the file is, or the file is larger than ${MAX_ARTIFACT_BYTES} bytes`);
+  }
+  return { contentType: CONTENT_TYPE.test(given) ? given : 'application/octet-stream', sizeBytes, body };
+}
+
+export interface DownloadParts {
+  readonly artifacts: Pick<Artifacts, 'find'>;
+  readonly clock: Pick<Clock, 'after'>;
+  /** Aborts when the bridge stops. */
+  readonly stopped: AbortSignal;
+  /** Requests a file of another bridge. */
+  fetch(place: string, path: string, signal: AbortSignal): Promise<RelayedFile>;
+}
+
+/** Downloads through this bridge at the same time, and how long one may take. */
+const MAX_RELAYED = 64;
+const MAX_RELAY_MS = 15 * 60_000;
+
+/** The download of a file that a turn produced (contract/bridge 1): the signature in the path is the credential. */
+export function artifactRoute({ artifacts, clock, stopped, fetch }: DownloadParts): Route<BridgeCaller> {
+  let relayed = 0;
+
+  async function relay(place: string, path: string): Promise<RelayedFile> {
+    if (relayed >= MAX_RELAYED) throw new AppError('OVERLOADED');
+    relayed += 1;
+    const tooLong = new AbortController();
+    const stopTimer = clock.after(MAX_RELAY_MS, () => tooLong.abort());
+    const ended = () => {
+      relayed -= 1;
+      stopTimer();
+    };
+    try {
+      const file = await fetch(place, path, AbortSignal.any([stopped, tooLong.signal]));
+      file.body.once('close', ended);
+      return file;
+    } catch (error) {
+      ended();
+      throw error;
+    }
+  }
+
+  return {
+    method: 'GET',
+    path: '/artifacts/*',
+    guard: anyone,
+    summary: 'Downloads a file that a turn produced, by the link in its result.',
+    async handle({ head, reply }: Call<BridgeCaller>) {
+      const found = await artifacts.find(head.path);
+      const name =
+        'row' in found ? basename(String(JSON.parse(found.row.relative_path))) : decodeName(basename(found.path));
+      const { contentType, sizeBytes, body } = 'row' in found ? ownFile(found) : await relay(found.place, found.path);
+      reply.header('content-type', contentType);
+      reply.header('content-length', sizeBytes);
+      reply.header('content-disposition', `attachment; filename*=UTF-8''${encodeName(name)}`);
+      return reply.send(body);
+    },
+  };
+}
+
+function ownFile({ row, file }: Extract<Awaited<ReturnType<Artifacts['find']>>, { file: string }>) {
+  const { content_type: contentType, size_bytes: sizeBytes } = row;
+  return { contentType, sizeBytes, body: sizeBytes === 0 ? '' : createReadStream(file, { end: sizeBytes - 1 }) };
+}
+
+/** The name in a link of another bridge; as it stands where it is not encoded properly. */
+function decodeName(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+/** RFC 8187: escapes the characters that encodeURIComponent leaves and a header must not hold. */
+function encodeName(name: string): string {
+  return encodeURIComponent(name.toWellFormed()).replaceAll(/['()*]/g, (character) => {
+    return `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
+  });
+}
