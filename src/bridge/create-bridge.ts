@@ -16,7 +16,7 @@ import type { CatalogAgent } from './agents/agent-catalog.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
 import type { Confine } from './agents/builtin/tools/confined-folder.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
-import { createArtifactLinks } from './artifacts/artifact-downloads.ts';
+import { createArtifactLinks } from './artifacts/artifact-links.ts';
 import { createArtifacts } from './artifacts/create-artifacts.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import { createCapabilitiesText } from './capabilities.ts';

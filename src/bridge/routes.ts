@@ -2,7 +2,7 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { anyone, type Route, type UpgradeRoute } from '../platform/http/surface.ts';
 
 import type { BridgeAccess, BridgeCaller } from './access.ts';
-import { artifactRoute, type DownloadParts } from './artifacts/artifact-downloads.ts';
+import { artifactRoute, type DownloadParts } from './artifacts/artifact-route.ts';
 import { Ping } from './contract/ping.ts';
 import type { RpcOverHttp } from './rpc-over-http.ts';
 import type { RpcOverSocket } from './rpc-over-socket.ts';

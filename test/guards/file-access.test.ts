@@ -19,7 +19,7 @@ import { type TestContext, test } from 'node:test';
 import { describeSkills } from '../../src/bridge/agents/builtin/skills.ts';
 import { createConfinement } from '../../src/bridge/agents/builtin/tools/confined-folder.ts';
 import { toolTable } from '../../src/bridge/agents/builtin/tools/tool-table.ts';
-import { createArtifactLinks } from '../../src/bridge/artifacts/artifact-downloads.ts';
+import { createArtifactLinks } from '../../src/bridge/artifacts/artifact-links.ts';
 import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
@@ -355,7 +355,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/builtin/tools/search-files.ts': ['search_files'],
   'agents/builtin/tools/walk-folder.ts': ['list_files', 'search_files'],
   'agents/builtin/tools/write-file.ts': ['write_file', 'write_file, a new file'],
-  'artifacts/artifact-downloads.ts': ['artifact route'],
+  'artifacts/artifact-route.ts': ['artifact route'],
   'artifacts/create-artifacts.ts': ['artifact collection', 'artifact route'],
   'create-bridge.ts': ['working directory'],
   'editor/editor-sessions.ts': ['working directory'],

@@ -1,4 +1,4 @@
-import type { RelayedFile } from '../artifacts/artifact-downloads.ts';
+import type { RelayedFile } from '../artifacts/artifact-links.ts';
 import type { Artifact } from '../contract/artifact.ts';
 import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { ProbeResult } from './probe-board.ts';

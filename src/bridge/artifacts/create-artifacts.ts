@@ -12,7 +12,7 @@ import type { Artifact } from '../contract/artifact.ts';
 import type { ArtifactStore } from '../storage/artifact-store.ts';
 import type { ArtifactRow } from '../storage/bridge-schema.ts';
 import { TENANT } from '../tenant.ts';
-import { type ArtifactLinks, MAX_ARTIFACT_BYTES, type SignedFile } from './artifact-downloads.ts';
+import { type ArtifactLinks, MAX_ARTIFACT_BYTES, type SignedFile } from './artifact-links.ts';
 import { contentTypeOf } from './content-type.ts';
 
 /** Files that turns produced: kept as they were when the turn ended, for as long as their links are good. */

@@ -2,7 +2,7 @@ import type { LookupFunction } from 'node:net';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { RequestId } from '../../platform/json-rpc/envelope.ts';
 import { networkReason, postForEvents } from '../agents/post-for-events.ts';
-import { type FileRequest, type RelayedFile, requestFile } from '../artifacts/artifact-downloads.ts';
+import { type FileRequest, type RelayedFile, requestFile } from '../artifacts/artifact-links.ts';
 import { createPeerConnector, NotConnected } from './peer-connector.ts';
 import { failed, type PeerAnswer, readPeerDocument, readPeerEnvelope, readPeerMessage } from './read-peer-answer.ts';
 

@@ -5,7 +5,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Dispatch, MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { BridgeCaller } from '../access.ts';
-import { type ArtifactLinks, type RelayedFile, relinkArtifacts } from '../artifacts/artifact-downloads.ts';
+import { type ArtifactLinks, type RelayedFile, relinkArtifacts } from '../artifacts/artifact-links.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { OPERATOR } from '../principal.ts';
 import type { BridgeGroups } from '../settings.ts';

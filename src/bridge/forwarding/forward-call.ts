@@ -2,7 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { RelayedError, rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
-import { type ArtifactLinks, relinkArtifacts } from '../artifacts/artifact-downloads.ts';
+import { type ArtifactLinks, relinkArtifacts } from '../artifacts/artifact-links.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { type CallNames, readJobNames } from './call-names.ts';
 import type { CallPeer } from './call-peer.ts';

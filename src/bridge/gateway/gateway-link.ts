@@ -17,8 +17,9 @@ export interface GatewayLink {
   connect(signal?: AbortSignal): Promise<GatewayConnection>;
   /** Connects by itself. */
   request(method: string, params: unknown, timeoutMs: number, signal?: AbortSignal): Promise<unknown>;
-  /** Hears all events until the returned function is called; while somebody hears, `disconnect` waits. */
+  /** Hears all events until the returned function is called. */
   listen(hear: HearEvent): () => void;
+  /** Ends the connection when nothing uses it any more: no listener and no request, whoever made it. */
   disconnect(): void;
   snapshot(): Promise<GatewaySnapshot>;
   probe(signal: AbortSignal): Promise<ProbeResult>;
@@ -59,6 +60,8 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
   let current: GatewayConnection | undefined;
   let connecting: Promise<GatewayConnection> | undefined;
   let stopRetry: (() => void) | undefined;
+  /** Requests that wait for their answer. */
+  let requests = 0;
   let failures = 0;
   /** Whether a lost connection is to be made again. */
   let isWanted = false;
@@ -157,6 +160,11 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
     return connecting;
   }
 
+  /** Tasks and requests that are under way are not cut off by a caller's `disconnect`. */
+  function endIfUnused(): void {
+    if (!isWanted && hearers.size === 0 && requests === 0) end();
+  }
+
   function end(): void {
     stopRetry?.();
     stopRetry = undefined;
@@ -168,21 +176,26 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
   return {
     connect,
     async request(method, params, timeoutMs, signal) {
-      const connection = await connect();
-      return connection.request(method, params, timeoutMs, signal);
+      requests += 1;
+      try {
+        const connection = await connect();
+        return await connection.request(method, params, timeoutMs, signal);
+      } finally {
+        requests -= 1;
+        endIfUnused();
+      }
     },
     listen(hear) {
       hearers.add(hear);
       return () => {
         hearers.delete(hear);
-        if (hearers.size === 0 && !isWanted) end();
+        endIfUnused();
       };
     },
     disconnect() {
       isWanted = false;
       lastFailure = undefined;
-      // Tasks that run are not cut off: the connection ends with the last of them.
-      if (hearers.size === 0) end();
+      endIfUnused();
     },
     async snapshot() {
       const { id: deviceId } = url === '' ? { id: '' } : await loadKey();

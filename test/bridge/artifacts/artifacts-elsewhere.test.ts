@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
 import { createRemoteAgent } from '../../../src/bridge/agents/remote/create-remote-agent.ts';
-import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-downloads.ts';
+import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-links.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { call } from '../../contract/bridge/session-client.ts';

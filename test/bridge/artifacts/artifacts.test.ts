@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import type { AgentEvent } from '../../../src/bridge/agents/agent-provider.ts';
-import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-downloads.ts';
+import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-links.ts';
 import { createArtifacts } from '../../../src/bridge/artifacts/create-artifacts.ts';
 import { createProducedPaths } from '../../../src/bridge/artifacts/produced-paths.ts';
 import { createArtifactStore } from '../../../src/bridge/storage/artifact-store.ts';

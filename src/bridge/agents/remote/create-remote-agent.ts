@@ -2,7 +2,7 @@ import { type Clock, withinTime } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
-import { requestFile } from '../../artifacts/artifact-downloads.ts';
+import { requestFile } from '../../artifacts/artifact-links.ts';
 import { hopHeader } from '../../forwarding/forward-headers.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
 import { createFinalText } from '../final-text.ts';

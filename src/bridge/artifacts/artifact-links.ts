@@ -1,16 +1,10 @@
 import { createHmac } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { basename } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { anyone, type Call, type Route } from '../../platform/http/surface.ts';
 import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
-import type { BridgeCaller } from '../access.ts';
 import { networkReason } from '../agents/post-for-events.ts';
-import type { Artifacts } from './create-artifacts.ts';
 
 /** What a signed path leads to: a file that this bridge keeps, or the link of another bridge. */
 export type SignedFile =
@@ -139,79 +133,4 @@ export async function requestFile({ url, headers, place, signal, dispatcher }: F
     throw unreachable(`it did not say how large the file is, or the file is larger than ${MAX_ARTIFACT_BYTES} bytes`);
   }
   return { contentType: CONTENT_TYPE.test(given) ? given : 'application/octet-stream', sizeBytes, body };
-}
-
-export interface DownloadParts {
-  readonly artifacts: Pick<Artifacts, 'find'>;
-  readonly clock: Pick<Clock, 'after'>;
-  /** Aborts when the bridge stops. */
-  readonly stopped: AbortSignal;
-  /** Requests a file of another bridge. */
-  fetch(place: string, path: string, signal: AbortSignal): Promise<RelayedFile>;
-}
-
-/** Downloads through this bridge at the same time, and how long one may take. */
-const MAX_RELAYED = 64;
-const MAX_RELAY_MS = 15 * 60_000;
-
-/** The download of a file that a turn produced (contract/bridge 1): the signature in the path is the credential. */
-export function artifactRoute({ artifacts, clock, stopped, fetch }: DownloadParts): Route<BridgeCaller> {
-  let relayed = 0;
-
-  async function relay(place: string, path: string): Promise<RelayedFile> {
-    if (relayed >= MAX_RELAYED) throw new AppError('OVERLOADED');
-    relayed += 1;
-    const tooLong = new AbortController();
-    const stopTimer = clock.after(MAX_RELAY_MS, () => tooLong.abort());
-    const ended = () => {
-      relayed -= 1;
-      stopTimer();
-    };
-    try {
-      const file = await fetch(place, path, AbortSignal.any([stopped, tooLong.signal]));
-      file.body.once('close', ended);
-      return file;
-    } catch (error) {
-      ended();
-      throw error;
-    }
-  }
-
-  return {
-    method: 'GET',
-    path: '/artifacts/*',
-    guard: anyone,
-    summary: 'Downloads a file that a turn produced, by the link in its result.',
-    async handle({ head, reply }: Call<BridgeCaller>) {
-      const found = await artifacts.find(head.path);
-      const name =
-        'row' in found ? basename(String(JSON.parse(found.row.relative_path))) : decodeName(basename(found.path));
-      const { contentType, sizeBytes, body } = 'row' in found ? ownFile(found) : await relay(found.place, found.path);
-      reply.header('content-type', contentType);
-      reply.header('content-length', sizeBytes);
-      reply.header('content-disposition', `attachment; filename*=UTF-8''${encodeName(name)}`);
-      return reply.send(body);
-    },
-  };
-}
-
-function ownFile({ row, file }: Extract<Awaited<ReturnType<Artifacts['find']>>, { file: string }>) {
-  const { content_type: contentType, size_bytes: sizeBytes } = row;
-  return { contentType, sizeBytes, body: sizeBytes === 0 ? '' : createReadStream(file, { end: sizeBytes - 1 }) };
-}
-
-/** The name in a link of another bridge; as it stands where it is not encoded properly. */
-function decodeName(name: string): string {
-  try {
-    return decodeURIComponent(name);
-  } catch {
-    return name;
-  }
-}
-
-/** RFC 8187: escapes the characters that encodeURIComponent leaves and a header must not hold. */
-function encodeName(name: string): string {
-  return encodeURIComponent(name.toWellFormed()).replaceAll(/['()*]/g, (character) => {
-    return `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
-  });
 }
