@@ -24,15 +24,63 @@ export interface FollowOptions {
 /** A session at the bridge, by the id that the app has chosen. */
 export interface AgentSession {
   readonly sessionId: string;
-  /** Starts it, or starts it afresh. */
+  /**
+   * Starts the session, or starts it again from nothing.
+   *
+   * @example
+   * ```ts
+   * const turn = trestle.session('story').start('Once upon a time');
+   * for await (const update of turn) {
+   *   if (update.type === 'delta') console.log(update.text);
+   * }
+   * console.log((await turn.result).status);
+   * ```
+   */
   start(taskPrompt: string, options?: TurnOptions): Turn;
-  /** One more turn of the same conversation. */
+  /**
+   * Runs one more turn of the same conversation.
+   *
+   * @example
+   * ```ts
+   * const session = trestle.session('talk');
+   * await session.start('My name is Ada').result;
+   * console.log((await session.message('What is my name?').result).output);
+   * ```
+   */
   message(taskPrompt: string, options?: TurnOptions): Turn;
-  /** Stops what runs and what waits. */
+  /**
+   * Stops the running turn and those that wait.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('story').cancel();
+   * ```
+   */
   cancel(options?: CallOptions): Promise<void>;
-  /** Ends it and removes its state. */
+  /**
+   * Ends the session and removes its state.
+   *
+   * @example
+   * ```ts
+   * const session = trestle.session('short');
+   * await session.start('Hello').result;
+   * await session.close();
+   * ```
+   */
   close(options?: CallOptions): Promise<void>;
-  /** All its updates, whoever's turns they are, over a WebSocket of its own. Goes on until reading stops. */
+  /**
+   * Returns all updates of the session, of every caller's turns, over a WebSocket of its own, until reading stops.
+   *
+   * @example
+   * ```ts
+   * const session = trestle.session('watched');
+   * await session.start('Hello').result;
+   * for await (const update of session.follow()) {
+   *   console.log(update.seq, update.type);
+   *   if (update.type === 'status') break;
+   * }
+   * ```
+   */
   follow(options?: FollowOptions): AsyncIterable<SessionUpdate>;
 }
 

@@ -56,15 +56,48 @@ export interface TrestleClientOptions {
 
 /** The bridge's method family (spec/bridge 4.3). Failures are `TrestleError`s. */
 export interface TrestleClient {
+  /**
+   * Returns the agents, gateways and methods of the bridge.
+   *
+   * @example
+   * ```ts
+   * const { providerCatalog } = await trestle.capabilities();
+   * for (const { providerId, label } of providerCatalog) console.log(providerId, label);
+   * ```
+   */
   capabilities(options?: CallOptions): Promise<Capabilities>;
-  /** Who would do the work, without doing it. */
+  /**
+   * Returns the agent that would do the work, without doing it.
+   *
+   * @example
+   * ```ts
+   * const { resolvedProviderId } = await trestle.resolve({ taskPrompt: 'Fix the tests' });
+   * console.log(resolvedProviderId);
+   * ```
+   */
   resolve(params: ResolveParams, options?: CallOptions): Promise<RoutingResolution>;
-  /** Nothing is sent until its first call. */
+  /**
+   * Names a session. Nothing is sent until its first call.
+   *
+   * @example
+   * ```ts
+   * const session = trestle.session('notes', { routing: { explicitProviderId: 'builtin' } });
+   * const { output } = await session.start('Hello').result;
+   * console.log(output);
+   * ```
+   */
   session(sessionId: string, defaults?: SessionDefaults): AgentSession;
   readonly jobs: Jobs;
   readonly gateway: Gateway;
   readonly tools: Tools;
-  /** Ends every call that waits with CLIENT_CLOSED. Turns and jobs go on at the bridge. */
+  /**
+   * Ends every waiting call with CLIENT_CLOSED. Turns and jobs continue at the bridge.
+   *
+   * @example
+   * ```ts
+   * trestle.close();
+   * ```
+   */
   close(): void;
 }
 
@@ -77,6 +110,17 @@ export interface ResolveParams {
 const STREAM_SILENCE_MS = 45_000;
 const SOCKET_SILENCE_MS = 15_000;
 
+/**
+ * Creates a client of one bridge. It connects with the first call.
+ *
+ * @example
+ * ```ts
+ * const client = createTrestleClient({ url: 'http://127.0.0.1:8787', transport: 'websocket' });
+ * const { output } = await client.session('greeting').start('Hello').result;
+ * console.log(output);
+ * client.close();
+ * ```
+ */
 export function createTrestleClient(options: TrestleClientOptions): TrestleClient {
   const { callTimeoutMs = 30_000, reconnectMs = 60_000, maxWaitingUpdates = 10_000 } = options;
   const closed = new AbortController();
@@ -151,15 +195,46 @@ function addressOf(url: string, path: string): string {
 
 /** The gateway behind the bridge (contract/bridge 8). */
 export interface Gateway {
+  /**
+   * Connects the bridge to its gateway, unless it is connected.
+   *
+   * @example
+   * ```ts
+   * await trestle.gateway.connect();
+   * ```
+   */
   connect(params?: Static<typeof GatewayConnectParams>, options?: CallOptions): Promise<GatewayConnectResult>;
-  /** What the gateway refuses is a result with `ok: false`. Never sent twice. */
+  /**
+   * Calls a method of the gateway. A refusal is a result with `ok: false`. Never sent twice.
+   *
+   * @example
+   * ```ts
+   * const { ok, payload } = await trestle.gateway.request({ method: 'sessions.list', params: {} });
+   * console.log(ok, payload);
+   * ```
+   */
   request(params: Static<typeof GatewayRequestParams>, options?: CallOptions): Promise<GatewayRequestResult>;
+  /**
+   * Disconnects the bridge from its gateway when the last running task has ended.
+   *
+   * @example
+   * ```ts
+   * await trestle.gateway.disconnect();
+   * ```
+   */
   disconnect(params?: Static<typeof GatewayDisconnectParams>, options?: CallOptions): Promise<void>;
 }
 
 /** The tools proxy (spec/bridge 4.5). */
 export interface Tools {
-  /** What the tool answered, unchanged. Never sent twice. */
+  /**
+   * Calls a tool and returns its response, unchanged. Never sent twice.
+   *
+   * @example
+   * ```ts
+   * console.log(await trestle.tools.invoke({ tool: 'message', action: 'send', args: { text: 'Hello' } }));
+   * ```
+   */
   invoke(
     params: Static<typeof ToolsInvokeParams> & { readonly tool: string },
     options?: CallOptions,
@@ -200,10 +275,44 @@ export interface UnknownJob {
 
 /** Background jobs (spec/bridge 4.4). */
 export interface Jobs {
-  /** Resolves once the bridge has stored the job. However often it has to be sent, it becomes one job. */
+  /**
+   * Resolves when the bridge has stored the job. However often the call has to be sent, it becomes one job.
+   *
+   * @example
+   * ```ts
+   * const { jobId } = await trestle.jobs.submit({ sessionId: 'nightly', taskPrompt: 'Hello from the background' });
+   * console.log(jobId);
+   * ```
+   */
   submit(params: SubmitJobParams, options?: CallOptions): Promise<SubmittedJob>;
+  /**
+   * Returns a job with its status and, at its end, its result.
+   *
+   * @example
+   * ```ts
+   * const { jobId } = await trestle.jobs.submit({ sessionId: 'weekly', taskPrompt: 'Hello' });
+   * console.log((await trestle.jobs.get(jobId)).status);
+   * ```
+   */
   get(jobId: string, options?: CallOptions): Promise<JobRecord | UnknownJob>;
+  /**
+   * Lists jobs, the newest first.
+   *
+   * @example
+   * ```ts
+   * const { jobs } = await trestle.jobs.list({ limit: 10 });
+   * for (const { jobId, status } of jobs) console.log(jobId, status);
+   * ```
+   */
   list(params?: ListJobsParams, options?: CallOptions): Promise<JobList>;
+  /**
+   * Counts the jobs by status.
+   *
+   * @example
+   * ```ts
+   * console.log(await trestle.jobs.stats());
+   * ```
+   */
   stats(options?: CallOptions): Promise<JobStatistics>;
 }
 

@@ -23,7 +23,18 @@ export type ClientErrorCode =
   /** The way chosen cannot do this here; the message says which one can. */
   | 'UNSUPPORTED';
 
-/** Every failure of a call: `code` is a stable word, `data` what the bridge says besides. */
+/**
+ * Every failure of a call: `code` is a stable word, `data` holds what else the bridge reports.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await trestle.session('unknown').message('Hello').result;
+ * } catch (error) {
+ *   if (error instanceof TrestleError) console.log(error.code, error.message);
+ * }
+ * ```
+ */
 export class TrestleError extends Error {
   override readonly name = 'TrestleError';
   readonly code: string;
