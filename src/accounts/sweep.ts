@@ -1,10 +1,6 @@
-import type { Clock } from '../platform/clock/clock.ts';
+import { type Clock, type Repeated, repeat } from '../platform/clock/clock.ts';
 import { DEVICE_LIFETIME_MS } from './login/known-devices.ts';
 import type { SweepStore, SweptTable } from './storage/sweep-store.ts';
-
-export interface Sweep {
-  stop(): Promise<void>;
-}
 
 export interface SweepOptions {
   readonly store: SweepStore;
@@ -34,38 +30,17 @@ const EXPIRING: readonly SweptTable[] = [
 ];
 
 /** Removes what has ended, every minute and in small steps. Nothing depends on it: what has ended is never found. */
-export function startSweep({ store, clock, auditRetentionMs, deleteClosed, onError }: SweepOptions): Sweep {
+export function startSweep({ store, clock, auditRetentionMs, deleteClosed, onError }: SweepOptions): Repeated {
   const audit: SweptTable = { table: 'audit', key: ['id'], time: 'at', keptMs: auditRetentionMs };
   const tables = auditRetentionMs === 0 ? EXPIRING : [...EXPIRING, audit];
-  let stopped = false;
-  let round = Promise.resolve();
-  let cancel = () => {};
-
-  async function sweepOnce(): Promise<void> {
+  async function sweepOnce(stopped: AbortSignal): Promise<void> {
     for (const table of tables) {
-      for (let step = 0; step < STEPS && !stopped; step += 1) {
+      for (let step = 0; step < STEPS && !stopped.aborted; step += 1) {
         if ((await store.remove(table, clock.now(), STEP_ROWS)) < STEP_ROWS) break;
       }
     }
-    if (!stopped) await deleteClosed();
+    if (!stopped.aborted) await deleteClosed();
   }
 
-  function sweepLater(): void {
-    cancel = clock.after(EVERY_MS, () => {
-      round = sweepOnce()
-        .catch(onError)
-        .then(() => {
-          if (!stopped) sweepLater();
-        });
-    });
-  }
-  sweepLater();
-
-  return {
-    async stop() {
-      stopped = true;
-      cancel();
-      await round;
-    },
-  };
+  return repeat({ clock, pauseMs: EVERY_MS, work: sweepOnce, onError });
 }

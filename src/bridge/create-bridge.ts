@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import type { Clock } from '../platform/clock/clock.ts';
+import { repeat } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
@@ -36,7 +37,6 @@ import { createLiveRouting } from './routing/live-routing.ts';
 import { createRpcOverHttp } from './rpc-over-http.ts';
 import { createRpcOverSocket } from './rpc-over-socket.ts';
 import { createSessions } from './sessions/create-sessions.ts';
-import { repeat } from './sessions/repeat.ts';
 import { createSessionCalls } from './sessions/session-calls.ts';
 import type { Retention } from './sessions/sweep-old-records.ts';
 import { createTurnLimits } from './sessions/turn-limits.ts';

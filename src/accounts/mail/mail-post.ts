@@ -1,4 +1,4 @@
-import { type Clock, withinTime } from '../../platform/clock/clock.ts';
+import { type Clock, repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
@@ -51,7 +51,6 @@ export function createMailPost(options: MailPostOptions): MailPost {
   const smtp = createSmtpMailer({ settings, clock });
   const outbox = createOutboxMailer({ folder: outboxFolder, from: () => settings().from, makeId });
   const hand: Mailer['send'] = (mail, id) => (mailer ?? (settings().host === '' ? outbox : smtp)).send(mail, id);
-  let isStopped = false;
   let isWanted = false;
   let round: Promise<void> | undefined;
 
@@ -104,16 +103,15 @@ export function createMailPost(options: MailPostOptions): MailPost {
       });
   }
 
-  let cancel = () => {};
-  const lookAgain = (): void => {
-    cancel = clock.after(LOOK_EVERY_MS, () => {
+  const looks = repeat({
+    clock,
+    pauseMs: LOOK_EVERY_MS,
+    async work() {
       wake();
-      void round?.then(() => {
-        if (!isStopped) lookAgain();
-      });
-    });
-  };
-  lookAgain();
+      await round;
+    },
+    onError: () => undefined,
+  });
 
   return {
     async send(mail) {
@@ -133,8 +131,7 @@ export function createMailPost(options: MailPostOptions): MailPost {
       if (mailer === undefined) await outbox.forget(address);
     },
     async stop() {
-      isStopped = true;
-      cancel();
+      void looks.stop();
       await withinTime(clock, STOP_MS, Promise.resolve(round), () => {
         isWanted = false;
       });

@@ -1,4 +1,4 @@
-import { type Clock, joinSignals } from '../../platform/clock/clock.ts';
+import { type Clock, deadline, joinSignals, pause } from '../../platform/clock/clock.ts';
 
 /**
  * What a probe found. `status` is `ok`, `not_installed`, `not_logged_in`, `not_configured` or `failed: <short>`
@@ -71,8 +71,13 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
       await look(id, probe);
       firstDone();
       // It may have been asked for during the look, which then has not seen what happened.
-      if (!asked.has(id)) await pause(clock, intervalMs, stopped.signal, (wake) => pausing.set(id, wake));
+      if (asked.has(id)) continue;
+      const awake = new AbortController();
+      const { signal, release } = joinSignals(stopped.signal, awake.signal);
+      pausing.set(id, () => awake.abort());
+      await pause(clock, intervalMs, signal);
       pausing.delete(id);
+      release();
     }
   }
 
@@ -101,16 +106,13 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
 }
 
 async function limited(probe: Probe, clock: Clock, timeoutMs: number, stopped: AbortSignal): Promise<ProbeResult> {
-  const timeUp = new AbortController();
-  const cancelTimer = clock.after(timeoutMs, () => timeUp.abort());
-  const { signal, release } = joinSignals(stopped, timeUp.signal);
+  const { signal, hasPassed, release } = deadline(clock, timeoutMs, [stopped]);
   try {
     return await probe(signal);
   } catch (error) {
-    if (timeUp.signal.aborted) return { status: 'failed: timed out', version: '' };
+    if (hasPassed()) return { status: 'failed: timed out', version: '' };
     return { status: `failed: ${shortReason(error)}`, version: '' };
   } finally {
-    cancelTimer();
     release();
   }
 }
@@ -118,18 +120,4 @@ async function limited(probe: Probe, clock: Clock, timeoutMs: number, stopped: A
 function shortReason(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   return text.replaceAll(/\s+/g, ' ').slice(0, 80);
-}
-
-function pause(clock: Clock, ms: number, stopped: AbortSignal, wakeWith: (wake: () => void) => void): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const cancel = clock.after(ms, done);
-  wakeWith(done);
-  stopped.addEventListener('abort', done, { once: true });
-  function done(): void {
-    cancel();
-    stopped.removeEventListener('abort', done);
-    resolve();
-  }
-  if (stopped.aborted) done();
-  return promise;
 }

@@ -1,6 +1,5 @@
-import type { Clock } from '../../platform/clock/clock.ts';
+import { type Clock, repeat } from '../../platform/clock/clock.ts';
 import { ownFirst, sees, seesAll } from '../principal.ts';
-import { repeat } from '../sessions/repeat.ts';
 import type { SessionRouteRow } from '../storage/bridge-schema.ts';
 import type { SessionRouteStore } from '../storage/session-route-store.ts';
 import type { CallName, CallNames } from './call-names.ts';

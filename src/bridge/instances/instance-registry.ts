@@ -1,4 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
+import { type Clock, repeat } from '../../platform/clock/clock.ts';
 import type { InstanceStore } from '../storage/instance-store.ts';
 
 export interface RegisteredInstance {
@@ -24,28 +24,14 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
   const now = clock.now();
   const own = { id, version, address, started_at: now, heartbeat_at: now };
   await store.add(own);
-  let removed = false;
-  let cancelNext = () => {};
-  let beating = Promise.resolve();
-
-  function beatLater(ms: number): void {
-    cancelNext = clock.after(ms, () => {
-      beating = store
-        .beat({ ...own, heartbeat_at: clock.now() })
-        .catch(onMissedBeat)
-        .then(() => {
-          if (!removed) beatLater(ms);
-        });
-    });
-  }
-  if (heartbeatMs !== undefined) beatLater(heartbeatMs);
+  const beat = () => store.beat({ ...own, heartbeat_at: clock.now() });
+  const beats =
+    heartbeatMs === undefined ? undefined : repeat({ clock, pauseMs: heartbeatMs, work: beat, onError: onMissedBeat });
 
   return {
     id,
     async remove() {
-      removed = true;
-      cancelNext();
-      await beating;
+      await beats?.stop();
       await store.remove(id);
     },
   };

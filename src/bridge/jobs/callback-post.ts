@@ -1,4 +1,4 @@
-import { type Clock, joinSignals, withinTime } from '../../platform/clock/clock.ts';
+import { type Clock, deadline, withinTime } from '../../platform/clock/clock.ts';
 import type { CallbackNetwork } from './callback-network.ts';
 import { type CallbackRules, notOpen } from './callback-rules.ts';
 import type { CallbackRequest } from './send-callback.ts';
@@ -48,13 +48,11 @@ export function createCallbackPost({ rules, network, clock }: CallbackPostOption
       return url.href;
     },
     async post(given) {
-      const late = new AbortController();
-      const cancel = clock.after(ATTEMPT_MS, () => late.abort(new Error('the callback took too long')));
-      const { signal, release } = joinSignals(late.signal, given.signal);
+      const late = new Error('the callback took too long');
+      const { signal, release } = deadline(clock, ATTEMPT_MS, [given.signal], late);
       try {
         return await Promise.race([post({ ...given, signal }), rejectionOf(signal)]);
       } finally {
-        cancel();
         release();
       }
     },

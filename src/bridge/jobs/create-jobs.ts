@@ -1,11 +1,10 @@
-import { type Clock, withinTime } from '../../platform/clock/clock.ts';
+import { type Clock, repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
-import { repeat } from '../sessions/repeat.ts';
 import type { SessionCalls } from '../sessions/session-calls.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';

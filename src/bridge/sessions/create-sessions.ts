@@ -1,4 +1,4 @@
-import { type Clock, withinTime } from '../../platform/clock/clock.ts';
+import { type Clock, repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Statement } from '../../platform/database/statement.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
@@ -15,7 +15,6 @@ import { createTurnStore } from '../storage/turn-store.ts';
 import { createUpdateStore } from '../storage/update-store.ts';
 import { createLongTextReader } from './full-output.ts';
 import type { LiveSession } from './live-session.ts';
-import { repeat } from './repeat.ts';
 import { createReplay } from './replay.ts';
 import { createScratchSpace, type ScratchSpaceOptions } from './scratch-space.ts';
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';

@@ -1,4 +1,4 @@
-import { type Clock, joinSignals } from '../../platform/clock/clock.ts';
+import { type Clock, deadline } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import { decodeUtf8, parseJson } from '../../platform/json/parse-json.ts';
 import { asObject, textOf } from '../agents/loose-json.ts';
@@ -16,10 +16,8 @@ export interface ToolsOverHttpOptions {
 /** Calls tools through the gateway's HTTP endpoint. */
 export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }: ToolsOverHttpOptions): CallTool {
   return async (tool, action, args, signal) => {
-    const timeUp = new AbortController();
-    const stopTimer = clock.after(timeoutMs, () => timeUp.abort());
     const bearer = token();
-    const joined = joinSignals(signal, timeUp.signal);
+    const limit = deadline(clock, timeoutMs, [signal]);
     try {
       const response = await fetch(url, {
         method: 'POST',
@@ -30,7 +28,7 @@ export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }:
         },
         body: JSON.stringify({ tool, action, args }),
         redirect: 'manual',
-        signal: joined.signal,
+        signal: limit.signal,
       });
       const text = await readText(response, mostBytes);
       const value = readValue(text);
@@ -40,15 +38,14 @@ export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }:
       return value;
     } catch (error) {
       if (errorCode(error) === 'TOOLS_INVOKE_FAILED') throw error;
-      if (timeUp.signal.aborted) throw toolFailed(0, `no answer within ${timeoutMs} ms`);
+      if (limit.hasPassed()) throw toolFailed(0, `no answer within ${timeoutMs} ms`);
       const { cause } = asObject(error);
       throw toolFailed(
         0,
         `the endpoint cannot be reached (${errorCode(cause) || errorCode(error) || 'no connection'})`,
       );
     } finally {
-      stopTimer();
-      joined.release();
+      limit.release();
     }
   };
 }

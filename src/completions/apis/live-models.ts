@@ -1,4 +1,4 @@
-import { type Clock, joinSignals, withinTime } from '../../platform/clock/clock.ts';
+import { type Clock, deadline, withinTime } from '../../platform/clock/clock.ts';
 import type { ListUpstreamModels } from './list-upstream-models.ts';
 import type { UsableApi } from './model-api.ts';
 
@@ -32,16 +32,13 @@ export function createLiveModels({ list, clock }: LiveModelsOptions): LiveModels
   const stopping = new AbortController();
 
   async function ask(listing: Listing): Promise<void> {
-    const timeout = new AbortController();
-    const cancel = clock.after(ASK_MS, () => timeout.abort());
-    const { signal, release } = joinSignals(timeout.signal, stopping.signal);
+    const { signal, release } = deadline(clock, ASK_MS, [stopping.signal]);
     listing.askedAt = clock.monotonic();
     try {
       listing.names = await list(listing.api, signal);
     } catch {
       // It is down, or keeps its list to itself: what it said last still stands.
     } finally {
-      cancel();
       release();
       listing.asking = undefined;
     }

@@ -72,3 +72,68 @@ export function joinSignals(...signals: readonly AbortSignal[]): JoinedSignal {
     },
   };
 }
+
+export interface Deadline extends JoinedSignal {
+  /** Whether the time was up, and not one of the given signals the reason. */
+  hasPassed(): boolean;
+}
+
+/** A signal that is aborted after `ms`, or with the first of the given ones. Release it when the work is over. */
+export function deadline(
+  clock: Pick<Clock, 'after'>,
+  ms: number,
+  signals: readonly AbortSignal[] = [],
+  reason?: Error,
+): Deadline {
+  const late = new AbortController();
+  const cancel = clock.after(ms, () => late.abort(reason));
+  const { signal, release } = joinSignals(late.signal, ...signals);
+  return {
+    signal,
+    hasPassed: () => late.signal.aborted,
+    release() {
+      cancel();
+      release();
+    },
+  };
+}
+
+/** Work that is repeated until it is stopped. */
+export interface Repeated {
+  /** Resolves when the work under way has ended. */
+  stop(): Promise<void>;
+}
+
+export interface RepeatOptions {
+  readonly clock: Pick<Clock, 'after'>;
+  /** From the end of one time to the beginning of the next. */
+  readonly pauseMs: number;
+  /** Until the first time; `pauseMs` unless given. */
+  readonly firstAfterMs?: number;
+  /** Ends soon after `signal` aborts. */
+  work(signal: AbortSignal): Promise<unknown>;
+  onError(error: unknown): void;
+}
+
+export function repeat({ clock, pauseMs, firstAfterMs = pauseMs, work, onError }: RepeatOptions): Repeated {
+  const stopped = new AbortController();
+  let cancel = () => {};
+  let underWay: Promise<void> = Promise.resolve();
+  const after = (ms: number): void => {
+    cancel = clock.after(ms, () => {
+      underWay = work(stopped.signal)
+        .catch(onError)
+        .then(() => {
+          if (!stopped.signal.aborted) after(pauseMs);
+        });
+    });
+  };
+  after(firstAfterMs);
+  return {
+    stop() {
+      stopped.abort();
+      cancel();
+      return underWay;
+    },
+  };
+}

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock/clock.ts';
+import { type Clock, pause } from '../clock/clock.ts';
 import type { Randomness } from '../clock/randomness.ts';
 import { AppError } from '../errors/app-error.ts';
 
@@ -44,7 +44,7 @@ export async function retry<Result>(
     } catch (error) {
       const delay = number < options.attempts ? delayAfter(number, error, options) : undefined;
       if (delay === undefined) throw error;
-      await wait(delay, options);
+      await pause(options.clock, delay, options.signal);
     }
   }
 }
@@ -55,21 +55,6 @@ function delayAfter(number: number, error: unknown, options: RetryOptions): numb
   const asked = options.retryAfterMs?.(error) ?? 0;
   if (asked > options.maxMs) return undefined;
   return Math.max(asked, backoffDelay(number, options, options.randomness));
-}
-
-function wait(ms: number, { clock, signal }: RetryOptions): Promise<void> {
-  throwIfCancelled(signal);
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => {
-      stopTimer();
-      reject(cancelled(signal));
-    };
-    const stopTimer = clock.after(ms, () => {
-      signal?.removeEventListener('abort', onAbort);
-      resolve();
-    });
-    signal?.addEventListener('abort', onAbort, { once: true });
-  });
 }
 
 function throwIfCancelled(signal: AbortSignal | undefined): void {

@@ -1,4 +1,4 @@
-import type { Clock } from '../../../platform/clock/clock.ts';
+import { type Clock, deadline } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { AppError } from '../../../platform/errors/app-error.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
@@ -62,28 +62,26 @@ export function createCompleteOverHttp(options: CompleteOverHttpOptions): Comple
   }
 
   return async function* complete(request, signal) {
-    const timeUp = new AbortController();
-    const stopTimer = clock.after(limits.totalMs, () => timeUp.abort());
-    const either = AbortSignal.any([signal, timeUp.signal]);
+    const limit = deadline(clock, limits.totalMs, [signal]);
     try {
-      const events = await retry(() => begin(request, either), {
+      const events = await retry(() => begin(request, limit.signal), {
         attempts: limits.attempts,
         baseMs: limits.pauseMs,
         maxMs: limits.longestPauseMs,
         clock,
         randomness: options.randomness,
-        signal: either,
+        signal: limit.signal,
         shouldRetry: (error) => error instanceof AppError && error.details.passing === true,
         retryAfterMs: (error) => (error instanceof AppError ? Number(error.details.retryAfterMs) : undefined),
       });
       yield* readChunks(events, failed);
     } catch (error) {
-      if (timeUp.signal.aborted) throw failed(`the answer took longer than ${limits.totalMs} ms`);
+      if (limit.hasPassed()) throw failed(`the answer took longer than ${limits.totalMs} ms`);
       throw error instanceof AppError && error.code === 'MODEL_FAILED'
         ? error
         : failed(networkReason(error), false, 0, error);
     } finally {
-      stopTimer();
+      limit.release();
     }
   };
 }

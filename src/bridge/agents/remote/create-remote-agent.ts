@@ -1,4 +1,4 @@
-import { type Clock, withinTime } from '../../../platform/clock/clock.ts';
+import { type Clock, deadline, withinTime } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
@@ -88,13 +88,11 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
 
   /** A call that is over soon, or given up. */
   async function shortCall(method: string, params: object, attempts: number, outer?: AbortSignal) {
-    const timeUp = new AbortController();
-    const stopTimer = clock.after(SHORT_CALL_MS, () => timeUp.abort());
-    const signal = outer === undefined ? timeUp.signal : AbortSignal.any([outer, timeUp.signal]);
+    const { signal, release } = deadline(clock, SHORT_CALL_MS, outer === undefined ? [] : [outer]);
     try {
       return await callRemote({ method, params, key: makeId('call-'), resumable: false, attempts, signal, hop: 1 });
     } finally {
-      stopTimer();
+      release();
     }
   }
 
