@@ -1,6 +1,5 @@
 import { join } from 'node:path';
-import type { Clock } from '../platform/clock/clock.ts';
-import { repeat } from '../platform/clock/clock.ts';
+import { type Clock, repeat } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
