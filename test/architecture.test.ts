@@ -32,6 +32,7 @@ import {
   readSources,
   type Violation,
 } from './architecture/source-file.ts';
+import { checkWalks } from './architecture/walks.ts';
 
 const allFolders = ['src', 'test', 'bench', 'scripts', 'examples'];
 const program = readSources(['src']);
@@ -104,6 +105,10 @@ test('files and folders have kebab-case names that say what is inside', () => {
 });
 
 test('a small file has several importers, or one in another folder', () => assertNone(findFragments(program)));
+
+test('the walks of ARCHITECTURE.md lead from file to file', () => {
+  assertNone(checkWalks(readFileSync(`${projectRoot}ARCHITECTURE.md`, 'utf8'), program));
+});
 
 test('no file imports itself over others', () => assertNone(findCycles(everything)));
 

@@ -12,6 +12,7 @@ import {
 } from './placement-rules.ts';
 import { noEvaluation, noPlainSecretComparison, noShell } from './safety-rules.ts';
 import { parseSource, type Rule } from './source-file.ts';
+import { checkWalks } from './walks.ts';
 
 interface Samples {
   readonly rule: Rule;
@@ -243,6 +244,24 @@ test('a small file that only a neighbour imports is found, and a folder on the l
     findFragments([user, part], ['src/a/', 'src/b/']).map(({ path }) => path),
     ['src/b/'],
   );
+});
+
+test('a walk that is too long, leads nowhere or skips an import is found', () => {
+  const files = [
+    parseSource('src/a.ts', "import { b } from './b.ts';\nimport { c } from './c.ts';"),
+    parseSource('src/b.ts', ''),
+    parseSource('src/c.ts', ''),
+  ];
+  const walk = (...lines: string[]) => `# X\n\n### Way\n\n${lines.join('\n')}\n\n## Other\n\n1. \`src/x.ts\`: y\n`;
+  const check = (document: string, limit = 3) =>
+    checkWalks(document, files, { Way: limit }).map(({ message }) => message);
+  const good = walk('1. `src/a.ts`: one', '2. `src/b.ts`: two', '3. `src/c.ts` (from 1): three');
+  assert.deepEqual(check(good), []);
+  assert.deepEqual(check(walk('1. `src/b.ts`: one', '2. `src/c.ts` (called back): two')), []);
+  assert.deepEqual(check(good, 2), ['Way: 3 files; the limit is 2']);
+  assert.deepEqual(check(walk('1. `src/b.ts`: one', '2. `src/c.ts`: two')), ['Way: src/b.ts does not import src/c.ts']);
+  assert.deepEqual(check(walk('1. `src/gone.ts`: one')), ['Way: src/gone.ts does not exist']);
+  assert.deepEqual(check('# X\n'), ['Way: there is no such list']);
 });
 
 test('names that are not kebab-case or say nothing are refused', () => {
