@@ -64,10 +64,10 @@ interface Search {
   left: number;
 }
 
-/** Thousands of skills in a prompt of megabytes would take seconds: what is past this is not searched. */
+/** Limits the search, because thousands of skills in a prompt of megabytes would hold up all other callers for seconds. */
 const MAX_SEARCHED = 16_000_000;
 /** To look around a place where a name was found takes as long as to search so many characters. */
-const COST_OF_PLACE = 100;
+const COST_OF_PLACE = 1000;
 
 /** Whether `words` stands in `text` with no letter or digit right before or after it. */
 function hasWords(text: string, words: string, search: Search): boolean {

@@ -1,5 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
 import type { Call } from '../../platform/http/surface.ts';
+import { afterOthers } from '../../platform/queue/after-reads.ts';
 import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/chat.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import type { KeyHolder } from '../keys/admission.ts';
@@ -32,6 +34,7 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
     async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
       const bytes = body as Buffer;
       const request = readRequest(bytes);
+      if (bytes.length > MIN_LARGE_BODY) await afterOthers();
       const { strict, cacheTtlMs, timeoutMs } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const { requestId } = head;

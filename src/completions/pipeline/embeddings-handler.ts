@@ -1,7 +1,9 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
 import type { Call } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import { afterOthers } from '../../platform/queue/after-reads.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import { EmbeddingsRequest } from '../contract/embeddings.ts';
 import { createRequestReader } from '../contract/read-request.ts';
@@ -105,6 +107,7 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
   return async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
     const bytes = body as Buffer;
     const request = readRequest(bytes);
+    if (bytes.length > MIN_LARGE_BODY) await afterOthers();
     const presence = watchCaller(reply.raw);
     const { strict, timeoutMs } = readCallOptions(head, strictParams());
     const incoming = { holder, requestId: head.requestId, presence, operation: 'embeddings', timeoutMs } as const;

@@ -2,12 +2,13 @@ import type { UsableApi } from '../apis/model-api.ts';
 import type { ChatRequest } from '../contract/chat.ts';
 import type { Dialect, DialectContext } from '../dialects/dialect.ts';
 import { spliceModel } from './splice-body.ts';
+import type { UpstreamBody } from './upstream-exchange.ts';
 
 /** A chat request as one upstream takes it. */
 export interface EncodedChat {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | Buffer;
+  readonly body: UpstreamBody;
   /** Fields of the caller that this upstream cannot take. */
   readonly dropped: readonly string[];
 }
@@ -49,7 +50,7 @@ export function dialectContext(
   return { ...answer, model, baseUrl, refuses, noStreamOptions };
 }
 
-function spliceRequest(request: ChatRequest, context: DialectContext, bytes: Buffer): Buffer | undefined {
+function spliceRequest(request: ChatRequest, context: DialectContext, bytes: Buffer): readonly Buffer[] | undefined {
   const { stream_options: options } = request;
   const asks = context.stream && context.noStreamOptions !== true;
   if (!asks || options?.include_usage === true) {

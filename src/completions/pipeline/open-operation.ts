@@ -15,6 +15,7 @@ import { findUsage } from './read-usage.ts';
 import type { SendUpstream } from './send-upstream.ts';
 import { spliceModel } from './splice-body.ts';
 import type { MeasuredUsage } from './stream-reader.ts';
+import type { UpstreamBody } from './upstream-exchange.ts';
 import { failureToError, upstreamError } from './upstream-failure.ts';
 
 /** A request other than a chat that an upstream of OpenAI's dialect takes as it is. */
@@ -88,7 +89,7 @@ function failureInAnswer(body: Buffer): UpstreamFailure | undefined {
 }
 
 /** The caller's bytes with the upstream's name of the model; a stream is asked for usage, too. */
-function encodeBody({ request, bytes, stream }: OperationWork, model: string, knowsOptions: boolean): string | Buffer {
+function encodeBody({ request, bytes, stream }: OperationWork, model: string, knowsOptions: boolean): UpstreamBody {
   const asks = stream && knowsOptions;
   if (!asks || request.stream_options === undefined) {
     const spliced = spliceModel(bytes, request.model, model, asks ? '"stream_options":{"include_usage":true},' : '');

@@ -22,15 +22,22 @@ export function asUsage(value: unknown): Usage | undefined {
   };
 }
 
+/** Figures take some hundred bytes. Without these limits members that are nested in each other would be read again and again. */
+const MAX_USAGE_BYTES = 64 * 1024;
+const MAX_USAGE_MEMBERS = 16;
+
 /**
- * The usage in the bytes of a whole answer, without parsing the rest of it: inside a string its quotes would be
- * escaped, so `"usage":{` is what it looks like. The last one counts.
+ * Finds the usage in the bytes of a whole answer, without parsing the rest of it: inside a string its quotes would be
+ * escaped, so `"usage":{` can only be a member. The last one counts. Undefined when none of the last members has figures.
  */
 export function findUsage(answer: Buffer): Usage | undefined {
+  let members = 0;
   for (let at = answer.lastIndexOf(USAGE); at !== -1; at = at === 0 ? -1 : answer.lastIndexOf(USAGE, at - 1)) {
     const start = startOfValue(answer, at + USAGE.length);
     if (answer[start] !== OPEN) continue;
-    const end = endOfObject(answer, start);
+    members += 1;
+    if (members > MAX_USAGE_MEMBERS) return undefined;
+    const end = endOfObject(answer, start, Math.min(answer.length, start + MAX_USAGE_BYTES));
     if (end === -1) return undefined;
     const usage = asUsage(parse(answer.toString('utf8', start, end)));
     if (usage !== undefined) return usage;
@@ -48,13 +55,13 @@ export function startOfValue(bytes: Buffer, after: number): number {
   return at;
 }
 
-function endOfObject(bytes: Buffer, start: number): number {
+function endOfObject(bytes: Buffer, start: number, limit: number): number {
   let depth = 0;
-  for (let at = start; at < bytes.length; at += 1) {
+  for (let at = start; at < limit; at += 1) {
     const byte = bytes[at];
     if (byte === QUOTE) {
       at += 1;
-      while (at < bytes.length && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1;
+      while (at < limit && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1;
     } else if (byte === OPEN) {
       depth += 1;
     } else if (byte === CLOSE) {

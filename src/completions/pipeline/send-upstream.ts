@@ -4,7 +4,7 @@ import type { AuthoriseUpstream } from '../dialects/authorise-upstream.ts';
 import { upstreamUrl } from '../dialects/upstream-url.ts';
 import { createAlarms } from './alarms.ts';
 import type { Attempt } from './attempt-call.ts';
-import { type Exchange, type ExchangeListener, startExchange } from './upstream-exchange.ts';
+import { type Exchange, type ExchangeListener, startExchange, type UpstreamBody } from './upstream-exchange.ts';
 import type { UpstreamPool, UpstreamPools } from './upstream-pools.ts';
 
 export interface OutgoingCall {
@@ -13,7 +13,7 @@ export interface OutgoingCall {
   readonly encoded: {
     readonly path: string;
     readonly headers: Readonly<Record<string, string>>;
-    readonly body: string | Buffer;
+    readonly body: UpstreamBody;
   };
   readonly stream: boolean;
   readonly idempotencyId: string;
@@ -65,7 +65,16 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
       'idempotency-key': idempotencyId,
     };
     const { dialect, credentials } = api;
-    const authorised = authorise({ dialect, credentials, url, headers, body: encoded.body });
+    const authorised = authorise({
+      dialect,
+      credentials,
+      url,
+      headers,
+      // Read for signatures only.
+      get body() {
+        return typeof encoded.body === 'string' ? encoded.body : Buffer.concat(encoded.body);
+      },
+    });
     const pool = pools.open(origin, timeouts.connect);
     const { first_byte: firstByteMs, idle: idleMs } = timeouts;
     const times = { firstByteMs, idleMs, deadline, deadlineName, untilEvent: stream };

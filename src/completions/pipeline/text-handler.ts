@@ -1,7 +1,9 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
 import type { Call } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import { afterOthers } from '../../platform/queue/after-reads.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import type { ChatChunk } from '../contract/chat.ts';
 import { createRequestReader } from '../contract/read-request.ts';
@@ -77,6 +79,7 @@ export function createTextHandler(options: TextHandlerOptions) {
     async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
       const bytes = body as Buffer;
       const request = readRequest(bytes);
+      if (bytes.length > MIN_LARGE_BODY) await afterOthers();
       const { strict, timeoutMs } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const operation = 'text_completion';

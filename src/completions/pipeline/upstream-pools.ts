@@ -1,5 +1,5 @@
 import { lookup } from 'node:dns';
-import type { LookupFunction } from 'node:net';
+import type { LookupFunction, Socket } from 'node:net';
 import type { EnvHttpProxyAgent, Pool } from 'undici';
 import { classifyAddress, classifyHost, isMetadataName } from '../../platform/network-address/classify-address.ts';
 import { type OutgoingProxy, proxyOptions } from '../../platform/network-address/outgoing-proxy.ts';
@@ -19,8 +19,23 @@ export interface UpstreamPools {
 /** A stream takes a connection for itself: this bounds the calls that one upstream gets at once. */
 const CONNECTIONS_PER_POOL = 4096;
 const KEEP_ALIVE_MS = 30_000;
-/** What a socket reads ahead while nobody takes it; as much as undici gives a connection with TLS. */
-const READ_AHEAD_BYTES = 16 * 1024;
+/** What a connection reads at a time, and ahead while nobody takes it; TLS has the same limit by itself. */
+const READ_BYTES = 16 * 1024;
+/**
+ * Node allocates 64 KB for each reading, and a view of a few bytes that waits for a slow client keeps all of them. So
+ * connections read into one buffer, which they share because each copies what it has read before the next one reads.
+ */
+const SMALL_READS: object = {
+  highWaterMark: READ_BYTES,
+  onread: {
+    buffer: Buffer.allocUnsafeSlow(READ_BYTES),
+    callback(this: Socket, length: number, shared: Buffer): boolean {
+      const chunk = Buffer.allocUnsafeSlow(length);
+      shared.copy(chunk, 0, 0, length);
+      return this.push(chunk);
+    },
+  },
+};
 /** Silence is measured by the exchange, which knows why it waits. */
 const NO_TIMEOUT = 0;
 
@@ -45,7 +60,7 @@ export function createUpstreamPools(lookUp: LookupFunction = lookup, proxy?: Out
       headersTimeout: NO_TIMEOUT,
       bodyTimeout: NO_TIMEOUT,
       keepAliveTimeout: KEEP_ALIVE_MS,
-      connect: { timeout: connectMs, lookup: checkedLookup(lookUp), highWaterMark: READ_AHEAD_BYTES },
+      connect: { timeout: connectMs, lookup: checkedLookup(lookUp), ...SMALL_READS },
     };
     const pool = proxy === undefined ? new library.Pool(origin, settings) : proxied(library, origin, settings, proxy);
     pools.set(key, pool);

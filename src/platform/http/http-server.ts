@@ -16,6 +16,8 @@ interface ServerEvents {
   clientError(error: Error, socket: Duplex): void;
 }
 
+/** What waits in a connection before its writer must pause; and what of a body is read ahead. */
+const HIGH_WATER_MARK = 16 * 1024;
 const CHECKS_PER_TIMEOUT = 10;
 
 /** Node's HTTP server with its strict parser and our bounds; it answers nothing by itself. */
@@ -24,6 +26,7 @@ export function createHttpServer(limits: ListenerLimits, events: ServerEvents): 
   const headersTimeout = Math.min(limits.headersTimeoutMs, limits.requestTimeoutMs);
   const server = nodeHttp.createServer({
     insecureHTTPParser: false,
+    highWaterMark: HIGH_WATER_MARK,
     // Checked with all else that concerns Host, and then answered in a service's own shape.
     requireHostHeader: false,
     maxHeaderSize: limits.headerBytes,

@@ -13,12 +13,17 @@ test('what is spliced reads as the same request with another model, or is not sp
       const body = Buffer.from(JSON.stringify(request, undefined, indented ? 1 : undefined));
       const spliced = spliceModel(body, from, to, '"extra":1,');
       if (spliced === undefined) return;
-      assert.deepEqual(JSON.parse(spliced.toString()), { ...JSON.parse(body.toString()), model: to, extra: 1 });
+      assert.deepEqual(JSON.parse(Buffer.concat(spliced).toString()), {
+        ...JSON.parse(body.toString()),
+        model: to,
+        extra: 1,
+      });
     }),
   );
 });
 
-test('a key that is there twice, or in another spelling, is left to the parser', () => {
+test('a key that is there twice, or in another spelling, is left to the parser, in small and in large bodies', () => {
+  const long = 'x'.repeat(300_000);
   for (const body of [
     '{"model":"a","model":"a"}',
     '{"model":"a","mod\\u0065l":"a"}',
@@ -28,8 +33,12 @@ test('a key that is there twice, or in another spelling, is left to the parser',
     '{"x":"model"}',
   ]) {
     assert.equal(spliceModel(Buffer.from(body), 'a', 'z'), undefined, body);
+    assert.equal(spliceModel(Buffer.from(`{"long":"${long}",${body.slice(1)}`), 'a', 'z'), undefined, body);
   }
-  assert.equal(spliceModel(Buffer.from('{ "model" :\n"a" }'), 'a', 'z')?.toString(), '{ "model":"z" }');
+  const large = spliceModel(Buffer.from(`{"model":"a","x":"${long}"}`), 'a', 'z', '"y":1,');
+  assert.equal(large?.join(''), `{"y":1,"model":"z","x":"${long}"}`);
+  const spliced = spliceModel(Buffer.from('{ "model" :\n"a" }'), 'a', 'z');
+  assert.equal(spliced?.join(''), '{ "model":"z" }');
 });
 
 test('usage is found in the bytes of an answer, and not in what the model said', () => {
