@@ -1,13 +1,10 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import type { Clock } from '../platform/clock/clock.ts';
-import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
 import { originAllowed } from '../platform/http/cross-origin.ts';
 import type { RequestHead } from '../platform/http/surface.ts';
-import type { MakeId } from '../platform/ids/sortable-id.ts';
-import type { Logger } from '../platform/log/logger.ts';
 import { createBatcher } from '../platform/queue/batcher.ts';
+import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { SecretBox } from '../platform/secrets/secret-box.ts';
 import { type AccountsAccess, createAccountsAccess } from './access.ts';
 import { type Audit, createAudit } from './audit.ts';
@@ -37,7 +34,7 @@ import { createUserAdministrationStore, type UserAdministrationStore } from './s
 import { createUserStore, type UserStore } from './storage/user-store.ts';
 import { createUserObjects, type UserObjects } from './user-object.ts';
 
-export interface AccountsOptions {
+export interface AccountsOptions extends Runtime {
   readonly settings: AccountsSettings;
   /** How long audit records are kept, in milliseconds; 0: for ever. */
   readonly auditRetentionMs: number;
@@ -46,10 +43,6 @@ export interface AccountsOptions {
   readonly dataDirectory: string;
   /** The address of the listener, once it is open: what users call when no public address is configured. */
   ownUrl(): string;
-  readonly clock: Clock;
-  readonly randomness: Randomness;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   /** What hashes passwords instead of argon2id as the contract asks for it: tests that are not about it give a quick one. */
   readonly passwords?: PasswordHasher;
   /** Hands mails over instead of SMTP and the outbox folder. */

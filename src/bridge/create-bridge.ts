@@ -1,15 +1,13 @@
 import { join } from 'node:path';
-import { type Clock, repeat } from '../platform/clock/clock.ts';
-import type { Randomness } from '../platform/clock/randomness.ts';
+import { repeat } from '../platform/clock/clock.ts';
 import type { Database } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
-import type { MakeId } from '../platform/ids/sortable-id.ts';
 import { refusalBody } from '../platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import { createDispatch, type MethodRow } from '../platform/json-rpc/method-table.ts';
-import type { Logger } from '../platform/log/logger.ts';
+import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
@@ -60,7 +58,7 @@ export interface Bridge {
   stop(): Promise<void>;
 }
 
-export interface BridgeOptions {
+export interface BridgeOptions extends Runtime {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   readonly ping: Ping;
@@ -70,10 +68,6 @@ export interface BridgeOptions {
   readonly dataDirectory: string;
   /** Sign the links to artifacts. */
   readonly linkKeys: SecretKeys;
-  readonly clock: Clock;
-  readonly randomness: Randomness;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   /** The agents on offer, in routing order, and what stands behind each. */
   readonly agents: readonly CatalogAgent[];
   readonly providers: ReadonlyMap<string, AgentProvider>;

@@ -1,10 +1,7 @@
 import { lookup } from 'node:dns';
 import { readFile } from 'node:fs/promises';
-import type { Clock } from '../platform/clock/clock.ts';
-import type { Randomness } from '../platform/clock/randomness.ts';
-import type { MakeId } from '../platform/ids/sortable-id.ts';
-import type { Logger } from '../platform/log/logger.ts';
 import { readOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
+import type { Runtime } from '../platform/runtime/runtime.ts';
 import { knownModels } from './apis/known-models.ts';
 import { createListUpstreamModels } from './apis/list-upstream-models.ts';
 import { createModels, type Models } from './apis/models.ts';
@@ -25,14 +22,10 @@ import { createTargetBoard, type TargetStatus } from './pipeline/target-board.ts
 import { createUpstreamPools } from './pipeline/upstream-pools.ts';
 import type { CompletionsSettings } from './settings.ts';
 
-export interface ChatEngineOptions {
+export interface ChatEngineOptions extends Runtime {
   readonly settings: CompletionsSettings;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
-  readonly clock: Clock;
-  readonly randomness: Randomness;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   /** Limits, budgets and metering. Without them every call is let in, and none is recorded: no database is needed. */
   readonly admissions?: (priceOf: PriceOf) => Admissions;
 }

@@ -1,12 +1,9 @@
-import type { Clock } from '../platform/clock/clock.ts';
-import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
 import { originAllowed } from '../platform/http/cross-origin.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
-import type { MakeId } from '../platform/ids/sortable-id.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
-import type { Logger } from '../platform/log/logger.ts';
+import type { Runtime } from '../platform/runtime/runtime.ts';
 import { errorBody, errorHeaders, withOwnStatuses } from './answer-failures.ts';
 import { createChatEngine } from './chat-engine.ts';
 import { ApiError } from './contract/api-error.ts';
@@ -40,7 +37,7 @@ export interface Completions {
   stop(): Promise<void>;
 }
 
-export interface CompletionsOptions {
+export interface CompletionsOptions extends Runtime {
   readonly settings: CompletionsSettings;
   readonly usageRetentionMs: number;
   /** Empty: no spans. */
@@ -50,10 +47,6 @@ export interface CompletionsOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Whether an address is the one this program listens at. */
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
-  readonly clock: Clock;
-  readonly randomness: Randomness;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   /** The people that keys belong to; undefined while this service runs alone. */
   owners?(): KeyOwners | undefined;
 }

@@ -1,12 +1,11 @@
 import type { Clock } from '../platform/clock/clock.ts';
-import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Database } from '../platform/database/database.ts';
 import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { Route } from '../platform/http/surface.ts';
 import type { OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
-import type { MakeId } from '../platform/ids/sortable-id.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { PriceOf } from './apis/prices.ts';
 import type { Admissions, KeyHolder } from './keys/admission.ts';
 import { createBudgets } from './keys/budgets.ts';
@@ -48,7 +47,7 @@ export interface MeteredKeys {
   stop(): Promise<void>;
 }
 
-export interface MeteredKeysOptions {
+export interface MeteredKeysOptions extends Runtime {
   readonly settings: Pick<CompletionsSettings, 'master_key' | 'store_content'>;
   readonly usageRetentionMs: number;
   /** Empty: no spans. */
@@ -56,10 +55,6 @@ export interface MeteredKeysOptions {
   readonly programVersion: string;
   readonly database: Database<CompletionsSchema>;
   readonly priceOf: PriceOf;
-  readonly clock: Clock;
-  readonly randomness: Randomness;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   /** The people that keys belong to; undefined while this service runs alone. */
   owners?(): KeyOwners | undefined;
 }

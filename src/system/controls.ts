@@ -1,5 +1,4 @@
 import { Type } from 'typebox';
-import type { Clock } from '../platform/clock/clock.ts';
 import {
   type ControlSocket,
   callControlSocket,
@@ -8,23 +7,20 @@ import {
 import type { AnyDatabase } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, isExpected, platformErrors } from '../platform/errors/error-table.ts';
-import type { MakeId } from '../platform/ids/sortable-id.ts';
 import { RemoteError } from '../platform/json-rpc/envelope.ts';
 import { createDispatch, defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { DataFiles } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
 import { prepareServiceParts, type RunningService, startServices } from './service-wiring.ts';
 import type { ServiceName } from './settings.ts';
 import { dataFilesOf, openStores, type StoreAccessOptions, throughServer } from './stores.ts';
 
-interface ServeControlsOptions {
+interface ServeControlsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly file: string;
   readonly service: RunningService;
   readonly database: AnyDatabase;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
 }
 
 /**

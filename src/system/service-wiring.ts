@@ -20,7 +20,6 @@ import type { RunChat } from '../completions/pipeline/chat-run.ts';
 import { DEMO_API } from '../completions/pipeline/model-plan.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
 import { type Environment, findExecutable } from '../platform/child-process/child-environment.ts';
-import type { Clock } from '../platform/clock/clock.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
 import type { AnyDatabase, Database } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
@@ -202,7 +201,7 @@ function urlOf(address: string): string {
   return `http://${host.includes(':') ? `[${host}]` : host}${address.slice(colon)}`;
 }
 
-interface ServicePartsOptions {
+interface ServicePartsOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly settings: Settings;
   /** The services to run; with one of them, its own default port is taken. */
   readonly services: readonly ServiceName[];
@@ -212,8 +211,6 @@ interface ServicePartsOptions {
   readonly privatePaths: ServiceParts['privatePaths'];
   /** Open; the secret key must be the one that their secrets are encrypted with. */
   readonly databases: readonly AnyDatabase[];
-  readonly clock: Clock;
-  readonly logger: Logger;
 }
 
 export async function prepareServiceParts(options: ServicePartsOptions): Promise<ServiceParts> {

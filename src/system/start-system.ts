@@ -1,13 +1,7 @@
-import type { Registry } from 'prom-client';
 import { sweepLeftovers } from '../platform/child-process/process-journal.ts';
 import { systemClock, withinTime } from '../platform/clock/clock.ts';
 import { type ChangedSettings, changedSettings } from '../platform/config/setting-values.ts';
-import {
-  createHttpMetrics,
-  type FigureSource,
-  type HttpMetrics,
-  type MetricsLibrary,
-} from '../platform/http/http-metrics.ts';
+import { createHttpMetrics, type FigureSource } from '../platform/http/http-metrics.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, type Listener } from '../platform/http/listener.ts';
 import type { LogOutput } from '../platform/log/log-output.ts';
@@ -116,7 +110,10 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       stalledAfterMs: settings.bridge.limits.stalled_after,
     },
     readinessChecks: { store: stores.check },
-    metrics: createMetrics(stores, completions?.figures ?? []),
+    metrics: createHttpMetrics({
+      sources: [...databaseFigures(stores), ...(completions?.figures ?? [])],
+      ofProcess: true,
+    }),
     metricsToken: () => settings.metrics_token,
     logger,
     ...(options.requestLines === undefined ? {} : { requestLines: options.requestLines }),
@@ -197,27 +194,12 @@ export interface SystemSummary {
 
 const FIGURES = ['batches', 'commits', 'reads', 'queued'] as const;
 
-/** The figures of `/metrics`: HTTP, the process, each database, and what services count by themselves. */
-function createMetrics(stores: Stores, sources: readonly FigureSource[]): HttpMetrics {
-  return createHttpMetrics({
-    sources,
-    addFigures(registry, library) {
-      library.collectDefaultMetrics({ register: registry });
-      addDatabaseFigures(stores, registry, library);
-    },
-  });
-}
-
-function addDatabaseFigures({ all: databases }: Stores, registry: Registry, { Gauge }: MetricsLibrary): void {
-  for (const figure of FIGURES) {
-    new Gauge({
-      name: `database_${figure}`,
-      help: `Database ${figure}${figure === 'queued' ? ' now' : ' since the start'}.`,
-      labelNames: ['database'],
-      registers: [registry],
-      collect() {
-        for (const database of databases) this.set({ database: database.name }, database.statistics()[figure]);
-      },
-    });
-  }
+/** What each database counts, for `/metrics`. */
+function databaseFigures({ all }: Stores): readonly FigureSource[] {
+  return FIGURES.map((figure) => ({
+    type: 'gauge',
+    name: `database_${figure}`,
+    help: `Database ${figure}${figure === 'queued' ? ' now' : ' since the start'}.`,
+    read: () => all.map(({ name, statistics }) => ({ value: statistics()[figure], labels: { database: name } })),
+  }));
 }

@@ -2,8 +2,7 @@ import { type Clock, repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SecretBox } from '../../platform/secrets/secret-box.ts';
 import type { AccountsSchema, OutgoingMailRow } from '../storage/accounts-schema.ts';
 import { createOutgoingMailStore } from '../storage/outgoing-mail-store.ts';
@@ -25,7 +24,7 @@ export interface MailPost extends Mailer {
   stop(): Promise<void>;
 }
 
-export interface MailPostOptions {
+export interface MailPostOptions extends Pick<Runtime, 'makeId' | 'logger'> {
   readonly database: Database<AccountsSchema>;
   readonly secretBox: SecretBox;
   settings(): SmtpSettings;
@@ -33,8 +32,6 @@ export interface MailPostOptions {
   /** Hands mails over instead of SMTP and the outbox folder: a simulation must not touch the disk. */
   readonly mailer?: Mailer | undefined;
   readonly clock: Pick<Clock, 'now' | 'after'>;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
 }
 
 const STOP_MS = 10_000;

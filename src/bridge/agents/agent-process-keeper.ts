@@ -1,7 +1,7 @@
 import type { ProcessExit, RunningProcess } from '../../platform/child-process/start-process.ts';
-import { type Clock, withinTime } from '../../platform/clock/clock.ts';
+import { withinTime } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentConnection } from './agent-connection.ts';
 import type { AgentProgram, LaunchAgent } from './agent-launcher.ts';
 import type { AgentLimits } from './agent-limits.ts';
@@ -86,7 +86,7 @@ export function createProcessLimit(maxProcesses: number): ProcessLimit {
   };
 }
 
-export interface ProcessKeeperOptions {
+export interface ProcessKeeperOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly id: string;
   /** The name for apps: they must not learn where the program is. */
   readonly label: string;
@@ -96,8 +96,6 @@ export interface ProcessKeeperOptions {
   readonly owner: string;
   connect(process: RunningProcess): Promise<AgentConnection>;
   readonly limits: AgentLimits;
-  readonly clock: Clock;
-  readonly logger: Logger;
   readonly limit: ProcessLimit;
   /** Takes secrets out of what the agent says. */
   hide(text: string): string;

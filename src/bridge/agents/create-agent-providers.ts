@@ -1,6 +1,5 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
-import type { Clock } from '../../platform/clock/clock.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentPlace, CatalogAgent } from './agent-catalog.ts';
 import type { PermissionPolicy } from './agent-connection.ts';
 import { connectAgent, type LaunchAgent } from './agent-launcher.ts';
@@ -13,7 +12,7 @@ import { createProgramAgent } from './create-program-agent.ts';
 
 type Place<Kind extends AgentPlace['kind']> = Extract<AgentPlace, { kind: Kind }>;
 
-export interface AgentProvidersOptions {
+export interface AgentProvidersOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly catalog: readonly CatalogAgent[];
   readonly permissions: PermissionPolicy;
   /** Of this program; agents may learn it. */
@@ -25,8 +24,6 @@ export interface AgentProvidersOptions {
   readonly limits?: Partial<AgentLimits>;
   /** Of all agents and owners together. */
   readonly maxProcesses: number;
-  readonly clock: Clock;
-  readonly logger: Logger;
 }
 
 /** An implementation for each agent of the catalog, in its order. Nothing is started before the first turn. */

@@ -1,6 +1,6 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
-import { type Clock, withinTime } from '../../platform/clock/clock.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import { withinTime } from '../../platform/clock/clock.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { OPERATOR } from '../principal.ts';
 import { promptWithSkills } from '../routing/match-skills.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
@@ -20,7 +20,7 @@ import { createHiding, describeFailure } from './describe-failure.ts';
 import { asObject } from './loose-json.ts';
 import { type OpenTurn, openTurn } from './open-turn.ts';
 
-export interface ProgramAgentOptions {
+export interface ProgramAgentOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly id: string;
   /** Its name for apps. */
   readonly label: string;
@@ -31,8 +31,6 @@ export interface ProgramAgentOptions {
   readonly probe: ProgramProbe;
   readonly limits: AgentLimits;
   readonly limit: ProcessLimit;
-  readonly clock: Clock;
-  readonly logger: Logger;
 }
 
 type Found = { readonly kind: 'found'; readonly process: KeptProcess; readonly conversation: string };

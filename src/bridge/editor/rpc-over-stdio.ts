@@ -1,11 +1,10 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { plainEnvelope } from '../../platform/json-rpc/envelope.ts';
 import type { MessageChannel } from '../../platform/json-rpc/message-channel.ts';
 import { createDispatch, type Dispatch } from '../../platform/json-rpc/method-table.ts';
 import { createPeer, type Peer } from '../../platform/json-rpc/peer.ts';
 import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { BridgeCaller } from '../access.ts';
 import type { PermissionQuestion } from '../agents/agent-provider.ts';
 import { asObject } from '../agents/loose-json.ts';
@@ -21,15 +20,15 @@ import { createEditorSessions, type EditorSessionsOptions } from './editor-sessi
 import { editorToolKind } from './editor-update.ts';
 import { EDITOR_ID_PREFIX, splitChannel } from './split-channel.ts';
 
-export interface RpcOverStdioOptions extends Pick<EditorSessionsOptions, 'agents' | 'checkDirectory'> {
+export interface RpcOverStdioOptions
+  extends Pick<EditorSessionsOptions, 'agents' | 'checkDirectory'>,
+    Pick<Runtime, 'clock' | 'makeId'> {
   readonly version: string;
   readonly dispatch: Dispatch<BridgeClient>;
   readonly overSocket: RpcOverSocket;
   readonly orchestrator: Pick<SessionOrchestrator, 'follow' | 'forget'>;
   past(principal: string, sessionId: string): Promise<SessionPast | undefined>;
   readonly callsPerConnection: number;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
   readonly logger: Pick<Logger, 'warn'>;
   onUnexpectedError(error: unknown, requestId: string): void;
 }

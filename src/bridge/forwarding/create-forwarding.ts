@@ -1,9 +1,9 @@
 import type { LookupFunction } from 'node:net';
-import { type Clock, withinTime } from '../../platform/clock/clock.ts';
+import { withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Dispatch, MethodRow } from '../../platform/json-rpc/method-table.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { BridgeCaller } from '../access.ts';
 import { type ArtifactLinks, type RelayedFile, relinkArtifacts } from '../artifacts/artifact-links.ts';
 import type { BridgeClient } from '../bridge-client.ts';
@@ -45,15 +45,13 @@ export interface Forwarding {
   stop(): Promise<void>;
 }
 
-export interface ForwardingOptions {
+export interface ForwardingOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   /** Signs links that lead to files of other nodes. */
   readonly links: Pick<ArtifactLinks, 'relay'>;
   /** The version of the contract that this bridge keeps. */
   readonly contract: string;
-  readonly clock: Clock;
-  readonly logger: Logger;
   readonly lookup?: LookupFunction | undefined;
   readonly limits?: Partial<ForwardingLimits> | undefined;
 }

@@ -1,18 +1,14 @@
-import { type Clock, withinTime } from '../../platform/clock/clock.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import { withinTime } from '../../platform/clock/clock.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
 import { asObject } from '../agents/loose-json.ts';
 import { describeGatewayFailure } from './gateway-failure.ts';
 import type { GatewayLink } from './gateway-link.ts';
 import { createGatewayRun, type GatewayRun, gatewayFailure, type RunLimits } from './gateway-run.ts';
 
-export interface GatewayAgentOptions {
+export interface GatewayAgentOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly id: string;
   readonly link: GatewayLink;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   readonly limits?: Partial<RunLimits>;
 }
 

@@ -1,9 +1,6 @@
 import { join } from 'node:path';
-import type { Clock } from '../../platform/clock/clock.ts';
-import type { Randomness } from '../../platform/clock/randomness.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { MethodRow } from '../../platform/json-rpc/method-table.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { BridgeGroups } from '../settings.ts';
@@ -27,14 +24,10 @@ export interface Gateway {
   reload(settings: GatewaySettings): void;
 }
 
-export interface GatewayOptions {
+export interface GatewayOptions extends Runtime {
   readonly settings: GatewaySettings;
   readonly dataDirectory: string;
   readonly version: string;
-  readonly clock: Clock;
-  readonly randomness: Randomness;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   /** Told when the gateway became connected, or ceased to be. */
   onChange(): void;
 }

@@ -1,5 +1,4 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentTurn, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
 import { createFinalText } from '../agents/final-text.ts';
 import { asObject, textOf } from '../agents/loose-json.ts';
@@ -30,12 +29,10 @@ export interface RunLimits {
   readonly silenceMs: number;
 }
 
-export interface GatewayRunOptions {
+export interface GatewayRunOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly link: GatewayLink;
   readonly sessionKey: string;
   readonly turn: AgentTurn;
-  readonly clock: Clock;
-  readonly logger: Logger;
   readonly limits?: Partial<RunLimits>;
 }
 

@@ -1,8 +1,7 @@
-import { type Clock, repeat, withinTime } from '../../platform/clock/clock.ts';
+import { repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import type { SessionCalls } from '../sessions/session-calls.ts';
@@ -43,7 +42,7 @@ export interface Jobs {
 /** Calls a tool through the tools proxy; rejects when that fails. */
 type InvokeTool = (tool: string, action: string, args: Readonly<Record<string, unknown>>) => Promise<unknown>;
 
-export interface JobsOptions {
+export interface JobsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly database: Database<BridgeSchema>;
   /** The id of this running bridge. */
   readonly instance: string;
@@ -63,9 +62,6 @@ export interface JobsOptions {
   readonly network: CallbackNetwork;
   readonly orchestrator: Pick<SessionOrchestrator, 'close' | 'hasOwn' | 'isBusy' | 'onIdle'>;
   readonly sessionCalls: SessionCalls;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   readonly invokeTool: InvokeTool;
   isOpen(): boolean;
   webhookSecret(): string;

@@ -1,5 +1,5 @@
-import { type Clock, withinTime } from '../../platform/clock/clock.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import { withinTime } from '../../platform/clock/clock.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobDeliveryStore } from '../storage/job-delivery-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
@@ -17,12 +17,10 @@ export interface Deliveries {
 /** One attempt. Never rejects. */
 export type SendDelivery = (job: JobRow, delivery: JobDeliveryRow, signal: AbortSignal) => Promise<DeliveryResult>;
 
-export interface DeliveriesOptions {
+export interface DeliveriesOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly store: JobDeliveryStore;
   readonly jobs: Pick<JobStore, 'find'>;
   readonly senders: Readonly<Record<JobDeliveryRow['kind'], SendDelivery>>;
-  readonly clock: Clock;
-  readonly logger: Logger;
 }
 
 /**

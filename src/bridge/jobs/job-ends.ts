@@ -1,7 +1,6 @@
-import { type Clock, pause } from '../../platform/clock/clock.ts';
+import { pause } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobStore } from '../storage/job-store.ts';
 import type { JobEnding } from './job-outcome.ts';
@@ -15,11 +14,8 @@ export interface JobEnds {
   stop(): void;
 }
 
-export interface JobEndsOptions {
+export interface JobEndsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly store: Pick<JobStore, 'end'>;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   /** Told when there is something to deliver. */
   onEnded(): void;
 }

@@ -1,6 +1,5 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { JobCall, SessionCalls } from '../sessions/session-calls.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobSearchStore } from '../storage/job-search-store.ts';
@@ -25,7 +24,7 @@ export interface JobRunner {
   stop(): Promise<void>;
 }
 
-export interface JobRunnerOptions {
+export interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly queue: JobQueue;
   readonly search: Pick<JobSearchStore, 'runningOn'>;
   readonly ends: JobEnds;
@@ -33,8 +32,6 @@ export interface JobRunnerOptions {
   readonly maxRunning: number;
   /** Of one owner, at this moment: other owners must not wait until all of its jobs have ended. */
   maxRunningOfOwner(): number;
-  readonly clock: Clock;
-  readonly logger: Logger;
   readonly runTurn: SessionCalls['jobTurn'];
   /** Lets a job wait again of which nothing was done: another bridge runs it, or the next run of this one. */
   putBack(job: JobRow): Promise<void>;

@@ -1,8 +1,7 @@
-import { type Clock, repeat, withinTime } from '../../platform/clock/clock.ts';
+import { repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Statement } from '../../platform/database/statement.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
@@ -47,16 +46,13 @@ export interface Sessions {
   stop(): Promise<void>;
 }
 
-export interface SessionsOptions {
+export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly database: Database<BridgeSchema>;
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly directories: WorkingDirectories;
   /** The id of this running bridge. */
   readonly instance: string;
   readonly retention: Retention;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
-  readonly logger: Logger;
   readonly limits: TurnLimits;
   route(request: RouteRequest): Promise<RoutingResolution>;
   agentFailed(providerId: string): void;

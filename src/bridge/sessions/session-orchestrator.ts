@@ -1,7 +1,6 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { RawJson } from '../../platform/json-rpc/envelope.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SessionName } from '../contract/session.ts';
 import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
 import { createEarlyFollowers } from './early-followers.ts';
@@ -63,15 +62,13 @@ export interface JobTurnRequest extends Omit<TurnRequest, 'method'> {
   readonly isRetry: boolean;
 }
 
-export interface SessionOrchestratorOptions {
+export interface SessionOrchestratorOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly table: SessionTable;
   readonly records: SessionRecords;
   readonly runner: TurnRunner;
   readonly hub: UpdateHub;
   readonly resumption: TurnResumption;
   readonly limits: TurnLimits;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
   /** Lets go of a conversation at its agent, and of the session's scratch folder; resolves when that is out of the way. */
   discard(session: LiveSession): Promise<void>;
 }

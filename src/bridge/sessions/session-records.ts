@@ -1,7 +1,6 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import type { Statement } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AuditStore } from '../storage/audit-store.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
@@ -49,15 +48,13 @@ export interface SessionRecords {
   close(session: LiveSession): Promise<void>;
 }
 
-export interface SessionRecordsOptions {
+export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly sessions: SessionStore;
   readonly turns: TurnStore;
   readonly audits: AuditStore;
   readonly log: UpdateLog;
   readonly hub: UpdateHub;
   readonly instance: string;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
   write(statements: readonly Statement[]): Promise<unknown>;
 }
 

@@ -1,6 +1,5 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
 import { MAX_OUTPUT_LENGTH } from '../agents/final-text.ts';
 import type { Artifacts, LongOutput } from '../artifacts/create-artifacts.ts';
@@ -30,12 +29,10 @@ export interface TurnRunner {
   run(session: LiveSession, turn: LiveTurn): Promise<void>;
 }
 
-export interface TurnRunnerOptions {
+export interface TurnRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly records: SessionRecords;
   readonly directories: WorkingDirectories;
-  readonly clock: Clock;
-  readonly logger: Logger;
   readonly limits: Pick<TurnLimits, 'ofAgent'>;
   /** Who would do the work right now. May wait for a first look at the agents. */
   route(request: RouteRequest): Promise<RoutingResolution>;

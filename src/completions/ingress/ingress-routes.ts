@@ -1,9 +1,7 @@
 import { Type } from 'typebox';
-import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Call, Guard, Route } from '../../platform/http/surface.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { CountTokensRequest, MessageObject, MessagesError, MessagesRequest, TokenCount } from '../contract/messages.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import { ResponseObject, ResponsesRequest } from '../contract/responses.ts';
@@ -23,14 +21,11 @@ import { finishedResponse } from './responses/response-object.ts';
 import { createResponsesStream } from './responses/responses-stream.ts';
 import type { StreamEncoder } from './stream-encoder.ts';
 
-export interface IngressParts {
+export interface IngressParts extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly runChat: RunChat;
   readonly guard: Guard<KeyHolder>;
   /** The setting; a caller may choose otherwise by header (contract/completions 2). */
   readonly strictParams: () => boolean;
-  readonly logger: Logger;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
   readonly bodyLimit: number;
 }
 

@@ -1,20 +1,17 @@
 import type { FastifyReply } from 'fastify';
-import type { Clock } from '../../platform/clock/clock.ts';
 import { isExpected } from '../../platform/errors/error-table.ts';
-import type { Logger } from '../../platform/log/logger.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { type EventStream, openEventStream } from '../../platform/sse/sse-writer.ts';
 import { completionsErrors, describeFailure } from '../errors.ts';
 import type { ChatAnswer } from '../pipeline/chat-run.ts';
 import type { StreamEncoder, StreamFailure } from './stream-encoder.ts';
 
-export interface StreamRelay {
+export interface StreamRelay extends Pick<Runtime, 'clock' | 'logger'> {
   readonly reply: FastifyReply;
-  readonly clock: Clock;
   /** The headers of the response, with those of the call. */
   headers(own: ChatAnswer['headers']): Readonly<Record<string, string>>;
   readonly encoder: StreamEncoder;
   readonly requestId: string;
-  readonly logger: Logger;
 }
 
 const SILENCE_MS = 15_000;

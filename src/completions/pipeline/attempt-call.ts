@@ -1,7 +1,6 @@
-import type { Clock } from '../../platform/clock/clock.ts';
-import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { retry } from '../../platform/retry/retry.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import type { CallerPresence } from './caller-presence.ts';
 import type { ModelPlan, ModelPlans, PlanTimeouts, Target } from './model-plan.ts';
@@ -38,11 +37,9 @@ export interface AttemptCall<Result> {
   run(attempt: Attempt): Promise<Result>;
 }
 
-export interface AttemptOptions {
+export interface AttemptOptions extends Pick<Runtime, 'clock' | 'randomness'> {
   readonly plans: Pick<ModelPlans, 'resolve'>;
   readonly board: TargetBoard;
-  readonly clock: Clock;
-  readonly randomness: Randomness;
   /** Told of every try that failed. What the upstream said is not among it: that may repeat the prompt. */
   onFailure(target: string, code: string): void;
 }

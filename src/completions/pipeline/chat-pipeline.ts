@@ -1,6 +1,5 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { costOf, isFree, type Price, type PriceOf } from '../apis/prices.ts';
 import type { ChatRequest } from '../contract/chat.ts';
 import { statusOf } from '../errors.ts';
@@ -17,14 +16,12 @@ import type { OpenChat } from './open-chat.ts';
 import type { TargetLease } from './target-board.ts';
 import { policyOf } from './upstream-failure.ts';
 
-export interface PipelineOptions {
+export interface PipelineOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly plans: Pick<ModelPlans, 'resolve'>;
   readonly attemptCalls: AttemptCalls;
   readonly openChat: OpenChat;
   readonly admissions: Admissions;
   readonly priceOf: PriceOf;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
 }
 
 export interface IncomingCall {

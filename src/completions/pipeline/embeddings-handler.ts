@@ -1,9 +1,8 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
 import type { Call } from '../../platform/http/surface.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import { EmbeddingsRequest } from '../contract/embeddings.ts';
 import { createRequestReader } from '../contract/read-request.ts';
@@ -23,14 +22,12 @@ import type { SendUpstream } from './send-upstream.ts';
 import type { MeasuredUsage } from './stream-reader.ts';
 import { upstreamError } from './upstream-failure.ts';
 
-export interface EmbeddingsHandlerOptions {
+export interface EmbeddingsHandlerOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly pipeline: ChatPipeline;
   readonly findApi: (id: string) => UsableApi | undefined;
   readonly openOperation: OpenOperation;
   readonly send: SendUpstream;
   readonly strictParams: () => boolean;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
 }
 
 interface OpenedEmbeddings {

@@ -1,9 +1,8 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
 import type { Call } from '../../platform/http/surface.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import type { ChatChunk } from '../contract/chat.ts';
 import { createRequestReader } from '../contract/read-request.ts';
@@ -24,14 +23,12 @@ import { readCallOptions } from './read-call-options.ts';
 import { openInSilence, relayStream } from './relay-stream.ts';
 import { chunkAsText, completionAsText, textAsChat } from './text-as-chat.ts';
 
-export interface TextHandlerOptions {
+export interface TextHandlerOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly pipeline: ChatPipeline;
   readonly findApi: (id: string) => UsableApi | undefined;
   readonly openChat: OpenChat;
   readonly openOperation: OpenOperation;
   readonly strictParams: () => boolean;
-  readonly clock: Clock;
-  readonly makeId: MakeId;
 }
 
 const readRequest = createRequestReader(TextRequest);

@@ -1,7 +1,4 @@
-import type { Metric, Registry } from 'prom-client';
-
-/** The library that writes the figures. It is loaded when they are first asked for: many servers are never asked. */
-export type MetricsLibrary = typeof import('prom-client');
+import type { Registry } from 'prom-client';
 
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const;
 const BOUNDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -40,10 +37,10 @@ export interface FigureSource {
   read(): readonly Sample[];
 }
 
-export interface HttpMetricsOptions {
+interface HttpMetricsOptions {
   readonly sources?: readonly FigureSource[];
-  /** Adds further figures, once, before the first are read. */
-  addFigures?(registry: Registry, library: MetricsLibrary): void;
+  /** Also figures of the process: memory, processor time, event loop. */
+  readonly ofProcess?: boolean;
 }
 
 interface Series {
@@ -60,44 +57,46 @@ interface Sample {
   readonly metricName?: string;
 }
 
-/** One for all listeners of a process. */
-export function createHttpMetrics({ addFigures, sources = [] }: HttpMetricsOptions = {}): HttpMetrics {
+const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+
+/** One for all listeners of a process. Requests are counted in plain arrays; the text is written when it is asked for. */
+export function createHttpMetrics({ sources = [], ofProcess = false }: HttpMetricsOptions = {}): HttpMetrics {
   const series: Series[] = [];
   const watched: ListenerGauges[] = [];
-  let loading: Promise<Registry> | undefined;
+  let processFigures: Promise<Registry> | undefined;
 
-  async function load(): Promise<Registry> {
-    const library = await import('prom-client');
-    const registry = new library.Registry();
-    register(registry, 'counter', 'http_requests_total', 'Requests answered, by class of status.', () =>
-      series.flatMap(countSamples),
-    );
-    register(registry, 'histogram', 'http_request_duration_seconds', 'Time from head to end of answer.', () =>
-      series.flatMap(durationSamples),
-    );
-    const gauge = (name: string, help: string, read: (gauges: ListenerGauges) => number) =>
-      new library.Gauge({
-        name,
-        help,
-        registers: [registry],
-        collect() {
-          this.set(watched.reduce((sum, gauges) => sum + read(gauges), 0));
-        },
-      });
+  const gauge = (name: string, help: string, read: (gauges: ListenerGauges) => number): FigureSource => ({
+    type: 'gauge',
+    name,
+    help,
+    read: () => [{ value: watched.reduce((sum, gauges) => sum + read(gauges), 0), labels: {} }],
+  });
+  const all: readonly FigureSource[] = [
+    {
+      type: 'counter',
+      name: 'http_requests_total',
+      help: 'Requests answered, by class of status.',
+      read: () => series.flatMap(countSamples),
+    },
+    {
+      type: 'histogram',
+      name: 'http_request_duration_seconds',
+      help: 'Time from head to end of answer.',
+      read: () => series.flatMap(durationSamples),
+    },
     gauge('http_requests_in_flight', 'Requests being answered, open event streams included.', (gauges) =>
       gauges.requestsInFlight(),
-    );
-    gauge('websocket_connections', 'Open WebSockets.', (gauges) => gauges.webSockets());
-    for (const { type, name, help, read } of sources) register(registry, type, name, help, read);
-    addFigures?.(registry, library);
-    return registry;
-  }
+    ),
+    gauge('websocket_connections', 'Open WebSockets.', (gauges) => gauges.webSockets()),
+    ...sources,
+  ];
 
   return {
     async read() {
-      loading ??= load();
-      const registry = await loading;
-      return { contentType: registry.contentType, text: await registry.metrics() };
+      const text = all.map(writeFigure).join('\n');
+      if (!ofProcess) return { contentType: CONTENT_TYPE, text };
+      processFigures ??= loadProcessFigures();
+      return { contentType: CONTENT_TYPE, text: `${text}\n${await (await processFigures).metrics()}` };
     },
     watch: (gauges) => {
       watched.push(gauges);
@@ -151,17 +150,23 @@ function durationSamples({ labels, buckets, seconds, count }: Series): Sample[] 
   return samples;
 }
 
-/**
- * prom-client's own counters and histograms hash their labels on every call, which costs more than routing a request
- * does. Its registry asks no more of a metric than these members, so ours count in plain arrays and are read when asked.
- */
-function register(
-  registry: Registry,
-  type: string,
-  name: string,
-  help: string,
-  collect: () => readonly Sample[],
-): void {
-  const metric = { name, help, type, get: async () => ({ name, help, type, values: collect(), aggregator: 'sum' }) };
-  registry.registerMetric(metric as unknown as Metric);
+/** Loaded when the figures are first asked for: many servers are never asked. */
+async function loadProcessFigures(): Promise<Registry> {
+  const { collectDefaultMetrics, Registry } = await import('prom-client');
+  const register = new Registry();
+  collectDefaultMetrics({ register });
+  return register;
+}
+
+/** The text format of Prometheus. */
+function writeFigure({ type, name, help, read }: FigureSource): string {
+  const lines = read().map(({ metricName = name, labels, value }) => {
+    const pairs = Object.entries(labels).map(([label, text]) => `${label}="${escapeLabel(String(text))}"`);
+    return `${metricName}${pairs.length === 0 ? '' : `{${pairs.join(',')}}`} ${value}\n`;
+  });
+  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`;
+}
+
+function escapeLabel(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"');
 }

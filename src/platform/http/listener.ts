@@ -1,10 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { type Clock, pause, withinTime } from '../clock/clock.ts';
-import type { Randomness } from '../clock/randomness.ts';
+import { pause, withinTime } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
-import type { Logger } from '../log/logger.ts';
 import { createAddressMatcher, type ListenAddress } from '../network-address/ip-address.ts';
 import { afterReads } from '../queue/after-reads.ts';
+import type { Runtime } from '../runtime/runtime.ts';
 import { createAdmission, createCommonSurface, createReadiness, type ReadinessCheck } from './common-routes.ts';
 import { preflightRoutes } from './cross-origin.ts';
 import type { HttpMetrics } from './http-metrics.ts';
@@ -23,7 +22,7 @@ import { createRouteRow, createRouter } from './serve-routes.ts';
 import type { HttpSurface, Route } from './surface.ts';
 import { createWebSockets } from './web-sockets.ts';
 
-export interface ListenerOptions {
+export interface ListenerOptions extends Pick<Runtime, 'clock' | 'randomness' | 'logger'> {
   readonly surfaces: readonly HttpSurface[];
   readonly address: ListenAddress;
   /** Open an address that other machines reach although something on it asks for no credential. */
@@ -36,11 +35,8 @@ export interface ListenerOptions {
   readonly metrics: HttpMetrics;
   /** The bearer token that opens `/metrics` to other machines; empty when none does. Asked each time: it may change. */
   readonly metricsToken?: () => string;
-  readonly logger: Logger;
   /** The quick way for the lines of ordinary requests, for a log of JSON lines at level `info` or below. */
   readonly requestLines?: RequestLines;
-  readonly clock: Clock;
-  readonly randomness: Randomness;
 }
 
 export interface Listener {

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../clock/clock.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
 import { describeError, type ErrorTable, isExpected, platformErrors } from '../errors/error-table.ts';
-import type { Logger } from '../log/logger.ts';
+import type { Runtime } from '../runtime/runtime.ts';
 import { crossOriginHeaders } from './cross-origin.ts';
 import { nodeHttp } from './http-server.ts';
 import { hasBody } from './request-body.ts';
@@ -84,10 +84,8 @@ function tableFor(errors: ErrorTable, error: unknown): ErrorTable {
   return own ? errors : platformErrors;
 }
 
-interface RefuserOptions {
+interface RefuserOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly surfaceFor: (path: string) => HttpSurface | undefined;
-  readonly clock: Clock;
-  readonly logger: Logger;
   readonly lingerMs: number;
   isDraining(): boolean;
 }

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { Clock } from '../clock/clock.ts';
-import type { LogFields, Logger } from '../log/logger.ts';
+import type { LogFields } from '../log/logger.ts';
+import type { Runtime } from '../runtime/runtime.ts';
 import type { HttpMetrics, RouteMeter } from './http-metrics.ts';
 import { type RequestState, stateOf } from './request-state.ts';
 
@@ -14,11 +14,9 @@ interface RequestRecord {
   unmatched(method: string): RouteMeter;
 }
 
-interface RequestRecordOptions {
+interface RequestRecordOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly inFlight: InFlight;
   readonly metrics: HttpMetrics;
-  readonly clock: Clock;
-  readonly logger: Logger;
   readonly requestLines?: RequestLines | undefined;
 }
 

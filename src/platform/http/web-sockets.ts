@@ -1,9 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
-import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
-import type { Logger } from '../log/logger.ts';
+import type { Runtime } from '../runtime/runtime.ts';
 import type { Admission } from './common-routes.ts';
 import type { HttpMetrics } from './http-metrics.ts';
 import type { ListenerLimits } from './http-server.ts';
@@ -24,12 +23,10 @@ export interface WebSockets {
   terminateAll(): void;
 }
 
-export interface WebSocketsOptions {
+export interface WebSocketsOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly surfaces: readonly HttpSurface[];
   readonly limits: ListenerLimits;
   readonly metrics: HttpMetrics;
-  readonly clock: Clock;
-  readonly logger: Logger;
   readonly refuse: RefuseRequest;
   readonly admit: Admission;
 }
