@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import {
   clientStandsAlone,
   findCycles,
+  findFolderCycles,
   findFragments,
   importsRunOneWay,
   onlyListedPackages,
@@ -111,6 +112,9 @@ test('the walks of ARCHITECTURE.md lead from file to file', () => {
 });
 
 test('no file imports itself over others', () => assertNone(findCycles(everything)));
+
+test('no folder of completions imports itself over others', () =>
+  assertNone(findFolderCycles(program, 'src/completions/')));
 
 test('every exception is still needed', () => {
   const violations = program.flatMap((file) => Object.values(programRules).flatMap((rule) => rule(file)));

@@ -75,7 +75,7 @@ completions:
   prices: { lab/small: { input: 0.0000001, output: 0.0000002 } }
 \`\`\`
 
-For everybody: a row in a file of \`src/completions/apis/table/\` (id, name, everything before the path of the operation, the key
+For everybody: a row in \`src/completions/apis/api-table.ts\` (id, name, everything before the path of the operation, the key
 variable), then \`npm run docs\`. A test sends a request to every row. What an API refuses of OpenAI's fields is named in
 \`refuses\`. Known models are lines of \`src/completions/apis/known-models/\`.
 `;

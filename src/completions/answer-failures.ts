@@ -2,7 +2,7 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { describeError } from '../platform/errors/error-table.ts';
 import type { Call, ErrorForBody, RequestHead, Route } from '../platform/http/surface.ts';
 import { apiErrorBody, completionsErrors, statusOf } from './errors.ts';
-import { messagesErrorBody, speaksMessages } from './ingress/messages/messages-error.ts';
+import { messagesErrorBody, speaksMessages } from './ingress/messages/messages-answer.ts';
 
 /** The body of an error in the shape that the clients of a path read. */
 export function errorBody(error: ErrorForBody, head: Pick<RequestHead, 'path'>): unknown {

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { readOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import { knownModels } from './apis/known-models.ts';
-import { createListUpstreamModels } from './apis/list-upstream-models.ts';
+import { createListUpstreamModels } from './apis/live-models.ts';
 import { createModels, type Models } from './apis/models.ts';
 import type { PriceOf } from './apis/prices.ts';
 import { createAuthoriseUpstream } from './dialects/authorise-upstream.ts';

@@ -6,7 +6,7 @@ import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import { errorBody, errorHeaders, withOwnStatuses } from './answer-failures.ts';
 import { createChatEngine } from './chat-engine.ts';
-import { ApiError } from './contract/api-error.ts';
+import { ApiError } from './contract/read-request.ts';
 import { completionsControlMethods } from './control-methods.ts';
 import { completionsErrors } from './errors.ts';
 import { ingressRoutes } from './ingress/ingress-routes.ts';

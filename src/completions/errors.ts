@@ -1,7 +1,6 @@
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, type ErrorTable, platformErrors } from '../platform/errors/error-table.ts';
-import type { ApiErrorBody } from './contract/api-error.ts';
-import { paramOf } from './contract/read-request.ts';
+import { type ApiErrorBody, paramOf } from './contract/read-request.ts';
 
 /** What callers are told; `code` is in lower case there (contract/completions 5). */
 export const completionsErrors = {

@@ -17,20 +17,18 @@ import {
   createOwnKeys,
   type KeyEvent,
   type KeyRegister,
+  keyRoutes,
   type OwnKeys,
 } from './keys/key-register.ts';
-import { keyRoutes } from './keys/key-routes.ts';
 import { createCallFigures } from './metering/call-figures.ts';
 import { createCallSpans } from './metering/call-spans.ts';
 import { createUsageMeter } from './metering/usage-meter.ts';
-import { createOwnUsage, createUsageReport } from './metering/usage-report.ts';
+import { createOwnUsage, createUsageReport, usageRoutes } from './metering/usage-report.ts';
 import { startUsageRetention } from './metering/usage-retention.ts';
-import { usageRoutes } from './metering/usage-routes.ts';
 import type { CompletionsSettings } from './settings.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
 import { createKeyStore } from './storage/key-store.ts';
-import { createUsageRetentionStore } from './storage/usage-retention-store.ts';
-import { createUsageStore } from './storage/usage-store.ts';
+import { createUsageRetentionStore, createUsageStore } from './storage/usage-store.ts';
 
 /** Keys, their limits and budgets, and what is recorded of their use: made together, because each needs the others. */
 export interface MeteredKeys {
@@ -143,7 +141,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
       createOwnUsage({ keys: keyStore, store: usageStore, flush: meter.flush, emptyLog: database.emptyLog }),
     ),
     routes: (['', '/v1'] as const).flatMap((prefix) => [
-      ...keyRoutes(prefix, { access, register }),
+      ...keyRoutes(prefix, { guard: access.withMasterKey, register }),
       ...usageRoutes(prefix, { access, report }),
     ]),
     figures: figures.sources,

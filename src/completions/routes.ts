@@ -1,10 +1,8 @@
 import { Type } from 'typebox';
 import type { Call, Route } from '../platform/http/surface.ts';
-import { modelRoutes } from './apis/model-routes.ts';
-import type { Models } from './apis/models.ts';
+import { type Models, modelRoutes } from './apis/models.ts';
 import { ChatCompletion, ChatRequest } from './contract/chat.ts';
-import { EmbeddingList, EmbeddingsRequest } from './contract/embeddings.ts';
-import { TextCompletion, TextRequest } from './contract/text-completion.ts';
+import { EmbeddingList, EmbeddingsRequest, TextCompletion, TextRequest } from './contract/operations.ts';
 import type { KeyHolder } from './keys/admission.ts';
 import type { KeyAccess } from './keys/key-access.ts';
 import type { PathFamily } from './pipeline/chat-handler.ts';
@@ -52,7 +50,7 @@ export function completionsRoutes(parts: RouteParts): readonly Route<KeyHolder>[
         schema: { body: TextRequest, response: { 200: Type.Union([TextCompletion, EventStream]) } },
         handle: text(family),
       },
-      ...modelRoutes(prefix, { access, models }),
+      ...modelRoutes(prefix, { guard: access.withKey, models }),
     ]),
     {
       ...completion,

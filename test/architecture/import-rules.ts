@@ -87,6 +87,23 @@ export function findCycles(files: readonly SourceFile[]): Violation[] {
   return cycles;
 }
 
+/** Folders of one service that import each other in a circle. Files directly in the service's folder may import all. */
+export function findFolderCycles(files: readonly SourceFile[], service: string): Violation[] {
+  const folderOf = (path: string) => (path.startsWith(service) ? path.slice(service.length).split('/', 2) : []);
+  const folders = new Map<string, SourceFile>();
+  for (const file of files) {
+    const [folder, name] = folderOf(file.path);
+    if (folder === undefined || name === undefined) continue;
+    const imports = file.imports.flatMap((each) => {
+      const [target, inside] = folderOf(each.target ?? '');
+      return target === undefined || inside === undefined || target === folder ? [] : [{ ...each, target }];
+    });
+    const known = folders.get(folder);
+    folders.set(folder, { ...file, path: folder, imports: [...(known?.imports ?? []), ...imports] });
+  }
+  return findCycles([...folders.values()]);
+}
+
 const MIN_LINES = 60;
 
 /**

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clientStandsAlone, findCycles, findFragments, importsRunOneWay, onlyListedPackages } from './import-rules.ts';
+import {
+  clientStandsAlone,
+  findCycles,
+  findFolderCycles,
+  findFragments,
+  importsRunOneWay,
+  onlyListedPackages,
+} from './import-rules.ts';
 import { checkPath, genericPlatform, noBarrelsNoDefaults, noLeftovers, shortFiles } from './naming-rules.ts';
 import { noDynamicPatterns } from './pattern-rules.ts';
 import {
@@ -224,6 +231,17 @@ test('a cycle of imports is found, over types and over three files too', () => {
   const [cycle, ...others] = findCycles([first, second, third]);
   assert.equal(cycle?.message, 'import cycle: src/a/one.ts -> src/a/two.ts -> src/b/three.ts -> src/a/one.ts');
   assert.deepEqual(others, []);
+});
+
+test('a cycle of folders is found although no file is in one, and files of the service itself do not count', () => {
+  const first = parseSource('src/a/keys/one.ts', "import type { Two } from '../apis/two.ts';");
+  const second = parseSource('src/a/apis/two.ts', 'export interface Two {}');
+  const third = parseSource('src/a/apis/three.ts', "import type { Four } from '../keys/four.ts';");
+  const fourth = parseSource('src/a/keys/four.ts', 'export interface Four {}');
+  const whole = parseSource('src/a/wire.ts', "import { one } from './keys/one.ts';");
+  assert.deepEqual(findFolderCycles([first, second, fourth, whole], 'src/a/'), []);
+  const [cycle] = findFolderCycles([first, second, third, fourth, whole], 'src/a/');
+  assert.equal(cycle?.message, 'import cycle: keys -> apis -> keys');
 });
 
 test('a small file that only a neighbour imports is found, and a folder on the list of unfinished ones must need it', () => {

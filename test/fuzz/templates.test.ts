@@ -5,7 +5,7 @@ import { Compile } from 'typebox/schema';
 import { type TurnRouting as Routing, TurnRouting } from '../../src/bridge/contract/routing.ts';
 import { fillTemplate, readPlan } from '../../src/bridge/multi-agent/multi-agent-plan.ts';
 import { matchesToolPattern } from '../../src/bridge/tools/tool-pattern.ts';
-import { matchesPattern } from '../../src/completions/keys/model-pattern.ts';
+import { matchesPattern } from '../../src/completions/keys/issued-key.ts';
 import { anyText, outcomeOf, runs } from './any-input.ts';
 import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';
 

@@ -1,15 +1,70 @@
 import { type Clock, deadline, withinTime } from '../../platform/clock/clock.ts';
-import type { ListUpstreamModels } from './list-upstream-models.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { AuthoriseUpstream } from '../dialects/authorise-upstream.ts';
+import { upstreamUrl } from '../dialects/dialect.ts';
 import type { UsableApi } from './model-api.ts';
 
+/** Asks an API for the names of its models. */
+export type ListUpstreamModels = (api: UsableApi, signal: AbortSignal) => Promise<readonly string[]>;
+
+const MAX_BYTES = 4 * 1024 * 1024;
+const MAX_MODELS = 2000;
+const NAME = /^[^\s\p{Cc}]{1,200}$/u;
+/** The dialects whose APIs answer `GET /models` with a list of ids. */
+const LISTING_DIALECTS: ReadonlySet<string> = new Set(['openai', 'anthropic']);
+
+export function canListModels({ dialect }: UsableApi): boolean {
+  return LISTING_DIALECTS.has(dialect);
+}
+
+export function createListUpstreamModels(authorise: AuthoriseUpstream): ListUpstreamModels {
+  return async (api, signal) => {
+    const { request } = await import('undici');
+    const { dialect, credentials, baseUrl } = api;
+    const url = upstreamUrl(baseUrl, '/models');
+    const own = dialect === 'anthropic' ? { 'anthropic-version': '2023-06-01' } : {};
+    const given = { accept: 'application/json', ...own, ...api.headers };
+    const headers = await authorise({ dialect, credentials, url, headers: given, body: '' });
+    const { statusCode, body } = await request(url, { headers: { ...headers }, signal });
+    const chunks: Uint8Array[] = [];
+    let size = 0;
+    for await (const chunk of body) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size > MAX_BYTES) break;
+    }
+    if (statusCode !== 200 || size > MAX_BYTES) {
+      throw new AppError('UPSTREAM_ERROR', { reason: `its list of models came with status ${statusCode}` });
+    }
+    return readNames(JSON.parse(Buffer.concat(chunks).toString('utf8')));
+  };
+}
+
+/** `{"data":[{"id":...}]}`, `{"models":[...]}` or the bare list; ids or names, as objects or as text. */
+function readNames(answer: unknown): readonly string[] {
+  const listed = Array.isArray(answer) ? answer : (field(answer, 'data') ?? field(answer, 'models'));
+  if (!Array.isArray(listed)) return [];
+  const names = listed.map((entry) =>
+    typeof entry === 'string' ? entry : (field(entry, 'id') ?? field(entry, 'name')),
+  );
+  const usable = names.filter((name): name is string => typeof name === 'string' && NAME.test(name));
+  return [...new Set(usable)].slice(0, MAX_MODELS);
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, name)
+    ? (value as Record<string, unknown>)[name]
+    : undefined;
+}
+
 /** The models that APIs say they have. */
-export interface LiveModels {
+interface LiveModels {
   /** The names, at most a minute old; older ones while the API does not answer. Never waits for long, never rejects. */
   of(api: UsableApi): Promise<readonly string[]>;
   stop(): void;
 }
 
-export interface LiveModelsOptions {
+interface LiveModelsOptions {
   readonly list: ListUpstreamModels;
   readonly clock: Pick<Clock, 'monotonic' | 'after'>;
 }

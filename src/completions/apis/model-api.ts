@@ -1,3 +1,4 @@
+import type { ApiCredentials } from '../dialects/authorise-upstream.ts';
 import type { DialectName } from '../dialects/dialect.ts';
 
 /** One model API: data, never code. Nine in ten speak OpenAI's dialect and differ by address and key alone. */
@@ -19,24 +20,6 @@ export interface ModelApi {
   readonly refuses?: readonly string[];
   /** It does not know `stream_options`, so its streams may come without usage. */
   readonly noStreamOptions?: true;
-}
-
-/** What a request is signed with; which part of it counts is the dialect's business. */
-export interface ApiCredentials {
-  /** Sent as the dialect sends keys. Empty: there is none. */
-  readonly key: string;
-  /** The key is a bearer token, where the dialect would send it otherwise (`ANTHROPIC_AUTH_TOKEN`). */
-  readonly isBearer?: true;
-  /** For `bedrock` without a key: requests are signed (SigV4). */
-  readonly aws?: {
-    readonly accessKeyId: string;
-    readonly secretAccessKey: string;
-    readonly sessionToken?: string;
-  };
-  /** For `bedrock`: the region that a signature names. */
-  readonly region?: string;
-  /** For `google-vertex` without a key: file of a service account (JSON). */
-  readonly googleCredentialsFile?: string;
 }
 
 /** An API that can be called: its base URL is complete, and it has what it needs to be let in. */

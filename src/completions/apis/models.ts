@@ -1,14 +1,21 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import type { ModelEntry } from '../contract/model-list.ts';
-import type { KeyHolder } from '../keys/admission.ts';
+import { nearestName } from '../../platform/config/problem.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { Guard, Route } from '../../platform/http/surface.ts';
+import { ModelEntry, ModelList } from '../contract/keys.ts';
 import type { CompletionsSettings } from '../settings.ts';
+import { apiTable } from './api-table.ts';
 import { DEMO_MODEL } from './demo-echo.ts';
 import { knownModels } from './known-models.ts';
-import { canListModels, type ListUpstreamModels } from './list-upstream-models.ts';
-import { createLiveModels } from './live-models.ts';
+import { canListModels, createLiveModels, type ListUpstreamModels } from './live-models.ts';
 import type { UsableApi } from './model-api.ts';
 import { createPrices, type Price, type Rates, usdOfRate } from './prices.ts';
 import { type ApiSources, type ResolvedApi, resolveApis } from './resolve-apis.ts';
+
+/** Whoever asks for models, as far as this folder must know: which of them may be used. */
+interface ModelUser {
+  mayUse(model: string): boolean;
+}
 
 /** The models that can be called here: aliases, and the models of usable APIs (contract/completions 3). */
 export interface Models {
@@ -17,16 +24,16 @@ export interface Models {
   apis(): ReadonlyMap<string, ResolvedApi>;
   priceOf(api: string, upstreamModel: string): Price;
   /** What the holder of a key may use, with all that is known of it. */
-  list(holder: KeyHolder): Promise<readonly ModelEntry[]>;
+  list(holder: ModelUser): Promise<readonly ModelEntry[]>;
   /** Undefined when there is none, or none that the holder may use. */
-  find(id: string, holder: KeyHolder): ModelEntry | undefined;
+  find(id: string, holder: ModelUser): ModelEntry | undefined;
   /** Names to suggest for one that is not known. */
   knownNames(): readonly string[];
   reload(settings: CompletionsSettings): void;
   stop(): void;
 }
 
-export interface ModelsOptions extends ApiSources {
+interface ModelsOptions extends ApiSources {
   readonly settings: CompletionsSettings;
   readonly listUpstream: ListUpstreamModels;
   readonly clock: Pick<Clock, 'monotonic' | 'after'>;
@@ -154,4 +161,83 @@ function plainEntry(id: string, owner: string): ModelEntry {
 function splitModel(id: string): readonly [api: string, model: string] {
   const slash = id.indexOf('/');
   return slash === -1 ? [id, ''] : [id.slice(0, slash), id.slice(slash + 1)];
+}
+
+/** The rows that show models: in full under `/v1`, as the document has them without (contract/completions 3). */
+export function modelRoutes<User extends ModelUser>(
+  prefix: '' | '/v1',
+  { guard, models }: { readonly guard: Guard<User>; readonly models: Models },
+): readonly Route<User>[] {
+  const shown = (entry: ModelEntry): ModelEntry => (prefix === '' ? plain(entry) : entry);
+  return [
+    {
+      method: 'GET',
+      path: `${prefix}/models`,
+      guard,
+      summary: 'List the models that your key may use.',
+      schema: { response: { 200: ModelList } },
+      handle: async ({ caller }) => ({ object: 'list', data: (await models.list(caller)).map(shown) }),
+    },
+    {
+      method: 'GET',
+      // Ids have slashes in them, plain or encoded.
+      path: `${prefix}/models/*`,
+      guard,
+      summary: 'Show one model.',
+      schema: { response: { 200: ModelEntry } },
+      handle({ caller, params }) {
+        const id = params['*'] ?? '';
+        const entry = models.find(id, caller);
+        if (entry !== undefined) return shown(entry);
+        const names = models.knownNames().filter((name) => caller.mayUse(name));
+        throw new AppError('MODEL_NOT_FOUND', { model: id.slice(0, 200), nearest: nearestModels(id, names) });
+      },
+    },
+  ];
+}
+
+function plain({ id, object, created, owned_by }: ModelEntry): ModelEntry {
+  return { id, object, created, owned_by };
+}
+
+const SUGGESTIONS = 3;
+const LIST_HINT = 'Run "trestle models", or ask for GET /v1/models, to see the names that work here.';
+
+/**
+ * What somebody who asked for an unknown model should do, as a sentence: up to three names they may have meant, the same
+ * model at any usable API first; else the key of an API that has the model; else where the names are listed.
+ */
+export function nearestModels(wanted: string, names: Iterable<string>): string {
+  const candidates = new Set(names);
+  const found: string[] = [];
+  for (const name of candidates) {
+    if (found.length < SUGGESTIONS && wanted !== '' && name.endsWith(`/${wanted}`)) found.push(name);
+  }
+  if (found.length === 0) {
+    const keyed = keyedModel(wanted);
+    if (keyed !== undefined) return keyed;
+  }
+  for (const name of found) candidates.delete(name);
+  while (found.length < SUGGESTIONS) {
+    const name = nearestName(wanted, candidates);
+    if (name === undefined) break;
+    found.push(name);
+    candidates.delete(name);
+  }
+  return found.length > 0 ? `Nearest: ${found.join(', ')}.` : LIST_HINT;
+}
+
+/** APIs that make a model themselves come before those that resell it. */
+const MAKERS = ['openai', 'anthropic', 'google', 'mistral', 'deepseek', 'xai', 'cohere'];
+
+function keyedModel(wanted: string): string | undefined {
+  if (wanted === '' || wanted.includes('/')) return undefined;
+  const has = (id: string) => knownModels(id).has(wanted);
+  const id = MAKERS.find(has) ?? [...apiTable.keys()].find(has);
+  return id === undefined ? undefined : `Use "${id}/${wanted}": ${keyHint(id, apiTable.get(id)?.keyVariables ?? [])}`;
+}
+
+/** What makes an API usable. */
+function keyHint(apiId: string, missing: readonly string[]): string {
+  return `set ${missing.join(' or ')} in the environment of the server, or completions.apis.${apiId}.api_key in its settings.`;
 }

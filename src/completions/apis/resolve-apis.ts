@@ -1,6 +1,7 @@
+import type { ApiCredentials } from '../dialects/authorise-upstream.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { apiTable } from './api-table.ts';
-import type { ApiCredentials, ModelApi, UsableApi } from './model-api.ts';
+import type { ModelApi, UsableApi } from './model-api.ts';
 
 export interface ApiSources {
   readonly settings: Pick<CompletionsSettings, 'apis'>;

@@ -4,7 +4,7 @@ import { optional } from './read-request.ts';
 /**
  * Anthropic's Messages API (contract/completions 1). As in `chat.ts`, every object is open and only what we check or
  * translate is named. A block is one flat object: which fields count depends on `type`, and
- * `decode-messages-request.ts` says so.
+ * `ingress/messages/messages-request.ts` shows it.
  */
 const InnerBlock = Type.Object({
   type: Type.String({ minLength: 1 }),

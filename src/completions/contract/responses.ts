@@ -3,8 +3,8 @@ import { optional } from './read-request.ts';
 
 /**
  * OpenAI's Responses API (contract/completions 1). As in `chat.ts`, every object is open and only what we check or
- * translate is named. Items are one flat object: which fields count depends on `type`, and `decode-responses-request.ts`
- * says so.
+ * translate is named. Items are one flat object: which fields count depends on `type`, and `ingress/responses/responses-request.ts`
+ * shows it.
  */
 const InputPart = Type.Object({
   type: Type.String({ minLength: 1 }),

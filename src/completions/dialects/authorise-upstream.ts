@@ -1,7 +1,24 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import type { ApiCredentials } from '../apis/model-api.ts';
 import type { DialectName } from './dialect.ts';
 import { createGoogleTokens } from './google/google-tokens.ts';
+
+/** What a request is signed with; which part of it counts is the dialect's business. */
+export interface ApiCredentials {
+  /** Sent as the dialect sends keys. Empty: there is none. */
+  readonly key: string;
+  /** The key is a bearer token, where the dialect would send it otherwise (`ANTHROPIC_AUTH_TOKEN`). */
+  readonly isBearer?: true;
+  /** For `bedrock` without a key: requests are signed (SigV4). */
+  readonly aws?: {
+    readonly accessKeyId: string;
+    readonly secretAccessKey: string;
+    readonly sessionToken?: string;
+  };
+  /** For `bedrock`: the region that a signature names. */
+  readonly region?: string;
+  /** For `google-vertex` without a key: file of a service account (JSON). */
+  readonly googleCredentialsFile?: string;
+}
 
 export interface UpstreamCall {
   readonly dialect: DialectName;

@@ -1,6 +1,5 @@
 import type { Dialect, DialectName } from './dialect.ts';
-import { azureDialect } from './openai/azure-dialect.ts';
-import { openaiDialect } from './openai/openai-dialect.ts';
+import { azureDialect, openaiDialect } from './openai/openai-dialect.ts';
 
 /** OpenAI's is needed by nearly everybody; the others are loaded with their first call. */
 const loaders: Readonly<Record<DialectName, () => Promise<Dialect>>> = {

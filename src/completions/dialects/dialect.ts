@@ -1,3 +1,4 @@
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts';
 
 export type DialectName = 'openai' | 'azure' | 'anthropic' | 'google' | 'google-vertex' | 'bedrock' | 'cohere';
@@ -24,7 +25,7 @@ export interface DialectContext {
 
 /** A request as the upstream takes it; authentication comes on top (`authorise-upstream.ts`). */
 export interface UpstreamRequest {
-  /** What follows the base URL, with a query where the dialect needs one: `/messages`. Joined by `upstream-url.ts`. */
+  /** What follows the base URL, with a query where the dialect needs one: `/messages`. Joined by `upstreamUrl`. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: unknown;
@@ -67,7 +68,8 @@ export interface StreamStep<State> {
 
 /**
  * A wire format: a pure codec between OpenAI's chat completion and what an upstream speaks. No function throws,
- * whatever an upstream sends; only `encodeRequest` does, REQUEST_TOO_COMPLEX (`steps.ts`). `decodeEvent` may change the state it was given: go on with the one it returns.
+ * whatever an upstream sends; only `encodeRequest` throws REQUEST_TOO_COMPLEX (`createSteps`). `decodeEvent` may change the
+ * state that it was given: continue with the state that it returns.
  * Usage comes as a chunk of its own, without choices, whether the caller asked for it or not.
  */
 export interface Dialect<State = unknown> {
@@ -82,4 +84,49 @@ export interface Dialect<State = unknown> {
   decodeEvent(state: State, event: StreamEvent): StreamStep<State>;
   /** The upstream closed the connection: what a dialect without an end marker can only say now. */
   endStream?(state: State): StreamStep<State>;
+}
+
+/** Counts the work of one translation that a caller drives, and refuses the request when it grows past a limit. */
+export interface Steps {
+  /** Takes one step, or as many as given. Throws REQUEST_TOO_COMPLEX past the limit. */
+  take(count?: number): void;
+}
+
+/**
+ * One step is a message, a content part, a call, a proof of reasoning, a tool or a node of a schema. The largest real
+ * requests (a thousand messages, a hundred tools) take less than half of this, and all of it takes well under 100 ms.
+ */
+export const MAX_STEPS = 50_000;
+
+const PARTS = 'parts (messages, content parts, calls, tools, schema nodes)';
+
+export function createSteps(limit: number = MAX_STEPS): Steps {
+  let left = limit;
+  return {
+    take(count = 1) {
+      left -= count;
+      if (left < 0) throw new AppError('REQUEST_TOO_COMPLEX', { limit, parts: PARTS });
+    },
+  };
+}
+
+/** Base URL and path of an operation, each with or without a query; a slash too many or too few does not matter. */
+export function upstreamUrl(baseUrl: string, path: string): string {
+  const [base = '', baseQuery = ''] = splitAt(baseUrl, '?');
+  const [pathname = '', pathQuery = ''] = splitAt(path, '?');
+  const query = [baseQuery, pathQuery].filter((part) => part !== '').join('&');
+  let end = base.length;
+  while (end > 0 && base[end - 1] === '/') end -= 1;
+  const separator = pathname.startsWith('/') || pathname === '' ? '' : '/';
+  return `${base.slice(0, end)}${separator}${pathname}${query === '' ? '' : `?${query}`}`;
+}
+
+function splitAt(text: string, mark: string): readonly string[] {
+  const at = text.indexOf(mark);
+  return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** One segment of a path. Half a surrogate pair, which no URL can hold, becomes a replacement character. */
+export function pathSegment(text: string): string {
+  return encodeURIComponent(text.toWellFormed());
 }

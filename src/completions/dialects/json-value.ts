@@ -1,3 +1,5 @@
+import { parseJson } from '../../platform/json/parse-json.ts';
+
 /** Reading JSON of which nothing is known: each function gives what was asked for, or nothing, and never throws. */
 export type JsonObject = Record<string, unknown>;
 
@@ -27,4 +29,13 @@ export function asCount(value: unknown): number {
 
 export function asNumber(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
+}
+
+/** The JSON object in an event's data; undefined when it holds anything else. */
+export function parseEvent(data: string): JsonObject | undefined {
+  try {
+    return asObject(parseJson(data));
+  } catch {
+    return undefined;
+  }
 }

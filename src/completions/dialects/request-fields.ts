@@ -1,7 +1,7 @@
 import type { ChatRequest, ChatTool } from '../contract/chat.ts';
 import { cacheControl } from './content.ts';
+import type { Steps } from './dialect.ts';
 import type { JsonObject } from './json-value.ts';
-import type { Steps } from './steps.ts';
 
 /** Dealt with before or around every dialect, so that none ever names them as dropped. */
 const COMMON = ['model', 'messages', 'stream', 'stream_options', 'functions', 'function_call'];

@@ -1,5 +1,5 @@
+import type { Steps } from './dialect.ts';
 import { asObject, type JsonObject } from './json-value.ts';
-import type { Steps } from './steps.ts';
 
 /**
  * Structured output for models without it: they must call this tool, whose arguments are the answer. What they call

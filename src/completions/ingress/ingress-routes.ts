@@ -11,15 +11,11 @@ import { estimatePromptTokens } from '../pipeline/estimate-tokens.ts';
 import { readCallOptions } from '../pipeline/read-call-options.ts';
 import { readWhole } from './answer-blocks.ts';
 import type { DecodedRequest } from './decoded-request.ts';
-import { decodeMessagesRequest, decodePrompt } from './messages/decode-messages-request.ts';
-import { messageObject } from './messages/message-object.ts';
-import { MESSAGES_PATH } from './messages/messages-error.ts';
-import { createMessagesStream } from './messages/messages-stream.ts';
-import { abortWhenGone, relayStream } from './relay-answer.ts';
-import { decodeResponsesRequest } from './responses/decode-responses-request.ts';
-import { finishedResponse } from './responses/response-object.ts';
-import { createResponsesStream } from './responses/responses-stream.ts';
-import type { StreamEncoder } from './stream-encoder.ts';
+import { createMessagesStream, MESSAGES_PATH, messageObject } from './messages/messages-answer.ts';
+import { decodeMessagesRequest, decodePrompt } from './messages/messages-request.ts';
+import { abortWhenGone, relayStream, type StreamEncoder } from './relay-answer.ts';
+import { createResponsesStream, finishedResponse } from './responses/responses-answer.ts';
+import { decodeResponsesRequest } from './responses/responses-request.ts';
 
 export interface IngressParts extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly runChat: RunChat;

@@ -1,12 +1,12 @@
 import type { FastifyReply } from 'fastify';
 import { isExpected } from '../../platform/errors/error-table.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import { type EventStream, openEventStream } from '../../platform/sse/sse-writer.ts';
+import { type EventStream, openEventStream, type StreamEvent } from '../../platform/sse/sse-writer.ts';
+import type { ChatChunk } from '../contract/chat.ts';
 import { completionsErrors, describeFailure } from '../errors.ts';
 import type { ChatAnswer } from '../pipeline/chat-run.ts';
-import type { StreamEncoder, StreamFailure } from './stream-encoder.ts';
 
-export interface StreamRelay extends Pick<Runtime, 'clock' | 'logger'> {
+interface StreamRelay extends Pick<Runtime, 'clock' | 'logger'> {
   readonly reply: FastifyReply;
   /** The headers of the response, with those of the call. */
   headers(own: ChatAnswer['headers']): Readonly<Record<string, string>>;
@@ -88,4 +88,27 @@ export function abortWhenGone(reply: FastifyReply): AbortSignal {
   if (response.destroyed) gone();
   else response.once('close', gone);
   return controller.signal;
+}
+
+/** What went wrong after an answer had begun, as callers are told. */
+interface StreamFailure {
+  readonly status: number;
+  /** In lower case: `upstream_error`. */
+  readonly code: string;
+  readonly message: string;
+}
+
+/** Turns the chunks of one streamed answer into the events of another dialect. */
+export interface StreamEncoder {
+  begin(): readonly StreamEvent[];
+  read(chunk: ChatChunk): readonly StreamEvent[];
+  /** After the last chunk. */
+  finish(): readonly StreamEvent[];
+  /** Instead of `finish`: the dialect's own way to say that the answer is not whole. */
+  fail(failure: StreamFailure): readonly StreamEvent[];
+}
+
+/** An event whose name is in its data as well, as both dialects have it. */
+export function namedEvent(type: string, data: object): StreamEvent {
+  return { event: type, data: JSON.stringify({ type, ...data }) };
 }

@@ -1,5 +1,6 @@
 import type { AppError } from '../../platform/errors/app-error.ts';
 import type { Bucket, Owner } from '../../platform/identity/owner.ts';
+import { costOf, countTokens, type PriceOf } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 
 /** Who calls the completions API. `id` is what usage is recorded under. */
@@ -23,7 +24,7 @@ export interface RunningCall {
   leave(reason: AppError): void;
 }
 
-export interface AdmissionRequest {
+interface AdmissionRequest {
   /** Tokens that the call may cost, for limits by token and for the reservation of a budget. */
   readonly estimatedTokens: number;
   readonly estimatedCostNano: number;
@@ -73,4 +74,38 @@ export interface Admissions {
    * the model was checked before. All buckets are charged, or none.
    */
   admit(holder: KeyHolder, request: AdmissionRequest): Admission;
+}
+
+/** A call that has ended, with what it cost: what usage records, metrics and spans are made of. */
+export interface SettledCall {
+  readonly holder: KeyHolder;
+  readonly outcome: CallOutcome;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  /** In nano-USD: a whole number, so that sums are exact. */
+  readonly costNano: number;
+  readonly priceKnown: boolean;
+  /** The budgets that it counts for, each with its period. */
+  readonly charges?: readonly Charge[];
+}
+
+/** Where the cost of a call is added up. */
+export interface Charge {
+  /** Of a key, or of a person (`user:usr_...`). */
+  readonly bucket: string;
+  /** `2030-01-31`, `2030-01` or `total`. */
+  readonly period: string;
+}
+
+/** Looks at every call that has ended. It must be quick, and throws nothing. */
+export type CallObserver = (call: SettledCall) => void;
+
+/** An answer from the cache used no model: it costs nothing. */
+export function priceCall(holder: KeyHolder, outcome: CallOutcome, priceOf: PriceOf): SettledCall {
+  const tokens = countTokens(outcome.outcome === 'cached' ? undefined : outcome.usage);
+  const { prompt: promptTokens, completion: completionTokens } = tokens;
+  const price = priceOf(outcome.api, outcome.upstreamModel);
+  const costNano = costOf(price, tokens);
+  const priceKnown = price.known || promptTokens + completionTokens === 0;
+  return { holder, outcome, promptTokens, completionTokens, costNano, priceKnown };
 }

@@ -1,7 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Budget } from '../../platform/identity/owner.ts';
 import { nanoOfUsd } from '../apis/prices.ts';
-import { periodOf } from './budget-period.ts';
 
 /** What keys and persons with a budget have spent in the current period. All amounts are whole nano-USD. */
 export interface Budgets {
@@ -16,7 +15,7 @@ export interface BudgetReservation {
   settle(nano: number): void;
 }
 
-export interface BudgetsOptions {
+interface BudgetsOptions {
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   readSpent(keyId: string, period: string): Promise<number>;
   /** What is counted here and not stored yet. */
@@ -121,4 +120,23 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
     },
   };
   return budgets;
+}
+
+/** The period that a moment belongs to, in UTC: `2030-01-31`, `2030-01` or `total`. */
+export function periodOf(period: Budget['period'], now: number): string {
+  if (period === 'total') return 'total';
+  return dayOf(now).slice(0, period === 'day' ? 10 : 7);
+}
+
+/** `2030-01-31`, in UTC. */
+export function dayOf(now: number): string {
+  return new Date(now).toISOString().slice(0, 10);
+}
+
+/** How long until the period ends; undefined for one that never does. */
+export function periodEndsAfterMs(period: Budget['period'], now: number): number | undefined {
+  if (period === 'total') return undefined;
+  const date = new Date(now);
+  const [year, month, day] = [date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()];
+  return (period === 'day' ? Date.UTC(year, month, day + 1) : Date.UTC(year, month + 1, 1)) - now;
 }

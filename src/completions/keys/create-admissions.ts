@@ -2,11 +2,17 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Bucket } from '../../platform/identity/owner.ts';
 import type { PriceOf } from '../apis/prices.ts';
-import type { Admissions, KeyHolder, RunningCall } from './admission.ts';
-import { periodEndsAfterMs, periodOf } from './budget-period.ts';
-import type { BudgetReservation, Budgets } from './budgets.ts';
+import {
+  type Admissions,
+  type CallObserver,
+  type Charge,
+  type KeyHolder,
+  priceCall,
+  type RunningCall,
+  type SettledCall,
+} from './admission.ts';
+import { type BudgetReservation, type Budgets, periodEndsAfterMs, periodOf } from './budgets.ts';
 import { createRateLimits, type RateLimits } from './rate-limits.ts';
-import { type CallObserver, type Charge, priceCall, type SettledCall } from './settled-call.ts';
 
 export interface AdmissionsOptions {
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;

@@ -1,13 +1,13 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { RequestHead } from '../../platform/http/surface.ts';
+import type { Guard, RequestHead, Route } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createToken, digestToken } from '../../platform/secrets/tokens.ts';
-import type { IssuedKey, KeyInfo, KeyList, NewKey } from '../contract/keys.ts';
-import type { UsageReport } from '../contract/usage.ts';
+import { IssuedKey, type KeyInfo, KeyList, KeyListQuery, KeyPath, NewKey, type UsageReport } from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
 import type { KeyStore } from '../storage/key-store.ts';
+import type { KeyHolder } from './admission.ts';
 import { describeKey } from './issued-key.ts';
 
 export const KEY_PREFIX = 'tsk_';
@@ -33,13 +33,13 @@ export interface OwnKeys {
 }
 
 /** What a user has used with the keys that exist now, and has spent in each period (`2030-01-31`, `2030-01`, `total`). */
-export interface OwnUsage {
+interface OwnUsage {
   readonly keys: readonly { readonly key: string; readonly models: UsageReport['data'] }[];
   readonly spending: readonly { readonly period: string; readonly usd: number }[];
 }
 
 /** Who creates or removes a key: a user's id, `master`, `open` or `command`. */
-export interface KeyActor {
+interface KeyActor {
   readonly actor: string;
   readonly head?: Pick<RequestHead, 'address' | 'requestId'>;
 }
@@ -51,7 +51,7 @@ export interface KeyEvent extends KeyActor {
   readonly details: Readonly<Record<string, unknown>>;
 }
 
-export interface KeyRegisterOptions {
+interface KeyRegisterOptions {
   readonly store: KeyStore;
   readonly clock: Pick<Clock, 'now'>;
   readonly randomness: Pick<Randomness, 'bytes'>;
@@ -131,4 +131,41 @@ function readExpiry(text: string | null | undefined, now: number): number | null
   if (at > now) return at;
   const wrong = Number.isNaN(at) ? 'expires_at is not a time such as 2030-01-31T00:00:00Z' : 'expires_at has passed';
   throw new AppError('INVALID_REQUEST', { reason: wrong, issues: [{ path: '/expires_at', message: wrong }] });
+}
+
+/** The rows that manage keys, under both path families (contract/completions 6). */
+export function keyRoutes(
+  prefix: '' | '/v1',
+  { guard, register }: { readonly guard: Guard<KeyHolder>; readonly register: KeyRegister },
+): readonly Route<KeyHolder>[] {
+  return [
+    {
+      method: 'POST',
+      path: `${prefix}/keys`,
+      guard,
+      summary: 'Issue a key. It is shown this once.',
+      body: 'json',
+      schema: { body: NewKey, response: { 201: IssuedKey } },
+      async handle({ body, caller, head, reply }) {
+        const issued = await register.create(body as NewKey, { actor: caller.id, head });
+        return reply.code(201).header('cache-control', 'no-store').send(issued);
+      },
+    },
+    {
+      method: 'GET',
+      path: `${prefix}/keys`,
+      guard,
+      summary: 'List the issued keys.',
+      schema: { query: KeyListQuery, response: { 200: KeyList } },
+      handle: ({ query }) => register.list(query as KeyListQuery),
+    },
+    {
+      method: 'DELETE',
+      path: `${prefix}/keys/:id`,
+      guard,
+      summary: 'Revoke a key: it stops working at once.',
+      schema: { params: KeyPath },
+      handle: ({ params, caller, head }) => register.remove(params.id ?? '', undefined, { actor: caller.id, head }),
+    },
+  ];
 }

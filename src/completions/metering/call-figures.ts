@@ -1,6 +1,6 @@
 import type { FigureSource } from '../../platform/http/http-metrics.ts';
 import { usdOfNano } from '../apis/prices.ts';
-import type { CallObserver, SettledCall } from '../keys/settled-call.ts';
+import type { CallObserver, SettledCall } from '../keys/admission.ts';
 
 export interface CallFigures {
   readonly observe: CallObserver;

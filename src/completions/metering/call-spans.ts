@@ -1,7 +1,7 @@
 import type { Tracer } from '@opentelemetry/api';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { usdOfNano } from '../apis/prices.ts';
-import type { CallObserver, SettledCall } from '../keys/settled-call.ts';
+import type { CallObserver, SettledCall } from '../keys/admission.ts';
 
 /** Sends a span for each call to an OpenTelemetry collector, by the names that GenAI calls have there. */
 export interface CallSpans {

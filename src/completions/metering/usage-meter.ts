@@ -2,13 +2,11 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createBatcher } from '../../platform/queue/batcher.ts';
-import type { CallOutcome } from '../keys/admission.ts';
-import { dayOf } from '../keys/budget-period.ts';
-import type { CallObserver, SettledCall } from '../keys/settled-call.ts';
+import type { CallObserver, CallOutcome, SettledCall } from '../keys/admission.ts';
+import { dayOf } from '../keys/budgets.ts';
 import type { UsageContentRow, UsageRecordRow } from '../storage/completions-schema.ts';
 import type { UsageStore } from '../storage/usage-store.ts';
 import { createCallIds } from './call-ids.ts';
-import { storableText, usageRecord } from './usage-record.ts';
 import { createUsageAdder, type UsageSums } from './usage-sums.ts';
 
 /** Stores what calls used, off their way (contract/completions 6). */
@@ -23,7 +21,7 @@ export interface UsageMeter {
   close(): Promise<void>;
 }
 
-export interface UsageMeterOptions {
+interface UsageMeterOptions {
   readonly store: Pick<UsageStore, 'add'>;
   readonly clock: Pick<Clock, 'now' | 'after'>;
   readonly makeId: MakeId;
@@ -141,4 +139,45 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
 function contentRow({ content, record }: Item): UsageContentRow[] {
   if (content === undefined || record === undefined) return [];
   return [{ record_id: record.id, request: storableText(content.request), answer: storableText(content.answer) }];
+}
+
+const LONGEST_NAME = 200;
+
+/** A call as it is stored. Whatever callers and upstreams named, it can be. */
+export function usageRecord(call: SettledCall, id: string, now: number): UsageRecordRow {
+  const { holder, outcome } = call;
+  return {
+    id,
+    at: now,
+    key_id: holder.id,
+    owner: holder.owner,
+    model: nameOf(outcome.model),
+    api: nameOf(outcome.api),
+    upstream_model: nameOf(outcome.upstreamModel),
+    operation: outcome.operation ?? 'chat',
+    prompt_tokens: call.promptTokens,
+    completion_tokens: call.completionTokens,
+    cost_nano_usd: call.costNano,
+    price_known: call.priceKnown ? 1 : 0,
+    estimated: outcome.estimated ? 1 : 0,
+    outcome: outcome.outcome,
+    status: whole(outcome.status),
+    attempts: whole(outcome.attempts),
+    duration_ms: whole(outcome.durationMs),
+    first_token_ms: whole(outcome.firstTokenMs),
+    request_id: nameOf(outcome.requestId),
+  };
+}
+
+/** Text that both engines store: without the NUL character. */
+function storableText(text: string): string {
+  return text.replaceAll('\0', '');
+}
+
+function nameOf(text: string): string {
+  return storableText(text.slice(0, LONGEST_NAME));
+}
+
+function whole(number: number): number {
+  return Number.isFinite(number) ? Math.max(0, Math.round(number)) : 0;
 }

@@ -1,14 +1,16 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { Route } from '../../platform/http/surface.ts';
 import { usdOfNano } from '../apis/prices.ts';
-import type { UsageQuery, UsageReport } from '../contract/usage.ts';
+import { UsageQuery, UsageReport } from '../contract/keys.ts';
 import type { KeyHolder } from '../keys/admission.ts';
-import { dayOf } from '../keys/budget-period.ts';
+import { dayOf } from '../keys/budgets.ts';
+import type { KeyAccess } from '../keys/key-access.ts';
 import type { OwnKeys } from '../keys/key-register.ts';
 import type { KeyStore } from '../storage/key-store.ts';
 import type { UsageStore, UsageSum } from '../storage/usage-store.ts';
 
-export interface UsageReportOptions {
+interface UsageReportOptions {
   readonly store: Pick<UsageStore, 'report'>;
   /** Stores what was counted so far. */
   flush(): Promise<void>;
@@ -97,4 +99,21 @@ function totalOf(sums: readonly UsageSum[]): Omit<UsageSum, 'group'> {
     total.cost_nano_usd += sum.cost_nano_usd;
   }
   return total;
+}
+
+/** The row of usage reports, under both path families (contract/completions 6). */
+export function usageRoutes(
+  prefix: '' | '/v1',
+  { access, report }: { readonly access: KeyAccess; readonly report: ReturnType<typeof createUsageReport> },
+): readonly Route<KeyHolder>[] {
+  return [
+    {
+      method: 'GET',
+      path: `${prefix}/usage`,
+      guard: access.withKey,
+      summary: 'Report usage and cost: of your own key, or of all with the master key.',
+      schema: { query: UsageQuery, response: { 200: UsageReport } },
+      handle: ({ caller, query }) => report(caller, query as UsageQuery),
+    },
+  ];
 }

@@ -1,7 +1,7 @@
 import { type Clock, pause, type Repeated, repeat } from '../../platform/clock/clock.ts';
 import { createSortableIds } from '../../platform/ids/sortable-id.ts';
-import { dayOf } from '../keys/budget-period.ts';
-import type { UsageRetentionStore } from '../storage/usage-retention-store.ts';
+import { dayOf } from '../keys/budgets.ts';
+import type { UsageRetentionStore } from '../storage/usage-store.ts';
 
 export interface UsageRetentionOptions {
   readonly store: UsageRetentionStore;

@@ -1,4 +1,4 @@
-import type { Charge } from '../keys/settled-call.ts';
+import type { Charge } from '../keys/admission.ts';
 import type { SpendingRow, UsageRecordRow, UsageTotalRow } from '../storage/completions-schema.ts';
 
 /** What was counted since the sums were last taken. */

@@ -1,9 +1,8 @@
 import type { ChatChunk, Usage } from '../contract/chat.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
 import { endedEarly, failureInEvent, failureInObject } from '../dialects/failure.ts';
-import { asObject, type JsonObject } from '../dialects/json-value.ts';
+import { asObject, type JsonObject, parseEvent } from '../dialects/json-value.ts';
 import { fitChunk, isFailedChoice, isFailure } from '../dialects/openai/openai-answer.ts';
-import { parseEvent } from '../dialects/parse-event.ts';
 import { estimatedUsage, tokensOfCharacters } from './estimate-tokens.ts';
 import { createEventSplitter, startOfEvent, wholeEvents } from './event-splitter.ts';
 import { createEventReader, isWholeEvent } from './read-events.ts';

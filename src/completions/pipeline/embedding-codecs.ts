@@ -1,8 +1,7 @@
-import type { EmbeddingList, EmbeddingsRequest } from '../contract/embeddings.ts';
-import type { DialectName } from '../dialects/dialect.ts';
+import type { EmbeddingList, EmbeddingsRequest } from '../contract/operations.ts';
+import { type DialectName, pathSegment } from '../dialects/dialect.ts';
 import { modelPath } from '../dialects/google/google-request.ts';
 import { asCount, asList, asObject, type JsonObject } from '../dialects/json-value.ts';
-import { pathSegment } from '../dialects/upstream-url.ts';
 
 /** How an upstream of another dialect makes embeddings. Texts only: none of them takes token numbers. */
 export interface EmbeddingCodec {

@@ -4,7 +4,7 @@ import type { Call } from '../../platform/http/surface.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { UsableApi } from '../apis/model-api.ts';
-import { EmbeddingsRequest } from '../contract/embeddings.ts';
+import { EmbeddingsRequest } from '../contract/operations.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import { failureInBody } from '../dialects/failure.ts';
 import type { KeyHolder } from '../keys/admission.ts';

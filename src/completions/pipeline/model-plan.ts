@@ -1,6 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { UsableApi } from '../apis/model-api.ts';
-import { nearestModels } from '../apis/nearest-models.ts';
+import { nearestModels } from '../apis/models.ts';
 import type { CompletionsSettings } from '../settings.ts';
 
 /** One model of one API that can answer a call. */

@@ -1,6 +1,6 @@
 import { createParser } from 'eventsource-parser';
 import type { StreamEvent } from '../dialects/dialect.ts';
-import { parseEvent } from '../dialects/parse-event.ts';
+import { parseEvent } from '../dialects/json-value.ts';
 
 /** Reads server-sent events out of text that ends where an event ends. A line end that was cut in two does no harm. */
 export function createEventReader(): (text: string) => readonly StreamEvent[] {

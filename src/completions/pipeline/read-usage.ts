@@ -1,5 +1,5 @@
 import type { Usage } from '../contract/chat.ts';
-import { completionTokens } from '../dialects/openai/openai-quirks.ts';
+import { completionTokens } from '../dialects/openai/openai-answer.ts';
 
 const USAGE = Buffer.from('"usage"');
 const COLON = 0x3a;

@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import type { AuthoriseUpstream } from '../dialects/authorise-upstream.ts';
-import { upstreamUrl } from '../dialects/upstream-url.ts';
+import { upstreamUrl } from '../dialects/dialect.ts';
 import { createAlarms } from './alarms.ts';
 import type { Attempt } from './attempt-call.ts';
 import { type Exchange, type ExchangeListener, startExchange, type UpstreamBody } from './upstream-exchange.ts';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { createTokenBucket, type TokenBucket } from '../keys/token-bucket.ts';
+import { createTokenBucket, type TokenBucket } from '../keys/rate-limits.ts';
 import type { ModelPlan, Target } from './model-plan.ts';
 import { type CircuitState, createTargetCircuit, type TargetCircuit } from './target-circuit.ts';
 

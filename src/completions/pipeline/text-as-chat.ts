@@ -1,6 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts';
-import type { TextCompletion, TextRequest } from '../contract/text-completion.ts';
+import type { TextCompletion, TextRequest } from '../contract/operations.ts';
 
 /** A plain completion in terms of chat, for upstreams that know nothing else, and back (contract/completions 1). */
 export interface TextAsChat {

@@ -7,9 +7,8 @@ import { apiTable } from '../../../src/completions/apis/api-table.ts';
 import type { ModelApi, UsableApi } from '../../../src/completions/apis/model-api.ts';
 import { resolveApis } from '../../../src/completions/apis/resolve-apis.ts';
 import { createAuthoriseUpstream } from '../../../src/completions/dialects/authorise-upstream.ts';
-import type { DialectName } from '../../../src/completions/dialects/dialect.ts';
+import { type DialectName, upstreamUrl } from '../../../src/completions/dialects/dialect.ts';
 import { loadDialect } from '../../../src/completions/dialects/dialect-table.ts';
-import { upstreamUrl } from '../../../src/completions/dialects/upstream-url.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 
 const KEY = 'the-key-of-this-row';

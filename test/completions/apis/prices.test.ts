@@ -12,9 +12,9 @@ import {
   type TokenCounts,
   usdOfNano,
 } from '../../../src/completions/apis/prices.ts';
-import { converseUsage } from '../../../src/completions/dialects/bedrock/bedrock-answer.ts';
-import { priceCall } from '../../../src/completions/keys/settled-call.ts';
-import { usageRecord } from '../../../src/completions/metering/usage-record.ts';
+import { converseUsage } from '../../../src/completions/dialects/bedrock/bedrock-dialect.ts';
+import { priceCall } from '../../../src/completions/keys/admission.ts';
+import { usageRecord } from '../../../src/completions/metering/usage-meter.ts';
 import { createUsageAdder } from '../../../src/completions/metering/usage-sums.ts';
 import { answers, eventsOf, startScriptedUpstream, streams } from '../../fakes/scripted-upstream.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';

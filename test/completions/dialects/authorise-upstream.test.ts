@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash, createHmac } from 'node:crypto';
 import { test } from 'node:test';
-import type { ApiCredentials } from '../../../src/completions/apis/model-api.ts';
+import type { ApiCredentials } from '../../../src/completions/dialects/authorise-upstream.ts';
 import { createAuthoriseUpstream } from '../../../src/completions/dialects/authorise-upstream.ts';
 import type { DialectName } from '../../../src/completions/dialects/dialect.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';

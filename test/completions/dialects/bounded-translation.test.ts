@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { anthropicDialect } from '../../../src/completions/dialects/anthropic/anthropic-dialect.ts';
+import { createSteps } from '../../../src/completions/dialects/dialect.ts';
 import { googleDialect } from '../../../src/completions/dialects/google/google-dialect.ts';
 import { googleSchema } from '../../../src/completions/dialects/google/google-schema.ts';
-import { createSteps } from '../../../src/completions/dialects/steps.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { startDialectUpstreams } from '../dialect-upstreams.ts';
 import { ask, contextFor } from './read-stream.ts';

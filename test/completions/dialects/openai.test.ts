@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { azureDialect } from '../../../src/completions/dialects/openai/azure-dialect.ts';
-import { openaiDialect } from '../../../src/completions/dialects/openai/openai-dialect.ts';
-import { upstreamUrl } from '../../../src/completions/dialects/upstream-url.ts';
+import { upstreamUrl } from '../../../src/completions/dialects/dialect.ts';
+import { azureDialect, openaiDialect } from '../../../src/completions/dialects/openai/openai-dialect.ts';
 import { ask, context, contextFor, dataEvents, readStream, weatherConversation, weatherTool } from './read-stream.ts';
 
 const bodyOf = (request: Record<string, unknown>, given = context) =>

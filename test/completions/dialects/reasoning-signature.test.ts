@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { packProof, unpackProofs } from '../../../src/completions/dialects/reasoning-signature.ts';
+import { packProof, unpackProofs } from '../../../src/completions/dialects/conversation.ts';
 
 test('proofs come back as they were, whatever they hold, however many are joined', () => {
   const proof = fc.oneof(fc.base64String({ minLength: 4 }), fc.string({ minLength: 1 }));

@@ -3,7 +3,7 @@ import type { TestContext } from 'node:test';
 import type { ChatChunk } from '../../../src/completions/contract/chat.ts';
 import { apiErrorBody, completionsErrors } from '../../../src/completions/errors.ts';
 import { ingressRoutes } from '../../../src/completions/ingress/ingress-routes.ts';
-import { messagesErrorBody, speaksMessages } from '../../../src/completions/ingress/messages/messages-error.ts';
+import { messagesErrorBody, speaksMessages } from '../../../src/completions/ingress/messages/messages-answer.ts';
 import type { KeyHolder } from '../../../src/completions/keys/admission.ts';
 import type { ChatCall, RunChat } from '../../../src/completions/pipeline/chat-run.ts';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MessagesRequest } from '../../../src/completions/contract/messages.ts';
 import { anthropicDialect } from '../../../src/completions/dialects/anthropic/anthropic-dialect.ts';
-import { decodeMessagesRequest } from '../../../src/completions/ingress/messages/decode-messages-request.ts';
+import { decodeMessagesRequest } from '../../../src/completions/ingress/messages/messages-request.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 
 const decode = (request: object) =>

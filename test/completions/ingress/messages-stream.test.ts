@@ -3,8 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { ChatChunk, ChatCompletion } from '../../../src/completions/contract/chat.ts';
 import { readWhole } from '../../../src/completions/ingress/answer-blocks.ts';
-import { messageObject } from '../../../src/completions/ingress/messages/message-object.ts';
-import { createMessagesStream } from '../../../src/completions/ingress/messages/messages-stream.ts';
+import { createMessagesStream, messageObject } from '../../../src/completions/ingress/messages/messages-answer.ts';
 import { anyChunk, chunk, toolPiece, USAGE, usageChunk } from './chunks.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: events as a client reads them

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ResponsesRequest } from '../../../src/completions/contract/responses.ts';
-import { decodeResponsesRequest } from '../../../src/completions/ingress/responses/decode-responses-request.ts';
+import { decodeResponsesRequest } from '../../../src/completions/ingress/responses/responses-request.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 
 const decode = (request: object) =>

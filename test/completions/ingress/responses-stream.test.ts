@@ -5,9 +5,11 @@ import { Compile } from 'typebox/schema';
 import type { ChatChunk } from '../../../src/completions/contract/chat.ts';
 import { ResponseObject, type ResponsesRequest } from '../../../src/completions/contract/responses.ts';
 import { readWhole } from '../../../src/completions/ingress/answer-blocks.ts';
-import { decodeResponsesRequest } from '../../../src/completions/ingress/responses/decode-responses-request.ts';
-import { finishedResponse } from '../../../src/completions/ingress/responses/response-object.ts';
-import { createResponsesStream } from '../../../src/completions/ingress/responses/responses-stream.ts';
+import {
+  createResponsesStream,
+  finishedResponse,
+} from '../../../src/completions/ingress/responses/responses-answer.ts';
+import { decodeResponsesRequest } from '../../../src/completions/ingress/responses/responses-request.ts';
 import type { StreamEvent } from '../../../src/platform/sse/sse-writer.ts';
 import { anyChunk, chunk, toolPiece, usageChunk } from './chunks.ts';
 

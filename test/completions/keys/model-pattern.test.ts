@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { matchesAny, matchesPattern } from '../../../src/completions/keys/model-pattern.ts';
+import { matchesAny, matchesPattern } from '../../../src/completions/keys/issued-key.ts';
 
 test('a pattern matches whole names, and a star any run of characters', () => {
   for (const [pattern, text, expected] of [

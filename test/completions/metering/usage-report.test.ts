@@ -4,7 +4,7 @@ import type { KeyHolder } from '../../../src/completions/keys/admission.ts';
 import type { MeteredKeys } from '../../../src/completions/metered-keys.ts';
 import { startUsageRetention } from '../../../src/completions/metering/usage-retention.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
-import { createUsageRetentionStore } from '../../../src/completions/storage/usage-retention-store.ts';
+import { createUsageRetentionStore } from '../../../src/completions/storage/usage-store.ts';
 import type { Call } from '../../../src/platform/http/surface.ts';
 import { databasePlaces, engines } from '../../fakes/database-engines.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';

@@ -2,8 +2,8 @@ import { Buffer } from 'node:buffer';
 import type { ToolCall } from '../../contract/chat.ts';
 import { type ContentItem, droppedPiece, type TextItem } from '../content.ts';
 import { callArguments, type Turn } from '../conversation.ts';
+import type { Steps } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
-import type { Steps } from '../steps.ts';
 import { type PlacedItem, placeThinking } from './claude-proofs.ts';
 
 /** Turns as Claude takes them; names of what it cannot take are added to `dropped`. */

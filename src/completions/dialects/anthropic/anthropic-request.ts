@@ -1,6 +1,6 @@
 import type { ChatRequest } from '../../contract/chat.ts';
 import { nameLostMembers, readConversation } from '../conversation.ts';
-import type { DialectContext, UpstreamRequest } from '../dialect.ts';
+import { createSteps, type DialectContext, type Steps, type UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import {
   answerSchema,
@@ -11,7 +11,6 @@ import {
   takenFields,
   visibleStops,
 } from '../request-fields.ts';
-import { createSteps, type Steps } from '../steps.ts';
 import {
   ANSWER_TOOL,
   ANSWER_TOOL_DESCRIPTION,
@@ -21,9 +20,7 @@ import {
   strictSchema,
 } from '../structured-answer.ts';
 import { encodeText, encodeTurns } from './anthropic-messages.ts';
-import { type ClaudeModel, claudeModel } from './claude-model.ts';
-import { readSampling } from './claude-sampling.ts';
-import { encodeThinking } from './claude-thinking.ts';
+import { type ClaudeModel, claudeModel, encodeThinking, readSampling } from './claude-model.ts';
 
 const TAKEN = takenFields(
   ...['max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'stop', 'tools', 'tool_choice', 'user'],

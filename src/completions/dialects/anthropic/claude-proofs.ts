@@ -1,6 +1,5 @@
-import type { TurnItem } from '../conversation.ts';
-import { packProof, unpackProofs } from '../reasoning-signature.ts';
-import type { Steps } from '../steps.ts';
+import { packProof, type TurnItem, unpackProofs } from '../conversation.ts';
+import type { Steps } from '../dialect.ts';
 
 /**
  * A block of thinking has a signature, a hidden one only its data. The mark of a proof says which, how much of the

@@ -3,8 +3,8 @@ import { joinTurns, toolUseId } from '../anthropic/anthropic-messages.ts';
 import { type PlacedItem, placeThinking } from '../anthropic/claude-proofs.ts';
 import { type ContentItem, droppedPiece, type TextItem } from '../content.ts';
 import { callArguments, type Turn } from '../conversation.ts';
+import type { Steps } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
-import type { Steps } from '../steps.ts';
 
 const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
   ['application/pdf', 'pdf'],

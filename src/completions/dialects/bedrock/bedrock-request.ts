@@ -1,9 +1,7 @@
 import type { ChatRequest } from '../../contract/chat.ts';
-import { type ClaudeModel, claudeModel } from '../anthropic/claude-model.ts';
-import { readSampling } from '../anthropic/claude-sampling.ts';
-import { encodeThinking } from '../anthropic/claude-thinking.ts';
+import { type ClaudeModel, claudeModel, encodeThinking, readSampling } from '../anthropic/claude-model.ts';
 import { cacheMarkers, nameLostMembers, readConversation } from '../conversation.ts';
-import type { DialectContext, UpstreamRequest } from '../dialect.ts';
+import { createSteps, type DialectContext, pathSegment, type Steps, type UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import {
   type AnswerSchema,
@@ -14,7 +12,6 @@ import {
   takenFields,
   visibleStops,
 } from '../request-fields.ts';
-import { createSteps, type Steps } from '../steps.ts';
 import {
   ANSWER_TOOL,
   ANSWER_TOOL_DESCRIPTION,
@@ -23,7 +20,6 @@ import {
   nameLostKeywords,
   strictSchema,
 } from '../structured-answer.ts';
-import { pathSegment } from '../upstream-url.ts';
 import { encodeConverseTurns, encodeTextBlock, withPoint } from './bedrock-messages.ts';
 
 const TAKEN = takenFields(

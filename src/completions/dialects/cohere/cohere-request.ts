@@ -1,7 +1,7 @@
 import type { ChatMessage, ChatRequest } from '../../contract/chat.ts';
 import { droppedPiece, readContent } from '../content.ts';
 import { asFunctionCall, cacheMarkers, nameLostMembers } from '../conversation.ts';
-import type { DialectContext, UpstreamRequest } from '../dialect.ts';
+import { createSteps, type DialectContext, type Steps, type UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import {
   answerSchema,
@@ -12,7 +12,6 @@ import {
   type ToolUse,
   takenFields,
 } from '../request-fields.ts';
-import { createSteps, type Steps } from '../steps.ts';
 
 const TAKEN = takenFields(
   ...['max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'stop', 'seed', 'presence_penalty'],

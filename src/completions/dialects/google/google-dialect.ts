@@ -1,8 +1,20 @@
-import type { Dialect } from '../dialect.ts';
-import { failureInBody } from '../failure.ts';
-import { decodeGoogleAnswer } from './google-answer.ts';
+import type { ChatChunk, ChunkDelta } from '../../contract/chat.ts';
+import {
+  type AnswerHead,
+  deltaChunk,
+  failedStep,
+  headOf,
+  lastStep,
+  silentStep,
+  stepOf,
+  usageChunk,
+} from '../answer.ts';
+import type { Dialect, DialectContext, StreamEvent, StreamStep, UpstreamFailure } from '../dialect.ts';
+import { brokenAnswer, failureInBody, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
+import { asCount, asList, asObject, asWords, type JsonObject, parseEvent } from '../json-value.ts';
+import { decodeGoogleAnswer, googleUsage, isAnswer, promptRefusal, readFinish, readParts } from './google-answer.ts';
 import { encodeGoogleRequest, type GoogleHost } from './google-request.ts';
-import { decodeGoogleEvent, endGoogleStream, type GoogleStreamState, startGoogleStream } from './google-stream.ts';
+import { addPartialArguments, createPartialArguments, type PartialArguments } from './partial-arguments.ts';
 
 function createGoogleDialect(name: GoogleHost): Dialect<GoogleStreamState> {
   return {
@@ -21,3 +33,162 @@ export const googleDialect = createGoogleDialect('google');
 
 /** The same bodies under other paths; how it lets callers in differs too (`authorise-upstream.ts`). */
 export const vertexDialect = createGoogleDialect('google-vertex');
+
+const MAX_CANDIDATES = 128;
+
+interface CandidateState {
+  calls: number;
+  isEmpty: boolean;
+  /** The last event that gave a finish reason: some give one with every event. */
+  finish: JsonObject | undefined;
+  /** The call whose arguments are still coming. */
+  open: PartialArguments | undefined;
+}
+
+interface GoogleStreamState {
+  readonly head: AnswerHead;
+  readonly candidates: Map<number, CandidateState>;
+  /** The last figures: they come with every event and grow. */
+  usage: JsonObject | undefined;
+}
+
+function startGoogleStream(context: DialectContext): GoogleStreamState {
+  return { head: headOf(context), candidates: new Map(), usage: undefined };
+}
+
+type Step = StreamStep<GoogleStreamState>;
+type ToolDelta = NonNullable<ChunkDelta['tool_calls']>[number];
+
+/** Each event is a piece of every candidate, in the form of a whole answer. There is no end marker. */
+function decodeGoogleEvent(state: GoogleStreamState, { event, data }: StreamEvent): Step {
+  if (data === '') return silentStep(state);
+  if (data === '[DONE]') return { ...endGoogleStream(state), done: true };
+  const body = parseEvent(data);
+  if (event === 'error') return failedStep(state, failureInEvent(data, body));
+  if (body === undefined) return failedStep(state, noObject());
+  if (isFailureObject(body, isAnswer(body))) return failedStep(state, failureInObject(body));
+  state.head.id = asWords(body.responseId) ?? state.head.id;
+  state.head.model = asWords(body.modelVersion) ?? state.head.model;
+  state.usage = asObject(body.usageMetadata) ?? state.usage;
+  const refusal = promptRefusal(body);
+  if (refusal !== undefined) {
+    const said = [deltaChunk(state.head, { role: 'assistant', refusal }), deltaChunk(state.head, {}, 'content_filter')];
+    return lastStep(state, [...said, ...usageOf(state)]);
+  }
+  const chunks: ChatChunk[] = [];
+  for (const value of asList(body.candidates)) {
+    const candidate = asObject(value);
+    if (candidate === undefined) continue;
+    const failure = decodeCandidate(state, candidate, chunks);
+    if (failure !== undefined) return { state, chunks, failure };
+  }
+  return chunks.length === 0 ? silentStep(state) : stepOf(state, chunks);
+}
+
+/** Only the end of the stream tells which finish reason was the last one. */
+function endGoogleStream(state: GoogleStreamState): Step {
+  const chunks: ChatChunk[] = [];
+  for (const [index, own] of state.candidates) {
+    if (own.finish === undefined) continue;
+    const closing = closeCall(own);
+    if (closing !== undefined) chunks.push(deltaChunk(state.head, closing, null, index));
+    const reason = readFinish(own.finish, own.calls, own.isEmpty);
+    if (typeof reason !== 'string') return { state, chunks, failure: reason };
+    chunks.push(deltaChunk(state.head, {}, reason, index));
+  }
+  return stepOf(state, [...chunks, ...usageOf(state)]);
+}
+
+function usageOf({ head, usage }: GoogleStreamState): readonly ChatChunk[] {
+  return usage === undefined ? [] : [usageChunk(head, googleUsage(usage))];
+}
+
+/** Adds the chunks of one candidate; what it returns is why it failed. */
+function decodeCandidate(
+  state: GoogleStreamState,
+  candidate: JsonObject,
+  chunks: ChatChunk[],
+): UpstreamFailure | undefined {
+  const index = Math.min(asCount(candidate.index), MAX_CANDIDATES);
+  let own = state.candidates.get(index);
+  const isFirst = own === undefined;
+  own ??= { calls: 0, isEmpty: true, finish: undefined, open: undefined };
+  state.candidates.set(index, own);
+  const joined = joinArguments(own, candidate);
+  if (joined === undefined) return brokenAnswer('The model API streams arguments of a call that make no sense.');
+  const { text, reasoning, signature, calls, images } = readParts(joined.candidate, state.head.id, own.calls);
+  const delta: ChunkDelta = isFirst ? { role: 'assistant' } : {};
+  if (text !== '') delta.content = text;
+  if (reasoning !== '') delta.reasoning_content = reasoning;
+  if (signature !== '') delta.reasoning_signature = signature;
+  const firstCall = own.calls;
+  const closed = new Map(joined.closed.map(({ index: number, function: part }) => [number, part?.arguments]));
+  const pieces: ToolDelta[] = joined.closed.filter(({ index: number }) => number < firstCall);
+  for (const [position, call] of calls.entries()) {
+    const number = firstCall + position;
+    const { name, arguments: whole } = call.function;
+    const text = own.open?.call === number ? '' : (closed.get(number) ?? whole);
+    pieces.push({ index: number, ...call, function: { name, arguments: text } });
+  }
+  if (pieces.length > 0) delta.tool_calls = pieces;
+  if (images.length > 0) Object.assign(delta, { images });
+  own.calls += calls.length;
+  if (text !== '' || calls.length > 0 || images.length > 0) own.isEmpty = false;
+  if (isFirst || text !== '' || reasoning !== '' || signature !== '' || pieces.length > 0 || images.length > 0) {
+    chunks.push(deltaChunk(state.head, delta, null, index));
+  }
+  if (asWords(candidate.finishReason) !== undefined) own.finish = candidate;
+  return undefined;
+}
+
+interface JoinedArguments {
+  /** The candidate without the pieces of arguments: what is left of its calls are whole calls and beginnings. */
+  readonly candidate: JsonObject;
+  /** Arguments of calls that are complete now. */
+  readonly closed: readonly ToolDelta[];
+}
+
+/**
+ * Arguments may come in pieces: a call with its name and `willContinue`, then calls without a name that each have a few
+ * members of the arguments. Undefined for pieces that cannot be put together.
+ */
+function joinArguments(own: CandidateState, candidate: JsonObject): JoinedArguments | undefined {
+  const content = asObject(candidate.content);
+  const parts = asList(content?.parts);
+  if (own.open === undefined && !parts.some(isStreamedCall)) return { candidate, closed: [] };
+  const kept: unknown[] = [];
+  const closed: ToolDelta[] = [];
+  let calls = own.calls;
+  const close = (): void => {
+    for (const piece of closeCall(own)?.tool_calls ?? []) closed.push(piece);
+  };
+  for (const part of parts) {
+    const called = asObject(asObject(part)?.functionCall);
+    if (called === undefined) {
+      kept.push(part);
+      continue;
+    }
+    if (asWords(called.name) !== undefined) {
+      close();
+      kept.push(part);
+      if (called.willContinue === true || called.partialArgs !== undefined) own.open = createPartialArguments(calls);
+      calls += 1;
+    }
+    if (own.open === undefined) continue;
+    if (!addPartialArguments(own.open, asList(called.partialArgs))) return undefined;
+    if (called.willContinue !== true) close();
+  }
+  return { candidate: { ...candidate, content: { ...content, parts: kept } }, closed };
+}
+
+function isStreamedCall(part: unknown): boolean {
+  const called = asObject(asObject(part)?.functionCall);
+  return called !== undefined && (called.willContinue === true || called.partialArgs !== undefined);
+}
+
+function closeCall(own: CandidateState): ChunkDelta | undefined {
+  const { open } = own;
+  if (open === undefined) return undefined;
+  own.open = undefined;
+  return { tool_calls: [{ index: open.call, function: { arguments: JSON.stringify(open.value) } }] };
+}

@@ -1,6 +1,6 @@
 import type { ChatRequest } from '../../contract/chat.ts';
 import { cacheMarkers, nameLostMembers, readConversation } from '../conversation.ts';
-import type { DialectContext, UpstreamRequest } from '../dialect.ts';
+import { createSteps, type DialectContext, pathSegment, type Steps, type UpstreamRequest } from '../dialect.ts';
 import { asObject, type JsonObject } from '../json-value.ts';
 import {
   answerSchema,
@@ -11,11 +11,8 @@ import {
   type ToolUse,
   takenFields,
 } from '../request-fields.ts';
-import { createSteps, type Steps } from '../steps.ts';
 import { nameLostKeywords } from '../structured-answer.ts';
-import { pathSegment } from '../upstream-url.ts';
-import { geminiVersion, takesJsonSchema, thinkingConfig } from './gemini-model.ts';
-import { encodeContents } from './google-contents.ts';
+import { encodeContents, geminiVersion, takesJsonSchema, thinkingConfig } from './google-contents.ts';
 import { googleJsonSchema, googleSchema, needsJsonSchema } from './google-schema.ts';
 
 const TAKEN = takenFields(

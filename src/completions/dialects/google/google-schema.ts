@@ -1,5 +1,5 @@
+import { createSteps, type Steps } from '../dialect.ts';
 import { asList, asObject, asText, type JsonObject } from '../json-value.ts';
-import { createSteps, type Steps } from '../steps.ts';
 
 /** Keywords of JSON Schema that Gemini's own kind of schema has too, with the same meaning. */
 const KEPT: ReadonlySet<string> = new Set([

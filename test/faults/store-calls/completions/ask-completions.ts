@@ -1,5 +1,5 @@
 import { Compile } from 'typebox/schema';
-import { ApiError } from '../../../../src/completions/contract/api-error.ts';
+import { ApiError } from '../../../../src/completions/contract/read-request.ts';
 import { completionsErrors } from '../../../../src/completions/errors.ts';
 import type { Asked } from '../scenario.ts';
 

@@ -1,4 +1,4 @@
-import type { ModelApi } from '../model-api.ts';
+import type { ModelApi } from './model-api.ts';
 
 /** APIs that speak another dialect than OpenAI's, or OpenAI's with a difference. */
 export const dialectApis: readonly ModelApi[] = [

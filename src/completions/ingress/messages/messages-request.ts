@@ -9,9 +9,10 @@ import type {
 } from '../../contract/messages.ts';
 import { packHiddenThinking, packThinking } from '../../dialects/anthropic/claude-proofs.ts';
 import { cacheControl } from '../../dialects/content.ts';
-import { createSteps } from '../../dialects/steps.ts';
-import { type ConversationBuilder, createConversation } from '../conversation-builder.ts';
+import { createSteps } from '../../dialects/dialect.ts';
 import {
+  type ConversationBuilder,
+  createConversation,
   type DecodedRequest,
   droppedNames,
   isPresent,
@@ -19,7 +20,7 @@ import {
   streamFields,
   unknownFields,
 } from '../decoded-request.ts';
-import { decodePart, decodeResult } from './decode-content.ts';
+import { decodePart, decodeResult } from './messages-content.ts';
 
 /** Translated below. Everything else is Anthropic's own: dropped and named. */
 const KNOWN: ReadonlySet<string> = new Set([

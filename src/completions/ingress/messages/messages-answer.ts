@@ -1,0 +1,188 @@
+import type { Static } from 'typebox';
+import { AppError } from '../../../platform/errors/app-error.ts';
+import { parseJson } from '../../../platform/json/parse-json.ts';
+import type { StreamEvent } from '../../../platform/sse/sse-writer.ts';
+import type { Usage } from '../../contract/chat.ts';
+import type { MessageObject, MessagesError, MessagesUsage } from '../../contract/messages.ts';
+import { type AnswerBlock, type AnswerReader, type BlockStep, createAnswerReader } from '../answer-blocks.ts';
+import { isRecord } from '../decoded-request.ts';
+import { namedEvent, type StreamEncoder } from '../relay-answer.ts';
+
+const STOP_REASONS: ReadonlyMap<string, string> = new Map([
+  ['stop', 'end_turn'],
+  ['length', 'max_tokens'],
+  ['tool_calls', 'tool_use'],
+  ['function_call', 'tool_use'],
+  ['content_filter', 'refusal'],
+]);
+
+/** The message of an answer that came whole. */
+export function messageObject(id: string, answer: AnswerReader): MessageObject {
+  return {
+    id,
+    type: 'message',
+    role: 'assistant',
+    model: answer.model,
+    content: answer.blocks.map((block) => contentBlock(block, answer.finishReason === 'length')),
+    stop_reason: stopReason(answer),
+    stop_sequence: null,
+    usage: messagesUsage(answer.usage),
+  };
+}
+
+/** Which stop sequence it was, chat completions do not tell: both ways of ending are `end_turn`. */
+function stopReason({ finishReason = '', blocks }: Pick<AnswerReader, 'finishReason' | 'blocks'>): string {
+  if (blocks.some(({ kind }) => kind === 'refusal')) return 'refusal';
+  return STOP_REASONS.get(finishReason) ?? 'end_turn';
+}
+
+/** Here the prompt's tokens are counted apart from those that were read from a cache or written into one. */
+function messagesUsage(usage: Usage | undefined): MessagesUsage {
+  const cached = usage?.prompt_tokens_details?.cached_tokens ?? 0;
+  const written = usage?.prompt_tokens_details?.cache_creation_tokens ?? 0;
+  return {
+    input_tokens: Math.max(0, (usage?.prompt_tokens ?? 0) - cached - written),
+    output_tokens: usage?.completion_tokens ?? 0,
+    cache_creation_input_tokens: written,
+    cache_read_input_tokens: cached,
+    ...(usage?.estimated === true && { estimated: true }),
+  };
+}
+
+function contentBlock(block: AnswerBlock, cutShort: boolean): MessageObject['content'][number] {
+  switch (block.kind) {
+    case 'reasoning':
+      return { type: 'thinking', thinking: block.text, signature: block.signature } as { type: string };
+    case 'tool':
+      return { type: 'tool_use', id: block.id, name: block.name, input: toolInput(block, cutShort) } as {
+        type: string;
+      };
+    default:
+      return { type: 'text', text: block.text } as { type: string };
+  }
+}
+
+/** A call whose arguments are no object cannot be said here. One that ran out of tokens has none that count. */
+function toolInput({ name, text }: AnswerBlock, cutShort: boolean): object {
+  if (text.trim() === '') return {};
+  try {
+    const value = parseJson(text);
+    if (isRecord(value)) return value;
+  } catch {
+    if (cutShort) return {};
+  }
+  throw new AppError('UPSTREAM_ERROR', {
+    reason: `it called "${name.slice(0, 64)}" with arguments that are no JSON object`,
+  });
+}
+
+interface MessageHead {
+  readonly id: string;
+  readonly requestId: string;
+  /** As the caller named it; the answer's own name of its model comes first. */
+  readonly model: string;
+}
+
+/** The events of the Messages API for one streamed answer. */
+export function createMessagesStream({ id, requestId, model }: MessageHead): StreamEncoder {
+  const answer = createAnswerReader(`call_${id}_`);
+  let begun = false;
+
+  /** The first event names the model, so it waits for the first chunk. */
+  function start(): readonly StreamEvent[] {
+    if (begun) return [];
+    begun = true;
+    const message = {
+      id,
+      type: 'message',
+      role: 'assistant',
+      model: answer.model === '' ? model : answer.model,
+      content: [],
+      stop_reason: null,
+      stop_sequence: null,
+      // What the prompt took is known at the end: `message_delta` tells.
+      usage: messagesUsage(undefined),
+    };
+    return [namedEvent('message_start', { message }), namedEvent('ping', {})];
+  }
+
+  return {
+    begin: () => [],
+    read(chunk) {
+      const steps = answer.read(chunk);
+      return [...start(), ...steps.flatMap(blockEvents)];
+    },
+    finish() {
+      if (answer.finishReason === undefined) {
+        return [...start(), failure(502, 'The model API ended its answer without saying why.')];
+      }
+      return [
+        ...start(),
+        ...answer.finish().flatMap(blockEvents),
+        namedEvent('message_delta', {
+          delta: { stop_reason: stopReason(answer), stop_sequence: null },
+          usage: messagesUsage(answer.usage),
+        }),
+        namedEvent('message_stop', {}),
+      ];
+    },
+    fail: ({ status, message }) => [...start(), failure(status, message)],
+  };
+
+  function failure(status: number, message: string): StreamEvent {
+    return { event: 'error', data: JSON.stringify(messagesErrorBody({ status, message, requestId })) };
+  }
+}
+
+function blockEvents(each: BlockStep): readonly StreamEvent[] {
+  const { block } = each;
+  const delta = (piece: object) => namedEvent('content_block_delta', { index: block.index, delta: piece });
+  if (each.step === 'open') {
+    return [namedEvent('content_block_start', { index: block.index, content_block: emptyBlock(block) })];
+  }
+  if (each.step === 'grow') return [delta(pieceOf(block, each.text))];
+  const stop = namedEvent('content_block_stop', { index: block.index });
+  if (block.kind !== 'reasoning' || block.signature === '') return [stop];
+  return [delta({ type: 'signature_delta', signature: block.signature }), stop];
+}
+
+function emptyBlock({ kind, id, name }: AnswerBlock): object {
+  if (kind === 'reasoning') return { type: 'thinking', thinking: '', signature: '' };
+  return kind === 'tool' ? { type: 'tool_use', id, name, input: {} } : { type: 'text', text: '' };
+}
+
+function pieceOf({ kind }: AnswerBlock, text: string): object {
+  if (kind === 'reasoning') return { type: 'thinking_delta', thinking: text };
+  return kind === 'tool' ? { type: 'input_json_delta', partial_json: text } : { type: 'text_delta', text };
+}
+
+export const MESSAGES_PATH = '/v1/messages';
+
+/** Below this path errors have Anthropic's shape. */
+export function speaksMessages(path: string): boolean {
+  return path === MESSAGES_PATH || path.startsWith(`${MESSAGES_PATH}/`);
+}
+
+const TYPES: ReadonlyMap<number, string> = new Map([
+  [401, 'authentication_error'],
+  [402, 'billing_error'],
+  [403, 'permission_error'],
+  [404, 'not_found_error'],
+  [408, 'timeout_error'],
+  [413, 'request_too_large'],
+  [429, 'rate_limit_error'],
+  [503, 'overloaded_error'],
+  [504, 'timeout_error'],
+]);
+
+interface FailureFacts {
+  readonly status: number;
+  readonly message: string;
+  readonly requestId: string;
+}
+
+/** An error as clients of Anthropic's API read it; the status is the same as everywhere (contract/completions 5). */
+export function messagesErrorBody({ status, message, requestId }: FailureFacts): Static<typeof MessagesError> {
+  const type = TYPES.get(status) ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
+  return { type: 'error', error: { type, message }, request_id: requestId };
+}
