@@ -2,6 +2,7 @@ import {
   annotationOf,
   joinPath,
   keywordsOf,
+  memberSchema,
   type Setting,
   type SettingAnnotation,
   type SettingsDeclaration,
@@ -48,7 +49,7 @@ function rows(
   const variables = keys && variablesOf({ path, keys, schema, annotation }, prefix);
   const own: Row = { path, annotation, variables };
   if (annotation.shape === 'leaf') return [own];
-  const inner = annotation.shape === 'list' ? annotation.item : annotation.value;
+  const inner = memberSchema(annotation);
   if (annotationOf(inner).shape !== 'group') return [own];
   return [own, ...rows(inner, annotation.shape === 'list' ? `${path}[]` : `${path}.<name>`, undefined, prefix)];
 }
@@ -76,7 +77,7 @@ function marks(annotation: Row['annotation']): string {
 function isMasked(annotation: SettingAnnotation): boolean {
   if (annotation.shape === 'leaf') return annotation.secrecy !== 'open';
   if (annotation.shape === 'group') return false;
-  return isMasked(annotationOf(annotation.shape === 'list' ? annotation.item : annotation.value));
+  return isMasked(annotationOf(memberSchema(annotation)));
 }
 
 function code(text: string): string {

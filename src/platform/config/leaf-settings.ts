@@ -23,12 +23,16 @@ export interface LeafOptions<Raw> {
   readonly emptyClears?: boolean;
 }
 
-interface LeafKind extends Pick<LeafAnnotation, 'type' | 'expects' | 'read'> {
+type LeafKind = Pick<LeafAnnotation, 'type' | 'expects'> & {
   /** What a file may hold, as a JSON schema. */
   readonly json: Readonly<Record<string, unknown>>;
   readonly secrecy?: Secrecy;
   readonly write?: LeafAnnotation['write'];
-}
+} & (
+    | Pick<LeafAnnotation, 'read'>
+    /** For one line of text: anything else is refused before. */
+    | { decode(text: string, folders: Folders): Reading<unknown> }
+  );
 
 export function leaf<T>(options: LeafOptions<unknown>, kind: LeafKind): Setting<T> {
   const json = options.default === undefined ? kind.json : { ...kind.json, default: options.default };
@@ -43,7 +47,8 @@ export function leaf<T>(options: LeafOptions<unknown>, kind: LeafKind): Setting<
     secrecy: secrecyOf(options.secret, kind.secrecy),
     emptyClears: options.emptyClears ?? false,
     expects: kind.expects,
-    read: kind.read,
+    read:
+      'read' in kind ? kind.read : (raw, _textual, folders) => faultOfText(raw) ?? kind.decode(String(raw), folders),
     write: kind.write ?? ((value) => value),
   });
 }
@@ -69,11 +74,8 @@ export function text(options: TextOptions): Setting<string> {
     json: { type: 'string', maxLength: LONGEST_TEXT, ...(options.pattern && { pattern: options.pattern }) },
     type: 'text',
     expects: options.expects ?? 'one line of text',
-    read(raw) {
-      const fault = faultOfText(raw);
-      if (fault !== undefined) return fault;
-      return pattern?.test(String(raw)) === false ? { wrong: 'does not have the right form' } : { value: raw };
-    },
+    decode: (written) =>
+      pattern?.test(written) === false ? { wrong: 'does not have the right form' } : { value: written },
   });
 }
 
@@ -86,11 +88,9 @@ export function token(options: LeafOptions<string>): Setting<string> {
       type: 'text',
       expects: 'letters, digits and signs of ASCII, without spaces',
       read(raw) {
-        if (typeof raw !== 'string') return faultOfText(raw) ?? { value: raw };
-        if (/\s/.test(raw)) return { wrong: 'has a space or a line end in it' };
-        const fault = faultOfText(raw);
-        if (fault !== undefined) return fault;
-        return /^[!-~]+$/.test(raw) ? { value: raw } : { wrong: 'has a character outside ASCII in it' };
+        if (/\s/.test(String(raw))) return { wrong: 'has a space or a line end in it' };
+        const isAscii = /^[!-~]+$/.test(String(raw));
+        return faultOfText(raw) ?? (isAscii ? { value: raw } : { wrong: 'has a character outside ASCII in it' });
       },
     },
   );
@@ -120,7 +120,7 @@ export function path(options: LeafOptions<string>): Setting<string> {
     json: { type: 'string', maxLength: LONGEST_TEXT },
     type: 'path',
     expects: 'a path such as ./data, ~/data or /srv/data',
-    read: (raw, _textual, folders) => readPath(raw, folders),
+    decode: readPath,
   });
 }
 
@@ -130,15 +130,11 @@ export function command(options: LeafOptions<string>): Setting<string> {
     json: { type: 'string', maxLength: LONGEST_TEXT },
     type: 'program',
     expects: 'the name of a program, or its path',
-    read: (raw, _textual, folders) =>
-      typeof raw === 'string' && !/[\\/]/.test(raw) ? (faultOfText(raw) ?? { value: raw }) : readPath(raw, folders),
+    decode: (written, folders) => (/[\\/]/.test(written) ? readPath(written, folders) : { value: written }),
   });
 }
 
-function readPath(raw: string | number | boolean, { directory, homeDirectory }: Folders): Reading<string> {
-  const fault = faultOfText(raw);
-  if (fault !== undefined) return fault;
-  const written = String(raw);
+function readPath(written: string, { directory, homeDirectory }: Folders): Reading<string> {
   if (written === '~') return { value: homeDirectory };
   if (/^~[\\/]/.test(written)) return { value: resolve(homeDirectory, written.slice(2)) };
   if (written.startsWith('~')) return { wrong: 'starts with another user’s home', mend: 'write that path in full' };
@@ -146,16 +142,14 @@ function readPath(raw: string | number | boolean, { directory, homeDirectory }: 
 }
 
 /** What is wrong with anything that should be one line of text. */
-export function faultOfText(
-  raw: string | number | boolean,
-): { readonly wrong: string; readonly mend?: string } | undefined {
-  if (typeof raw !== 'string') return { wrong: `is a ${kindOf(raw)}`, mend: 'put it into quotes to make it text' };
+function faultOfText(raw: string | number | boolean): { readonly wrong: string; readonly mend?: string } | undefined {
+  if (typeof raw !== 'string') return { wrong: `is a ${kindOf(raw)}`, mend: 'quote it to make it a string' };
   if (raw.length > LONGEST_TEXT) return { wrong: `is longer than ${LONGEST_TEXT} characters` };
   return CONTROL_CHARACTER.test(raw) ? { wrong: 'has a control character or a line end in it' } : undefined;
 }
 
 function kindOf(raw: number | boolean): string {
-  return typeof raw === 'number' ? 'number' : 'truth value';
+  return typeof raw === 'number' ? 'number' : 'boolean';
 }
 
 interface RangeOptions extends LeafOptions<number> {

@@ -256,7 +256,7 @@ export interface ReadingContext extends Folders {
   where(at: Position): string;
   /** Given for files: `${env:NAME}` is replaced from it. */
   readonly environment: Environment | undefined;
-  /** Variables and flags: numbers and truth values come as text. */
+  /** Variables and flags: numbers and booleans come as strings. */
   readonly textual: boolean;
   /** What is read came through a `${env:NAME}`, so that no part of it is shown in a problem. */
   readonly concealed: boolean;

@@ -35,7 +35,7 @@ export interface LeafAnnotation extends CommonAnnotation {
   readonly emptyClears: boolean;
   /** What would be right, said without knowing the value: "a whole number from 1 to 10". */
   readonly expects: string;
-  /** `textual`: the value comes from a variable or a flag, where numbers and truth values are text. */
+  /** `textual`: the value comes from a variable or a flag, where numbers and booleans are strings. */
   read(raw: string | number | boolean, textual: boolean, folders: Folders): Reading<unknown>;
   /** The value in the form in which a file would have it. */
   write(value: unknown): unknown;
@@ -71,6 +71,11 @@ export function annotate<T>(json: Readonly<Record<string, unknown>>, annotation:
 
 export function annotationOf(schema: Setting<unknown>): SettingAnnotation {
   return (schema as unknown as Record<typeof ANNOTATION, SettingAnnotation>)[ANNOTATION];
+}
+
+/** The schema of everything in a list or record. */
+export function memberSchema(annotation: ListAnnotation | RecordAnnotation): Setting<unknown> {
+  return annotation.shape === 'list' ? annotation.item : annotation.value;
 }
 
 /** The JSON schema's own keywords. */

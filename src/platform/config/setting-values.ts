@@ -1,28 +1,37 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isSecretParameter } from '../log/hidden-secrets.ts';
-import { annotationOf, joinPath, type LeafAnnotation, type Setting } from './setting-annotation.ts';
+import {
+  annotationOf,
+  joinPath,
+  type LeafAnnotation,
+  memberSchema,
+  type Setting,
+  type SettingAnnotation,
+} from './setting-annotation.ts';
 
 const MASK = '********';
 
+type Values = Readonly<Record<string, unknown>>;
+type Member = readonly [key: string, schema: Setting<unknown>, value: unknown];
+
+/** What a group, list or record holds, each value with its schema. */
+function membersOf(annotation: Exclude<SettingAnnotation, LeafAnnotation>, value: unknown): readonly Member[] {
+  return Object.entries(value as Values).flatMap(([key, member]) => {
+    const schema = annotation.shape === 'group' ? annotation.members[key] : memberSchema(annotation);
+    return schema === undefined ? [] : [[key, schema, member] as const];
+  });
+}
+
 /** Settings as a file would have them, with every secret replaced: for print, logs and support requests. */
-export function maskSettings<T>(schema: Setting<T>, settings: T): unknown {
-  return mask(schema, settings);
-}
-
-function mask(schema: Setting<unknown>, value: unknown): unknown {
+export function maskSettings(schema: Setting<unknown>, value: unknown): unknown {
   const annotation = annotationOf(schema);
-  if (annotation.shape === 'leaf') return maskLeaf(annotation, value);
-  if (annotation.shape === 'list') return (value as readonly unknown[]).map((item) => mask(annotation.item, item));
-  const entries = Object.entries(value as Readonly<Record<string, unknown>>);
-  const memberOf = (key: string): Setting<unknown> =>
-    annotation.shape === 'record' ? annotation.value : (annotation.members[key] as Setting<unknown>);
-  return Object.fromEntries(entries.map(([key, member]) => [key, mask(memberOf(key), member)]));
-}
-
-function maskLeaf({ secrecy, write }: LeafAnnotation, value: unknown): unknown {
-  const written = write(value);
-  if (secrecy === 'open' || written === '') return written;
-  return secrecy === 'url' ? maskUrl(String(written)) : MASK;
+  if (annotation.shape === 'leaf') {
+    const written = annotation.write(value);
+    if (annotation.secrecy === 'open' || written === '') return written;
+    return annotation.secrecy === 'url' ? maskUrl(String(written)) : MASK;
+  }
+  const masked = membersOf(annotation, value).map(([key, member, own]) => [key, maskSettings(member, own)] as const);
+  return annotation.shape === 'list' ? masked.map(([, own]) => own) : Object.fromEntries(masked);
 }
 
 function maskUrl(text: string): string {
@@ -47,13 +56,7 @@ function collect(schema: Setting<unknown>, value: unknown): readonly string[] {
     if (written === '') return [];
     return annotation.secrecy === 'url' ? secretsOfUrl(written) : [written];
   }
-  if (annotation.shape === 'list') {
-    return (value as readonly unknown[]).flatMap((item) => collect(annotation.item, item));
-  }
-  return Object.entries(value as Readonly<Record<string, unknown>>).flatMap(([key, member]) => {
-    const memberSchema = annotation.shape === 'record' ? annotation.value : annotation.members[key];
-    return memberSchema === undefined ? [] : collect(memberSchema, member);
-  });
+  return membersOf(annotation, value).flatMap(([, member, own]) => collect(member, own));
 }
 
 export interface ChangedSettings {
@@ -77,27 +80,16 @@ interface Change {
   readonly reload: boolean;
 }
 
-type Values = Readonly<Record<string | number, unknown>>;
-
 function compare(schema: Setting<unknown>, before: unknown, after: unknown, path: string): readonly Change[] {
   if (isDeepStrictEqual(before, after)) return [];
   const annotation = annotationOf(schema);
   const whole: Change = { path, reload: annotation.shape !== 'group' && annotation.reload };
   if (annotation.shape === 'leaf' || whole.reload) return [whole];
-  const old = before as Values;
-  const now = after as Values;
-  const members = Object.keys(now);
   // A list or record that gains or loses members changed as a whole; otherwise each member answers for itself.
-  if (!isDeepStrictEqual(Object.keys(old), members)) return [whole];
-  const memberOf = (key: string): Setting<unknown> | undefined => {
-    if (annotation.shape === 'group') return annotation.members[key];
-    return annotation.shape === 'list' ? annotation.item : annotation.value;
-  };
-  return members.flatMap((key) => {
-    const member = memberOf(key);
-    if (member === undefined) return [];
-    return compare(member, old[key], now[key], joinPath(path, annotation.shape === 'list' ? Number(key) : key));
-  });
+  if (!isDeepStrictEqual(Object.keys(before as Values), Object.keys(after as Values))) return [whole];
+  return membersOf(annotation, after).flatMap(([key, member, own]) =>
+    compare(member, (before as Values)[key], own, joinPath(path, annotation.shape === 'list' ? Number(key) : key)),
+  );
 }
 
 /** Returns the secrets inside a URL, as written there and decoded. */

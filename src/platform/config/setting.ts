@@ -5,7 +5,6 @@ import {
   choice,
   command,
   duration,
-  faultOfText,
   flag,
   integer,
   keyBytes,
@@ -16,7 +15,7 @@ import {
   text,
   token,
 } from './leaf-settings.ts';
-import { annotate, annotationOf, type Reading, type Setting } from './setting-annotation.ts';
+import { annotate, annotationOf, type Setting } from './setting-annotation.ts';
 
 type Members = Readonly<Record<string, Setting<unknown>>>;
 
@@ -126,10 +125,7 @@ function url(options: UrlOptions): Setting<string> {
     type: 'URL',
     expects: `a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,
     ...(credentials && { secrecy: 'url' as const }),
-    read(raw) {
-      const fault = faultOfText(raw);
-      if (fault !== undefined) return fault;
-      const written = String(raw);
+    decode(written) {
       const parsed = /^[a-z][a-z\d+.-]*:\/\/\S+$/i.test(written) ? URL.parse(written) : null;
       if (parsed === null) return { wrong: 'is not a URL' };
       if (!schemes.includes(parsed.protocol.slice(0, -1))) return { wrong: 'has another scheme' };
@@ -162,10 +158,7 @@ function origin(options: OriginOptions): Setting<string> {
     json: { type: 'string', pattern: word === undefined ? `^${pattern}$` : `^(?:${word}|${pattern})$` },
     type: 'origin',
     expects: `an origin such as ${example}, without a path`,
-    read(raw): Reading<string> {
-      const fault = faultOfText(raw);
-      if (fault !== undefined) return fault;
-      const written = String(raw);
+    decode(written) {
       if (word !== undefined && written === word) return { value: written };
       if (written === '*' || /:\/\/\*/.test(written))
         return { wrong: 'has a wildcard for a host', mend: 'list each origin by its name' };
@@ -187,10 +180,8 @@ function hostName(options: LeafOptions<string>): Setting<string> {
     json: { type: 'string', pattern: '^(\\[[0-9a-fA-F:.]+\\]|[A-Za-z0-9_.:-]+)$' },
     type: 'host name',
     expects: 'a host name or address without scheme and port, such as app.example',
-    read(raw): Reading<string> {
-      const fault = faultOfText(raw);
-      if (fault !== undefined) return fault;
-      const written = String(raw).toLowerCase();
+    decode(text) {
+      const written = text.toLowerCase();
       const bare = written.startsWith('[') && written.endsWith(']') ? written.slice(1, -1) : written;
       if (isIP(bare) === 6) return { value: `[${bare}]` };
       if (isIP(written) === 4 || isHostName(written)) return { value: written };
@@ -206,10 +197,8 @@ function cidr(options: LeafOptions<string>): Setting<string> {
     json: { type: 'string', pattern: '^[0-9a-fA-F:.]+(/[0-9]{1,3})?$' },
     type: 'CIDR',
     expects: 'a range such as 10.0.0.0/8, or one address',
-    read(raw): Reading<string> {
-      const fault = faultOfText(raw);
-      if (fault !== undefined) return fault;
-      const written = String(raw).trim();
+    decode(text) {
+      const written = text.trim();
       try {
         createAddressMatcher([written]);
         return { value: written };
@@ -226,7 +215,7 @@ function listenAddress(options: LeafOptions<string>): Setting<string> {
     json: { type: 'string', pattern: '^(\\[[^\\[\\]]+\\]|[^:\\[\\]*]+):[0-9]{1,5}$' },
     type: 'address:port',
     expects: 'an address and a port, such as 127.0.0.1:8787 or [::1]:8787',
-    read(raw): Reading<string> {
+    read(raw) {
       const written = String(raw).trim();
       const parsed = parseListenAddress(written);
       return 'wrong' in parsed ? parsed : { value: written };

@@ -26,7 +26,7 @@ test('an empty text and one of comments alone hold nothing', () => {
   assert.equal(parseYaml('# nothing\n').root, undefined);
 });
 
-test('words that older YAML took for truth values and times are text', () => {
+test('words that older YAML took for booleans and times are strings', () => {
   const { root } = parseYaml('%YAML 1.1\n---\n{ a: yes, b: off, c: 2001-01-01, d: 12:30:00 }');
   assert.deepEqual(plain(root), { a: 'yes', b: 'off', c: '2001-01-01', d: '12:30:00' });
 });

@@ -74,7 +74,7 @@ test('an empty variable counts as not set, except where it clears', () => {
   assert.deepEqual(settings.colors, ['red']);
 });
 
-test('a flag may be given as a truth value or as empty text', () => {
+test('a flag may be given as a boolean or as empty text', () => {
   assert.equal(resolveGarden(undefined, {}, { '--verbose': true }).settings.verbose, true);
   assert.equal(resolveGarden('folder: x', {}, { '--folder': '' }).settings.folder, '');
 });

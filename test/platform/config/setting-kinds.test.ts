@@ -39,8 +39,8 @@ const KINDS: Readonly<Record<string, KindCase>> = {
     schema: setting.text({ pattern: '^[a-z ]+$', expects: 'small letters' }),
     good: { abc: 'abc', '"a b"': 'a b' },
     bad: {
-      '12': /is a number; put it into quotes/,
-      true: /is a truth value/,
+      '12': /is a number; quote it to make it a string/,
+      true: /is a boolean; quote it/,
       ABC: /expected small letters/,
       '""': /is empty/,
       '"a\\nb"': /control character/,
@@ -80,7 +80,11 @@ const KINDS: Readonly<Record<string, KindCase>> = {
       '"~"': '/home/ann',
       '~/code': '/home/ann/code',
     },
-    bad: { '~bob/x': /home; write that path in full/, '"a\\u0000"': /control character/, '12': /put it into quotes/ },
+    bad: {
+      '~bob/x': /home; write that path in full/,
+      '"a\\u0000"': /control character/,
+      '12': /quote it to make it a string/,
+    },
     variable: { '/srv/x': '/srv/x', '~/x': '/home/ann/x' },
   },
   command: {
