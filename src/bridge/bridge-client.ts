@@ -1,3 +1,4 @@
+import type { MethodCall } from '../platform/json-rpc/method-table.ts';
 import type { BridgeCaller } from './access.ts';
 import type { AskPermission } from './agents/agent-provider.ts';
 import type { ResumeRequest } from './sessions/replay.ts';
@@ -20,4 +21,8 @@ export interface RequestClient {
   readonly resume: ResumeRequest;
   /** The stream of the answer. Undefined: the answer is one document. */
   readonly stream: ReceiverState | undefined;
+  /** Parameters that the method does not know are refused. */
+  readonly isStrict?: boolean;
+  /** Called before the call is dispatched, for the log. */
+  note?(call: MethodCall<BridgeClient>): void;
 }

@@ -225,6 +225,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   for (const method of methods) methodNames.add(method.name);
   const dispatchHere = createDispatch({
     rows: methods,
+    isStrict: ({ caller }) => settings.bridge.strict_params || (caller.kind === 'request' && caller.isStrict === true),
     aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
   });
   const dispatch = forwarding.wrap(dispatchHere);
@@ -232,6 +233,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const overHttp = createRpcOverHttp({
     access,
     dispatch,
+    methodNames,
     clock,
     stalledAfterMs: settings.bridge.limits.stalled_after,
     onUnexpectedError,

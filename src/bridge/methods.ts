@@ -5,6 +5,7 @@ import type { BridgeClient } from './bridge-client.ts';
 import { Capabilities } from './contract/capabilities.ts';
 import { ResolveParams, RoutingResolution } from './contract/routing.ts';
 import { Accepted, SessionName, SessionResult, TurnParams } from './contract/session.ts';
+import { SessionUpdate } from './contract/session-update.ts';
 import type { Jobs } from './jobs/create-jobs.ts';
 import { jobMethods } from './jobs/job-methods.ts';
 import type { RouteRequest } from './routing/resolve-route.ts';
@@ -18,6 +19,15 @@ export interface MethodParts {
   readonly gatewayMethods: readonly MethodRow<BridgeClient>[];
   route(request: RouteRequest): Promise<RoutingResolution>;
 }
+
+/** THE TABLE of what the bridge sends on its own (spec/bridge 6). */
+export const bridgeNotifications = [
+  {
+    name: 'session.update',
+    summary: 'What happens in a session that the client uses or follows.',
+    params: SessionUpdate,
+  },
+] as const;
 
 /** THE TABLE of the method family (spec/bridge 4.3): nothing else can be called. */
 export function bridgeMethods({

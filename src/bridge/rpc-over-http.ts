@@ -1,6 +1,7 @@
 import type { FastifyReply } from 'fastify';
 import type { Clock } from '../platform/clock/clock.ts';
 import { preflightHeaders } from '../platform/http/cross-origin.ts';
+import { type RequestState, stateOf } from '../platform/http/request-state.ts';
 import type { Call, RequestHead } from '../platform/http/surface.ts';
 import { answerHttp, type HttpAnswer, streamHttp } from '../platform/json-rpc/answer-http.ts';
 import { encodeParts, hybridEnvelope } from '../platform/json-rpc/envelope.ts';
@@ -21,6 +22,8 @@ export interface RpcOverHttp {
 export interface RpcOverHttpOptions {
   readonly access: Pick<BridgeAccess, 'crossOrigin'>;
   readonly dispatch: Dispatch<BridgeClient>;
+  /** Names of the served methods. */
+  readonly methodNames: ReadonlySet<string>;
   readonly clock: Clock;
   /** After how long a client that reads nothing is disconnected. */
   readonly stalledAfterMs: number;
@@ -45,11 +48,18 @@ const CODES_WITH_STATUS: ReadonlySet<string> = new Set([
   'TASK_FORWARD_FAILED',
 ]);
 
+const MAX_LOGGED = 256;
+
 /** So much may wait in the stream of an answer before its updates are taken from the log instead. */
 const BEHIND_BYTES = 1024 * 1024;
 
 export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
-  const { access, dispatch, clock, stalledAfterMs, onUnexpectedError } = options;
+  const { access, dispatch, methodNames, clock, stalledAfterMs, onUnexpectedError } = options;
+
+  const dispatchNoted: Dispatch<BridgeClient> = (call) => {
+    if (call.caller.kind === 'request') call.caller.note?.(call);
+    return dispatch(call);
+  };
 
   return {
     preflight({ head, reply }) {
@@ -61,11 +71,19 @@ export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
     },
     async answer({ head, caller, body, reply }) {
       const sink = wantsEvents(head) ? createSink(reply, { clock, stalledAfterMs }) : undefined;
-      const client: BridgeClient = { kind: 'request', caller, resume: readResume(head), stream: sink };
+      const request = stateOf(reply.request.raw);
+      const client: BridgeClient = {
+        kind: 'request',
+        caller,
+        resume: readResume(head),
+        stream: sink,
+        isStrict: head.headers['x-strict-params'] === 'true',
+        note: ({ method, params }) => noteCall(request, method, params, methodNames.has(method)),
+      };
       const exchange = {
         body: body as Uint8Array,
         caller: client,
-        dispatch,
+        dispatch: dispatchNoted,
         envelope: hybridEnvelope,
         errors: bridgeErrors,
         requestId: head.requestId,
@@ -76,6 +94,21 @@ export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
       const answer = await streamHttp({ ...exchange, sink });
       return answer === undefined ? reply : sendAnswer(reply, answer);
     },
+  };
+}
+
+/** Notes for the log which method was called, and about which session. Of a batch, the first call counts. */
+function noteCall(request: RequestState, method: string, params: unknown, isOwnName: boolean): void {
+  if (request.about !== undefined || request.ownAbout !== '') return;
+  const { sessionId, threadId } = Object(params) as Readonly<Record<string, unknown>>;
+  if (isOwnName && sessionId === undefined && threadId === undefined) {
+    request.ownAbout = `"rpcMethod":"${method}",`;
+    return;
+  }
+  request.about = {
+    rpcMethod: method.slice(0, MAX_LOGGED),
+    ...(typeof sessionId === 'string' && { sessionId: sessionId.slice(0, MAX_LOGGED) }),
+    ...(typeof threadId === 'string' && { threadId: threadId.slice(0, MAX_LOGGED) }),
   };
 }
 

@@ -57,6 +57,11 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
     description:
       'Folders in which agents may work. Empty: the home directory and the system’s folder for temporary files. A folder that contains the data directory is refused as a working directory unless exactly that folder is listed here.',
   }),
+  strict_params: setting.flag({
+    default: false,
+    description:
+      'Refuse calls with members of `params` that the method does not know, instead of naming them in the `warnings` of the result. A call over HTTP asks for it with `x-strict-params: true`.',
+  }),
   permissions: setting.choice(['allow', 'deny'], {
     default: 'allow',
     description: 'How the bridge answers when an agent asks for permission.',

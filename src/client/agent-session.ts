@@ -1,4 +1,5 @@
 import type { SessionResult, TurnParams } from '../bridge/contract/session.ts';
+import type { SessionUpdate } from '../bridge/contract/session-update.ts';
 import {
   type CallBridge,
   type CallOptions,
@@ -7,8 +8,8 @@ import {
   type TurnCall,
   withinLimits,
 } from './bridge-transport.ts';
-import { createUpdateQueue, type SessionUpdate } from './session-update.ts';
 import type { OpenLink, SocketLink } from './socket-link.ts';
+import { createUpdateQueue } from './update-queue.ts';
 
 /** What every turn of a session is sent with, unless the turn says otherwise. */
 export type SessionDefaults = Omit<TurnParams, 'sessionId' | 'taskPrompt'>;

@@ -1,5 +1,5 @@
 import type { SessionResult, TurnParams } from '../bridge/contract/session.ts';
-import type { SessionUpdate } from './session-update.ts';
+import type { SessionUpdate } from '../bridge/contract/session-update.ts';
 import { clientError, TrestleError } from './trestle-error.ts';
 
 /** One way of talking to a bridge. */

@@ -1,9 +1,9 @@
 import type { SessionResult } from '../bridge/contract/session.ts';
+import type { SessionUpdate } from '../bridge/contract/session-update.ts';
 import { type BridgeTransport, createPatience, type MakeCallId, type TurnCall } from './bridge-transport.ts';
 import { runStreamedTurn } from './create-http-transport.ts';
 import type { HttpExchange } from './http-exchange.ts';
 import { type RpcMessage, type RpcRequest, resultOf } from './rpc-message.ts';
-import type { SessionUpdate } from './session-update.ts';
 import type { OpenLink, SocketLink } from './socket-link.ts';
 import { TrestleError } from './trestle-error.ts';
 

@@ -1,4 +1,4 @@
-import type { SessionUpdate } from './session-update.ts';
+import type { SessionUpdate } from '../bridge/contract/session-update.ts';
 import { clientError, TrestleError } from './trestle-error.ts';
 
 /** A call on its way (spec/bridge 4.2). */

@@ -1,7 +1,7 @@
+import type { SessionUpdate } from '../bridge/contract/session-update.ts';
 import type { MakeCallId } from './bridge-transport.ts';
 import type { HttpExchange } from './http-exchange.ts';
 import { MAX_MESSAGE_CHARACTERS, parseMessage, type RpcMessage, type RpcRequest, updateOf } from './rpc-message.ts';
-import type { SessionUpdate } from './session-update.ts';
 import { clientError, connectionLost } from './trestle-error.ts';
 
 /** As much of a WebSocket as the client uses: the browser's, Node's, or that of the `ws` package. */

@@ -1,3 +1,4 @@
+import { bridgeNotifications } from '../bridge/methods.ts';
 import { platformErrors } from '../platform/errors/error-table.ts';
 import { createApiPage } from '../platform/http/api-page/create-api-page.ts';
 import { buildOpenApi } from '../platform/http/openapi/build-openapi.ts';
@@ -33,7 +34,9 @@ export function createApiSurface({ names, methods: rows, surfaces }: ApiSurfaceO
           surfaces: surfaces().map((surface) =>
             surface === own ? { ...own, routes: [root, page, openApi] } : surface,
           ),
-          ...(rows === undefined ? {} : { methods: { paths: ['/acp/rpc', '/acp'], rows } }),
+          ...(rows === undefined
+            ? {}
+            : { methods: { paths: ['/acp/rpc', '/acp'], rows, notifications: bridgeNotifications } }),
         }),
       );
       return reply.type('application/json; charset=utf-8').header('cache-control', 'no-cache').send(description);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
-import type { SessionUpdate } from '../../src/client/session-update.ts';
+import type { SessionUpdate } from '../../src/bridge/contract/session-update.ts';
 import { createTrestleClient, type TransportName, type Turn } from '../../src/client/trestle-client.ts';
 import { MAIN_TOKEN, startBridge } from '../contract/bridge/start-bridge.ts';
 import { startFaultProxy } from '../fakes/fault-proxy.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createUpdateQueue, type SessionUpdate } from '../../src/client/session-update.ts';
+import type { SessionUpdate } from '../../src/bridge/contract/session-update.ts';
+import { createUpdateQueue } from '../../src/client/update-queue.ts';
 
 const update = (seq: number): SessionUpdate => ({
   sessionId: 's',

@@ -72,6 +72,12 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     for (const word of rest.split(/(?<= )/)) say(id, word);
     return 'end_turn';
   },
+  /** `spend DOLLARS`: tells what the conversation has cost by then. */
+  spend({ id }, rest) {
+    update(id, { sessionUpdate: 'usage_update', used: 5, size: 100, cost: { amount: Number(rest), currency: 'USD' } });
+    say(id, 'spent');
+    return 'end_turn';
+  },
   /** `burst COUNT LENGTH`: so many pieces of text, each that long, as fast as its output takes them. */
   async burst({ id }, rest) {
     const [count = 0, length = 0] = rest.split(' ').map(Number);

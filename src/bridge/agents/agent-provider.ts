@@ -1,5 +1,6 @@
 import type { RelayedFile } from '../artifacts/artifact-links.ts';
 import type { Artifact } from '../contract/artifact.ts';
+import type { StatusEvent, TextEvent, ThinkingEvent, ToolCallEvent } from '../contract/session-update.ts';
 import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { ProbeResult } from './probe-board.ts';
 
@@ -99,20 +100,10 @@ export interface StepMark {
 
 /** What an agent tells while it works. Kinds of an agent that have no place here are dropped by its implementation. */
 export type AgentEvent =
-  | { readonly kind: 'text'; readonly text: string }
-  | { readonly kind: 'thinking'; readonly text: string }
-  | {
-      readonly kind: 'tool_call';
-      readonly toolCallId: string;
-      readonly title: string;
-      readonly status: 'pending' | 'in_progress' | 'completed' | 'failed';
-      /** read, edit, delete, move, search, execute, think, fetch or other. */
-      readonly toolKind: string;
-      readonly input?: unknown;
-      readonly output?: unknown;
-      readonly locations?: readonly { readonly path: string; readonly line?: number }[];
-    }
-  | { readonly kind: 'status'; readonly text: string }
+  | TextEvent
+  | ThinkingEvent
+  | ToolCallEvent
+  | StatusEvent
   /** Where a multi-agent run stands: a status event of its own, with members of its own. */
   | {
       readonly kind: 'stage';
@@ -132,6 +123,8 @@ export interface TurnUsage {
   readonly inputTokens?: number;
   readonly outputTokens?: number;
   readonly totalTokens?: number;
+  /** Where the agent tells what the turn cost. */
+  readonly costUsd?: number;
 }
 
 /** Two come from steps of a multi-agent run alone, the last two from the gateway. */

@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { Artifact } from './artifact.ts';
 import { RoutingResolution, TurnRouting } from './routing.ts';
+import { StepRecord } from './session-update.ts';
 
 /** Sessions: spec/bridge 2.4 and 4.3, contract/bridge 4. */
 const name = (description: string, minLength: number) =>
@@ -26,12 +27,18 @@ export const SessionName = Type.Object({
   threadId: Type.Optional(name('Every session of the thread; counts when no session is named.', 0)),
 });
 
+/** Any result has them when the call had members of `params` that the method does not know. */
+const Warnings = Type.Array(Type.Object({ path: Type.String(), message: Type.String() }), {
+  description: 'Members of `params` that were ignored, because the method does not know them.',
+});
+
 export const Accepted = Type.Object({ accepted: Type.Literal(true) });
 
 export const TurnUsage = Type.Object({
   inputTokens: Type.Optional(Type.Number()),
   outputTokens: Type.Optional(Type.Number()),
   totalTokens: Type.Optional(Type.Number()),
+  costUsd: Type.Optional(Type.Number({ description: 'Where the agent tells what the turn cost.' })),
 });
 
 const { status: _ofRoute, ...resolutionFields } = RoutingResolution.properties;
@@ -61,21 +68,9 @@ export const SessionResult = Type.Object({
   artifacts: Type.Array(Artifact),
   orchestrationMode: Type.Optional(Type.String({ description: 'Of a multi-agent run.' })),
   sharedWorkspace: Type.Optional(Type.String({ description: 'The folder in which all steps of a run worked.' })),
-  steps: Type.Optional(
-    Type.Array(
-      Type.Object({
-        index: Type.Integer(),
-        providerId: Type.String(),
-        status: Type.Enum(['completed', 'failed', 'cancelled', 'timed_out']),
-        durationMs: Type.Integer(),
-        output: Type.Optional(Type.String()),
-        truncated: Type.Optional(Type.Boolean({ description: 'True: `output` is only the beginning of the text.' })),
-        error: Type.Optional(Type.String()),
-        conversationTurn: Type.Optional(Type.Integer()),
-      }),
-    ),
-  ),
+  steps: Type.Optional(Type.Array(StepRecord)),
   resolvedWorkingDirectory: Type.String(),
+  warnings: Type.Optional(Warnings),
 });
 
 export type TurnParams = Static<typeof TurnParams>;

@@ -12,7 +12,7 @@ import {
   writeRun,
 } from './multi-agent-plan.ts';
 import { type RunEnd, runModes } from './run-modes.ts';
-import { createRunningStep, type RunningStep } from './run-step.ts';
+import { createRunningStep, type RunningStep, toldRecord } from './run-step.ts';
 
 export const MULTI_AGENT_ID = 'multi-agent';
 
@@ -83,7 +83,8 @@ export function createMultiAgent({ providers, limits, clock, unavailableReason }
       const end = await runModes[mode](plan, steps);
       if (mode === 'race' && !live.isCancelled) await closeLosers(end);
       const members = describeRun(plan, end, turn.workingDirectory, live.isCancelled);
-      turn.report({ kind: 'stage', event: 'multi_agent_completed', message: `The ${mode} has ended.`, members });
+      const told = { ...members, steps: members.steps.map(toldRecord) };
+      turn.report({ kind: 'stage', event: 'multi_agent_completed', message: `The ${mode} has ended.`, members: told });
       return turnEnd(mode, end, members, live.isCancelled);
     } finally {
       runs.delete(turn.turnId);
@@ -182,7 +183,7 @@ function turnEnd(
 function usageSum({ steps }: RunEnd): TurnUsage {
   const sums: { -readonly [Member in keyof TurnUsage]: number } = {};
   for (const { usage } of steps) {
-    for (const member of ['inputTokens', 'outputTokens', 'totalTokens'] as const) {
+    for (const member of ['inputTokens', 'outputTokens', 'totalTokens', 'costUsd'] as const) {
       const told = usage?.[member];
       if (told !== undefined) sums[member] = (sums[member] ?? 0) + told;
     }

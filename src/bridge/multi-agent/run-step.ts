@@ -60,6 +60,13 @@ export interface RunningStepOptions {
 /** The most characters of a step's output in the update that tells its end. */
 const MAX_TOLD_LENGTH = 65_536;
 
+/** A step as an update tells it: the updates before contain its whole text, so this one repeats the beginning. */
+export function toldRecord(record: StepRecord): StepRecord {
+  const { output = '' } = record;
+  if (output.length <= MAX_TOLD_LENGTH) return record;
+  return { ...record, output: cutText(output, MAX_TOLD_LENGTH), truncated: true };
+}
+
 export function createRunningStep(options: RunningStepOptions): RunningStep {
   const { index, step, provider, gate, turn, clock } = options;
   const { providerId } = step;
@@ -88,10 +95,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
         ...(text.length() > MAX_OUTPUT_LENGTH && { truncated: true as const }),
         ...(error === undefined ? {} : { error }),
       };
-      const { index: _index, providerId: _providerId, ...rest } = record;
-      // The updates before this one contain the whole text: this one repeats the beginning.
-      const members =
-        output.length > MAX_TOLD_LENGTH ? { ...rest, output: cutText(output, MAX_TOLD_LENGTH), truncated: true } : rest;
+      const { index: _index, providerId: _providerId, ...members } = toldRecord(record);
       const message = `${providerId}: ${status}`;
       turn.report({ kind: 'stage', event: 'multi_agent_step_completed', message, members }, mark);
       return { record, output: status === 'completed' ? output : '', code, usage, files, isLost };

@@ -133,7 +133,9 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       agent: session.providerId,
       status: isError ? 'failed' : outcome.status,
       durationMs: clock.now() - turn.createdAt,
-      ...(isError ? { code: outcome.failure.code } : { code: outcome.code, usage: outcome.usage }),
+      ...(isError
+        ? { code: outcome.failure.code }
+        : { code: outcome.code, usage: outcome.usage, costUsd: outcome.usage?.costUsd }),
     };
     if (line.status === 'completed' || line.status === 'cancelled') logger.info(line, 'turn ended');
     else logger.warn(line, 'turn ended');

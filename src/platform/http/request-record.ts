@@ -54,7 +54,7 @@ export function createRequestRecord(options: RequestRecordOptions): RequestRecor
     (state.row?.meter ?? unmatched(state.method)).observe(status, elapsed / 1000);
     const cut = !this.writableFinished && state.rawStatus === 0;
     const ms = Math.round(elapsed * 10) / 10;
-    if (requestLines !== undefined && state.row !== undefined && hasOwnId(state)) {
+    if (requestLines !== undefined && state.row !== undefined && state.about === undefined && hasOwnId(state)) {
       requestLines.write(finishedLine(state, state.row.path, status, ms, cut));
     } else if (logger.isLevelEnabled('info')) {
       logger.info(fieldsOf(state, status, ms, cut), 'request');
@@ -65,13 +65,14 @@ export function createRequestRecord(options: RequestRecordOptions): RequestRecor
   let moment = 0;
   let time = '';
 
-  function finishedLine({ requestId, method }: RequestState, route: string, status: number, ms: number, cut: boolean) {
+  function finishedLine(state: RequestState, route: string, status: number, ms: number, cut: boolean) {
+    const { requestId, method, ownAbout } = state;
     const now = clock.now();
     if (now !== moment) {
       moment = now;
       time = new Date(now).toISOString();
     }
-    const rest = `"status":${status},"ms":${ms},${cut ? '"cut":true,' : ''}"msg":"request"}\n`;
+    const rest = `${ownAbout}"status":${status},"ms":${ms},${cut ? '"cut":true,' : ''}"msg":"request"}\n`;
     return `{"level":"info","time":"${time}","requestId":"${requestId}","method":"${method}","route":"${route}",${rest}`;
   }
 
@@ -89,9 +90,10 @@ export function createRequestRecord(options: RequestRecordOptions): RequestRecor
 
 /** The row's pattern stands for the path: paths may hold signatures, and query strings credentials. */
 function fieldsOf(state: RequestState, status: number, ms: number, cut: boolean): LogFields {
-  const { requestId, method, row } = state;
+  const { requestId, method, row, ownAbout } = state;
   const place = row === undefined ? { path: state.path.slice(0, MAX_LOGGED_PATH) } : { route: row.path };
-  return { requestId, method, ...place, status, ms, ...(cut ? { cut } : {}) };
+  const about = ownAbout === '' ? state.about : (JSON.parse(`{${ownAbout.slice(0, -1)}}`) as LogFields);
+  return { requestId, method, ...place, ...about, status, ms, ...(cut ? { cut } : {}) };
 }
 
 /** An id that the caller chose may be anything, a token included. */

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Randomness } from '../clock/randomness.ts';
+import type { LogFields } from '../log/logger.ts';
 import { classifyAddress } from '../network-address/classify-address.ts';
 import type { RouteMeter } from './http-metrics.ts';
 import type { HttpSurface, RequestHead } from './surface.ts';
@@ -35,6 +36,10 @@ export class RequestState implements RequestHead {
   readonly response: ServerResponse | undefined;
   row: MatchedRow | undefined = undefined;
   caller: unknown = undefined;
+  /** What a service adds to the log line of the request. */
+  about: LogFields | undefined = undefined;
+  /** The same as members of JSON text, each with a comma, where every part of it is ours. */
+  ownAbout = '';
   /** Set when the answer was written around `response`. */
   rawStatus = 0;
   awaitsContinue = false;

@@ -1,8 +1,9 @@
 import type { Static, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/schema';
 import { AppError } from '../errors/app-error.ts';
-import { findIssues, firstIssue } from '../json/describe-issues.ts';
-import type { RawJson, RequestId } from './envelope.ts';
+import { findIssues, firstIssue, type Issue } from '../json/describe-issues.ts';
+import { createUnknownMemberSearch, type FindUnknownMembers } from '../json/unknown-members.ts';
+import { RawJson, type RequestId, rawJson, rawJsonOf } from './envelope.ts';
 
 /** One row of a service's method table: all that a caller, a document or a test needs to know about the method. */
 export interface MethodRow<Caller = unknown, Params extends TSchema = TSchema, Result extends TSchema = TSchema> {
@@ -28,16 +29,22 @@ interface DispatchOptions<Caller> {
   readonly rows: readonly MethodRow<Caller>[];
   /** `{ from: 'acme.', to: 'app.' }`: `acme.jobs.get` is `app.jobs.get`, unless a row has that very name. */
   readonly aliasPrefixes?: readonly { readonly from: string; readonly to: string }[];
+  /**
+   * Whether a call with parameters that the method does not know is refused; otherwise its result names them. Without this
+   * function they are ignored, as in protocols of others.
+   */
+  isStrict?(call: MethodCall<Caller>): boolean;
 }
 
 const MAX_ECHOED_NAME = 100;
 
 /** Serves the methods of a table and no others: finds the row, checks the parameters, calls the handler. */
-export function createDispatch<Caller>({ rows, aliasPrefixes = [] }: DispatchOptions<Caller>): Dispatch<Caller> {
+export function createDispatch<Caller>(options: DispatchOptions<Caller>): Dispatch<Caller> {
+  const { rows, aliasPrefixes = [], isStrict } = options;
   const methods = new Map<string, Dispatch<Caller>>();
   for (const row of rows) {
     if (methods.has(row.name)) throw new Error(`two methods are named ${row.name}`);
-    methods.set(row.name, createHandler(row));
+    methods.set(row.name, createHandler(row, isStrict));
   }
   for (const [name, handler] of [...methods]) {
     for (const { from, to } of aliasPrefixes) {
@@ -54,20 +61,42 @@ export function createDispatch<Caller>({ rows, aliasPrefixes = [] }: DispatchOpt
   };
 }
 
-function createHandler<Caller>(row: MethodRow<Caller>): Dispatch<Caller> {
+function createHandler<Caller>(
+  row: MethodRow<Caller>,
+  isStrict: DispatchOptions<Caller>['isStrict'],
+): Dispatch<Caller> {
   // Compiled by the first call: the start does not wait for all methods of all services.
   let validator: Validator | undefined;
+  let findUnknown: FindUnknownMembers | undefined;
   return (call) => {
     validator ??= Compile(row.params);
     const { params = {} } = call;
-    if (!validator.Check(params)) throw invalidParams(validator, params);
-    return row.handle(params, call);
+    if (!validator.Check(params)) throw invalidParams(findIssues(validator, params));
+    if (isStrict === undefined) return row.handle(params, call);
+    findUnknown ??= createUnknownMemberSearch(row.params);
+    const unknown = findUnknown(params);
+    if (unknown === undefined) return row.handle(params, call);
+    if (isStrict(call)) throw invalidParams(unknown);
+    const result = row.handle(params, call);
+    return result instanceof Promise
+      ? result.then((value) => withWarnings(value, unknown))
+      : withWarnings(result, unknown);
   };
 }
 
-function invalidParams(validator: Validator, params: unknown): AppError {
-  const issues = findIssues(validator, params);
+function invalidParams(issues: readonly Issue[]): AppError {
   return new AppError('INVALID_PARAMS', { reason: firstIssue(issues), issues });
+}
+
+/** Adds to a result what the caller should know about the call. */
+function withWarnings(result: unknown, issues: readonly Issue[]): unknown {
+  const warnings = issues.map((issue) => ({ path: issue.path, message: `${firstIssue([issue])} It was ignored.` }));
+  if (!(result instanceof RawJson)) return { ...Object(result), warnings };
+  const { text, parts } = result;
+  const added = (whole: string, isAlone: boolean) =>
+    `${whole.slice(0, -1)}${isAlone ? '' : ','}"warnings":${JSON.stringify(warnings)}}`;
+  if (parts === undefined) return rawJson(added(text, text === '{}'));
+  return rawJsonOf([...parts.slice(0, -1), added(parts.at(-1) ?? '', false)]);
 }
 
 /** One call as its handler sees it. */

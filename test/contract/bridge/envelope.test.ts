@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { startProgram } from '../../e2e/running-program.ts';
+import { until } from '../../fakes/until.ts';
 import { type Envelope, openSocket, postRpc } from './bridge-client.ts';
 
 const capabilities = (id: unknown) => ({ jsonrpc: '2.0', id, method: 'acp.capabilities', params: {} });
@@ -175,4 +176,36 @@ describe('the envelope of the method family, over HTTP and WebSocket', () => {
     socket.socket.send(bad, { binary: false });
     assert.equal(await socket.closed(), 1007);
   });
+});
+
+test('DU-11: the log line of a request names the method, and the session that it is about', async () => {
+  const secret = 'sk-abcdefghijklmnopqrstuvwxyz123456';
+  await postRpc(program.url, capabilities('log'));
+  await postRpc(program.url, {
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'session.cancel',
+    params: { sessionId: 'logged-session' },
+  });
+  await postRpc(program.url, { jsonrpc: '2.0', id: 1, method: `no.${secret}`, params: { threadId: secret } });
+  const lines = () =>
+    program
+      .stderr()
+      .split('\n')
+      .filter((line) => line.includes('"msg":"request"'))
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+  await until('three lines', () => lines().some(({ rpcMethod }) => String(rpcMethod).startsWith('no.')));
+  assert.ok(lines().some(({ rpcMethod, route }) => rpcMethod === 'acp.capabilities' && route === '/acp/rpc'));
+  assert.ok(lines().some((line) => line.rpcMethod === 'session.cancel' && line.sessionId === 'logged-session'));
+  assert.equal(program.stderr().includes(secret), false);
+});
+
+test('DP-5: session.update is in the API description', async () => {
+  const document = Object(await (await fetch(`${program.url}/openapi.json`)).json());
+  const { oneOf } = document.components.schemas.JsonRpcNotification;
+  assert.deepEqual(
+    oneOf.map(({ title }: { title: string }) => title),
+    ['session.update'],
+  );
+  assert.equal(oneOf[0].properties.params.properties.structuredEvent.anyOf.length, 4);
 });

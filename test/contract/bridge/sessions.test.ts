@@ -2,7 +2,10 @@ import assert from 'node:assert/strict';
 import { existsSync, statSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { Compile } from 'typebox/schema';
+import type { AgentEvent } from '../../../src/bridge/agents/agent-provider.ts';
 import { SessionResult } from '../../../src/bridge/contract/session.ts';
+import { SessionUpdate } from '../../../src/bridge/contract/session-update.ts';
+import { createUnknownMemberSearch } from '../../../src/platform/json/unknown-members.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
 import { createScriptedProvider, echo, endless, type TurnScript, telling } from '../../fakes/scripted-provider.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
@@ -82,7 +85,7 @@ describe('a turn', () => {
     assert.equal(follower.updates.length, 9);
   });
 
-  test('DU-11: the end of each turn is one line in the log, with session, agent, status and time', async (t) => {
+  test('DU-11: the end of each turn is one line in the log, with session, agent, status, time and cost', async (t) => {
     const lines: Readonly<Record<string, unknown>>[] = [];
     const note = (level: string) => (fields: object, message: string) => {
       if (message === 'turn ended') lines.push({ level, ...fields });
@@ -91,15 +94,27 @@ describe('a turn', () => {
     const alpha = createScriptedProvider('alpha', async ({ prompt }) =>
       prompt === 'fail'
         ? { kind: 'failed', code: 'AGENT_FAILED', error: 'no', output: '' }
-        : { kind: 'completed', output: 'a secret answer', stopReason: 'end_turn', usage: { totalTokens: 7 } },
+        : {
+            kind: 'completed',
+            output: 'a secret answer',
+            stopReason: 'end_turn',
+            usage: { totalTokens: 7, costUsd: 0.5 },
+          },
     );
     const { url } = await startBridge(t, { providers: [alpha], logger });
     for (const taskPrompt of ['work', 'fail']) await call(url, 'session.start', { sessionId: 's', taskPrompt });
     await until('two lines', () => lines.length === 2);
     assert.deepEqual(
-      lines.map(({ level, sessionId, agent, status, code, usage }) => [level, sessionId, agent, status, code, usage]),
+      lines.map(({ level, sessionId, agent, status, code, costUsd }) => [
+        level,
+        sessionId,
+        agent,
+        status,
+        code,
+        costUsd,
+      ]),
       [
-        ['info', 's', 'alpha', 'completed', undefined, { totalTokens: 7 }],
+        ['info', 's', 'alpha', 'completed', undefined, 0.5],
         ['warn', 's', 'alpha', 'failed', 'AGENT_FAILED', undefined],
       ],
     );
@@ -298,4 +313,78 @@ test('DB-25: a large result is the same over every transport, in a batch, and wh
     assert.deepEqual(payload, result);
   }
   assert.equal((await client.call('session.close', { sessionId: 'socket' })).ok, true);
+});
+
+test('DU-13: a misspelt member of params is named in the result, and refused where the caller is strict', async (t) => {
+  const { url } = await startBridge(t, { providers: [createScriptedProvider('alpha')] });
+  const misspelt = start('s', { workingDir: '/tmp', routing: { explicitProvider: 'alpha' } });
+  const { result } = await call(url, 'session.start', misspelt);
+  assert.equal(result?.status, 'completed');
+  assert.deepEqual(
+    ((result?.warnings ?? []) as { path: string }[]).map(({ path }) => path),
+    ['/workingDir', '/routing/explicitProvider'],
+  );
+  const { error } = await call(url, 'session.start', misspelt, { 'x-strict-params': 'true' });
+  assert.deepEqual([error?.code, error?.data.code], [-32602, 'INVALID_PARAMS']);
+  assert.match(error?.message ?? '', /workingDir is not known here/);
+  // What the known client sends although the bridge has no use for it.
+  const known = start('s', { mode: 'gateway-chat', routing: { preferredGatewayProviderId: 'gateway' } });
+  assert.equal('warnings' in ((await call(url, 'session.start', known)).result ?? {}), false);
+  const ignored = { clientId: 'c', locale: 'de', userAgent: 'u', deviceInfo: {}, packageInfo: {}, auth: {} };
+  assert.equal('warnings' in ((await call(url, 'app.gateway.connect', ignored)).result ?? {}), false);
+});
+
+test('DP-5: every update fits the schema of the contract, and has no member that the schema does not name', async (t) => {
+  const fits = Compile(SessionUpdate);
+  const findUnknown = createUnknownMemberSearch(SessionUpdate);
+  const toolCall = { kind: 'tool_call', toolCallId: 't', title: 'read', toolKind: 'read' } as const;
+  const events: AgentEvent[] = [
+    { kind: 'thinking', text: 'hm' },
+    { ...toolCall, status: 'pending', input: { path: 'a' }, locations: [{ path: '/a', line: 3 }] },
+    { ...toolCall, status: 'completed', output: ['b'] },
+    { kind: 'status', text: 'plan' },
+    { kind: 'permission', title: 'touch', decision: 'allowed', toolCallId: 't' },
+    { kind: 'text', text: 'done' },
+  ];
+  const alpha = createScriptedProvider(
+    'alpha',
+    telling(events, { kind: 'completed', output: 'done', stopReason: 'end_turn' }),
+  );
+  const beta = createScriptedProvider(
+    'beta',
+    telling([], { kind: 'failed', code: 'AGENT_FAILED', error: 'no', output: 'x' }),
+  );
+  const { url } = await startBridge(t, { providers: [alpha, beta] });
+  const steps = [{ providerId: 'alpha' }, { providerId: 'beta' }];
+  const calls = [
+    start('a'),
+    start('b', { routing: { explicitProviderId: 'beta' } }),
+    start('c', { multiAgent: true, routing: { orchestrationMode: 'parallel', steps } }),
+    start('d', {
+      multiAgent: true,
+      routing: { orchestrationMode: 'conversation', participants: ['alpha'], maxTurns: 2 },
+    }),
+  ];
+  const seen = new Set<string>();
+  for (const params of calls) {
+    for (const update of (await stream(url, { method: 'session.start', params })).updates) {
+      assert.ok(fits.Check(update), JSON.stringify(update));
+      assert.equal(findUnknown(update), undefined, JSON.stringify(update));
+      seen.add(update.event);
+    }
+  }
+  assert.deepEqual([...seen].sort(), [
+    'completed',
+    'delta',
+    'failed',
+    'multi_agent_completed',
+    'multi_agent_started',
+    'multi_agent_step_completed',
+    'multi_agent_step_started',
+    'running',
+    'started',
+    'status',
+    'thinking',
+    'tool_call',
+  ]);
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type TSchema, Type } from 'typebox';
+import { rawJson, rawJsonOf } from '../../../src/platform/json-rpc/envelope.ts';
 import { createDispatch, defineMethod, type MethodRow } from '../../../src/platform/json-rpc/method-table.ts';
 import { call, type Message, openRawClient, rows } from './carriers.ts';
 
@@ -149,4 +150,66 @@ test('very many wrong values are refused quickly, without saying where', async (
     assert.equal(message, 'The parameters are not valid: they do not fit the schema');
   }
   assert.ok(performance.now() - started < 3000);
+});
+
+const Task = Type.Object({
+  name: Type.Optional(Type.String()),
+  workingDirectory: Type.Optional(Type.String()),
+  routing: Type.Optional(Type.Object({ model: Type.Optional(Type.String()) })),
+  steps: Type.Optional(Type.Array(Type.Union([Type.String(), Type.Object({ prompt: Type.Optional(Type.String()) })]))),
+  args: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  anything: Type.Optional(Type.Unknown()),
+});
+
+test('DU-13: members that a method does not know are named in the result, or refused where that is asked for', async () => {
+  let isStrict = false;
+  const table = [
+    row('m', Task, { done: true }),
+    row('raw', Task, rawJson('{}')),
+    row('parts', Task, rawJsonOf(['{"a":', '1', '}'])),
+  ];
+  const client = openRawClient({ dispatch: createDispatch({ rows: table, isStrict: () => isStrict }) });
+  const ask = async (method: string, params: unknown) =>
+    ((await client.exchange(call(1, method, params))) as Message[])[0] as Message;
+  const unknown = {
+    workingDir: '/tmp',
+    routing: { modle: 'x' },
+    steps: ['a', { prompt: 'b', promt: 'c' }],
+    'a/b~c': 1,
+    __proto__: null,
+  };
+  const known = { name: 'n', args: { any: { thing: 1 } }, anything: { at: 'all' }, steps: ['a'], _meta: { ours: 1 } };
+  const paths = ['/workingDir', '/routing/modle', '/steps/1/promt', '/a~1b~0c'];
+  for (const [method, rest] of [
+    ['m', { done: true }],
+    ['raw', {}],
+    ['parts', { a: 1 }],
+  ] as const) {
+    assert.deepEqual((await ask(method, known)).result, rest);
+    const { warnings, ...result } = (await ask(method, unknown)).result as { warnings: Issue[] };
+    assert.deepEqual(result, rest);
+    assert.deepEqual(
+      warnings.map(({ path }) => path),
+      paths,
+    );
+    assert.equal(warnings[0]?.message, 'workingDir is not known here; did you mean workingDirectory? It was ignored.');
+  }
+  isStrict = true;
+  assert.deepEqual((await ask('m', known)).result, { done: true });
+  const { error } = await ask('m', unknown);
+  assert.equal(error?.data.code, 'INVALID_PARAMS');
+  assert.match(error?.message ?? '', /workingDir is not known here; did you mean workingDirectory\?/);
+  assert.deepEqual(
+    ((error?.data.issues ?? []) as Issue[]).map(({ path }) => path),
+    paths,
+  );
+});
+
+test('DU-13: however many members are not known, few are named', async () => {
+  const params = Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`${'x'.repeat(500)}${index}`, 1]));
+  const client = openRawClient({ dispatch: createDispatch({ rows: [row('m', Task)], isStrict: () => false }) });
+  const [answer] = (await client.exchange(call(1, 'm', params))) as Message[];
+  const { warnings } = (answer as Message).result as { warnings: Issue[] };
+  assert.equal(warnings.length, 8);
+  assert.ok(JSON.stringify(warnings).length < 4000);
 });

@@ -70,7 +70,10 @@ test('a WebSocket address is a GET with status 101, its query and the mark of a 
     tags: ['calls'],
     parameters: [{ name: 'after', in: 'query', required: false, schema: { type: 'integer' } }],
     responses: { 101: { description: 'Switching Protocols' } },
-    'x-websocket': { message: { $ref: '#/components/schemas/JsonRpcRequest' } },
+    'x-websocket': {
+      message: { $ref: '#/components/schemas/JsonRpcRequest' },
+      received: { $ref: '#/components/schemas/JsonRpcResponse' },
+    },
   });
   assert.deepEqual(paths['/log']?.get?.['x-websocket'], {});
 });
@@ -144,4 +147,17 @@ test('a route without a body at a path of methods, and other paths, know nothing
   assert.doesNotMatch(JSON.stringify(paths['/notes']), /JsonRpc/);
   const none = build({ surfaces: [calls], methods: { ...methods, rows: [] } });
   assert.doesNotMatch(JSON.stringify(none), /JsonRpc/);
+});
+
+test('DP-5: notifications of the server are described as what a client receives, in a stream and over a WebSocket', () => {
+  const notifications = [{ name: 'note.added', summary: 'Somebody added a note.', params: Note }];
+  const { event: _event, ...plain } = Object(calls.routes[0]?.schema?.response ?? {});
+  const routes = [{ ...calls.routes[0], schema: { response: plain } } as (typeof calls.routes)[number]];
+  const { paths, components } = build({ surfaces: [{ ...calls, routes }], methods: { ...methods, notifications } });
+  const received = {
+    anyOf: [{ $ref: '#/components/schemas/JsonRpcNotification' }, { $ref: '#/components/schemas/JsonRpcResponse' }],
+  };
+  assert.deepEqual(paths['/socket']?.get?.['x-websocket']?.received, received);
+  const { properties, title } = Object(components.schemas.JsonRpcNotification).oneOf[0];
+  assert.deepEqual([title, properties.method, properties.params], ['note.added', { const: 'note.added' }, NOTE]);
 });

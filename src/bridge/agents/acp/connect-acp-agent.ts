@@ -24,6 +24,8 @@ interface OpenConversation {
   readonly models: SessionChoice | undefined;
   /** The mode that it must stay in, where agents may only read. Undefined: there is none, or none is needed. */
   readonly readOnlyMode: string | undefined;
+  /** What it has cost; undefined for one from before, until the agent says so. */
+  readonly costUsd: number | undefined;
 }
 
 interface RunningPrompt {
@@ -115,13 +117,13 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   const { keepsConversations } = acpQuirks(agentInfo?.name ?? '');
 
   /** Keeps what an opened session offers, and makes it read-only where agents may only read. */
-  async function take(conversation: string, folder: string, answer: unknown): Promise<void> {
+  async function take(conversation: string, folder: string, answer: unknown, costUsd?: number): Promise<void> {
     const modes = options.permissions === 'deny' ? readChoice(answer, 'mode') : undefined;
     const readOnlyMode = modes === undefined ? undefined : findReadOnlyMode(modes);
     if (modes !== undefined && readOnlyMode !== undefined && modes.current !== readOnlyMode) {
       await setChoice(agent, conversation, 'mode', modes.way, readOnlyMode);
     }
-    conversations.set(conversation, { folder, models: readChoice(answer, 'model'), readOnlyMode });
+    conversations.set(conversation, { folder, models: readChoice(answer, 'model'), readOnlyMode, costUsd });
   }
 
   /** Returns why the turn cannot run on the model that it asks for; undefined when it can. */
@@ -160,6 +162,14 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     report({ kind: 'status', text: `The conversation stays in ${own}: this agent cannot move it.` });
   }
 
+  /** The cost of the turn that has just ended: agents tell that of the whole conversation. */
+  function costOf(conversation: string, total: number | undefined): number | undefined {
+    const open = conversations.get(conversation);
+    if (open === undefined || total === undefined) return undefined;
+    conversations.set(conversation, { ...open, costUsd: total });
+    return open.costUsd === undefined ? undefined : Math.max(0, total - open.costUsd);
+  }
+
   async function run(prompt: RunningPrompt): Promise<PromptEnd> {
     const { conversation, text } = prompt.request;
     mentionFolder(prompt.request);
@@ -171,7 +181,11 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
       prompt: [{ type: 'text', text }],
     });
     const usage = readUsage(response, prompt.updates.tokensInUse());
-    const used = usage === undefined ? {} : { usage };
+    const costUsd = costOf(conversation, prompt.updates.costUsd());
+    const used =
+      usage === undefined && costUsd === undefined
+        ? {}
+        : { usage: { ...usage, ...(costUsd !== undefined && { costUsd }) } };
     if (response.stopReason === 'cancelled') return { kind: 'cancelled', ...used };
     return { kind: 'completed', stopReason: response.stopReason, ...used };
   }
@@ -195,7 +209,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     continues: keepsConversations && (canResume || loadSession),
     async open(folder) {
       const answer = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers: [] });
-      await take(answer.sessionId, folder, answer);
+      await take(answer.sessionId, folder, answer, 0);
       return answer.sessionId;
     },
     async resume(conversation, folder) {

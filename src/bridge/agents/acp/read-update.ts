@@ -11,6 +11,8 @@ export interface UpdateReader {
   read(update: unknown): AgentEvent | undefined;
   /** How many tokens the conversation takes up now; undefined when the agent did not say. */
   tokensInUse(): number | undefined;
+  /** What the conversation has cost so far, in US dollars; undefined when the agent did not say. */
+  costUsd(): number | undefined;
 }
 
 const STATUSES: ReadonlySet<unknown> = new Set(['pending', 'in_progress', 'completed', 'failed']);
@@ -25,6 +27,7 @@ const MOST_TOOL_CALLS = 1000;
 export function createUpdateReader(): UpdateReader {
   const toolCalls = new Map<string, ToolCall>();
   let used: number | undefined;
+  let cost: number | undefined;
 
   const readers: Readonly<Record<string, (update: Fields) => AgentEvent | undefined>> = {
     agent_message_chunk: (update) => textEvent('text', contentText(update.content)),
@@ -36,6 +39,8 @@ export function createUpdateReader(): UpdateReader {
     compaction_update: ({ status, error }) => textEvent('status', joined(['compaction', status, error])),
     usage_update(update) {
       if (typeof update.used === 'number') used = update.used;
+      const { amount, currency } = asObject(update.cost);
+      if (currency === 'USD' && typeof amount === 'number' && Number.isFinite(amount)) cost = amount;
       return undefined;
     },
   };
@@ -59,6 +64,7 @@ export function createUpdateReader(): UpdateReader {
       return reader?.(fields);
     },
     tokensInUse: () => used,
+    costUsd: () => cost,
   };
 }
 

@@ -54,7 +54,7 @@ function failed(error: string, output: string): TurnEnd {
 function readUsage(value: unknown): { readonly usage?: TurnUsage } {
   const given = asObject(value);
   const usage: Record<string, number> = {};
-  for (const name of ['inputTokens', 'outputTokens', 'totalTokens']) {
+  for (const name of ['inputTokens', 'outputTokens', 'totalTokens', 'costUsd']) {
     const count = given[name];
     if (typeof count === 'number' && Number.isFinite(count)) usage[name] = count;
   }

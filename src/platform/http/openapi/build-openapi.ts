@@ -38,7 +38,7 @@ interface OpenApiDocument {
 /** The OpenAPI 3.1 document of everything that the given tables serve. Pure: the same tables give the same text. */
 export function buildOpenApi({ title, version, surfaces, methods }: OpenApiInput): OpenApiDocument {
   const components = createComponentSchemas();
-  const methodSchemas = methods && methods.rows.length > 0 ? describeMethods(methods.rows, components) : undefined;
+  const methodSchemas = methods && methods.rows.length > 0 ? describeMethods(methods, components) : undefined;
   const paths: Record<string, Record<string, Operation>> = {};
   const operationIds = new Set<string>();
   const operationsAt = (path: string) => {
@@ -70,7 +70,7 @@ export function buildOpenApi({ title, version, surfaces, methods }: OpenApiInput
       const plain = operations.get;
       if (plain?.['x-websocket'] !== undefined) throw new Error(`Two upgrades serve ${upgrade.path}.`);
       const operationId = plain?.operationId ?? uniqueId(operationIds, operationIdOf('GET', path));
-      operations.get = describer.ofUpgrade(operationId, upgrade, parameters, methodsAt(upgrade.path)?.request, plain);
+      operations.get = describer.ofUpgrade(operationId, upgrade, parameters, methodsAt(upgrade.path), plain);
     }
   }
 
@@ -103,8 +103,8 @@ interface Operation {
   readonly parameters?: readonly JsonObject[];
   readonly requestBody?: JsonObject;
   readonly responses: Readonly<Record<string, JsonObject>>;
-  /** The address is a WebSocket; `message` is what a client may send. */
-  readonly 'x-websocket'?: { readonly message?: JsonSchema };
+  /** The address is a WebSocket; `message` is what a client may send, `received` what it gets. */
+  readonly 'x-websocket'?: { readonly message?: JsonSchema; readonly received?: JsonSchema };
 }
 
 interface OperationDescriber {
@@ -118,7 +118,7 @@ interface OperationDescriber {
     operationId: string,
     upgrade: DescribedUpgrade,
     path: readonly PathParameter[],
-    message: JsonSchema | undefined,
+    methods: MethodSchemas | undefined,
     plain: Operation | undefined,
   ): Operation;
 }
@@ -130,6 +130,8 @@ interface DescriberInput {
 }
 
 const JSON_TYPE = 'application/json';
+/** The schema describes the data of one event. */
+const EVENTS_TYPE = 'text/event-stream';
 const SOCKET_DESCRIPTION = 'A WebSocket: ask for an upgrade. Messages are text frames, one JSON value each.';
 
 function createOperationDescriber({ components, tag, error }: DescriberInput): OperationDescriber {
@@ -145,7 +147,7 @@ function createOperationDescriber({ components, tag, error }: DescriberInput): O
     };
   };
 
-  const ofUpgrade: OperationDescriber['ofUpgrade'] = (operationId, upgrade, path, message, plain) => {
+  const ofUpgrade: OperationDescriber['ofUpgrade'] = (operationId, upgrade, path, methods, plain) => {
     const own = [...pathParameters(path, undefined), ...queryParameters(upgrade.query)];
     const isOwn = (other: JsonObject) => own.some(({ name, in: place }) => name === other.name && place === other.in);
     const parameters = [...own, ...(plain?.parameters ?? []).filter((other) => !isOwn(other))];
@@ -156,7 +158,7 @@ function createOperationDescriber({ components, tag, error }: DescriberInput): O
       tags: [tag],
       ...(parameters.length > 0 && { parameters }),
       responses: { 101: { description: 'Switching Protocols' }, ...(plain?.responses ?? errorResponse()) },
-      'x-websocket': message === undefined ? {} : { message },
+      'x-websocket': methods === undefined ? {} : { message: methods.request, received: methods.received },
     };
   };
 
@@ -178,7 +180,12 @@ function createOperationDescriber({ components, tag, error }: DescriberInput): O
     if (methods) {
       // Once a call was dispatched, its error travels with the same status as its result.
       const schema = error === undefined ? methods.response : { anyOf: [methods.response, error] };
-      const content = { [JSON_TYPE]: { schema }, ...(described[200]?.content ?? {}) };
+      const events = { type: 'string', contentMediaType: JSON_TYPE, contentSchema: methods.received };
+      const content = {
+        [JSON_TYPE]: { schema },
+        [EVENTS_TYPE]: { schema: events },
+        ...(described[200]?.content ?? {}),
+      };
       described[200] = { description: 'OK', ...described[200], content };
     }
     if (Object.keys(described).length === 0) described[200] = { description: 'OK' };
@@ -268,17 +275,21 @@ interface DescribedMethod {
 interface DescribedMethods {
   readonly paths: readonly string[];
   readonly rows: readonly DescribedMethod[];
+  /** What the server sends on its own. */
+  readonly notifications?: readonly Omit<DescribedMethod, 'result'>[];
 }
 
 /** References to the union of all requests and to that of all answers. Each variant has its method's name as title. */
 interface MethodSchemas {
   readonly request: JsonSchema;
   readonly response: JsonSchema;
+  /** Whatever the server sends over a connection. */
+  readonly received: JsonSchema;
 }
 
 const REQUEST_ID = { type: ['string', 'number', 'null'], description: 'Comes back as sent.', examples: ['1'] };
 
-function describeMethods(rows: readonly DescribedMethod[], components: ComponentSchemas): MethodSchemas {
+function describeMethods({ rows, notifications = [] }: DescribedMethods, components: ComponentSchemas): MethodSchemas {
   const requests = rows.map(({ name, summary, params }) => ({
     title: name,
     description: summary,
@@ -305,9 +316,27 @@ function describeMethods(rows: readonly DescribedMethod[], components: Component
     },
     required: ['jsonrpc', 'id', 'result', 'ok', 'type', 'payload', 'seq'],
   }));
+  const sent = notifications.map(({ name, summary, params }) => ({
+    title: name,
+    description: summary,
+    type: 'object',
+    properties: {
+      jsonrpc: { const: '2.0' },
+      method: { const: name },
+      params,
+      type: { const: 'event' },
+      event: { const: name },
+      payload: { description: 'The same as `params`.' },
+      seq: { type: 'integer', description: 'Grows with every message of the connection.' },
+    },
+    required: ['jsonrpc', 'method', 'params', 'type', 'event', 'payload', 'seq'],
+  }));
+  // Two methods may answer alike, so here more than one variant can match.
+  const response = components.define('JsonRpcResponse', { anyOf: responses });
   return {
     request: components.define('JsonRpcRequest', { oneOf: requests }),
-    // Two methods may answer alike, so here more than one variant can match.
-    response: components.define('JsonRpcResponse', { anyOf: responses }),
+    response,
+    received:
+      sent.length === 0 ? response : { anyOf: [components.define('JsonRpcNotification', { oneOf: sent }), response] },
   };
 }

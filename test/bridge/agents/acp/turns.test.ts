@@ -21,6 +21,19 @@ test('a turn streams its text and ends with it, the reason and the usage', async
   ]);
 });
 
+test('DU-11: what a turn cost is the difference that it made to the conversation', async (t) => {
+  const agent = await startScripted(t);
+  const costs: (number | undefined)[] = [];
+  let reference = '';
+  for (const prompt of ['spend 0.25', 'spend 0.75', 'say nothing about it', 'spend 1']) {
+    const turn = agent.run({ prompt, folder: agent.work, ...(reference !== '' && { reference }) });
+    const end = await turn.end;
+    reference ||= turn.reference();
+    costs.push(end.kind === 'completed' ? end.usage?.costUsd : undefined);
+  }
+  assert.deepEqual(costs, [0.25, 0.5, undefined, 0.25]);
+});
+
 test('the reference is told once, before any work', async (t) => {
   const agent = await startScripted(t);
   const turn = agent.run({

@@ -1,0 +1,110 @@
+import { type Static, Type } from 'typebox';
+
+/** `session.update`, the only notification: spec/bridge 2.5 and 6, contract/bridge 4. */
+
+/** What an agent tells while it works. New kinds and members may come: clients ignore those that they do not know. */
+const textMembers = { text: Type.String() };
+const toolCallMembers = {
+  toolCallId: Type.String(),
+  title: Type.String(),
+  status: Type.Enum(['pending', 'in_progress', 'completed', 'failed']),
+  toolKind: Type.String({ description: 'read, edit, delete, move, search, execute, think, fetch or other.' }),
+  input: Type.Optional(Type.Unknown()),
+  output: Type.Optional(Type.Unknown()),
+  locations: Type.Optional(
+    Type.Array(Type.Object({ path: Type.String(), line: Type.Optional(Type.Number()) }), {
+      description: 'The files that the call is about.',
+    }),
+  ),
+};
+
+export const TextEvent = Type.Object({ kind: Type.Literal('text'), ...textMembers });
+export const ThinkingEvent = Type.Object({ kind: Type.Literal('thinking'), ...textMembers });
+export const ToolCallEvent = Type.Object({ kind: Type.Literal('tool_call'), ...toolCallMembers });
+export const StatusEvent = Type.Object({ kind: Type.Literal('status'), ...textMembers });
+
+/** An event inside of an update: `type` repeats the kind. */
+export const StructuredEvent = Type.Union([
+  Type.Object({ kind: Type.Literal('text'), type: Type.Literal('text'), ...textMembers }),
+  Type.Object({ kind: Type.Literal('thinking'), type: Type.Literal('thinking'), ...textMembers }),
+  Type.Object({ kind: Type.Literal('tool_call'), type: Type.Literal('tool_call'), ...toolCallMembers }),
+  Type.Object({
+    kind: Type.Literal('status'),
+    type: Type.Literal('status'),
+    ...textMembers,
+    status: Type.Optional(Type.String({ description: '`permission_allowed` or `permission_denied`.' })),
+    toolCallId: Type.Optional(Type.String({ description: 'The call that the permission is about.' })),
+  }),
+]);
+
+/** How one step of a multi-agent run came out (contract/bridge 6). */
+export const StepRecord = Type.Object({
+  index: Type.Integer(),
+  providerId: Type.String(),
+  status: Type.Enum(['completed', 'failed', 'cancelled', 'timed_out']),
+  durationMs: Type.Integer(),
+  output: Type.Optional(Type.String()),
+  truncated: Type.Optional(Type.Boolean({ description: 'True: `output` is only the beginning of the text.' })),
+  error: Type.Optional(Type.String()),
+  conversationTurn: Type.Optional(Type.Integer()),
+});
+
+export const SessionUpdate = Type.Object({
+  sessionId: Type.String(),
+  threadId: Type.String(),
+  turnId: Type.String(),
+  seq: Type.Integer({
+    minimum: 1,
+    description: 'Counts the updates of a session over all its turns. Gaps are possible.',
+  }),
+  type: Type.Enum(['status', 'delta']),
+  event: Type.String({
+    description:
+      '`queued`, `started`, `running`, `completed`, `failed`, `cancelled`; `delta`; the kind of `structuredEvent`; or `multi_agent_started`, `multi_agent_step_started`, `multi_agent_step_completed`, `multi_agent_completed`.',
+  }),
+  message: Type.String({ description: 'For people; of a delta its text.' }),
+  delta: Type.Optional(Type.String({ description: 'Of a delta: the text to append.' })),
+  text: Type.Optional(Type.String({ description: 'The same as `delta`.' })),
+  pending: Type.Optional(Type.Boolean({ description: 'Of a status: whether the turn goes on.' })),
+  error: Type.Optional(
+    Type.Union([
+      Type.Boolean({ description: 'Of a status: whether the turn has failed.' }),
+      Type.String({ description: 'Of a step that has failed: why.' }),
+    ]),
+  ),
+  structuredEvent: Type.Optional(StructuredEvent),
+  stepIndex: Type.Optional(Type.Integer({ description: 'Of a multi-agent run: the step that tells it.' })),
+  providerId: Type.Optional(Type.String({ description: 'Of a multi-agent run: the agent of the step.' })),
+  orchestrationMode: Type.Optional(Type.String({ description: 'Of a multi-agent run that starts or has ended.' })),
+  steps: Type.Optional(
+    Type.Array(Type.Partial(StepRecord), {
+      description:
+        'The steps of a run that starts; of one that has ended as in the result, with at most 65,536 characters of each output.',
+    }),
+  ),
+  sharedWorkspace: Type.Optional(Type.String()),
+  stopReason: Type.Optional(Type.String()),
+  status: Type.Optional(
+    Type.Enum(['completed', 'failed', 'cancelled', 'timed_out'], { description: 'Of a step that has ended.' }),
+  ),
+  durationMs: Type.Optional(Type.Integer()),
+  output: Type.Optional(
+    Type.String({ description: 'Of a step that has ended: at most 65,536 characters of its output.' }),
+  ),
+  truncated: Type.Optional(Type.Boolean()),
+  conversationTurn: Type.Optional(Type.Integer()),
+});
+
+/** A value that its reader does not change. */
+type Fixed<Value> = Value extends readonly (infer Item)[]
+  ? readonly Fixed<Item>[]
+  : Value extends object
+    ? { readonly [Member in keyof Value]: Fixed<Value[Member]> }
+    : Value;
+
+export type TextEvent = Fixed<Static<typeof TextEvent>>;
+export type ThinkingEvent = Fixed<Static<typeof ThinkingEvent>>;
+export type ToolCallEvent = Fixed<Static<typeof ToolCallEvent>>;
+export type StatusEvent = Fixed<Static<typeof StatusEvent>>;
+export type StructuredEvent = Fixed<Static<typeof StructuredEvent>>;
+export type SessionUpdate = Fixed<Static<typeof SessionUpdate>>;
