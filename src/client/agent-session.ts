@@ -1,5 +1,8 @@
 import type { SessionResult, TurnParams } from '../bridge/contract/session.ts';
-import type { SessionUpdate } from '../bridge/contract/session-update.ts';
+import type {
+  StructuredEvent as ContractEvent,
+  SessionUpdate as ContractUpdate,
+} from '../bridge/contract/session-update.ts';
 import {
   type CallBridge,
   type CallOptions,
@@ -10,6 +13,10 @@ import {
 } from './bridge-transport.ts';
 import type { OpenLink, SocketLink } from './socket-link.ts';
 import { createUpdateQueue } from './update-queue.ts';
+
+/** What `session.update` tells. */
+export type SessionUpdate = ContractUpdate;
+export type StructuredEvent = ContractEvent;
 
 /** What every turn of a session is sent with, unless the turn says otherwise. */
 export type SessionDefaults = Omit<TurnParams, 'sessionId' | 'taskPrompt'>;

@@ -1,6 +1,13 @@
 /** What apps import from `trestle/client`: all of it, and nothing else of the program. */
-export type { SessionUpdate, StructuredEvent } from '../bridge/contract/session-update.ts';
-export type { AgentSession, FollowOptions, SessionDefaults, Turn, TurnOptions } from './agent-session.ts';
+export type {
+  AgentSession,
+  FollowOptions,
+  SessionDefaults,
+  SessionUpdate,
+  StructuredEvent,
+  Turn,
+  TurnOptions,
+} from './agent-session.ts';
 export type { CallOptions } from './bridge-transport.ts';
 export type {
   Gateway,
@@ -15,7 +22,6 @@ export type {
   UnknownJob,
 } from './create-trestle-client.ts';
 export { createTrestleClient } from './create-trestle-client.ts';
-
 export type { OpenSocket, WebSocketLike } from './socket-link.ts';
 export type { ClientErrorCode } from './trestle-error.ts';
 export { TrestleError } from './trestle-error.ts';
