@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import { tokenKey } from '../../src/accounts/flows.ts';
-import { FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from '../../src/accounts/login/session-lifetimes.ts';
+import { FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from '../../src/accounts/login/session-opening.ts';
 import { newUserRow } from '../../src/accounts/registration/new-user.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { UserCountRow, UserRow } from '../../src/accounts/storage/accounts-schema.ts';

@@ -1,6 +1,6 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
-import { bearerToken, type Guard, type RequestHead } from '../platform/http/surface.ts';
+import { bearerToken, type Call, type Guard, type RequestHead } from '../platform/http/surface.ts';
 import { isSecretParameter } from '../platform/log/hidden-secrets.ts';
 import { readCookie, SESSION_COOKIE } from './cookies.ts';
 import { requireFreshLogin, type SessionCheck } from './login/session-check.ts';
@@ -12,6 +12,9 @@ export interface UserCaller {
   /** The user's row, and the session that the request came with. */
   readonly user: FoundSession;
 }
+
+/** A call of someone who is logged in, whatever it takes. */
+export type UserCall = Pick<Call<UserCaller>, 'caller' | 'head' | 'reply'>;
 
 export interface AgentCaller {
   readonly agent: { readonly id: string };

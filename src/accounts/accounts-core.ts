@@ -9,12 +9,12 @@ import type { SecretBox } from '../platform/secrets/secret-box.ts';
 import { type AccountsAccess, createAccountsAccess } from './access.ts';
 import { type Audit, createAudit } from './audit.ts';
 import { createFlows, type Flows } from './flows.ts';
-import type { CompletionKeys } from './keys/completion-keys.ts';
+
 import { createLimiter, type Limiter } from './limiter/limiter.ts';
 import { createSessionCheck, type SeenSession, type SessionCheck } from './login/session-check.ts';
 import { createMailPost, type MailPost } from './mail/mail-post.ts';
 import type { Mailer } from './mail/mailer.ts';
-import { createOwners, type Owners } from './owners.ts';
+import { type CompletionKeys, createOwners, type Owners } from './owners.ts';
 import { createPasswordHasher, type PasswordHasher } from './passwords/password-hasher.ts';
 import { type AgentRegistry, createAgentRegistry } from './proxy-nodes/agent-registry.ts';
 import type { AccountsSettings } from './settings.ts';

@@ -1,9 +1,13 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Statement } from '../platform/database/statement.ts';
+import { AppError } from '../platform/errors/app-error.ts';
 import type { RequestHead } from '../platform/http/surface.ts';
 import type { MakeId } from '../platform/ids/sortable-id.ts';
+import type { AuditQuery } from './contract/administration.ts';
+import { pageOf } from './contract/conventions.ts';
 import type { AuditRow } from './storage/accounts-schema.ts';
 import type { AuditStore } from './storage/audit-store.ts';
+import { timeText } from './user-object.ts';
 
 /** What happened. Details are shown to administrators: never a secret. */
 export interface AuditEntry {
@@ -46,4 +50,26 @@ export function createAudit({ store, clock, makeId }: AuditOptions): Audit {
     statement: (entry) => store.add(rowOf(entry)),
     record: (entry) => store.write(rowOf(entry)),
   };
+}
+
+/** Reads the audit log for administrators, newest first. */
+export async function listAudit(store: AuditStore, query: AuditQuery) {
+  const { cursor, limit, from, to, ...given } = query;
+  const filter = { ...given, from: readTime('from', from), to: readTime('to', to) };
+  const { rows, nextCursor } = await pageOf(limit, (most) => store.list(filter, cursor, most));
+  const entries = rows.map(({ request_id, at, details, ...entry }) => ({
+    ...entry,
+    at: timeText(at),
+    requestId: request_id,
+    details: JSON.parse(details) as Record<string, unknown>,
+  }));
+  return { entries, nextCursor };
+}
+
+function readTime(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;
+  if (!Number.isNaN(at)) return at;
+  const reason = `${name} is not a time such as 2030-01-31T00:00:00Z`;
+  throw new AppError('INVALID_REQUEST', { reason, issues: [{ path: `/${name}`, message: reason }] });
 }

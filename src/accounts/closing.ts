@@ -1,75 +1,40 @@
-import { type Static, Type } from 'typebox';
 import { AppError } from '../platform/errors/app-error.ts';
-import type { Route } from '../platform/http/surface.ts';
-import type { UserCaller } from './access.ts';
+import type { UserCall } from './access.ts';
 import type { AccountsCore } from './accounts-core.ts';
 import { refuseForLastAdmin } from './administration/user-administration.ts';
-import { Credential } from './contract/credential.ts';
-import { optionalBody } from './contract/optional-body.ts';
-import { Subscription } from './contract/subscription.ts';
-import { User } from './contract/user.ts';
+import { type Export, MAX_EXPORTED_ENTRIES } from './contract/own-data.ts';
+import type { User } from './contract/user.ts';
 import type { Credentials } from './credentials/credentials.ts';
-import { BODY_LIMIT } from './limits.ts';
+import type { OwnSessions } from './login/own-sessions.ts';
 import type { Reauthentication } from './login/reauthentication.ts';
-import { OwnSession, ownSessions } from './login/session-routes.ts';
 import { accountClosingMail, securityNoticeMail } from './mail/messages.ts';
-import type { UserCall } from './mfa/enrolment.ts';
 import type { AuditRow, FoundUser, UserRow } from './storage/accounts-schema.ts';
 import { createAuditStore } from './storage/audit-store.ts';
 import { DAY_MS } from './storage/user-count-store.ts';
-import { describeSubscription } from './subscriptions/describe-subscription.ts';
+import { describeSubscription } from './subscriptions/subscriptions.ts';
 import { timeText } from './user-object.ts';
 
 /** How long owners can undo the deletion of their account. */
 const GRACE_MS = 14 * DAY_MS;
-/** More would make the response too large; `auditIsComplete` tells. */
-const MAX_EXPORTED_ENTRIES = 10_000;
 const MAX_EXPORTED_SUBSCRIPTIONS = 1000;
-
-const Confirmation = Type.Object(
-  { password: Type.Optional(Type.String({ description: 'Not needed within five minutes of a login.' })) },
-  { additionalProperties: false },
-);
-const State = Type.Object({ message: Type.String(), user: User });
-const Export = Type.Object({
-  exportedAt: Type.String(),
-  user: User,
-  credentials: Type.Array(Credential),
-  sessions: Type.Array(OwnSession),
-  subscriptions: Type.Array(Subscription),
-  keys: Type.Array(Type.Object({ id: Type.String() }, { additionalProperties: true })),
-  usage: Type.Union([Type.Object({}, { additionalProperties: true }), Type.Null()], {
-    description:
-      'What the keys have used and the user has spent. Null where the completions service does not run here.',
-  }),
-  audit: Type.Array(
-    Type.Object({
-      at: Type.String(),
-      event: Type.String(),
-      byOwner: Type.Boolean(),
-      address: Type.Optional(
-        Type.String({ description: 'Left out when someone else did it, such as an administrator.' }),
-      ),
-      details: Type.Record(Type.String(), Type.Unknown()),
-    }),
-  ),
-  auditIsComplete: Type.Boolean({ description: `False: only the newest ${MAX_EXPORTED_ENTRIES} entries are here.` }),
-});
 
 /** What owners do with all of their data: take it along, or have it deleted. */
 export interface Closing {
-  exportOf(call: UserCall): Promise<Static<typeof Export>>;
+  exportOf(call: UserCall): Promise<Export>;
   /** Deletes the account in 14 days. Needs the password or a fresh login. */
-  begin(password: string | undefined, call: UserCall): Promise<FoundUser>;
-  undo(call: UserCall): Promise<FoundUser>;
+  begin(password: string | undefined, call: UserCall): Promise<Answer>;
+  undo(call: UserCall): Promise<Answer>;
+}
+
+interface Answer {
+  readonly message: string;
+  readonly user: User;
 }
 
 type Parts = Pick<
   AccountsCore,
-  | 'access'
   | 'database'
   | 'userAdministration'
-  | 'sessions'
   | 'subscriptions'
   | 'completionKeys'
   | 'userObjects'
@@ -77,17 +42,26 @@ type Parts = Pick<
   | 'audit'
   | 'mail'
   | 'clock'
-> & { readonly reauthentication: Reauthentication; readonly ownCredentials: Credentials };
+> & {
+  readonly reauthentication: Reauthentication;
+  readonly ownCredentials: Credentials;
+  readonly ownSessions: OwnSessions;
+};
 
 export function createClosing(parts: Parts): Closing {
   const { database, userAdministration: store, limiter, audit, mail, clock } = parts;
   const auditStore = createAuditStore(database);
   const entryOf = (event: string, { caller: { user }, head }: UserCall, details = {}) =>
     audit.statement({ event, actor: user.id, subject: user.id, head, details });
+  const described = async (message: string, user: FoundUser) => ({
+    message,
+    user: await parts.userObjects.describe(user),
+  });
 
   return {
     async exportOf(call) {
       const { user } = call.caller;
+      call.reply.header('content-disposition', 'attachment; filename="account.json"');
       await limiter.takeAll([{ policy: 'export', key: user.id }]);
       await database.write([entryOf('user.exported', call)]);
       const now = clock.now();
@@ -98,7 +72,7 @@ export function createClosing(parts: Parts): Closing {
         exportedAt: timeText(now),
         user: await parts.userObjects.describe(user),
         credentials: [...(await parts.ownCredentials.list(user.id))],
-        sessions: await ownSessions(parts.sessions, user, now),
+        sessions: await parts.ownSessions.list(user),
         subscriptions: subscriptions.map((row) => describeSubscription(row, now)),
         keys: [...((await keys?.list(user.id)) ?? [])],
         usage: (await keys?.usage(user.id)) ?? null,
@@ -119,7 +93,7 @@ export function createClosing(parts: Parts): Closing {
         return { change: { closing_at: deletesAt, updated_at: clock.now() }, also: [...proof, entry, notice] };
       });
       mail.wake();
-      return changed ?? user;
+      return described('account_closing', changed ?? user);
     },
     async undo(call) {
       const { user } = call.caller;
@@ -132,7 +106,7 @@ export function createClosing(parts: Parts): Closing {
         };
       });
       mail.wake();
-      return changed ?? user;
+      return described('account_kept', changed ?? user);
     },
   };
 }
@@ -152,43 +126,4 @@ function ownEntry({ at, event, actor, address, details }: AuditRow, userId: stri
     ...(isSomeoneElse ? {} : { address }),
     details: JSON.parse(details) as Record<string, unknown>,
   };
-}
-
-export function closingRoutes({ access, userObjects }: Parts, closing: Closing): readonly Route[] {
-  const described = async (message: string, user: FoundUser) => ({ message, user: await userObjects.describe(user) });
-  const rows: readonly Route<UserCaller>[] = [
-    {
-      method: 'GET',
-      path: '/api/auth/export',
-      guard: access.user,
-      summary: 'All data of the caller, as JSON.',
-      schema: { response: { 200: Export } },
-      handle(call) {
-        call.reply.header('content-disposition', 'attachment; filename="account.json"');
-        return closing.exportOf(call);
-      },
-    },
-    {
-      method: 'POST',
-      path: '/api/auth/delete',
-      guard: access.userEvenReadonly,
-      summary: 'Deletes the caller’s account in 14 days; its keys stop working now.',
-      body: 'json',
-      bodyLimit: BODY_LIMIT,
-      schema: { body: optionalBody(Confirmation, true), response: { 200: State } },
-      async handle(call) {
-        const { password } = (call.body ?? {}) as Static<typeof Confirmation>;
-        return described('account_closing', await closing.begin(password, call));
-      },
-    },
-    {
-      method: 'DELETE',
-      path: '/api/auth/delete',
-      guard: access.userEvenReadonly,
-      summary: 'Undoes the deletion: the account stays, and its keys work again.',
-      schema: { response: { 200: State } },
-      handle: async (call) => described('account_kept', await closing.undo(call)),
-    },
-  ];
-  return rows;
 }

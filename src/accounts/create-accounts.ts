@@ -3,7 +3,7 @@ import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import { type AccountsOptions, createAccountsCore } from './accounts-core.ts';
 import { createUserAdministration } from './administration/user-administration.ts';
 import type { AuditEntry } from './audit.ts';
-import { AccountError } from './contract/account-error.ts';
+import { AccountError } from './contract/conventions.ts';
 import { accountsControlMethods } from './control-methods.ts';
 import { accountsErrorBody, accountsErrors } from './errors.ts';
 import type { Owners } from './owners.ts';

@@ -1,5 +1,7 @@
 import type { Clock } from '../platform/clock/clock.ts';
+import type { RequestHead } from '../platform/http/surface.ts';
 import type { Owner, OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
+import type { NewKey } from './contract/own-data.ts';
 import { FREE_PLAN, type PlansSettings } from './settings.ts';
 import type { OwnerFacts, OwnerStore } from './storage/owner-store.ts';
 
@@ -25,6 +27,30 @@ export const MAX_KEYS = 100;
 export interface PlanSettings {
   readonly plans: PlansSettings;
   readonly default_plan: string;
+}
+
+/** A key of the completions service, as its owner sees it. */
+export interface CompletionKey {
+  readonly id: string;
+}
+
+/** Who creates or removes a key, for the audit log. */
+export interface KeyActor {
+  readonly actor: string;
+  readonly head?: Pick<RequestHead, 'address' | 'requestId'>;
+}
+
+/** The keys of one user, where the completions service runs beside this one. */
+export interface CompletionKeys {
+  /** The key itself is in this answer and nowhere else. */
+  create(owner: string, input: NewKey, by?: KeyActor): Promise<CompletionKey>;
+  list(owner: string): Promise<readonly CompletionKey[]>;
+  /** Throws KEY_NOT_FOUND, also for a key of someone else. */
+  remove(owner: string, id: string, by?: KeyActor): Promise<void>;
+  /** What the user has used and spent, for an export of the user's data. */
+  usage(owner: string): Promise<object>;
+  /** Removes what was asked and answered in the calls of a user who is deleted. */
+  eraseContents(owner: string): Promise<void>;
 }
 
 /** The people that keys belong to, as other services may know them. */

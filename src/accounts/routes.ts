@@ -1,87 +1,293 @@
 import { Type } from 'typebox';
-import type { Route } from '../platform/http/surface.ts';
+import { AppError } from '../platform/errors/app-error.ts';
+import { type Guard, type Route, defineRoute as row } from '../platform/http/surface.ts';
+import type { UserCall, UserCaller } from './access.ts';
 import type { AccountsCore } from './accounts-core.ts';
-import { auditRoutes } from './administration/audit-routes.ts';
-import { blacklistRoutes } from './administration/blacklist-routes.ts';
-import { metricsRoutes } from './administration/metrics-routes.ts';
-import { settingsRoutes } from './administration/settings-routes.ts';
-import { createUserAdministration } from './administration/user-administration.ts';
-import { userRoutes } from './administration/user-routes.ts';
-import { billingRoutes } from './billing/billing-routes.ts';
-import { closingRoutes, createClosing } from './closing.ts';
-import { configurationRoutes } from './configuration-routes.ts';
-import { createCredentials, credentialRoutes } from './credentials/credentials.ts';
-import { keyRoutes } from './keys/key-routes.ts';
+import { createBlacklist } from './administration/blacklist.ts';
+import { createMatrixSettings } from './administration/permission-matrix.ts';
+import { actorOf, createUserAdministration } from './administration/user-administration.ts';
+import { userMetrics } from './administration/user-metrics.ts';
+import { listAudit } from './audit.ts';
+import { createClosing } from './closing.ts';
+import { administrationOperations } from './contract/administration.ts';
+import { loginOperations } from './contract/login.ts';
+import { ownDataOperations } from './contract/own-data.ts';
+import { proxyNodeOperations } from './contract/proxy-node.ts';
+import { registrationOperations } from './contract/registration.ts';
+import { createCredentials } from './credentials/credentials.ts';
+import { createOwnKeys } from './keys.ts';
 import { createLogin } from './login/login.ts';
-import { loginRoutes } from './login/login-routes.ts';
+import { createOwnSessions } from './login/own-sessions.ts';
 import { createPasswordCheck } from './login/password-check.ts';
 import { createReauthentication } from './login/reauthentication.ts';
 import { createRefresh } from './login/refresh.ts';
 import { createSessionOpening } from './login/session-opening.ts';
-import { sessionRoutes } from './login/session-routes.ts';
 import { createEnrolment } from './mfa/enrolment.ts';
-import { mfaRoutes } from './mfa/mfa-routes.ts';
 import { createSecondFactor } from './mfa/second-factor.ts';
 import { createOauthAccounts } from './oauth/oauth-accounts.ts';
 import { createOauthLogin } from './oauth/oauth-login.ts';
 import { createOauthProviders } from './oauth/oauth-providers.ts';
-import { oauthRoutes } from './oauth/oauth-routes.ts';
 import { createPasswordChange } from './passwords/password-change.ts';
-import { passwordRoutes } from './passwords/password-routes.ts';
-import { agentAdministrationRoutes } from './proxy-nodes/agent-administration-routes.ts';
-import { agentRoutes } from './proxy-nodes/agent-routes.ts';
-import { createInvitations, invitationRoutes } from './registration/invitations.ts';
+import { describeAgent } from './proxy-nodes/agent-registry.ts';
+import { createProxyNodes } from './proxy-nodes/proxy-nodes.ts';
+import { createInvitations } from './registration/invitations.ts';
 import { createRegistration } from './registration/registration.ts';
-import { registrationRoutes } from './registration/registration-routes.ts';
 import { createSetup } from './setup/setup.ts';
-import { setupRoutes } from './setup/setup-routes.ts';
-import { subscriptionRoutes } from './subscriptions/subscription-routes.ts';
+import type { FoundUser } from './storage/accounts-schema.ts';
+import { createAuditStore } from './storage/audit-store.ts';
+import { createPayments } from './subscriptions/payments.ts';
 import { createSubscriptions } from './subscriptions/subscriptions.ts';
 
+/** No body of this service needs more: a password of a megabyte is refused before anybody looks at it. */
+const BODY_LIMIT = 16 * 1024;
 const NO_QUERY = Type.Object({}, { additionalProperties: false });
 
-/** THE TABLE of accounts (spec/accounts 4): each row names its guard. One file per group of rows. */
+/** What each row takes and returns. */
+const op = {
+  ...registrationOperations,
+  ...loginOperations,
+  ...ownDataOperations,
+  ...administrationOperations,
+  ...proxyNodeOperations,
+};
+
+/** THE TABLE of accounts (spec/accounts 4): path, guard, operation, handler. */
 export function accountsRoutes(core: AccountsCore): readonly Route[] {
-  return rowsOf(core).map(withStrictQuery);
+  const { registration, ofPerson, ofAdministrators, ofNodes } = tables(core);
+  return [...registration, ...ofPerson, ...ofAdministrators, ...ofNodes].map(withDefaults);
 }
 
-/** A filter that is not known would show more than was asked for: where a row names no query, there is none. */
-function withStrictQuery(row: Route): Route {
-  const isRead = row.method === 'GET' && row.path.startsWith('/api/') && !row.path.includes('/oauth/');
-  if (!isRead || row.schema?.query !== undefined) return row;
-  return { ...row, schema: { ...row.schema, query: NO_QUERY } };
+/**
+ * Bodies have a limit. And a filter that is not known would show more than was asked for: where a row names no query,
+ * there is none.
+ */
+function withDefaults(route: Route): Route {
+  const limited =
+    route.body === undefined || route.bodyLimit !== undefined ? route : { ...route, bodyLimit: BODY_LIMIT };
+  const isRead = route.method === 'GET' && route.path.startsWith('/api/') && !route.path.includes('/oauth/');
+  if (!isRead || route.schema?.query !== undefined) return limited;
+  return { ...limited, schema: { ...route.schema, query: NO_QUERY } };
 }
 
-function rowsOf(core: AccountsCore): readonly Route[] {
+function tables(core: AccountsCore) {
+  const { access, userObjects, agentRegistry } = core;
+  const anyone = access.anyone();
+  const own = access.userEvenReadonly;
+
   const opening = createSessionOpening(core);
   const passwordCheck = createPasswordCheck(core);
   const secondFactor = createSecondFactor(core);
   const reauthentication = createReauthentication({ ...core, passwordCheck, secondFactor });
   const providers = createOauthProviders(() => core.settings().oauth, core.clock);
   const ownCredentials = createCredentials({ ...core, providers });
-  const parts = { ...core, opening, passwordCheck, secondFactor, reauthentication, ownCredentials };
-  const administration = createUserAdministration(core);
-  return [
-    ...registrationRoutes(core, createRegistration(core)),
-    ...invitationRoutes(core, createInvitations(core)),
-    ...loginRoutes(core, createLogin(parts), createRefresh(parts)),
-    ...sessionRoutes(core),
-    ...mfaRoutes(core, createEnrolment(parts)),
-    ...passwordRoutes(core, createPasswordChange(parts)),
-    ...credentialRoutes(core, ownCredentials),
-    ...closingRoutes(parts, createClosing(parts)),
-    ...configurationRoutes(core),
-    ...oauthRoutes(core, createOauthLogin({ ...core, providers, accounts: createOauthAccounts(core) })),
-    ...subscriptionRoutes(core, createSubscriptions(core)),
-    ...billingRoutes(core),
-    ...keyRoutes(core),
-    ...setupRoutes(core, createSetup(core)),
-    ...settingsRoutes(core),
-    ...userRoutes(core, administration),
-    ...metricsRoutes(core),
-    ...blacklistRoutes(core, administration),
-    ...auditRoutes(core),
-    ...agentAdministrationRoutes(core),
-    ...agentRoutes(core),
+  const ownSessions = createOwnSessions(core);
+  const parts = { ...core, opening, passwordCheck, secondFactor, reauthentication, ownCredentials, ownSessions };
+
+  const register = createRegistration(core);
+  const invitations = createInvitations(core);
+  const setup = createSetup(core);
+  const oauth = createOauthLogin({ ...core, providers, accounts: createOauthAccounts(core) });
+  /** Linking is for those who are logged in; logging in is for everyone. */
+  const linkOrLogin: Guard<UserCaller | undefined> = (head) =>
+    head.query.get('link') === '1' ? access.user(head) : anyone(head);
+
+  const registration = [
+    row('POST /api/auth/register/send', anyone, op.sendCode, ({ body, head }) => register.sendCode(body.email, head)),
+    row('POST /api/auth/register/verify', anyone, op.verifyCode, (call) => register.verify(call.body, call)),
+    row('POST /api/auth/register', anyone, op.register, (call) => register.register(call.body, call)),
+    row('POST /api/auth/invitations/accept', anyone, op.acceptInvitation, ({ body, head }) =>
+      invitations.accept(body, head),
+    ),
+    row('GET /setup', anyone, op.showSetup, setup.showPage),
+    row('GET /setup/setup.js', anyone, op.showSetupScript, (call) => setup.showAsset('setup.js', call)),
+    row('GET /setup/setup.css', anyone, op.showSetupStyle, (call) => setup.showAsset('setup.css', call)),
+    row('POST /api/auth/setup', anyone, op.completeSetup, ({ body, head }) => setup.complete(body, head)),
+    row('GET /api/auth/oauth/login/:provider', linkOrLogin, op.beginOauth, (call) =>
+      oauth.begin(call.params.provider, call.query.link === '1' ? call.caller?.user : undefined, call),
+    ),
+    row(
+      'GET /api/auth/oauth/callback/:provider',
+      access.anyone('code', 'state', 'session_state'),
+      op.finishOauth,
+      (call) => oauth.finish(call.params.provider, call),
+    ),
   ];
+
+  const login = createLogin(parts);
+  const refresh = createRefresh(parts);
+  const enrolment = createEnrolment(parts);
+  const passwords = createPasswordChange(parts);
+  const subscriptions = createSubscriptions(core);
+  const keys = createOwnKeys(core);
+  const closing = createClosing(parts);
+  const payments = createPayments(core);
+
+  const ofPerson = [
+    row('POST /api/auth/login', anyone, op.logIn, (call) => login.withPassword(call.body, call)),
+    row('POST /api/auth/mfa/verify', anyone, op.proveSecondFactor, (call) => login.withTicket(call.body, call)),
+    row('POST /api/auth/token/exchange', anyone, op.exchangeCode, (call) => login.withExchangeCode(call.body, call)),
+    row('POST /api/auth/token/refresh', anyone, op.refresh, (call) => refresh(call.body.refresh_token, call)),
+    row('POST /api/auth/refresh', anyone, op.refreshAlias, (call) => refresh(call.body.refresh_token, call)),
+
+    row('GET /api/auth/session', access.user, op.readSession, ({ caller }) => ownSessions.current(caller.user)),
+    row('DELETE /api/auth/session', own, op.logOut, ownSessions.logOut),
+    row('GET /api/auth/sessions', access.user, op.listSessions, async ({ caller }) => ({
+      sessions: await ownSessions.list(caller.user),
+    })),
+    row('DELETE /api/auth/sessions', own, op.endOtherSessions, ownSessions.endOthers),
+    row('DELETE /api/auth/sessions/:id', own, op.endSession, (call) => ownSessions.end(call.params.id, call)),
+
+    row('POST /api/auth/mfa/totp/provision', own, op.provisionTotp, (call) => enrolment.provision(call.body, call)),
+    row('POST /api/auth/mfa/totp/verify', own, op.confirmTotp, (call) => enrolment.confirm(call.body, call)),
+    row('POST /api/auth/mfa/disable', own, op.disableMfa, (call) => enrolment.disable(call.body, call)),
+    row('GET /api/auth/mfa/status', access.user, op.readMfaStatus, enrolment.status),
+    row('POST /api/auth/mfa/recovery-codes', own, op.renewRecoveryCodes, (call) =>
+      enrolment.renewRecoveryCodes(call.body, call),
+    ),
+
+    row('POST /api/auth/password/change', own, op.changePassword, (call) => passwords.change(call.body, call)),
+    row('POST /api/auth/password/reset', own, op.startReset, (call) => passwords.startReset(call.body?.email, call)),
+    row('POST /api/auth/password/reset/confirm', own, op.confirmReset, (call) =>
+      passwords.confirmReset(call.body, call),
+    ),
+    row('POST /api/auth/password/forgot', anyone, op.startForgot, ({ body, head }) =>
+      passwords.startForgot(body.email, head),
+    ),
+    row('POST /api/auth/password/forgot/confirm', anyone, op.confirmForgot, (call) =>
+      passwords.confirmForgot(call.body, call),
+    ),
+
+    // A login from the last five minutes is needed even to see them.
+    row('GET /api/auth/credentials', access.freshLogin, op.listCredentials, async ({ caller }) => ({
+      credentials: await ownCredentials.list(caller.user.id),
+    })),
+    row('DELETE /api/auth/credentials/:id', access.freshLogin, op.removeCredential, (call) =>
+      ownCredentials.remove(call.params.id, call),
+    ),
+
+    row('GET /api/auth/subscriptions', access.user, op.listSubscriptions, ({ caller }) =>
+      subscriptions.list(caller.user.id),
+    ),
+    row('POST /api/auth/subscriptions', access.user, op.claimSubscription, (call) =>
+      subscriptions.claim(call.body, call),
+    ),
+    row('POST /api/auth/subscriptions/cancel', access.user, op.cancelSubscription, (call) =>
+      subscriptions.cancel(call.body.externalId, call),
+    ),
+    // Signed by the payment system.
+    row('POST /api/billing/webhook', anyone, op.receivePayment, ({ body, head }) => payments.receive(body, head)),
+
+    // A key outlives the session that creates it.
+    row('POST /api/auth/keys', access.freshUser, op.createKey, (call) => keys.create(call.body, call)),
+    row('GET /api/auth/keys', access.user, op.listKeys, keys.list),
+    row('DELETE /api/auth/keys/:id', access.user, op.removeKey, (call) => keys.remove(call.params.id, call)),
+
+    row('GET /api/auth/export', access.user, op.exportData, closing.exportOf),
+    row('POST /api/auth/delete', own, op.closeAccount, (call) => closing.begin(call.body?.password, call)),
+    row('DELETE /api/auth/delete', own, op.keepAccount, closing.undo),
+    // Spec/accounts 4.3: not implemented, for those who are logged in.
+    row('POST /api/auth/config/sync', access.user, op.syncConfiguration, () => {
+      throw new AppError('NOT_IMPLEMENTED');
+    }),
+  ];
+
+  const administration = createUserAdministration(core);
+  const blacklist = createBlacklist(core);
+  const matrix = createMatrixSettings(core);
+  const auditStore = createAuditStore(core.database);
+  const seen = async (user: FoundUser, { caller }: UserCall) => ({
+    user: (await userObjects.describeFor(caller.user, [user]))[0],
+  });
+  const may = access.adminWith;
+  const mayPause = may('admin.users.pause.write');
+  const users = '/api/auth/admin/users' as const;
+
+  const ofAdministrators = [
+    row(`GET ${users}`, may('admin.users.list.read'), op.listUsers, async ({ caller, query }) => {
+      const { rows, ...page } = await administration.list(query);
+      return { users: await userObjects.describeFor(caller.user, rows), ...page };
+    }),
+    row(`POST ${users}`, may('admin.users.role.write'), op.createUser, async (call) =>
+      seen(await administration.create(call.body, actorOf(call)), call),
+    ),
+    row(`POST ${users}/:id/role`, may('admin.users.role.write'), op.setRole, async (call) =>
+      seen(await administration.setRole(call.params.id, call.body.role, actorOf(call)), call),
+    ),
+    row(`POST ${users}/:id/plan`, access.adminOnly, op.setPlan, async (call) =>
+      seen(await administration.setPlan(call.params.id, call.body.plan, actorOf(call)), call),
+    ),
+    row(`POST ${users}/:id/pause`, mayPause, op.pauseUser, async (call) =>
+      seen(await administration.pause(call.params.id, actorOf(call)), call),
+    ),
+    row(`POST ${users}/:id/resume`, may('admin.users.resume.write'), op.resumeUser, async (call) =>
+      seen(await administration.resume(call.params.id, actorOf(call)), call),
+    ),
+    row(`POST ${users}/:id/renew-uuid`, may('admin.users.renew_uuid.write'), op.renewUuid, async (call) =>
+      seen(await administration.renewUuid(call.params.id, call.body ?? {}, actorOf(call)), call),
+    ),
+    // Less than a pause, which ends them too.
+    row(`POST ${users}/:id/end-sessions`, mayPause, op.endSessionsOfUser, async (call) =>
+      seen(await administration.endSessions(call.params.id, actorOf(call)), call),
+    ),
+    row(`POST ${users}/:id/reset-mfa`, access.freshAdmin, op.resetMfa, async (call) =>
+      seen(await administration.resetMfa(call.params.id, actorOf(call)), call),
+    ),
+    row(`DELETE ${users}/:id`, may('admin.users.delete.write'), op.removeUser, (call) =>
+      administration.remove(call.params.id, actorOf(call)),
+    ),
+    row(`GET ${users}/metrics`, may('admin.users.metrics.read'), op.readMetrics, () => userMetrics(core)),
+
+    row('POST /api/auth/admin/invitations', may('admin.users.role.write'), op.invite, (call) =>
+      invitations.create(call.body, actorOf(call)),
+    ),
+    row('GET /api/auth/admin/invitations', may('admin.users.list.read'), op.listInvitations, ({ query }) =>
+      invitations.list(query),
+    ),
+    row('DELETE /api/auth/admin/invitations/:id', may('admin.users.role.write'), op.revokeInvitation, (call) =>
+      invitations.revoke(call.params.id, actorOf(call)),
+    ),
+
+    row('GET /api/auth/admin/settings', may('admin.settings.read'), op.readSettings, matrix.read),
+    row('POST /api/auth/admin/settings', may('admin.settings.write'), op.replaceSettings, (call) =>
+      matrix.replace(call.body, call),
+    ),
+    row('GET /api/auth/admin/blacklist', may('admin.blacklist.read'), op.listBlacklist, ({ query }) =>
+      blacklist.list(query),
+    ),
+    row('POST /api/auth/admin/blacklist', may('admin.blacklist.write'), op.block, (call) =>
+      administration.block(call.body.email, actorOf(call)),
+    ),
+    row('DELETE /api/auth/admin/blacklist/:email', may('admin.blacklist.write'), op.unblock, (call) =>
+      blacklist.remove(call.params.email, call),
+    ),
+    row('GET /api/auth/admin/audit', may('admin.audit.read'), op.listAudit, ({ query }) =>
+      listAudit(auditStore, query),
+    ),
+    row('POST /api/auth/admin/subscriptions/:id/status', access.adminOnly, op.setSubscriptionStatus, (call) =>
+      subscriptions.setStatus(call.params.id, call.body, call),
+    ),
+  ];
+
+  const nodes = createProxyNodes(core);
+  const maySeeAgents = may('admin.agents.status.read');
+  const ofNodes = [
+    row('GET /api/auth/admin/agents/status', maySeeAgents, op.readStatuses, nodes.statuses),
+    row('GET /api/admin/agents/status', maySeeAgents, op.readStatusesAlias, nodes.statuses),
+    row('GET /api/auth/admin/agents', maySeeAgents, op.listAgents, async () => ({
+      agents: (await agentRegistry.list()).map(describeAgent),
+    })),
+    row('POST /api/auth/admin/agents', access.adminOnly, op.createAgent, async (call) => {
+      const { agent, token } = await agentRegistry.create(call.body, actorOf(call));
+      return { agent: describeAgent(agent), token };
+    }),
+    row('DELETE /api/auth/admin/agents/:id', access.adminOnly, op.removeAgent, (call) =>
+      agentRegistry.revoke(call.params.id, actorOf(call)),
+    ),
+    row('GET /api/agent-server/v1/nodes', access.user, op.listNodes, nodes.list),
+    row('GET /api/agent-server/v1/users', access.agent, op.listClients, nodes.sendClients),
+    row('POST /api/agent-server/v1/status', access.agent, op.reportStatus, ({ body, caller }) =>
+      nodes.report(body, caller),
+    ),
+  ];
+  return { registration, ofPerson, ofAdministrators, ofNodes };
 }

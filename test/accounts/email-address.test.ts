@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { normalizeEmail } from '../../src/accounts/registration/email-address.ts';
-import { nameKey, normalizeName } from '../../src/accounts/registration/identity-names.ts';
+import { nameKey, normalizeEmail, normalizeName } from '../../src/accounts/registration/identity.ts';
 
 test('addresses are compared without regard to case, their domains in ASCII', () => {
   for (const [given, expected] of [

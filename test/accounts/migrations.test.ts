@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
-import { recoveryCodeHash } from '../../src/accounts/mfa/recovery-codes.ts';
+import { recoveryCodeHash } from '../../src/accounts/mfa/codes.ts';
 import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';

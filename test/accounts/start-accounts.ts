@@ -5,7 +5,7 @@ import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import { type Accounts, createAccounts } from '../../src/accounts/create-accounts.ts';
 import { createFlows, tokenKey } from '../../src/accounts/flows.ts';
-import type { CompletionKeys } from '../../src/accounts/keys/completion-keys.ts';
+import type { CompletionKeys } from '../../src/accounts/owners.ts';
 import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
 import type { AccountsSettings } from '../../src/accounts/settings.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { normalizeEmail } from '../../src/accounts/registration/email-address.ts';
+import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
 import { fillTemplate } from '../../src/bridge/multi-agent/multi-agent-plan.ts';
 import { matchSkills } from '../../src/bridge/routing/match-skills.ts';
 import { matchesToolPattern } from '../../src/bridge/tools/tool-pattern.ts';

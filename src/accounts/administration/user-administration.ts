@@ -1,17 +1,18 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { Call, RequestHead } from '../../platform/http/surface.ts';
-import type { UserCaller } from '../access.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
+import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import type { NewUser, Renewal, UserQuery } from '../contract/administration.ts';
+import { pageOf } from '../contract/conventions.ts';
 import { securityNoticeMail, setPasswordMail } from '../mail/messages.ts';
 import { isKnownPlan, type PlanSettings } from '../owners.ts';
-import { isRole, type Role } from '../permissions.ts';
-import { requireEmail } from '../registration/email-address.ts';
-import { normalizeName } from '../registration/identity-names.ts';
+import { isAdminRole, isRole, mayActOn, mayAssign, ROLE_NAMES, type Role } from '../permissions.ts';
+import { nameKey, normalizeName, requireEmail } from '../registration/identity.ts';
 import { newUserRow, randomUuid } from '../registration/new-user.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
 import type { UserChange, UserDecision, UserStanding } from '../storage/user-administration-store.ts';
-import { isAdminRole, mayActOn, mayAssign, ROLE_NAMES } from './ranks.ts';
+import { DAY_MS } from '../storage/user-count-store.ts';
 
 /** Who does it: an administrator, or the operator of this program by a command (who ranks with root). */
 export interface Actor {
@@ -27,15 +28,15 @@ const MAX_DUE = 20;
 
 export interface UserAdministration {
   /** Someone who has yet to choose a password, by the token that is mailed to them. */
-  create(given: { email: string; name: string; role: string }, actor: Actor): Promise<FoundUser>;
+  create(given: NewUser, actor: Actor): Promise<FoundUser>;
   setRole(id: string, role: string, actor: Actor): Promise<FoundUser>;
   /** Another plan from the next request on; empty: that of a subscription, or the default one. */
   setPlan(id: string, plan: string, actor: Actor): Promise<FoundUser>;
   /** Every session ends at once. */
   pause(id: string, actor: Actor): Promise<FoundUser>;
   resume(id: string, actor: Actor): Promise<FoundUser>;
-  /** A new UUID for proxy nodes; `expiresAt` null: it does not end. */
-  renewUuid(id: string, expiresAt: number | null, actor: Actor): Promise<FoundUser>;
+  /** A new UUID for proxy nodes, which does not expire unless the renewal says when. */
+  renewUuid(id: string, renewal: Renewal, actor: Actor): Promise<FoundUser>;
   endSessions(id: string, actor: Actor): Promise<FoundUser>;
   /** Removes authenticator app and recovery codes of someone who has lost them. Every session ends; the owner is told. */
   resetMfa(id: string, actor: Actor): Promise<FoundUser>;
@@ -43,8 +44,10 @@ export interface UserAdministration {
   remove(id: string, actor: Actor): Promise<void>;
   /** Removes those whose owners asked for it and can no longer undo it. Throws what kept any of them from being removed. */
   removeDue(): Promise<void>;
-  /** Refuses an address for registration and login; whoever has it is logged out. */
-  block(email: string, actor: Actor): Promise<void>;
+  /** Refuses an address for registration and login; anyone who has it is logged out. */
+  block(email: string, actor: Actor): Promise<{ email: string }>;
+  /** One page of users, with how many there are on all pages. */
+  list(query: UserQuery): Promise<{ rows: FoundUser[]; nextCursor: string | null; total: number }>;
 }
 
 type Parts = Pick<
@@ -192,14 +195,16 @@ export function createUserAdministration(parts: Parts): UserAdministration {
         (user) => ({ statements: ending(user) }),
       ),
     resume: (id, actor) => change(id, actor, 'user.resumed', () => ({ active: 1 })),
-    renewUuid: (id, expiresAt, actor) =>
-      change(
+    async renewUuid(id, renewal, actor) {
+      const expiresAt = readExpiry(renewal, clock.now());
+      return change(
         id,
         actor,
         'proxy_uuid.renewed',
         () => ({ proxy_uuid: randomUuid(parts.randomness), proxy_uuid_expires_at: expiresAt }),
         () => ({ details: { expiresAt } }),
-      ),
+      );
+    },
     endSessions: (id, actor) =>
       change(
         id,
@@ -246,7 +251,7 @@ export function createUserAdministration(parts: Parts): UserAdministration {
     },
     async block(given, actor) {
       const email = requireEmail(given);
-      if (await parts.blacklist.has(email)) return;
+      if (await parts.blacklist.has(email)) return { email };
       const statements = [
         parts.blacklist.put({ email, created_by: actor.id, created_at: clock.now() }),
         parts.clientList.touch(),
@@ -255,7 +260,7 @@ export function createUserAdministration(parts: Parts): UserAdministration {
       const user = await users.byEmail(email);
       if (user === undefined) {
         await database.write(statements);
-        return;
+        return { email };
       }
       await change(
         user.id,
@@ -267,8 +272,36 @@ export function createUserAdministration(parts: Parts): UserAdministration {
         },
         (blocked) => ({ statements: [...statements, ...ending(blocked)] }),
       );
+      return { email };
+    },
+    async list({ search, role, cursor, limit }) {
+      if (role !== undefined && !isRole(role)) throw unknownRole();
+      const key = search === undefined || search.trim() === '' ? undefined : nameKey(search);
+      const filter = { role, search: key };
+      const read = (most: number) => store.list(filter, cursor, most);
+      const [page, total] = await Promise.all([pageOf(limit, read), store.count(filter)]);
+      return { ...page, total };
     },
   };
+}
+
+/** Null: it does not end. */
+function readExpiry({ expires_in_days: days, expires_at: text }: Renewal, now: number): number | null {
+  if (days !== undefined && text !== undefined) throw invalid('give expires_in_days or expires_at, not both');
+  if (days !== undefined) return now + days * DAY_MS;
+  if (text === undefined) return null;
+  const at = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) : Number.NaN;
+  if (Number.isNaN(at)) throw invalid('expires_at is not a time such as 2030-01-31T00:00:00Z');
+  if (at <= now) throw invalid('expires_at has passed');
+  return at;
+}
+
+function invalid(reason: string): AppError {
+  return new AppError('INVALID_REQUEST', { reason, issues: [{ path: '/expires_at', message: reason }] });
+}
+
+export function unknownRole(): AppError {
+  return new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
 }
 
 function isAlreadySo(user: FoundUser, decided: UserChange): boolean {
@@ -280,8 +313,8 @@ export function refuseForLastAdmin({ user, otherAdmins }: UserStanding): void {
   if (isAdminRole(user.role) && user.active === 1 && otherAdmins === 0) throw new AppError('LAST_ADMIN');
 }
 
-/** Whoever is logged in, as the one who acts. */
-export function actorOf({ caller: { user }, head }: Call<UserCaller>): Actor {
+/** The caller, as the one who acts. */
+export function actorOf({ caller: { user }, head }: Pick<UserCall, 'caller' | 'head'>): Actor {
   return { id: user.id, role: user.role, head };
 }
 
@@ -293,7 +326,7 @@ export function requirePlan(plan: string, settings: PlanSettings): string {
 }
 
 export function requireRole(role: string, actor: Actor): Role {
-  if (!isRole(role)) throw new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
+  if (!isRole(role)) throw unknownRole();
   if (role === 'root') throw new AppError('INVALID_ROLE', { reason: 'There is one root, and it is not given away.' });
   if (!mayAssign(actor.role, role)) throw new AppError('FORBIDDEN');
   return role;

@@ -1,4 +1,5 @@
-import { DAY_MS, dayOf, type UserCounts } from '../storage/user-count-store.ts';
+import type { AccountsCore } from '../accounts-core.ts';
+import { createUserCountStore, DAY_MS, dayOf, type UserCounts } from '../storage/user-count-store.ts';
 
 /** The users who registered in one period, and what has become of them. */
 export interface MetricsPoint extends UserCounts {
@@ -64,4 +65,24 @@ function weekText(monday: number): string {
   const firstDay = dayOf(Date.UTC(year, 0, 1));
   const week = Math.floor((thursday - firstDay) / 7) + 1;
   return `${year}-W${String(week).padStart(2, '0')}`;
+}
+
+/** How many users there are, and when they came (contract/accounts: admin/users/metrics). */
+export async function userMetrics({ database, clock }: Pick<AccountsCore, 'database' | 'clock'>) {
+  const counts = createUserCountStore(database);
+  const now = clock.now();
+  const [totals, byDay, recent] = await Promise.all([
+    counts.totals(),
+    counts.byDay(firstDayOfSeries(now)),
+    counts.registeredSince(now - DAY_MS),
+  ]);
+  return {
+    overview: {
+      totalUsers: totals.total,
+      activeUsers: totals.active,
+      subscribedUsers: totals.subscribed,
+      newUsersLast24h: recent,
+    },
+    series: userSeries(byDay, now),
+  };
 }

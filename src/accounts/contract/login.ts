@@ -1,5 +1,8 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
+import { Email, Message, MessageAndUser, Nothing, optionalBody, optionalText } from './conventions.ts';
 import { User } from './user.ts';
+
+const time = (description: string) => Type.String({ description, examples: ['2030-01-01T00:00:00.000Z'] });
 
 const tokens = {
   token: Type.String(),
@@ -18,6 +21,7 @@ export const LoginAnswer = Type.Object({
   mfa_required: Type.Literal(false),
   user: User,
 });
+export type LoginAnswer = Static<typeof LoginAnswer>;
 
 /** Half-way: the second factor is missing. The ticket opens mfa/verify and nothing else. */
 export const SecondFactorAnswer = Type.Object({
@@ -29,10 +33,209 @@ export const SecondFactorAnswer = Type.Object({
   mfa_ticket: Type.String(),
   mfaToken: Type.String(),
 });
+export type SecondFactorAnswer = Static<typeof SecondFactorAnswer>;
+
+const Answer = Type.Union([LoginAnswer, SecondFactorAnswer]);
+
+const Refresh = {
+  body: Type.Object({ refresh_token: Type.String() }),
+  response: {
+    200: Type.Object({
+      access_token: Type.String(),
+      refresh_token: Type.String(),
+      token_type: Type.String(),
+      expires_in: Type.Integer(),
+      expiresAt: Type.String(),
+    }),
+  },
+};
+
+/** One login session, as its owner sees it. */
+export const OwnSession = Type.Object({
+  id: Type.String(),
+  current: Type.Boolean(),
+  createdAt: Type.String(),
+  lastSeenAt: Type.String(),
+  expiresAt: Type.String(),
+  address: Type.String(),
+  userAgent: Type.String(),
+});
+export type OwnSession = Static<typeof OwnSession>;
+
+/** An account elsewhere that can log in to the account here. */
+export const LinkedLogin = Type.Object({
+  id: Type.String({ description: 'The id of the credential.' }),
+  provider: Type.String({
+    description: 'As in the login address; the address of the provider once it is not configured.',
+  }),
+  email: Type.String({ description: 'The e-mail address there, as far as it is known.' }),
+  createdAt: time('When it was linked.'),
+});
+export type LinkedLogin = Static<typeof LinkedLogin>;
+
+/** One means to prove who someone is. Never a secret. */
+export const Credential = Type.Object({
+  id: Type.String(),
+  kind: Type.String({ description: '`password`, `totp`, `recovery_codes` or `oauth`.' }),
+  state: Type.String({ description: '`active`, or `pending` while an authenticator app is not confirmed.' }),
+  provider: Type.Optional(LinkedLogin.properties.provider),
+  email: Type.Optional(LinkedLogin.properties.email),
+  left: Type.Optional(Type.Integer({ description: 'How many recovery codes are unused.' })),
+  createdAt: time('When it was set, enrolled or linked.'),
+  lastUsedAt: Type.Union([time('When it last let someone in.'), Type.Null()]),
+});
+export type Credential = Static<typeof Credential>;
 
 /** A session that takes the place of the one that the request came with. */
-export const FreshSession = Type.Object({
-  message: Type.String(),
-  ...tokens,
-  user: User,
+const FreshSession = Type.Object({ message: Type.String(), ...tokens, user: User });
+const Linked = {
+  linkedLogins: Type.Array(LinkedLogin, { description: 'Accounts elsewhere that can log in to this one.' }),
+};
+const NewSession = { 200: Type.Object({ ...FreshSession.properties, ...Linked }) };
+
+export const ResetByToken = Type.Object({
+  token: Type.String(),
+  password: Type.String(),
+  remove_links: Type.Optional(
+    Type.Boolean({ description: 'Also removes the linked logins, in case someone else has linked one.' }),
+  ),
 });
+export type ResetByToken = Static<typeof ResetByToken>;
+
+const mfa = User.properties.mfa;
+const Reauthentication = Type.Object({ password: optionalText, code: optionalText, recoveryCode: optionalText });
+const RecoveryCodes = Type.Object({ recoveryCodes: Type.Array(Type.String()) });
+
+/** Login, login sessions, second factor, passwords, means of login (contract/accounts, Endpoints). */
+export const loginOperations = {
+  logIn: {
+    summary: 'Logs in, or asks for the second factor.',
+    body: Type.Object({
+      identifier: Type.Optional(Type.String({ description: 'Name or e-mail address.', examples: ['ann@example.org'] })),
+      account: optionalText,
+      username: optionalText,
+      email: optionalText,
+      password: optionalText,
+      totpCode: Type.Optional(Type.String({ description: 'Both factors in one request.' })),
+    }),
+    response: { 200: Answer },
+  },
+  proveSecondFactor: {
+    summary: 'The second step of a login: a code, or a recovery code.',
+    body: Type.Object({
+      mfa_ticket: optionalText,
+      mfaTicket: optionalText,
+      mfaToken: optionalText,
+      code: optionalText,
+      totpCode: optionalText,
+      recoveryCode: optionalText,
+    }),
+    response: { 200: LoginAnswer },
+  },
+  exchangeCode: {
+    summary: 'Exchanges the one-time code of a login elsewhere for a session.',
+    body: Type.Object({
+      exchange_code: Type.String(),
+      verifier: Type.Optional(Type.String({ description: 'Of the challenge that the login began with.' })),
+    }),
+    response: { 200: Answer },
+  },
+  refresh: { summary: 'Gives a new pair of tokens for a refresh token.', ...Refresh },
+  refreshAlias: { summary: 'The same as token/refresh.', ...Refresh },
+
+  readSession: {
+    summary: 'The current session and its user.',
+    response: {
+      200: Type.Object({
+        user: User,
+        session: Type.Object({ id: Type.String(), createdAt: Type.String(), expiresAt: Type.String() }),
+      }),
+    },
+  },
+  logOut: { summary: 'Logs out: the session and its refresh tokens end.', response: Nothing },
+  listSessions: {
+    summary: 'The own sessions, newest first.',
+    response: { 200: Type.Object({ sessions: Type.Array(OwnSession) }) },
+  },
+  endSession: { summary: 'Ends one of the own sessions.', response: Nothing },
+  endOtherSessions: { summary: 'Ends all own sessions but this one.', response: Nothing },
+
+  provisionTotp: {
+    summary: 'Creates a secret for an authenticator app; it counts once a code of it has come.',
+    body: optionalBody(
+      Type.Object({
+        issuer: optionalText,
+        account: optionalText,
+        password: Type.Optional(Type.String({ description: 'Needed unless the login is at most five minutes old.' })),
+      }),
+    ),
+    response: {
+      200: Type.Object({
+        secret: Type.String(),
+        otpauth_url: Type.String(),
+        qr: Type.String({ description: 'An SVG as a data URL.' }),
+        issuer: Type.String(),
+        account: Type.String(),
+        mfaToken: Type.String(),
+        mfa,
+        user: User,
+      }),
+    },
+  },
+  confirmTotp: {
+    summary: 'Switches the second factor on by its first code; all other sessions end.',
+    body: Type.Object({ token: optionalText, code: Type.String({ examples: ['123456'] }) }),
+    response: { 200: Type.Object({ ...FreshSession.properties, ...RecoveryCodes.properties }) },
+  },
+  disableMfa: {
+    summary: 'Switches the second factor off, by password and code; all other sessions end.',
+    body: Reauthentication,
+    response: { 200: MessageAndUser },
+  },
+  readMfaStatus: {
+    summary: 'Whether the second factor is on.',
+    response: {
+      200: Type.Object({ enabled: Type.Boolean(), mfa, user: User, recoveryCodesLeft: Type.Integer() }),
+    },
+  },
+  renewRecoveryCodes: {
+    summary: 'Makes ten new recovery codes; the old ones end.',
+    body: Reauthentication,
+    response: { 200: RecoveryCodes },
+  },
+
+  changePassword: {
+    summary: 'Changes the password by the current one; all other sessions end.',
+    body: Type.Object({ currentPassword: optionalText, newPassword: Type.String() }),
+    response: NewSession,
+  },
+  startReset: {
+    summary: 'Mails a token for a new password to the own address.',
+    body: optionalBody(Type.Object({ email: optionalText })),
+    response: { 202: Message },
+  },
+  confirmReset: {
+    summary: 'Sets a new password by the mailed token; all other sessions end.',
+    body: ResetByToken,
+    response: NewSession,
+  },
+  startForgot: {
+    summary: 'Mails a token for a new password, if there is an account with this address.',
+    body: Email,
+    response: { 202: Message },
+  },
+  confirmForgot: {
+    summary: 'Sets a new password by the mailed token; all sessions end, and nobody is logged in.',
+    body: ResetByToken,
+    response: { 200: Type.Object({ ...Message.properties, ...Linked }) },
+  },
+
+  listCredentials: {
+    summary: 'The own password, second factor, recovery codes and linked logins.',
+    response: { 200: Type.Object({ credentials: Type.Array(Credential) }) },
+  },
+  removeCredential: {
+    summary: 'Removes the password or a linked login, never the last means of login; all other sessions end.',
+    response: Nothing,
+  },
+};

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { Nothing } from './conventions.ts';
 
 /** One node as a proxy client needs it (contract/accounts: agent nodes). */
 export const ProxyNode = Type.Object({
@@ -86,3 +87,38 @@ export const Agent = Type.Object({
 });
 
 export type Agent = Static<typeof Agent>;
+
+const Statuses = { 200: Type.Object({ agents: Type.Array(AgentStatus) }) };
+
+/** The agent API for proxy nodes (spec/accounts 4.4), and agents as administrators see and make them. */
+export const proxyNodeOperations = {
+  listNodes: {
+    summary: 'The proxy nodes, as the caller connects to them.',
+    response: { 200: Type.Array(ProxyNode) },
+  },
+  listClients: {
+    summary: 'The users that a node lets in.',
+    response: {
+      200: Type.Object({
+        clients: Type.Array(Type.Object({ id: Type.String(), email: Type.String(), flow: Type.String() })),
+        total: Type.Integer(),
+        generatedAt: Type.String(),
+        revision: Type.String(),
+      }),
+      304: Type.Null(),
+    },
+  },
+  reportStatus: { summary: 'How a node stands.', body: AgentReport, bodyLimit: 64 * 1024, response: Nothing },
+  readStatuses: { summary: 'How the agents of the proxy nodes stand.', response: Statuses },
+  readStatusesAlias: { summary: 'The same as /api/auth/admin/agents/status.', response: Statuses },
+  listAgents: {
+    summary: 'The agents of proxy nodes that are registered.',
+    response: { 200: Type.Object({ agents: Type.Array(Agent) }) },
+  },
+  createAgent: {
+    summary: 'Registers an agent, and shows its token, once.',
+    body: NewAgent,
+    response: { 201: Type.Object({ agent: Agent, token: Type.String({ description: 'Shown this once.' }) }) },
+  },
+  removeAgent: { summary: 'Removes an agent; its token stops working immediately.', response: Nothing },
+};

@@ -1,12 +1,10 @@
-import { Type } from 'typebox';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { RequestHead, Route } from '../../platform/http/surface.ts';
-import type { UserCaller } from '../access.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
+import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { Credential, type LinkedLogin } from '../contract/credential.ts';
+import type { Credential, LinkedLogin } from '../contract/login.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
-import type { UserCall } from '../mfa/enrolment.ts';
 import type { Providers } from '../oauth/oauth-providers.ts';
 import type { CredentialRow, FoundUser } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';
@@ -90,29 +88,4 @@ function describe(row: CredentialRow, linkOf: (row: CredentialRow) => LinkedLogi
   if (kind !== 'oauth') return { id, kind, state, ...times };
   const { provider, email } = linkOf(row);
   return { id, kind, state, provider, email, ...times };
-}
-
-const List = Type.Object({ credentials: Type.Array(Credential) });
-
-/** The own means of login. A login from the last five minutes is needed even to see them. */
-export function credentialRoutes({ access }: Pick<AccountsCore, 'access'>, credentials: Credentials): readonly Route[] {
-  const rows: readonly Route<UserCaller>[] = [
-    {
-      method: 'GET',
-      path: '/api/auth/credentials',
-      guard: access.freshLogin,
-      summary: 'The own password, second factor, recovery codes and linked logins.',
-      schema: { response: { 200: List } },
-      handle: async ({ caller }) => ({ credentials: [...(await credentials.list(caller.user.id))] }),
-    },
-    {
-      method: 'DELETE',
-      path: '/api/auth/credentials/:id',
-      guard: access.freshLogin,
-      summary: 'Removes the password or a linked login, never the last means of login; all other sessions end.',
-      schema: { response: { 204: Type.Null() } },
-      handle: (call) => credentials.remove(call.params.id ?? '', call),
-    },
-  ];
-  return rows;
 }

@@ -1,33 +1,26 @@
-import type { Static } from 'typebox';
 import type { Runnable } from '../../platform/database/statement.ts';
-import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { BodyOf, Call, RequestHead } from '../../platform/http/surface.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import type { LoginAnswer, SecondFactorAnswer } from '../contract/login.ts';
+import type { LoginAnswer, loginOperations, SecondFactorAnswer } from '../contract/login.ts';
 import { OAUTH_COOKIE, readCookie } from '../cookies.ts';
 import { tokenKey } from '../flows.ts';
 import type { FactorOrigin, GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
-import { normalizeEmail } from '../registration/email-address.ts';
-import { nameKey } from '../registration/identity-names.ts';
+import { nameKey, normalizeEmail } from '../registration/identity.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
 import type { PasswordCheck } from './password-check.ts';
 import type { SessionOpening } from './session-opening.ts';
 
-export interface Credentials extends GivenFactor {
-  readonly identifier: string;
-  readonly password: string;
-}
-
-type Answer = Static<typeof LoginAnswer> | Static<typeof SecondFactorAnswer>;
+type Answer = LoginAnswer | SecondFactorAnswer;
 type LoginCall = Pick<Call, 'head' | 'reply'>;
 
 /** The three ways to a session: password, second factor, exchange code. */
 export interface Login {
-  withPassword(credentials: Credentials, call: LoginCall): Promise<Answer>;
-  withTicket(ticket: string, given: GivenFactor, call: LoginCall): Promise<Answer>;
-  /** Good for the browser that began the login, or for whoever has the verifier of its challenge. */
-  withExchangeCode(code: string, verifier: string | undefined, call: LoginCall): Promise<Answer>;
+  withPassword(given: BodyOf<typeof loginOperations.logIn>, call: LoginCall): Promise<Answer>;
+  withTicket(given: BodyOf<typeof loginOperations.proveSecondFactor>, call: LoginCall): Promise<Answer>;
+  /** Good for the browser that began the login, or for anyone who has the verifier of its challenge. */
+  withExchangeCode(given: BodyOf<typeof loginOperations.exchangeCode>, call: LoginCall): Promise<Answer>;
 }
 
 const TICKET_TRIES = 5;
@@ -58,12 +51,8 @@ export function createLogin(parts: Parts): Login {
       head: call.head,
       details: { how },
     });
-    try {
-      await database.write([...before, ...session.statements, done]);
-    } catch (error) {
-      // Used meanwhile; or the user was paused, or got a new password, while this login was under way.
-      throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError(lost) : error;
-    }
+    // Conflict: used by now; or the user was paused, or got a new password, while this login was under way.
+    await database.write([...before, ...session.statements, done], { conflict: lost });
     return {
       message: 'logged_in',
       ...session.hand(call),
@@ -75,11 +64,7 @@ export function createLogin(parts: Parts): Login {
 
   async function askSecondFactor(user: FoundUser, before: readonly Runnable[], lost: string): Promise<Answer> {
     const { token, statement } = flows.issue('mfa_ticket', { userId: user.id, data: { epoch: user.access_epoch } });
-    try {
-      await database.write([...before, statement]);
-    } catch (error) {
-      throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError(lost) : error;
-    }
+    await database.write([...before, statement], { conflict: lost });
     const names = { mfaTicket: token, mfa_ticket: token, mfaToken: token };
     return { mfaRequired: true, mfa_required: true, mfaMethod: 'totp', mfa_method: 'totp', ...names };
   }
@@ -99,16 +84,18 @@ export function createLogin(parts: Parts): Login {
   }
 
   return {
-    async withPassword({ identifier, password, code, recoveryCode }, call) {
+    async withPassword({ password, totpCode: code, ...names }, call) {
+      const identifier = names.identifier || names.account || names.username || names.email;
+      if (!identifier || !password) throw new AppError('MISSING_CREDENTIALS', { fields: 'identifier and password' });
       const user = await find(identifier);
       // Asked for people who do not exist as well: the same reads, the same time.
       const known = await opening.knownDevice(call, user?.id ?? '');
-      const hasCode = code !== undefined || recoveryCode !== undefined;
+      const hasCode = code !== undefined;
       const withCode = hasCode && user?.totp_state === 'active';
       const origin = { head: call.head, known };
       const right = await passwordCheck.check({ user, identifier, password, withCode, ...origin });
       if (user === undefined || right === undefined) throw new AppError('INVALID_CREDENTIALS');
-      const given = { code, recoveryCode };
+      const given = { code };
       const early = right.needsSecondFactor ? await proveUnderLock(user, given, origin) : undefined;
       await refuseUnlessWelcome(user);
       const { statements } = right;
@@ -117,7 +104,12 @@ export function createLogin(parts: Parts): Login {
       const proof = early ?? (await secondFactor.prove(user, given, origin));
       return finish(user, [...statements, ...proof], 'password and code', call, 'INVALID_MFA_CODE');
     },
-    async withTicket(ticket, given, call) {
+    async withTicket(body, call) {
+      const ticket = body.mfa_ticket ?? body.mfaTicket ?? body.mfaToken ?? '';
+      const given: GivenFactor = { code: body.code ?? body.totpCode, recoveryCode: body.recoveryCode };
+      if (given.code === undefined && given.recoveryCode === undefined) {
+        throw new AppError('MISSING_CREDENTIALS', { fields: 'code or recoveryCode' });
+      }
       const flow = await flows.tryOpen('mfa_ticket', ticket, TICKET_TRIES);
       const user = flow === undefined ? undefined : await users.byId(flow.userId);
       const isCurrent = user !== undefined && user.active === 1 && user.access_epoch === flow?.data.epoch;
@@ -126,7 +118,7 @@ export function createLogin(parts: Parts): Login {
       const proof = await secondFactor.prove(user, given, { head: call.head, known });
       return finish(user, [flows.take('mfa_ticket', ticket), ...proof], 'second factor', call, 'INVALID_MFA_CODE');
     },
-    async withExchangeCode(code, verifier, call) {
+    async withExchangeCode({ exchange_code: code, verifier }, call) {
       const flow = await flows.open('exchange', code);
       const isTheirs = flow !== undefined && isBoundTo(flow.data, verifier, call.head);
       const user = isTheirs ? await users.byId(flow.userId) : undefined;

@@ -6,8 +6,7 @@ import { readCookie, SESSION_COOKIE } from '../cookies.ts';
 import { tokenKey } from '../flows.ts';
 import type { FoundRefreshToken } from '../storage/session-store.ts';
 import { timeText } from '../user-object.ts';
-import { REFRESH_LIFETIME_MS, REPLAY_MS } from './session-lifetimes.ts';
-import type { SessionOpening } from './session-opening.ts';
+import { REFRESH_LIFETIME_MS, REPLAY_MS, type SessionOpening } from './session-opening.ts';
 
 /** A session token and the refresh token that goes with it. */
 interface TokenPair {

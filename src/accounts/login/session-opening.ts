@@ -8,7 +8,12 @@ import type { UserRow } from '../storage/accounts-schema.ts';
 import { createDeviceStore } from '../storage/device-store.ts';
 import { timeText } from '../user-object.ts';
 import { createKnownDevices, DEVICE_LIFETIME_MS } from './known-devices.ts';
-import { FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from './session-lifetimes.ts';
+
+/** Contract/accounts, Rules: Refresh. How long sessions last is in the settings (`accounts.sessions`). */
+export const REFRESH_LIFETIME_MS = 7 * 24 * 3_600_000;
+export const FAMILY_LIFETIME_MS = 30 * 24 * 3_600_000;
+/** For this long the refresh token of before gives the same pair again, and the session token of before still counts. */
+export const REPLAY_MS = 10_000;
 
 /** A session that exists once its statements are stored. */
 export interface OpeningSession {

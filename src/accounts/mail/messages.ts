@@ -1,4 +1,4 @@
-import type { LinkedLogin } from '../contract/credential.ts';
+import type { LinkedLogin } from '../contract/login.ts';
 import type { Mail } from './mailer.ts';
 
 const MINUTE_MS = 60_000;

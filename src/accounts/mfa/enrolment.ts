@@ -1,42 +1,17 @@
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
-import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { Call, RequestHead } from '../../platform/http/surface.ts';
-import type { UserCaller } from '../access.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { BodyOf, RequestHead } from '../../platform/http/surface.ts';
+import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import type { loginOperations } from '../contract/login.ts';
 import type { Reauthentication } from '../login/reauthentication.ts';
-import type { SessionOpening, TokenMembers } from '../login/session-opening.ts';
+import type { SessionOpening } from '../login/session-opening.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
-import type { UserRow } from '../storage/accounts-schema.ts';
-import { createRecoveryCodes, recoveryCodeHash } from './recovery-codes.ts';
+import type { FoundUser, UserRow } from '../storage/accounts-schema.ts';
+import { createRecoveryCodes, newTotpSecret, recoveryCodeHash, totpUri } from './codes.ts';
 import { type GivenFactor, type SecondFactor, totpContext } from './second-factor.ts';
-import { newTotpSecret, type TotpLabel, totpUri } from './totp.ts';
 
-export interface Provision extends TotpLabel {
-  readonly secret: string;
-  readonly otpauth_url: string;
-  readonly qr: string;
-  readonly mfaToken: string;
-}
-
-export type UserCall = Pick<Call<UserCaller>, 'head' | 'reply' | 'caller'>;
 type Confirmation = GivenFactor & { readonly password?: string | undefined };
-
-/** Switching the second factor on and off (contract/accounts: mfa/*). */
-export interface Enrolment {
-  /** Needs the password, or a login in the last five minutes: a session alone must not lock its owner out. */
-  provision(given: Partial<TotpLabel> & { readonly password?: string | undefined }, call: UserCall): Promise<Provision>;
-  /** Every other session ends, and this one is replaced. */
-  confirm(given: { token?: string | undefined; code: string }, call: UserCall): Promise<Confirmed>;
-  /** Every other session ends. */
-  disable(given: Confirmation, call: UserCall): Promise<void>;
-  recoveryCodesLeft(userId: string): Promise<number>;
-  renewRecoveryCodes(given: Confirmation, call: UserCall): Promise<readonly string[]>;
-}
-
-export interface Confirmed {
-  readonly tokens: TokenMembers;
-  readonly recoveryCodes: readonly string[];
-}
 
 const ISSUER = 'Trestle';
 const LONGEST_LABEL = 100;
@@ -52,6 +27,7 @@ type Parts = Pick<
   | 'secretBox'
   | 'audit'
   | 'mail'
+  | 'userObjects'
   | 'clock'
   | 'randomness'
 > & {
@@ -60,11 +36,14 @@ type Parts = Pick<
   readonly reauthentication: Reauthentication;
 };
 
-export function createEnrolment(parts: Parts): Enrolment {
+/** Switching the second factor on and off (contract/accounts: mfa/*). */
+export function createEnrolment(parts: Parts) {
   const { database, users, sessions, credentials, flows, flowStore, secretBox, audit, mail, clock, randomness } = parts;
 
   const note = (event: string, user: UserRow, head: RequestHead): Runnable =>
     audit.statement({ event, actor: user.id, subject: user.id, head });
+
+  const current = async (user: FoundUser) => parts.userObjects.describe((await users.byId(user.id)) ?? user);
 
   const newCodes = (userId: string) => {
     const codes = createRecoveryCodes(randomness);
@@ -73,7 +52,9 @@ export function createEnrolment(parts: Parts): Enrolment {
   };
 
   return {
-    async provision({ password, ...label }, { caller: { user }, head }) {
+    /** Needs the password, or a login in the last five minutes: a session alone must not lock its owner out. */
+    async provision(given: BodyOf<typeof loginOperations.provisionTotp>, { caller: { user }, head }: UserCall) {
+      const { password, ...label } = given ?? {};
       if (user.totp_state === 'active') throw new AppError('MFA_ALREADY_ENABLED');
       const proof = await parts.reauthentication.passwordOrFreshLogin(user, password, head);
       const issuer = labelText(label.issuer, ISSUER);
@@ -88,9 +69,12 @@ export function createEnrolment(parts: Parts): Enrolment {
         statement,
       ]);
       const { secret, uri } = await totpUri(bytes, { issuer, account });
-      return { secret, otpauth_url: uri, qr: await qrCode(uri), issuer, account, mfaToken: token };
+      const described = await current(user);
+      const provision = { secret, otpauth_url: uri, qr: await qrCode(uri), issuer, account, mfaToken: token };
+      return { ...provision, mfa: described.mfa, user: described };
     },
-    async confirm({ token, code }, call) {
+    /** Every other session ends, and this one is replaced. */
+    async confirm({ token, code }: BodyOf<typeof loginOperations.confirmTotp>, call: UserCall) {
       const { user } = call.caller;
       if (token !== undefined && (await flows.open('mfa_provision', token))?.userId !== user.id) {
         throw new AppError('INVALID_MFA_TICKET');
@@ -111,9 +95,10 @@ export function createEnrolment(parts: Parts): Enrolment {
         note('mfa.enabled', user, call.head),
         mail.enqueue(securityNoticeMail(user.email, 'The second factor of your account was switched on.')),
       ]);
-      return { tokens: session.hand(call), recoveryCodes: codes };
+      return { message: 'mfa_verified', ...session.hand(call), user: await current(user), recoveryCodes: codes };
     },
-    async disable(given, call) {
+    /** Every other session ends. */
+    async disable(given: Confirmation, call: UserCall) {
       const { user } = call.caller;
       if (user.totp_state !== 'active') throw new AppError('MFA_NOT_ENABLED');
       const proof = await parts.reauthentication.both(user, given, call.head);
@@ -128,9 +113,14 @@ export function createEnrolment(parts: Parts): Enrolment {
         note('mfa.disabled', user, call.head),
         mail.enqueue(securityNoticeMail(user.email, 'The second factor of your account was switched off.')),
       ]);
+      return { message: 'mfa_disabled', user: await current(user) };
     },
-    recoveryCodesLeft: credentials.countRecoveryCodes,
-    async renewRecoveryCodes(given, call) {
+    async status({ caller }: UserCall) {
+      const user = await parts.userObjects.describe(caller.user);
+      const recoveryCodesLeft = await credentials.countRecoveryCodes(user.id);
+      return { enabled: user.mfaEnabled, mfa: user.mfa, user, recoveryCodesLeft };
+    },
+    async renewRecoveryCodes(given: Confirmation, call: UserCall) {
       const { user } = call.caller;
       if (user.totp_state !== 'active') throw new AppError('MFA_NOT_ENABLED');
       const proof = await parts.reauthentication.both(user, given, call.head);
@@ -139,18 +129,14 @@ export function createEnrolment(parts: Parts): Enrolment {
       const what = 'New recovery codes were created for your account; the old ones do not work any more.';
       const notice = mail.enqueue(securityNoticeMail(user.email, what));
       await storeOr('REAUTHENTICATION_REQUIRED', [...proof, ...statements, renewed, notice]);
-      return codes;
+      return { recoveryCodes: codes };
     },
   };
 
   /** The same code was used elsewhere at this moment, or the user was changed: nothing was stored. */
   async function storeOr(code: string, statements: readonly Runnable[]): Promise<void> {
-    try {
-      await database.write(statements);
-    } catch (error) {
-      const fields = 'the password and a code or recovery code';
-      throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError(code, { fields }) : error;
-    }
+    const fields = 'the password and a code or recovery code';
+    await database.write(statements, { conflict: code, details: { fields } });
     mail.wake();
   }
 }

@@ -5,9 +5,7 @@ import type { AccountsCore } from '../accounts-core.ts';
 import { byAddress, type Limited } from '../limiter/limiter.ts';
 import type { LimitRow, UserRow } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';
-import { normalizeCode } from './one-time-code.ts';
-import { recoveryCodeHash } from './recovery-codes.ts';
-import { matchTotp } from './totp.ts';
+import { matchTotp, normalizeCode, recoveryCodeHash } from './codes.ts';
 
 export interface GivenFactor {
   readonly code?: string | undefined;

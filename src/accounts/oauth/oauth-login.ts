@@ -1,33 +1,25 @@
-import { errorCode } from '../../platform/errors/app-error.ts';
-import type { RequestHead } from '../../platform/http/surface.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { Call, RequestHead } from '../../platform/http/surface.ts';
 import { createToken, sameSecret } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { type OpenFlow, tokenKey } from '../flows.ts';
+import { cookieText, OAUTH_COOKIE, readCookie } from '../cookies.ts';
+import { FLOW_LIFETIMES, type OpenFlow, tokenKey } from '../flows.ts';
 import { byAddress } from '../limiter/limiter.ts';
+import { requireFreshLogin } from '../login/session-check.ts';
 import { linkSubject } from '../storage/credential-store.ts';
 import type { FoundSession } from '../storage/session-store.ts';
 import type { OauthAccounts, OauthProblem } from './oauth-accounts.ts';
 import type { OauthIdentity, OauthProvider } from './oauth-provider.ts';
 import type { Providers } from './oauth-providers.ts';
 
-/** A login that was begun: where the browser goes, and what it must bring back. */
-export interface BegunLogin {
-  readonly location: string;
-  readonly browserToken: string;
-}
+type BrowserCall = Pick<Call, 'head' | 'reply'>;
 
 /** Logins with accounts from elsewhere (contract/accounts, Beyond the document: OAuth). */
 export interface OauthLogin {
-  begin(providerId: string, options: BeginOptions, head: RequestHead): Promise<BegunLogin>;
-  /** Where the browser goes in the end, whatever happened. */
-  finish(providerId: string, browserToken: string, head: RequestHead): Promise<string>;
-}
-
-export interface BeginOptions {
-  /** Who is logged in and wants to link the account. */
-  readonly user: FoundSession | undefined;
-  /** For a web console at another address, which has no cookie of ours: the digest of what it shows at the exchange. */
-  readonly challenge: string | undefined;
+  /** Sends the browser to the provider; `user` is logged in and wants to link the account there. */
+  begin(providerId: string, user: FoundSession | undefined, call: BrowserCall): Promise<unknown>;
+  /** Sends the browser to the web console in the end, whatever happened. */
+  finish(providerId: string, call: BrowserCall): Promise<unknown>;
 }
 
 type Parts = Pick<
@@ -41,6 +33,7 @@ type Parts = Pick<
   | 'audit'
   | 'publicUrl'
   | 'frontendUrl'
+  | 'cookiesAreSecure'
   | 'clock'
   | 'randomness'
   | 'logger'
@@ -51,6 +44,12 @@ export function createOauthLogin(parts: Parts): OauthLogin {
   const redirectUri = (providerId: string) => `${parts.publicUrl()}/api/auth/oauth/callback/${providerId}`;
   const backTo = (result: Readonly<Record<string, string>>) =>
     `${parts.frontendUrl()}/login?${new URLSearchParams(result)}`;
+
+  const cookie = (head: RequestHead, value: string) =>
+    cookieText(OAUTH_COOKIE, value, {
+      secure: parts.cookiesAreSecure(head),
+      maxAgeSeconds: (FLOW_LIFETIMES.oauth_state + FLOW_LIFETIMES.exchange) / 1000,
+    });
 
   async function failed(problem: OauthProblem, providerId: string, head: RequestHead): Promise<string> {
     const details = { provider: providerId.slice(0, 64), problem };
@@ -120,8 +119,15 @@ export function createOauthLogin(parts: Parts): OauthLogin {
   }
 
   return {
-    async begin(providerId, { user, challenge }, head) {
+    async begin(providerId, user, { head, reply }) {
+      if (user !== undefined) {
+        refuseForeignStart(head, [parts.publicUrl(), parts.frontendUrl()]);
+        if (user.role === 'readonly') throw new AppError('READ_ONLY_ACCOUNT');
+        requireFreshLogin(user, clock);
+      }
       const provider = providers.find(providerId);
+      // For a web console at another address, which has no cookie of ours: the digest of what it shows at the exchange.
+      const challenge = head.query.get('challenge') ?? undefined;
       const browserToken = createToken(randomness);
       const [nonce, verifier] = [createToken(randomness), createToken(randomness)];
       const data = {
@@ -141,38 +147,57 @@ export function createOauthLogin(parts: Parts): OauthLogin {
         throw error;
       }
       const request = { redirectUri: redirectUri(providerId), state, nonce, codeVerifier: verifier };
-      try {
-        return { location: await provider.authorizationUrl(request), browserToken };
-      } catch (error) {
+      const location = await provider.authorizationUrl(request).catch((error) => {
         parts.logger.warn({ provider: providerId, reason: errorCode(error) }, 'a provider of logins cannot be reached');
-        return { location: await failed('provider_failed', providerId, head), browserToken };
-      }
+        return failed('provider_failed', providerId, head);
+      });
+      return reply.code(302).header('location', location).header('set-cookie', cookie(head, browserToken)).send();
     },
-    async finish(providerId, browserToken, head) {
-      const provider = providers.find(providerId);
-      await limiter.refuseWhileLocked(byAddress('oauth_failure', head));
-      const taken = await takeFlow(providerId, browserToken, head);
-      if (taken === undefined) return failed('invalid_state', providerId, head);
-      const { flow } = taken;
-      const refusal = head.query.get('error');
-      if (refusal !== null) {
-        return failed(refusal === 'access_denied' ? 'access_denied' : 'provider_failed', providerId, head);
-      }
-      const identity = await identify(provider, providerId, taken, head);
-      if (identity === undefined) return failed('provider_failed', providerId, head);
-      const isLink = flow.userId !== '';
-      const outcome = isLink
-        ? await link(provider, identity, flow, head)
-        : await accounts.enter(provider.namespace, identity, head);
-      if ('problem' in outcome) return failed(outcome.problem, providerId, head);
-      if (isLink) return backTo({ linked: providerId });
-      const { browser, challenge } = flow.data;
-      const { token, statement } = flows.issue('exchange', { userId: outcome.userId, data: { browser, challenge } });
-      const details = { provider: providerId };
-      const entry = { event: 'oauth.login', actor: outcome.userId, subject: outcome.userId, head, details };
-      const used = parts.credentials.noteUse('oauth', linkSubject(provider.namespace, identity.id), clock.now());
-      await database.write([statement, used, audit.statement(entry)]);
-      return backTo({ exchange_code: token });
+    async finish(providerId, { head, reply }) {
+      const location = await finish(providerId, readCookie(head, OAUTH_COOKIE), head);
+      // The cookie stays: the exchange code is good for the browser that has it.
+      return reply.code(302).header('location', location).send();
     },
   };
+
+  /** Returns where the browser goes. */
+  async function finish(providerId: string, browserToken: string, head: RequestHead): Promise<string> {
+    const provider = providers.find(providerId);
+    await limiter.refuseWhileLocked(byAddress('oauth_failure', head));
+    const taken = await takeFlow(providerId, browserToken, head);
+    if (taken === undefined) return failed('invalid_state', providerId, head);
+    const { flow } = taken;
+    const refusal = head.query.get('error');
+    if (refusal !== null) {
+      return failed(refusal === 'access_denied' ? 'access_denied' : 'provider_failed', providerId, head);
+    }
+    const identity = await identify(provider, providerId, taken, head);
+    if (identity === undefined) return failed('provider_failed', providerId, head);
+    const isLink = flow.userId !== '';
+    const outcome = isLink
+      ? await link(provider, identity, flow, head)
+      : await accounts.enter(provider.namespace, identity, head);
+    if ('problem' in outcome) return failed(outcome.problem, providerId, head);
+    if (isLink) return backTo({ linked: providerId });
+    const { browser, challenge } = flow.data;
+    const { token, statement } = flows.issue('exchange', { userId: outcome.userId, data: { browser, challenge } });
+    const details = { provider: providerId };
+    const entry = { event: 'oauth.login', actor: outcome.userId, subject: outcome.userId, head, details };
+    const used = parts.credentials.noteUse('oauth', linkSubject(provider.namespace, identity.id), clock.now());
+    await database.write([statement, used, audit.statement(entry)]);
+    return backTo({ exchange_code: token });
+  }
+}
+
+/**
+ * Another site must not make someone link an account: it might have logged them in there as somebody else before. A
+ * browser says where a navigation comes from; a bearer token is sent by nobody's accident.
+ */
+function refuseForeignStart({ headers }: RequestHead, ownUrls: readonly string[]): void {
+  if (headers.authorization !== undefined) return;
+  const { 'sec-fetch-site': site, referer } = headers;
+  if (site === 'same-origin' || site === 'none') return;
+  const origin = referer === undefined ? undefined : URL.parse(referer)?.origin;
+  if (origin !== undefined && ownUrls.some((url) => URL.parse(url)?.origin === origin)) return;
+  throw new AppError('CROSS_SITE_REQUEST');
 }

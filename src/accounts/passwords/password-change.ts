@@ -1,43 +1,18 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import type { BodyOf, Call, RequestHead } from '../../platform/http/surface.ts';
+import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import type { LinkedLogin } from '../contract/credential.ts';
+import type { loginOperations, ResetByToken } from '../contract/login.ts';
 import type { Credentials } from '../credentials/credentials.ts';
 import type { Reauthentication } from '../login/reauthentication.ts';
-import type { SessionOpening, TokenMembers } from '../login/session-opening.ts';
+import type { SessionOpening } from '../login/session-opening.ts';
 import { passwordChangedMail, passwordResetMail } from '../mail/messages.ts';
-import type { UserCall } from '../mfa/enrolment.ts';
-import { normalizeEmail } from '../registration/email-address.ts';
+import { normalizeEmail } from '../registration/identity.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
 import { createClientListStore } from '../storage/client-list-store.ts';
 import { createDeviceStore } from '../storage/device-store.ts';
 import { checkNewPassword } from './password-rules.ts';
-
-/** A new password by a mailed token. */
-export interface ResetGiven {
-  readonly token: string;
-  readonly password: string;
-  /** Also removes the linked accounts elsewhere: whoever had access may have linked one. */
-  readonly removeLinks: boolean;
-}
-
-/** The three ways to a new password. Each ends every session of the user; the first two give a fresh one. */
-export interface PasswordChange {
-  change(given: { currentPassword?: string | undefined; newPassword: string }, call: UserCall): Promise<Changed>;
-  /** Mails a token to someone who is logged in. */
-  startReset(email: string | undefined, call: UserCall): Promise<void>;
-  confirmReset(given: ResetGiven, call: UserCall): Promise<Changed>;
-  /** Mails a token to someone who is not; says nothing of whether there is such a person. */
-  startForgot(email: string, head: RequestHead): Promise<void>;
-  /** Logs nobody in, and leaves the second factor as it is. Gives the linked accounts that can still log in. */
-  confirmForgot(given: ResetGiven, call: Pick<Call, 'head' | 'reply'>): Promise<readonly LinkedLogin[]>;
-}
-
-export interface Changed {
-  readonly tokens: TokenMembers;
-  readonly linkedLogins: readonly LinkedLogin[];
-}
 
 type Parts = Pick<
   AccountsCore,
@@ -50,6 +25,7 @@ type Parts = Pick<
   | 'mail'
   | 'limiter'
   | 'passwords'
+  | 'userObjects'
   | 'clock'
   | 'frontendUrl'
 > & {
@@ -58,7 +34,8 @@ type Parts = Pick<
   readonly ownCredentials: Credentials;
 };
 
-export function createPasswordChange(parts: Parts): PasswordChange {
+/** The three ways to a new password. Each ends every session of the user; the first two give a fresh one. */
+export function createPasswordChange(parts: Parts) {
   const { database, users, sessions, flows, flowStore, audit, mail, limiter, clock, ownCredentials } = parts;
   const devices = createDeviceStore(database);
   const clients = createClientListStore(database);
@@ -98,11 +75,7 @@ export function createPasswordChange(parts: Parts): PasswordChange {
   }
 
   async function storeOr(lost: string, statements: readonly Runnable[]): Promise<void> {
-    try {
-      await database.write(statements);
-    } catch (error) {
-      throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError(lost) : error;
-    }
+    await database.write(statements, { conflict: lost });
     mail.wake();
   }
 
@@ -112,49 +85,54 @@ export function createPasswordChange(parts: Parts): PasswordChange {
     { password, ...how }: { readonly password: string; readonly byToken?: boolean; readonly removeLinks?: boolean },
     event: string,
     call: UserCall,
-  ): Promise<Changed> {
+  ) {
     const { user } = call.caller;
     const passwordHash = await parts.passwords.hash(password);
     const session = parts.opening.open(user, user.access_epoch + 1, call);
     const { statements, linkedLogins } = await replacing(user, passwordHash, how, call.head);
     await storeOr(lost, [...before, ...statements, ...session.statements, note(event, user, call.head)]);
-    return { tokens: session.hand(call), linkedLogins };
+    const described = await parts.userObjects.describe((await users.byId(user.id)) ?? user);
+    return { message: event.replace('.', '_'), ...session.hand(call), user: described, linkedLogins };
   }
 
   const resetMail = (user: FoundUser, token: string) =>
     passwordResetMail(user.email, token, `${parts.frontendUrl()}/reset-password#token=${token}`);
 
   return {
-    async change({ currentPassword, newPassword }, call) {
+    async change({ currentPassword, newPassword }: BodyOf<typeof loginOperations.changePassword>, call: UserCall) {
       const { user } = call.caller;
       checkNewPassword(newPassword, user);
       const right = await parts.reauthentication.password(user, currentPassword, call.head);
       return freshSession('INVALID_SESSION', right, { password: newPassword }, 'password.changed', call);
     },
-    async startReset(email, { caller: { user }, head }) {
+    /** Mails a token to someone who is logged in. */
+    async startReset(email: string | undefined, { caller: { user }, head }: UserCall) {
       if (email !== undefined && normalizeEmail(email) !== user.email) throw new AppError('FORBIDDEN');
       await limiter.takeMail({ email: user.email, address: head.address, session: user.session_id });
       const { token, statement } = flows.issue('reset', { userId: user.id, data: { epoch: user.access_epoch } });
       const asked = note('password.reset_asked', user, head);
       await database.write([flowStore.removeOfUser(user.id, ['reset']), statement, asked]);
       await mail.send(resetMail(user, token));
+      return { message: 'reset_sent' };
     },
-    async confirmReset({ token, ...given }, call) {
+    async confirmReset({ token, password, remove_links: removeLinks = false }: ResetByToken, call: UserCall) {
       const { user } = call.caller;
       const flow = await flows.open('reset', token);
       if (flow?.userId !== user.id || flow.data.epoch !== user.access_epoch) throw new AppError('INVALID_TOKEN');
-      checkNewPassword(given.password, user);
+      checkNewPassword(password, user);
       return freshSession(
         'INVALID_TOKEN',
         [flows.take('reset', token)],
-        { ...given, byToken: true },
+        { password, removeLinks, byToken: true },
         'password.reset',
         call,
       );
     },
-    async startForgot(given, head) {
+    /** Mails a token to someone who is not logged in; says nothing of whether there is such a person. */
+    async startForgot(given: string, head: RequestHead) {
+      const answer = { message: 'reset_sent_if_known' };
       const email = normalizeEmail(given);
-      if (email === undefined || !(await isWithinLimits(email, head.address))) return;
+      if (email === undefined || !(await isWithinLimits(email, head.address))) return answer;
       const user = await users.byEmail(email);
       // The same is stored for strangers: whether there is such a person takes no time to tell.
       const { token, statement } = flows.issue('forgot', { userId: user?.id ?? '', email });
@@ -162,8 +140,11 @@ export function createPasswordChange(parts: Parts): PasswordChange {
       const message = user === undefined ? mail.enqueueNothing() : mail.enqueue(resetMail(user, token));
       await database.write([statement, asked, message]);
       mail.wake();
+      return answer;
     },
-    async confirmForgot({ token, password, removeLinks }, call) {
+    /** Logs nobody in, and leaves the second factor as it is. Names the linked accounts that can still log in. */
+    async confirmForgot(given: ResetByToken, call: Pick<Call, 'head' | 'reply'>) {
+      const { token, password, remove_links: removeLinks = false } = given;
       for (const kind of ['forgot', 'set_password'] as const) {
         const flow = await flows.open(kind, token);
         const user = flow === undefined ? undefined : await users.byId(flow.userId);
@@ -177,7 +158,7 @@ export function createPasswordChange(parts: Parts): PasswordChange {
         const done = note('password.set_by_token', user, call.head);
         await storeOr('INVALID_TOKEN', [flows.take(kind, token), ...statements, device.statement, done]);
         device.sendCookie();
-        return linkedLogins;
+        return { message: 'password_set', linkedLogins };
       }
       throw new AppError('INVALID_TOKEN');
     },

@@ -2,7 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges } from '../../platform/database/statement.ts';
-import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
 import type { Audit } from '../audit.ts';
@@ -91,12 +91,8 @@ export function createAgentRegistry(options: AgentRegistryOptions): AgentRegistr
         node: JSON.stringify(node),
         created_at: clock.now(),
       };
-      try {
-        await database.write([store.add(row), audit.statement(entryOf('agent.created', id, actor))]);
-      } catch (error) {
-        if (error instanceof AppError && error.code === 'STORAGE_DUPLICATE') throw new AppError('AGENT_EXISTS', { id });
-        throw error;
-      }
+      const created = audit.statement(entryOf('agent.created', id, actor));
+      await database.write([store.add(row), created], { duplicate: 'AGENT_EXISTS', details: { id } });
       const agent = configured === undefined ? describeStored(row) : describeConfigured(configured, row);
       return { agent, token };
     },
@@ -105,15 +101,9 @@ export function createAgentRegistry(options: AgentRegistryOptions): AgentRegistr
       if (configured !== undefined && configured.token !== '') throw new AppError('AGENT_CONFIGURED', { id });
       const shown = id.slice(0, 64);
       const [remove, ...others] = store.remove(id);
-      try {
-        await database.write([
-          expectChanges(remove, 1),
-          ...others,
-          audit.statement(entryOf('agent.revoked', shown, actor)),
-        ]);
-      } catch (error) {
-        throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError('AGENT_NOT_FOUND', { id: shown }) : error;
-      }
+      const revoked = audit.statement(entryOf('agent.revoked', shown, actor));
+      const refusals = { conflict: 'AGENT_NOT_FOUND', details: { id: shown } };
+      await database.write([expectChanges(remove, 1), ...others, revoked], refusals);
     },
   };
 }

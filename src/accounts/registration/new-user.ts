@@ -1,8 +1,11 @@
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Role } from '../permissions.ts';
+import type { SubscriptionRow } from '../storage/accounts-schema.ts';
+import { DAY_MS } from '../storage/user-count-store.ts';
 import type { NewUserRow } from '../storage/user-store.ts';
-import { nameKey } from './identity-names.ts';
+import { newSubscription } from '../subscriptions/subscriptions.ts';
+import { nameKey } from './identity.ts';
 
 export interface NewUser {
   /** As `normalizeName` gives it. */
@@ -55,4 +58,12 @@ export function randomUuid(randomness: Pick<Randomness, 'bytes'>): string {
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
   const hex = Buffer.from(bytes).toString('hex');
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}
+
+/** The subscription that a registration starts with; none when trials are switched off. */
+export function trialOf(userId: string, days: number, now: number, makeId: MakeId): readonly SubscriptionRow[] {
+  if (days === 0) return [];
+  const trial = { provider: 'trial', kind: 'trial', plan_id: `TRIAL-${days}D`, status: 'trialing' };
+  const times = { expires_at: now + days * DAY_MS, event_at: now };
+  return [{ ...newSubscription(makeId('sub_'), userId, `trial-${userId}`, now), ...trial, ...times }];
 }

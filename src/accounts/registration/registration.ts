@@ -1,32 +1,38 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { RequestHead } from '../../platform/http/surface.ts';
+import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import type { SecretBox } from '../../platform/secrets/secret-box.ts';
+import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import { explainTaken } from '../administration/user-administration.ts';
+import type { Application } from '../contract/registration.ts';
+import type { User } from '../contract/user.ts';
+import { cookieText, readCookie, VERIFICATION_COOKIE } from '../cookies.ts';
 import { byAddress } from '../limiter/limiter.ts';
 import { accountExistsMail, registrationCodeMail } from '../mail/messages.ts';
 import { checkNewPassword } from '../passwords/password-rules.ts';
 import type { AccountsSettings } from '../settings.ts';
-import type { FoundUser } from '../storage/accounts-schema.ts';
-import { requireEmail } from './email-address.ts';
-import { createEmailCodes } from './email-codes.ts';
-import { normalizeName } from './identity-names.ts';
-import { newUserRow } from './new-user.ts';
-import { trialOf } from './trial.ts';
-
-export interface Application {
-  readonly name?: string | undefined;
-  readonly email?: string | undefined;
-  readonly password?: string | undefined;
-  readonly code?: string | undefined;
-  readonly verificationToken?: string | undefined;
-}
+import type { FlowStore } from '../storage/flow-store.ts';
+import { normalizeName, requireEmail } from './identity.ts';
+import { newUserRow, trialOf } from './new-user.ts';
 
 export interface Registration {
   /** Mails a code; to someone who is registered, a notice instead. */
-  sendCode(email: string, head: RequestHead): Promise<void>;
-  /** A token that stands for a right code. */
-  verify(email: string, code: string, head: RequestHead): Promise<{ token: string; expiresAt: number }>;
-  register(application: Application, head: RequestHead): Promise<FoundUser>;
+  sendCode(email: string, head: RequestHead): Promise<{ message: string }>;
+  /** Gives a token that stands for a correct code. */
+  verify(
+    given: { readonly email: string; readonly code: string },
+    call: Pick<Call, 'head' | 'reply'>,
+  ): Promise<Verified>;
+  register(application: Application, call: Pick<Call, 'head' | 'reply'>): Promise<{ message: string; user: User }>;
+}
+
+interface Verified {
+  readonly message: string;
+  readonly verified: true;
+  readonly verificationToken: string;
 }
 
 type Parts = Pick<
@@ -42,6 +48,8 @@ type Parts = Pick<
   | 'limiter'
   | 'passwords'
   | 'settings'
+  | 'userObjects'
+  | 'cookiesAreSecure'
   | 'secretBox'
   | 'clock'
   | 'randomness'
@@ -58,6 +66,11 @@ export function createRegistration(parts: Parts): Registration {
     await database.write([limiter.count(byAddress('address_failures', head)), failed]);
     throw new AppError('INVALID_CODE');
   }
+
+  const setCookie = ({ head, reply }: Pick<Call, 'head' | 'reply'>, value: string, maxAgeSeconds: number): void => {
+    const options = { secure: parts.cookiesAreSecure(head), maxAgeSeconds };
+    reply.header('set-cookie', cookieText(VERIFICATION_COOKIE, value, options));
+  };
 
   /** What proves that the address is theirs, as the statements that use it up. */
   async function useProof(email: string, given: Application, head: RequestHead): Promise<readonly Runnable[]> {
@@ -84,17 +97,21 @@ export function createRegistration(parts: Parts): Registration {
       const code = await codes.current(email);
       if (user !== undefined) await mail.send(accountExistsMail(email));
       else if (!blocked) await mail.send(registrationCodeMail(email, code));
+      return { message: 'verification_sent' };
     },
-    async verify(given, code, head) {
+    async verify({ email: given, code }, call) {
+      const { head } = call;
       const email = requireEmail(given);
       refuseUnlessOpen(email, parts.settings());
       await limiter.refuseWhileLocked(byAddress('address_failures', head));
       if (!(await codes.check(email, code))) return refuseCode(head);
       const { token, expiresAt, statement } = flows.issue('verification', { email });
       await database.write([statement]);
-      return { token, expiresAt };
+      setCookie(call, token, Math.floor((expiresAt - clock.now()) / 1000));
+      return { message: 'verified', verified: true, verificationToken: token };
     },
-    async register(given, head) {
+    async register(given, call) {
+      const { head } = call;
       refuseUnlessOpen(undefined, parts.settings());
       const name = normalizeName(given.name ?? '');
       if (name === undefined) throw new AppError('NAME_REQUIRED');
@@ -102,7 +119,8 @@ export function createRegistration(parts: Parts): Registration {
       const email = requireEmail(given.email);
       refuseUnlessOpen(email, parts.settings());
       checkNewPassword(given.password, { name, email });
-      const proof = await useProof(email, given, head);
+      const verificationToken = given.verificationToken ?? readCookie(head, VERIFICATION_COOKIE);
+      const proof = await useProof(email, { ...given, verificationToken }, head);
       if (await parts.blacklist.has(email)) throw new AppError('FORBIDDEN');
       const passwordHash = await parts.passwords.hash(given.password);
       const now = clock.now();
@@ -114,12 +132,10 @@ export function createRegistration(parts: Parts): Registration {
       const trial = trialOf(user.id, parts.settings().trial_days, now, makeId);
       const registered = audit.statement({ event: 'register', actor: user.id, subject: user.id, head });
       const rows = [...users.add(user), ...trial.map(parts.subscriptions.add), registered];
-      try {
-        await database.write([...proof, ...rows]);
-      } catch (error) {
-        throw explain(error);
-      }
-      return user;
+      // Nothing was stored, and the code is still good: someone else has the name, or was quicker with the same code.
+      await database.write([...proof, ...rows], { conflict: 'INVALID_CODE' }).catch(explainTaken);
+      setCookie(call, '', 0);
+      return { message: 'registered', user: await parts.userObjects.describe(user) };
     },
   };
 }
@@ -140,11 +156,66 @@ export function refuseUnlessOpen(
     throw new AppError('DOMAIN_NOT_ALLOWED', { domain });
 }
 
-/** Nothing was stored, and the code is still good: someone else has the name, or was quicker with the same code. */
-function explain(error: unknown): unknown {
-  if (!(error instanceof AppError)) return error;
-  if (error.code === 'STORAGE_CONFLICT') return new AppError('INVALID_CODE');
-  if (error.code !== 'STORAGE_DUPLICATE') return error;
-  const columns = Array.isArray(error.details.columns) ? error.details.columns : [];
-  return new AppError(columns.includes('email') ? 'EMAIL_ALREADY_EXISTS' : 'NAME_ALREADY_EXISTS');
+/** Contract/accounts, Rules: E-mail code. */
+const CODE_DIGITS = 6;
+const CODE_LIFETIME_MS = 10 * 60_000;
+const CODE_TRIES = 5;
+/** The purpose is part of the key: a code for one thing is unknown to any other. */
+const KIND = 'register_code';
+
+interface EmailCodes {
+  /** The code for an address: the same one within its ten minutes, unless too many wrong ones were tried. */
+  current(email: string): Promise<string>;
+  /** Whether it is the code; counts the wrong ones. Does not use it up. */
+  check(email: string, code: string): Promise<boolean>;
+  /** Uses it up, for the one batch that is first. */
+  take(email: string): Runnable;
+  /** Uses it up if there is one. */
+  remove(email: string): Runnable;
+}
+
+interface EmailCodesOptions {
+  readonly store: FlowStore;
+  readonly secretBox: SecretBox;
+  readonly clock: Pick<Clock, 'now'>;
+  readonly randomness: Pick<Randomness, 'below'>;
+}
+
+function createEmailCodes({ store, secretBox, clock, randomness }: EmailCodesOptions): EmailCodes {
+  const context = (email: string) => `flow:${KIND}:${email}`;
+  const read = (sealed: string, email: string) => Buffer.from(secretBox.open(sealed, context(email))).toString('utf8');
+
+  return {
+    async current(email) {
+      const now = clock.now();
+      const code = String(randomness.below(10 ** CODE_DIGITS)).padStart(CODE_DIGITS, '0');
+      const fresh = {
+        kind: KIND,
+        key: email,
+        user_id: '',
+        email,
+        data: secretBox.seal(code, context(email)),
+        attempts: 0,
+        created_at: now,
+        expires_at: now + CODE_LIFETIME_MS,
+      };
+      const live = await store.putUnlessLive(fresh, CODE_TRIES);
+      return read(live.data, email);
+    },
+    async check(email, code) {
+      const flow = { kind: KIND, key: email };
+      // The try is counted before it is made: a burst of guesses gets no more of them than one after another.
+      const row = await store.reserveTry(flow, CODE_TRIES, clock.now());
+      if (row === undefined || !sameSecret(plainCode(code), read(row.data, email))) return false;
+      await store.returnTry(flow);
+      return true;
+    },
+    take: (email) => store.take({ kind: KIND, key: email }, clock.now()),
+    remove: (email) => store.removeOfEmail(email, [KIND]),
+  };
+}
+
+/** Codes are copied by hand: blanks and full-width digits do not matter. */
+function plainCode(text: string): string {
+  return text.slice(0, 64).normalize('NFKC').replaceAll(/\s/g, '');
 }

@@ -45,9 +45,8 @@ export async function pseudonymizeAudit(
     .where('details', '<>', '{}')
     .orderBy('id')
     .limit(PAGE);
-  const names = [email, name].map(wordsOf);
   const clean = (_: string, value: unknown) =>
-    typeof value === 'string' && names.some((words) => wordsOf(value).includes(words)) ? REMOVED : value;
+    typeof value === 'string' && (names(value, email) || names(value, name)) ? REMOVED : value;
   for (let after = '', isLast = false; !isLast; ) {
     const { rows } = await run(own.where('id', '>', after).compile());
     for (const { id: entry, details } of rows) {
@@ -58,6 +57,12 @@ export async function pseudonymizeAudit(
     after = rows.at(-1)?.id ?? '';
     isLast = rows.length < PAGE;
   }
+}
+
+/** Whether a text contains a name as whole words; one of signs alone, such as an emoji, counts anywhere. */
+function names(text: string, name: string): boolean {
+  const words = wordsOf(name);
+  return words.trim() === '' ? text.includes(name) : wordsOf(text).includes(words);
 }
 
 /** The words of a text, with a space around each. */

@@ -1,18 +1,18 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { RequestHead } from '../../platform/http/surface.ts';
+import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import type { SubscriptionClaim, SubscriptionStatus } from '../contract/subscription.ts';
-import type { SubscriptionRow, UserRow } from '../storage/accounts-schema.ts';
-import { statusAt } from './describe-subscription.ts';
+import type { NewStatus, Subscription, SubscriptionClaim, SubscriptionStatus } from '../contract/own-data.ts';
+import type { SubscriptionRow } from '../storage/accounts-schema.ts';
+import { timeText } from '../user-object.ts';
 
 /** Contract/accounts, Rules: Subscriptions. */
 export interface Subscriptions {
-  ofUser(userId: string): Promise<SubscriptionRow[]>;
+  list(userId: string): Promise<{ subscriptions: Subscription[] }>;
   /** What a client says of a purchase: `pending` until someone else decides, and without effect afterwards. */
-  claim(user: UserRow, claim: SubscriptionClaim, head: RequestHead): Promise<SubscriptionRow>;
-  cancel(user: UserRow, externalId: string, head: RequestHead): Promise<SubscriptionRow>;
+  claim(claim: SubscriptionClaim, call: UserCall): Promise<{ subscription: Subscription }>;
+  cancel(externalId: string | undefined, call: UserCall): Promise<{ subscription: Subscription }>;
   /** By an administrator. */
-  setStatus(id: string, given: GivenStatus, actor: UserRow, head: RequestHead): Promise<SubscriptionRow>;
+  setStatus(id: string, given: NewStatus, call: UserCall): Promise<{ subscription: Subscription }>;
 }
 
 /** Far more than anyone buys; a stored list that grows without end helps nobody. */
@@ -22,9 +22,13 @@ const META_BYTES = 4096;
 type Parts = Pick<AccountsCore, 'subscriptions' | 'audit' | 'clock' | 'makeId'>;
 
 export function createSubscriptions({ subscriptions: store, audit, clock, makeId }: Parts): Subscriptions {
+  const described = (row: SubscriptionRow) => ({ subscription: describeSubscription(row, clock.now()) });
   return {
-    ofUser: (userId) => store.ofUser(userId, MOST_PER_USER + 1),
-    async claim(user, claim, head) {
+    async list(userId) {
+      const own = await store.ofUser(userId, MOST_PER_USER + 1);
+      return { subscriptions: own.map((row) => describeSubscription(row, clock.now())) };
+    },
+    async claim(claim, { caller: { user }, head }) {
       const externalId = requireExternalId(claim.externalId);
       const own = await store.ofUser(user.id, MOST_PER_USER + 1);
       if (own.length >= MOST_PER_USER && !own.some((row) => row.external_id === externalId)) {
@@ -33,9 +37,9 @@ export function createSubscriptions({ subscriptions: store, audit, clock, makeId
       const row = { ...newSubscription(makeId('sub_'), user.id, externalId, clock.now()), ...claimed(claim) };
       const details = { externalId, planId: row.plan_id };
       const entry = { event: 'subscription.claimed', actor: user.id, subject: user.id, head, details };
-      return store.claim(row, [audit.statement(entry)]);
+      return described(await store.claim(row, [audit.statement(entry)]));
     },
-    async cancel(user, given, head) {
+    async cancel(given, { caller: { user }, head }) {
       const externalId = requireExternalId(given);
       const now = clock.now();
       const entry = { actor: user.id, subject: user.id, head, details: { externalId } };
@@ -44,12 +48,12 @@ export function createSubscriptions({ subscriptions: store, audit, clock, makeId
         const also = [audit.statement({ event: 'subscription.cancelled', ...entry })];
         return { row: withStatus(row, 'cancelled', now, now), also };
       });
-      if (cancelled !== undefined) return cancelled;
+      if (cancelled !== undefined) return described(cancelled);
       // It may be someone else's: that, and nothing more, is what the record is for.
       await audit.record({ event: 'subscription.not_found', ...entry });
       throw new AppError('SUBSCRIPTION_NOT_FOUND');
     },
-    async setStatus(id, { status, planId }, actor, head) {
+    async setStatus(id, { status, planId }, { caller: { user: actor }, head }) {
       const now = clock.now();
       const changed = await store.change({ id }, (row) => {
         if (row === undefined) return undefined;
@@ -68,15 +72,9 @@ export function createSubscriptions({ subscriptions: store, audit, clock, makeId
         };
       });
       if (changed === undefined) throw new AppError('SUBSCRIPTION_NOT_FOUND');
-      return changed;
+      return described(changed);
     },
   };
-}
-
-/** What an administrator says of a subscription. */
-export interface GivenStatus {
-  readonly status: SubscriptionStatus;
-  readonly planId?: string | undefined;
 }
 
 /** A plan that counts: named by the payment webhook or an administrator, never by the client. */
@@ -147,4 +145,28 @@ function claimed(claim: SubscriptionClaim): Partial<SubscriptionRow> {
 function requireExternalId(externalId: string | undefined): string {
   if (externalId === undefined || externalId.trim() === '') throw new AppError('EXTERNAL_ID_REQUIRED');
   return externalId;
+}
+
+/** A subscription as its user and administrators see it. */
+export function describeSubscription(row: SubscriptionRow, now: number): Subscription {
+  return {
+    id: row.id,
+    externalId: row.external_id,
+    provider: row.provider,
+    paymentMethod: row.payment_method,
+    paymentQr: row.payment_qr,
+    kind: row.kind,
+    planId: row.plan_id,
+    status: statusAt(row, now),
+    meta: JSON.parse(row.meta) as Record<string, unknown>,
+    createdAt: timeText(row.created_at),
+    updatedAt: timeText(row.updated_at),
+    ...(row.expires_at === null ? {} : { expiresAt: timeText(row.expires_at) }),
+    ...(row.cancelled_at === null ? {} : { cancelledAt: timeText(row.cancelled_at) }),
+  };
+}
+
+/** A trial ends by itself at its time: nothing has to be stored for that. */
+export function statusAt({ status, expires_at }: SubscriptionRow, now: number): SubscriptionStatus {
+  return status === 'trialing' && expires_at !== null && expires_at <= now ? 'expired' : (status as SubscriptionStatus);
 }

@@ -19,7 +19,10 @@ export interface Database<Schema = unknown> {
    * All or nothing. Resolves when it is on the disk; many small batches share one wait for it. After
    * STORAGE_UNAVAILABLE it is not known whether it was stored.
    */
-  write<const Batch extends readonly Runnable[]>(statements: Batch): Promise<WriteResults<Batch>>;
+  write<const Batch extends readonly Runnable[]>(
+    statements: Batch,
+    refusals?: WriteRefusals,
+  ): Promise<WriteResults<Batch>>;
   /**
    * For what cannot be said in one batch. On SQLite all other writers wait meanwhile, so `work` waits for nothing but
    * its own statements; on PostgreSQL it may run more than once.
@@ -45,6 +48,13 @@ export interface Database<Schema = unknown> {
 export type AnyDatabase = Omit<Database<never>, 'query' | 'statement' | 'transaction'> & {
   transaction<T>(work: (transaction: Pick<Transaction<never>, 'run'>) => Promise<T>): Promise<T>;
 };
+
+/** The errors that callers get instead of STORAGE_CONFLICT and STORAGE_DUPLICATE. */
+export interface WriteRefusals {
+  readonly conflict?: string;
+  readonly duplicate?: string;
+  readonly details?: Readonly<Record<string, unknown>>;
+}
 
 export interface Transaction<Schema> {
   readonly query: Kysely<Schema>;

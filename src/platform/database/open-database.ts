@@ -1,14 +1,14 @@
 import { type Clock, withinTime } from '../clock/clock.ts';
-import { AppError } from '../errors/app-error.ts';
+import { AppError, errorCode } from '../errors/app-error.ts';
 import { copyInto } from './backup/copy-into.ts';
-import type { Database, DatabaseLocation, Engine, SqlConnection, Transaction } from './database.ts';
+import type { Database, DatabaseLocation, Engine, SqlConnection, Transaction, WriteRefusals } from './database.ts';
 import { createQueryBuilder, isSelect } from './kysely-dialect.ts';
 import type { DatabaseDefinition } from './migration.ts';
 import { openEngine, runTransaction } from './open-engine.ts';
 import { migrate } from './run-migrations.ts';
 import type { SqliteLimits } from './sqlite/sqlite-engine.ts';
 import { copySqliteFile, emptySqliteLog, foldLog, makeNewFile } from './sqlite/sqlite-file.ts';
-import { compileStatement } from './statement.ts';
+import { compileStatement, type Runnable, type StatementResult } from './statement.ts';
 
 export interface DatabaseOptions extends DatabaseDefinition {
   readonly location: DatabaseLocation;
@@ -48,7 +48,7 @@ function createDatabase<Schema>(engine: Engine, options: DatabaseOptions): Datab
     statement: (build) => compileStatement(query, build),
     readKeyed: engine.readKeyed,
     read: engine.read,
-    write: engine.write as Database<Schema>['write'],
+    write: withRefusals(engine.write),
     transaction: (work, { timeoutMs = TRANSACTION_TIMEOUT_MS } = {}) =>
       runTransaction(engine, clock, timeoutMs, (connection) => work(createTransaction<Schema>(connection))),
     snapshot: engine.snapshot,
@@ -65,6 +65,25 @@ function createDatabase<Schema>(engine: Engine, options: DatabaseOptions): Datab
     },
     close: engine.close,
   };
+}
+
+/** Lets the writer of batches say what a conflict or a duplicate means to its caller. */
+export function withRefusals(
+  write: (statements: readonly Runnable[]) => Promise<StatementResult[]>,
+): Database['write'] {
+  const refusing = (statements: readonly Runnable[], refusals?: WriteRefusals): Promise<StatementResult[]> => {
+    if (refusals === undefined) return write(statements);
+    const { conflict, duplicate, details } = refusals;
+    const codes: Readonly<Record<string, string | undefined>> = {
+      STORAGE_CONFLICT: conflict,
+      STORAGE_DUPLICATE: duplicate,
+    };
+    return write(statements).catch((error) => {
+      const code = codes[errorCode(error)];
+      throw code === undefined ? error : new AppError(code, details);
+    });
+  };
+  return refusing as Database['write'];
 }
 
 function createTransaction<Schema>(connection: SqlConnection): Transaction<Schema> {

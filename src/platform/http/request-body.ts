@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { TSchema } from 'typebox';
+import type { Static, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/schema';
 import { AppError } from '../errors/app-error.ts';
 import { findIssues, firstIssue } from '../json/describe-issues.ts';
@@ -97,15 +97,16 @@ function isJsonType(type: string): boolean {
   });
 }
 
-type SchemaCheck = (value: unknown) => void;
-
 /** Throws INVALID_REQUEST, naming the first field that is wrong, for a value that does not fit. */
-export function createSchemaCheck(schema: TSchema, part: 'body' | 'query' | 'path'): SchemaCheck {
+export function createSchemaCheck<Schema extends TSchema>(
+  schema: Schema,
+  part: 'body' | 'query' | 'path',
+): (value: unknown) => Static<Schema> {
   // Compiled by the first request: the start does not wait for all routes of all services.
   let validator: Validator | undefined;
   return (value) => {
     validator ??= Compile(schema);
-    if (validator.Check(value)) return;
+    if (validator.Check(value)) return value as Static<Schema>;
     const issues = findIssues(validator, value);
     const [first] = issues;
     const reason = first !== undefined && first.path === '' ? `the ${part} ${first.message}` : firstIssue(issues);

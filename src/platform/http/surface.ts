@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply } from 'fastify';
-import type { TSchema } from 'typebox';
+import type { Static, TSchema } from 'typebox';
 import type { DescribedError, ErrorTable } from '../errors/error-table.ts';
 import type { MessageChannel } from '../json-rpc/message-channel.ts';
 
@@ -22,13 +22,18 @@ export interface RequestHead {
 /** Decides who is calling, before the body is read. Throws an `AppError` to refuse. */
 export type Guard<Caller = unknown> = (head: RequestHead) => Caller | Promise<Caller>;
 
-export interface Call<Caller = unknown> {
+export interface Call<
+  Caller = unknown,
+  Body = unknown,
+  Query = Readonly<Record<string, unknown>>,
+  Params = Readonly<Record<string, string>>,
+> {
   readonly head: RequestHead;
   readonly caller: Caller;
   /** `body: 'json'`: the validated value; `body: 'bytes'`: a Buffer; otherwise undefined. */
-  readonly body: unknown;
-  readonly params: Readonly<Record<string, string>>;
-  readonly query: Readonly<Record<string, unknown>>;
+  readonly body: Body;
+  readonly params: Params;
+  readonly query: Query;
   /** For status, headers and streams (`reply.hijack()`); a returned value is sent as JSON with status 200. */
   readonly reply: FastifyReply;
 }
@@ -57,6 +62,65 @@ export interface RouteSchema {
   readonly response?: Readonly<Record<number, TSchema>>;
   /** The shape of this row's errors, where it is not the surface's `errorSchema`. */
   readonly error?: TSchema;
+}
+
+/** What a row takes and returns: its part of the contract. */
+export interface Operation {
+  readonly summary: string;
+  /** The JSON body. Absent: no body. */
+  readonly body?: TSchema;
+  /** The handler gets the bytes of the body and parses them; `body` is there for the documents. */
+  readonly raw?: true;
+  readonly bodyLimit?: number;
+  readonly query?: TSchema;
+  /** By status; the first one is the status of a success. */
+  readonly response?: Readonly<Record<number, TSchema>>;
+}
+
+type RowName = `${Route['method']} /${string}`;
+/** The body of an operation, as its handler gets it. */
+export type BodyOf<Given extends Operation> = Given extends { raw: true }
+  ? Buffer
+  : Given extends { body: infer Body extends TSchema }
+    ? Static<Body>
+    : undefined;
+type QueryOf<Given extends Operation> = Given extends { query: infer Query extends TSchema }
+  ? Static<Query>
+  : Readonly<Record<string, unknown>>;
+/** The names after the colons of a path. */
+type ParamsOf<Path extends string> = Path extends `${string}:${infer Name}/${infer Rest}`
+  ? { readonly [Key in Name]: string } & ParamsOf<Rest>
+  : Path extends `${string}:${infer Name}`
+    ? { readonly [Key in Name]: string }
+    : unknown;
+
+/**
+ * One row of a route table. The handler takes the types of body, query and path from the operation and the name, and its
+ * result is sent with the first status of the operation: `defineRoute('GET /keys/:id', guard, operation, handle)`.
+ */
+export function defineRoute<Caller, const Name extends RowName, const Given extends Operation>(
+  name: Name,
+  guard: Guard<Caller>,
+  operation: Given,
+  handle: (call: Call<Caller, BodyOf<Given>, QueryOf<Given>, ParamsOf<Name>>) => unknown,
+): Route {
+  const space = name.indexOf(' ');
+  const { summary, body, raw, bodyLimit, query, response } = operation;
+  const status = Number(Object.keys(response ?? {})[0] ?? 200);
+  return {
+    method: name.slice(0, space) as Route['method'],
+    path: name.slice(space + 1),
+    guard,
+    summary,
+    ...(body !== undefined && { body: raw === true ? 'bytes' : 'json' }),
+    ...(bodyLimit !== undefined && { bodyLimit }),
+    schema: { ...(body && { body }), ...(query && { query }), ...(response && { response }) },
+    handle(call) {
+      if (status === 201 || status === 202) call.reply.code(status);
+      // The listener has checked every part against the schemas that these types come from.
+      return handle(call as Parameters<typeof handle>[0]);
+    },
+  };
 }
 
 /** One row of a service's table of WebSocket addresses. */

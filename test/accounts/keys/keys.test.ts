@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { CompletionKeyInput, CompletionKeys } from '../../../src/accounts/keys/completion-keys.ts';
+import type { NewKey } from '../../../src/accounts/contract/own-data.ts';
+import type { CompletionKeys } from '../../../src/accounts/owners.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { startProgram } from '../../e2e/running-program.ts';
 import { GOOD_PASSWORD } from '../accounts-client.ts';
@@ -8,9 +9,9 @@ import { loggedInAs } from '../people.ts';
 import { startAccounts } from '../start-accounts.ts';
 
 /** Keys in memory, as the other service would hold them. */
-function keysInMemory(): CompletionKeys & { readonly given: CompletionKeyInput[] } {
+function keysInMemory(): CompletionKeys & { readonly given: NewKey[] } {
   const rows: { id: string; owner: string; name: string }[] = [];
-  const given: CompletionKeyInput[] = [];
+  const given: NewKey[] = [];
   return {
     given,
     async create(owner, input) {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import jsqr from 'jsqr';
 import QRCode from 'qrcode';
-import { matchTotp } from '../../../src/accounts/mfa/totp.ts';
+import { matchTotp } from '../../../src/accounts/mfa/codes.ts';
 import { startAccounts } from '../../accounts/start-accounts.ts';
 
 const STEP_MS = 30_000;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
-import { createRecoveryCodes, recoveryCodeHash } from '../../../src/accounts/mfa/recovery-codes.ts';
+import { createRecoveryCodes, recoveryCodeHash } from '../../../src/accounts/mfa/codes.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { auditOf, loggedInAs } from '../../accounts/people.ts';
 import { type RunningAccounts, startAccounts } from '../../accounts/start-accounts.ts';

@@ -2,6 +2,7 @@ import { pause } from '../../../src/platform/clock/clock.ts';
 import type { Database, Transaction } from '../../../src/platform/database/database.ts';
 import { createQueryBuilder, isSelect } from '../../../src/platform/database/kysely-dialect.ts';
 import type { DatabaseDefinition } from '../../../src/platform/database/migration.ts';
+import { withRefusals } from '../../../src/platform/database/open-database.ts';
 import { compileStatement, type Runnable, type StatementResult } from '../../../src/platform/database/statement.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import type { Chance } from './chance.ts';
@@ -115,7 +116,7 @@ export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance
       // In the program it is a read in its own thread, which takes no time.
       readKeyed: (statement) => read(statement, { ...chooseFate(false), beforeMs: 0 }),
       read: (statement) => read(statement, chooseFate(false)),
-      write: write as Database<Schema>['write'],
+      write: withRefusals(write),
       async transaction(work) {
         const fate = chooseFate(true);
         const done = line.then(async () => {

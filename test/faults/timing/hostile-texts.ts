@@ -1,6 +1,5 @@
 import { checkNewPassword } from '../../../src/accounts/passwords/password-rules.ts';
-import { normalizeEmail } from '../../../src/accounts/registration/email-address.ts';
-import { nameKey, normalizeName } from '../../../src/accounts/registration/identity-names.ts';
+import { nameKey, normalizeEmail, normalizeName } from '../../../src/accounts/registration/identity.ts';
 import { bearerToken, type RequestHead } from '../../../src/platform/http/surface.ts';
 
 const LONG = 60_000;

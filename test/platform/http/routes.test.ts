@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Type } from 'typebox';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
+import { anyone, defineRoute } from '../../../src/platform/http/surface.ts';
 import { bodyOf, exchange, openRaw, statusOf } from './raw-connection.ts';
 import { routeOf, startListener, surfaceOf } from './start-listener.ts';
 
@@ -299,4 +300,34 @@ test('a client that asks before it sends is told to go on only after the guard h
   welcome.socket.write('{}');
   const text = await welcome.closed();
   assert.deepEqual(bodyOf(text.slice(text.indexOf('\r\n\r\n') + 4)), { got: {} });
+});
+
+test('a row that is defined by an operation checks its parts and answers with the first status of the operation', async (t) => {
+  const create = {
+    summary: 'Creates a thing.',
+    body: Type.Object({ size: Type.Integer() }),
+    query: Type.Object({ dry: Type.Optional(Type.Boolean()) }),
+    response: { 201: Type.Object({ id: Type.String() }) },
+  };
+  const raw = { summary: 'Counts bytes.', body: create.body, raw: true as const, bodyLimit: 20 };
+  const routes = [
+    // The types of body, query and path come from the operation and the name.
+    defineRoute('POST /lab/:kind/:id', anyone, create, ({ body, query, params }) => ({
+      id: `${params.kind} ${params.id} ${body.size + 1} ${query.dry === true}`,
+    })),
+    defineRoute('POST /lab/raw', anyone, raw, ({ body }) => ({ bytes: body.length })),
+    defineRoute('DELETE /lab/:id', anyone, { summary: 'Removes it.', response: { 204: Type.Null() } }, () => undefined),
+  ];
+  const { url } = await startListener(t, { surfaces: [surfaceOf({ routes })] });
+  const send = async (method: string, path: string, text?: string) => {
+    const headers = { 'content-type': 'application/json' };
+    const response = await fetch(`${url}${path}`, { method, ...(text !== undefined && { body: text, headers }) });
+    return [response.status, await response.text()];
+  };
+  assert.deepEqual(await send('POST', '/lab/box/7?dry=true', '{"size":1}'), [201, '{"id":"box 7 2 true"}']);
+  assert.equal((await send('POST', '/lab/box/7', '{"size":"1"}'))[0], 400);
+  assert.equal((await send('POST', '/lab/box/7?dry=maybe', '{"size":1}'))[0], 400);
+  assert.deepEqual(await send('POST', '/lab/raw', '{ "size": 1 }'), [200, '{"bytes":13}']);
+  assert.equal((await send('POST', '/lab/raw', `{ "size": ${' '.repeat(20)}1 }`))[0], 413);
+  assert.deepEqual(await send('DELETE', '/lab/7'), [204, '']);
 });

@@ -1,5 +1,5 @@
 import { Compile } from 'typebox/schema';
-import { AccountError } from '../../../../src/accounts/contract/account-error.ts';
+import { AccountError } from '../../../../src/accounts/contract/conventions.ts';
 import { accountsErrorBody, accountsErrors } from '../../../../src/accounts/errors.ts';
 import type { Answer, CallOptions } from '../../../accounts/accounts-client.ts';
 import type { RunningAccounts } from '../../../accounts/start-accounts.ts';

@@ -1,5 +1,39 @@
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { UserCall } from '../access.ts';
+import type { AccountsCore } from '../accounts-core.ts';
+import type { MatrixSettings } from '../contract/administration.ts';
 import { ADMIN_PERMISSIONS, holdsPermission, isRole, type PermissionMatrix, ROLES } from '../permissions.ts';
+import { createPermissionStore } from '../storage/permission-store.ts';
+
+/** The permission matrix (contract/accounts: admin/settings). */
+export function createMatrixSettings({ database, audit, clock }: Pick<AccountsCore, 'database' | 'audit' | 'clock'>) {
+  const store = createPermissionStore(database);
+
+  async function read(): Promise<MatrixSettings> {
+    const row = await store.read();
+    return row === undefined ? { version: 0, matrix: {} } : { version: row.version, matrix: JSON.parse(row.matrix) };
+  }
+
+  return {
+    read,
+    /** Replaces the matrix, unless someone else has done so since. */
+    async replace({ version, matrix }: MatrixSettings, { caller: { user }, head }: UserCall): Promise<MatrixSettings> {
+      checkMatrix(matrix);
+      const before = await read();
+      if (before.version !== version) throw new AppError('VERSION_CONFLICT', { ...before });
+      const permission = grantNotHeld(user.role, before.matrix, matrix);
+      if (permission !== undefined) throw new AppError('PERMISSION_NOT_HELD', { permission });
+      const details = { version: version + 1, diff: matrixDiff(before.matrix, matrix) };
+      const entry = { event: 'matrix.changed', actor: user.id, subject: 'permission_matrix', head, details };
+      try {
+        await database.write([store.replace(JSON.stringify(matrix), version, clock.now()), audit.statement(entry)]);
+      } catch (error) {
+        throw errorCode(error) === 'STORAGE_CONFLICT' ? new AppError('VERSION_CONFLICT', { ...(await read()) }) : error;
+      }
+      return { version: version + 1, matrix };
+    },
+  };
+}
 
 /** What may be written into the permission matrix (contract/accounts: admin/settings; Rules: Admin). All of it is pure. */
 

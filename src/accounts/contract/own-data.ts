@@ -1,0 +1,186 @@
+import { type Static, Type } from 'typebox';
+import { MessageAndUser, Nothing, optionalBody } from './conventions.ts';
+import { Credential, OwnSession } from './login.ts';
+import { User } from './user.ts';
+
+export const SUBSCRIPTION_STATUSES = ['pending', 'trialing', 'active', 'past_due', 'cancelled', 'expired'] as const;
+
+export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
+
+const Status = Type.Unsafe<SubscriptionStatus>({ type: 'string', enum: [...SUBSCRIPTION_STATUSES] });
+
+const strict = { additionalProperties: false };
+const text = (maxLength: number, description: string) => Type.Optional(Type.String({ maxLength, description }));
+
+/** Whatever the app or the payment system wants to remember; at most a few kilobytes. */
+const Meta = Type.Optional(Type.Record(Type.String(), Type.Unknown()));
+
+/** What a user may say of a subscription. Its status, price and end are not among it (contract/accounts, Rules). */
+export const SubscriptionClaim = Type.Object({
+  externalId: Type.Optional(Type.String({ maxLength: 200, examples: ['order-1001'] })),
+  provider: text(64, 'Who takes the payment.'),
+  paymentMethod: text(64, 'How it is paid.'),
+  paymentQr: text(4096, 'What a payment app scans.'),
+  kind: text(64, 'What sort of subscription it is.'),
+  planId: text(128, 'The plan that is asked for.'),
+  meta: Meta,
+});
+export type SubscriptionClaim = Static<typeof SubscriptionClaim>;
+
+export const Subscription = Type.Object({
+  id: Type.String(),
+  externalId: Type.String(),
+  provider: Type.String(),
+  paymentMethod: Type.String(),
+  paymentQr: Type.String(),
+  kind: Type.String(),
+  planId: Type.String(),
+  status: Status,
+  meta: Type.Record(Type.String(), Type.Unknown()),
+  createdAt: Type.String(),
+  updatedAt: Type.String(),
+  expiresAt: Type.Optional(Type.String({ description: 'When a trial ends.' })),
+  cancelledAt: Type.Optional(Type.String()),
+});
+export type Subscription = Static<typeof Subscription>;
+
+const OneSubscription = { 200: Type.Object({ subscription: Subscription }) };
+
+/** What an administrator says of a subscription. */
+export const NewStatus = Type.Object(
+  { status: Status, planId: text(128, 'The plan that it gives from now on. What a client named gives none.') },
+  strict,
+);
+export type NewStatus = Static<typeof NewStatus>;
+
+/** What a payment says of a subscription. */
+export const BillingEvent = Type.Object(
+  {
+    userId: Type.String({ maxLength: 200 }),
+    externalId: Type.String({ minLength: 1, maxLength: 200 }),
+    status: Status,
+    planId: text(128, 'The plan that was paid for.'),
+    meta: Meta,
+  },
+  strict,
+);
+export type BillingEvent = Static<typeof BillingEvent>;
+
+const nullable = <T extends Parameters<typeof Type.Optional>[0]>(schema: T) =>
+  Type.Optional(Type.Union([schema, Type.Null()]));
+
+/** What a key may be limited to; its owner is the caller. Strict, because a misspelt limit would be no limit. */
+export const NewKey = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000-\\u001f\\u007f]*$', examples: ['laptop'] }),
+    models: Type.Optional(
+      Type.Array(Type.String({ minLength: 1, maxLength: 200, pattern: '^[!-~]+$' }), { maxItems: 200 }),
+    ),
+    requests_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
+    tokens_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 })),
+    budget: nullable(
+      Type.Object(
+        {
+          usd: Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000_000 }),
+          period: Type.Union([Type.Literal('day'), Type.Literal('month'), Type.Literal('total')]),
+        },
+        strict,
+      ),
+    ),
+    expires_at: nullable(Type.String({ maxLength: 64, description: 'A time such as 2030-01-31T00:00:00Z.' })),
+  },
+  strict,
+);
+export type NewKey = Static<typeof NewKey>;
+
+const Key = Type.Object({ id: Type.String() }, { additionalProperties: true });
+
+/** More would make the response too large; `auditIsComplete` tells. */
+export const MAX_EXPORTED_ENTRIES = 10_000;
+
+export const Export = Type.Object({
+  exportedAt: Type.String(),
+  user: User,
+  credentials: Type.Array(Credential),
+  sessions: Type.Array(OwnSession),
+  subscriptions: Type.Array(Subscription),
+  keys: Type.Array(Key),
+  usage: Type.Union([Type.Object({}, { additionalProperties: true }), Type.Null()], {
+    description:
+      'What the keys have used and the user has spent. Null where the completions service does not run here.',
+  }),
+  audit: Type.Array(
+    Type.Object({
+      at: Type.String(),
+      event: Type.String(),
+      byOwner: Type.Boolean(),
+      address: text(64, 'Left out when someone else did it, such as an administrator.'),
+      details: Type.Record(Type.String(), Type.Unknown()),
+    }),
+  ),
+  auditIsComplete: Type.Boolean({ description: `False: only the newest ${MAX_EXPORTED_ENTRIES} entries are here.` }),
+});
+export type Export = Static<typeof Export>;
+
+/** What belongs to one person: subscriptions, keys, all of their data together. */
+export const ownDataOperations = {
+  listSubscriptions: {
+    summary: 'The own subscriptions.',
+    response: { 200: Type.Object({ subscriptions: Type.Array(Subscription) }) },
+  },
+  claimSubscription: {
+    summary: 'Says that something was bought: it is pending until the payment, or an administrator, confirms it.',
+    body: SubscriptionClaim,
+    response: OneSubscription,
+  },
+  cancelSubscription: {
+    summary: 'Cancels one of the own subscriptions.',
+    body: Type.Object({ externalId: Type.Optional(Type.String({ maxLength: 200 })) }),
+    response: OneSubscription,
+  },
+  setSubscriptionStatus: {
+    summary: 'Sets the status of anyone’s subscription, and the plan that it gives.',
+    body: NewStatus,
+    response: OneSubscription,
+  },
+  receivePayment: {
+    summary: 'A payment’s news of a subscription, signed with the billing secret.',
+    body: BillingEvent,
+    raw: true as const,
+    response: {
+      200: Type.Object({
+        received: Type.Literal(true),
+        applied: Type.Boolean({
+          description: 'False for what was received before, and for what is older than what counts.',
+        }),
+      }),
+    },
+  },
+  createKey: {
+    summary: 'Issues a key of the completions API to the caller. It is shown this once.',
+    body: NewKey,
+    response: { 201: Key },
+  },
+  listKeys: {
+    summary: 'The caller’s keys of the completions API.',
+    response: { 200: Type.Object({ keys: Type.Array(Key) }) },
+  },
+  removeKey: { summary: 'Removes one of the caller’s keys: it stops working immediately.', response: Nothing },
+  exportData: { summary: 'All data of the caller, as JSON.', response: { 200: Export } },
+  closeAccount: {
+    summary: 'Deletes the caller’s account in 14 days; its keys stop working now.',
+    body: optionalBody(
+      Type.Object(
+        { password: Type.Optional(Type.String({ description: 'Not needed within five minutes of a login.' })) },
+        strict,
+      ),
+      true,
+    ),
+    response: { 200: MessageAndUser },
+  },
+  keepAccount: {
+    summary: 'Undoes the deletion: the account stays, and its keys work again.',
+    response: { 200: MessageAndUser },
+  },
+  syncConfiguration: { summary: 'Configuration sync; not implemented.' },
+};

@@ -1,0 +1,129 @@
+import { type Static, Type } from 'typebox';
+import { Email, Message, MessageAndUser, NextCursor, Nothing, PageQuery } from './conventions.ts';
+
+const email = Type.String({ examples: ['ann@example.org'] });
+const Redirect = { 302: Type.Null({ description: 'The browser is sent on.' }) };
+const page = (type: string) => ({ 200: Type.Unsafe<string>({ type: 'string', contentMediaType: type }) });
+
+/** Someone who wants an account. */
+export const Application = Type.Object({
+  name: Type.Optional(Type.String({ examples: ['Ann'] })),
+  email: Type.Optional(email),
+  password: Type.Optional(Type.String()),
+  code: Type.Optional(Type.String({ description: 'The mailed code; or the token of register/verify instead.' })),
+  verificationToken: Type.Optional(Type.String()),
+});
+export type Application = Static<typeof Application>;
+
+export const FirstAdmin = Type.Object({
+  token: Type.String({ description: 'From the link that was printed at the start.' }),
+  name: Type.String({ examples: ['Ann'] }),
+  email,
+  password: Type.String(),
+});
+export type FirstAdmin = Static<typeof FirstAdmin>;
+
+export const NewInvitation = Type.Object(
+  {
+    email: Type.Optional(
+      Type.String({ examples: ['ben@example.org'], description: 'Whom it is for. Left out: anyone who has the link.' }),
+    ),
+    role: Type.Optional(Type.String({ description: '`user` unless given; never above the own role.' })),
+    plan: Type.Optional(Type.String({ maxLength: 64, description: 'The default plan unless given.' })),
+    mail: Type.Optional(
+      Type.Boolean({
+        description: 'Mail the link, so that it verifies the address. True unless given, with an email.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+export type NewInvitation = Static<typeof NewInvitation>;
+
+export const Acceptance = Type.Object(
+  {
+    token: Type.String({ maxLength: 200 }),
+    name: Type.String({ examples: ['Ben'] }),
+    email: Type.Optional(Type.String({ description: 'For an invitation that names no address.' })),
+    password: Type.String(),
+  },
+  { additionalProperties: false },
+);
+export type Acceptance = Static<typeof Acceptance>;
+
+export const Invitation = Type.Object({
+  id: Type.String(),
+  email: Type.Union([Type.String(), Type.Null()]),
+  mailed: Type.Boolean(),
+  role: Type.String(),
+  plan: Type.Union([Type.String(), Type.Null()]),
+  createdBy: Type.String(),
+  createdAt: Type.String(),
+  expiresAt: Type.String(),
+});
+export type Invitation = Static<typeof Invitation>;
+
+/** All ways to an account: registration, invitations, the first administrator, providers of logins. */
+export const registrationOperations = {
+  sendCode: { summary: 'Mails a verification code.', body: Email, response: { 200: Message } },
+  verifyCode: {
+    summary: 'Checks a verification code, and gives a token that stands for it.',
+    body: Type.Object({ ...Email.properties, code: Type.String({ examples: ['123456'] }) }),
+    response: {
+      200: Type.Object({ message: Type.String(), verified: Type.Literal(true), verificationToken: Type.String() }),
+    },
+  },
+  register: {
+    summary: 'Registers a user; nobody is logged in by it.',
+    body: Application,
+    response: { 201: MessageAndUser },
+  },
+  invite: {
+    summary: 'Invites someone, for seven days: by mail, or by a link to copy.',
+    body: NewInvitation,
+    response: {
+      201: Type.Object({
+        invitation: Invitation,
+        link: Type.Optional(Type.String({ description: 'To copy, where it was not mailed. Shown this once.' })),
+        token: Type.Optional(Type.String({ description: 'What the link holds.' })),
+      }),
+    },
+  },
+  listInvitations: {
+    summary: 'Invitations that were not accepted yet, newest first.',
+    query: PageQuery,
+    response: { 200: Type.Object({ invitations: Type.Array(Invitation), nextCursor: NextCursor }) },
+  },
+  revokeInvitation: { summary: 'Revokes an invitation.', response: Nothing },
+  acceptInvitation: {
+    summary: 'Creates the account that an invitation is for. Nobody is logged in by it.',
+    body: Acceptance,
+    response: { 201: MessageAndUser },
+  },
+  showSetup: { summary: 'The page on which the first administrator is made.', response: page('text/html') },
+  showSetupScript: { summary: 'A part of the set-up page.', response: page('text/javascript') },
+  showSetupStyle: { summary: 'A part of the set-up page.', response: page('text/css') },
+  completeSetup: {
+    summary: 'Makes the first administrator, once, by the token of the printed link.',
+    body: FirstAdmin,
+    response: { 201: MessageAndUser },
+  },
+  beginOauth: {
+    summary: 'Sends the browser to a provider to log in; with link=1, to link the account there to the own one.',
+    query: Type.Object({
+      link: Type.Optional(Type.Literal('1')),
+      challenge: Type.Optional(
+        Type.String({
+          pattern: '^[A-Za-z0-9_-]{43}$',
+          description:
+            'For a web console at another address: base64url(SHA-256(verifier)); it sends the verifier with the exchange code.',
+        }),
+      ),
+    }),
+    response: Redirect,
+  },
+  finishOauth: {
+    summary: 'Where a provider sends the browser back to; ends at the web console with a code to exchange.',
+    response: Redirect,
+  },
+};

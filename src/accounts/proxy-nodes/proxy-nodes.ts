@@ -1,0 +1,109 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { Call } from '../../platform/http/surface.ts';
+import type { AgentCaller, UserCall } from '../access.ts';
+import type { AccountsCore } from '../accounts-core.ts';
+import { requireNotClosing } from '../closing.ts';
+import type { AgentReport, AgentStatus, ProxyNode } from '../contract/proxy-node.ts';
+import type { ProxyAgentStatusRow } from '../storage/accounts-schema.ts';
+import { timeText } from '../user-object.ts';
+import { createClientList } from './client-list.ts';
+import { describeNode } from './describe-node.ts';
+
+type Parts = Pick<AccountsCore, 'database' | 'agents' | 'agentRegistry' | 'blacklist' | 'clientList' | 'clock'>;
+
+/** The agent API for proxy nodes (spec/accounts 4.4). */
+export function createProxyNodes(parts: Parts) {
+  const { database, agents, agentRegistry, blacklist, clock } = parts;
+  const clientList = createClientList(parts.clientList, clock);
+  return {
+    /** The nodes, as the caller connects to them. */
+    async list({ caller: { user } }: UserCall): Promise<ProxyNode[]> {
+      if (await blacklist.has(user.email)) throw new AppError('ACCOUNT_SUSPENDED');
+      requireNotClosing(user);
+      const ends = user.proxy_uuid_expires_at;
+      if (ends !== null && ends <= clock.now()) throw new AppError('PROXY_UUID_EXPIRED');
+      return (await agentRegistry.list()).map((agent) => describeNode(agent, user.proxy_uuid));
+    },
+    async sendClients({ head, reply }: Pick<Call, 'head' | 'reply'>) {
+      const { revision, body } = await clientList();
+      const tag = `"${revision}"`;
+      // Kept by the node itself and by nobody in between.
+      reply.header('etag', tag).header('cache-control', 'private, no-cache');
+      if (matches(head.headers['if-none-match'], tag)) return reply.code(304).send();
+      return reply.type('application/json; charset=utf-8').send(body);
+    },
+    async report(report: AgentReport, { agent }: AgentCaller): Promise<void> {
+      if (report.agentId !== agent.id) {
+        throw new AppError('AGENT_ID_MISMATCH', { given: report.agentId.slice(0, 64) });
+      }
+      await database.write([agents.report(reportRow(report, clock.now()))]);
+    },
+    async statuses(): Promise<{ agents: AgentStatus[] }> {
+      const [registered, reports] = await Promise.all([agentRegistry.list(), agents.reports()]);
+      const byId = new Map(reports.map((row) => [row.agent_id, row]));
+      const now = clock.now();
+      return { agents: registered.map((agent) => describeStatus(agent, byId.get(agent.id), now)) };
+    },
+  };
+}
+
+/** Reports come every minute: this is after the third that did not come. */
+const STALE_AFTER_MS = 3 * 60_000;
+const LONGEST_MESSAGE = 1000;
+
+interface StoredXray {
+  readonly running: boolean;
+  readonly clients: number;
+  readonly lastSync: number | null;
+}
+
+const NO_XRAY: StoredXray = { running: false, clients: 0, lastSync: null };
+
+/** A report as it is stored. The time is ours: the clock of a node may be wrong, or lie. */
+function reportRow(report: AgentReport, now: number): ProxyAgentStatusRow {
+  const { running = false, clients = 0, lastSync } = report.xray ?? {};
+  const xray: StoredXray = { running, clients, lastSync: readPast(lastSync, now) };
+  return {
+    agent_id: report.agentId,
+    healthy: report.healthy ? 1 : 0,
+    message: (report.message ?? '').slice(0, LONGEST_MESSAGE).toWellFormed(),
+    users: report.users ?? 0,
+    sync_revision: report.syncRevision ?? '',
+    xray: JSON.stringify(xray),
+    updated_at: now,
+  };
+}
+
+/** How an agent stands, by its last report; one that was not heard of for long is not healthy, whatever it said then. */
+function describeStatus(
+  { id, name, groups }: { readonly id: string; readonly name: string; readonly groups: readonly string[] },
+  row: ProxyAgentStatusRow | undefined,
+  now: number,
+): AgentStatus {
+  const stale = row === undefined || now - row.updated_at > STALE_AFTER_MS;
+  const xray = row === undefined ? NO_XRAY : (JSON.parse(row.xray) as StoredXray);
+  return {
+    id,
+    name,
+    groups: [...groups],
+    healthy: row?.healthy === 1 && !stale,
+    message: row?.message ?? '',
+    users: row?.users ?? 0,
+    syncRevision: row?.sync_revision ?? '',
+    updatedAt: row === undefined ? null : timeText(row.updated_at),
+    stale,
+    xray: { ...xray, lastSync: xray.lastSync === null ? null : timeText(xray.lastSync) },
+  };
+}
+
+/** Nothing has happened in the future. */
+function readPast(text: string | null | undefined, now: number): number | null {
+  const at = text === null || text === undefined ? Number.NaN : Date.parse(text);
+  return Number.isNaN(at) || at < 0 ? null : Math.min(at, now);
+}
+
+/** The header may be a list, and a proxy that compresses marks a tag as weak. */
+function matches(header: string | undefined, tag: string): boolean {
+  if (header === undefined) return false;
+  return header.trim() === '*' || header.split(',').some((each) => each.trim().replace(/^W\//, '') === tag);
+}
