@@ -8,7 +8,7 @@ import { loadSettings } from './load-settings.ts';
 export function registerBackup(program: Command, context: CommandContext): void {
   program
     .command('backup')
-    .summary('copy all data into a folder, while the server runs or not')
+    .summary('copy all data into a folder, whether the server runs or not')
     .description(
       'Writes one file per service and a manifest with counts and checksums into a new folder. The manifest names the fingerprint of the secret key; the key itself is included only on request, encrypted with a passphrase.',
     )
@@ -56,11 +56,11 @@ function keyText(secretKey: { readonly fingerprint: string; readonly packed?: st
 export function registerRestore(program: Command, context: CommandContext): void {
   program
     .command('restore')
-    .summary('put a backup back, while no server runs')
+    .summary('restore a backup, while no server runs')
     .description(
-      'Checks a backup against its manifest and puts it into the configured database, which must be empty. The secret key of the backup must be in place, or come with the backup.',
+      'Checks a backup against its manifest and restores it into the configured database, which must be empty. The secret key of the backup must be in place, or come with the backup.',
     )
-    .argument('<folder>', 'folder that "trestle backup" made')
+    .argument('<folder>', 'folder that "trestle backup" created')
     .option('--replace', 'replace the existing data')
     .option(
       '--key-passphrase-stdin',
@@ -109,7 +109,7 @@ export function registerCopy(program: Command, context: CommandContext): void {
     .command('copy')
     .summary('copy all data to a PostgreSQL database, while no server runs')
     .description(
-      'Copies every table of the configured database to an empty PostgreSQL database, and compares counts and checksums before it counts.',
+      'Copies every table of the configured database to an empty PostgreSQL database, and compares counts and checksums before the copy becomes valid.',
     )
     .requiredOption('--to <url>', 'database to fill; leave the password out and set PGPASSWORD')
     .addHelpText('after', '\nExamples:\n  PGPASSWORD=... trestle copy --to postgres://trestle@db.example/trestle')

@@ -81,6 +81,6 @@ export async function readPassword(context: CommandContext, input: Readable = pr
   }
   const [line = ''] = text.split(/\r?\n/, 1);
   if (line !== '') return line;
-  context.stderr('Give the password on standard input, as one line.\n');
+  context.stderr('Enter the password on standard input, as one line.\n');
   throw new CommandExit(EXIT_USAGE);
 }

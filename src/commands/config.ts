@@ -21,21 +21,23 @@ export function registerConfig(program: Command, context: CommandContext): void 
   const config = program
     .command('config')
     .summary('check, print and document the configuration')
-    .description('Works on the configuration: flags over environment over trestle.yaml over defaults.')
+    .description(
+      'Checks, prints and documents the configuration. Flags override the environment, the environment overrides trestle.yaml, and trestle.yaml overrides the defaults.',
+    )
     .addHelpText(
       'after',
       '\nExamples:\n  trestle config check --config /etc/trestle.yaml\n  trestle config print --sources\n  trestle config schema > trestle.schema.json',
     );
   config
     .command('check')
-    .description('Says ok, or prints every problem with its place and exits with 78.')
+    .description('Prints ok, or prints every problem with its place and exits with 78.')
     .action(async (_options: unknown, command: Command) => {
       await checkConfiguration(command.optsWithGlobals(), context);
     });
   config
     .command('print')
-    .description('Prints all settings as they are in force, secrets masked, as YAML or with --json as JSON.')
-    .option('--sources', 'say where each value comes from')
+    .description('Prints all settings in force, with secrets masked, as YAML or (with --json) as JSON.')
+    .option('--sources', 'show where each value comes from')
     .action(async (_options: unknown, command: Command) => {
       await printConfiguration(command.optsWithGlobals(), context);
     });
@@ -63,9 +65,9 @@ const COLORS = { ok: 'green', note: 'yellow', broken: 'red' } as const;
 export function registerDoctor(program: Command, context: CommandContext): void {
   program
     .command('doctor')
-    .summary('look whether everything that the server needs is there')
+    .summary('check that everything the server needs is in place')
     .description(
-      'Looks at the runtime, the data directory, the database, the port, the disk, the clock, the tokens, the other bridges and the agents. Exits with 1 when something is broken.',
+      'Checks the runtime, data directory, database, port, disk, clock, tokens, other bridges and agents. Exits with 1 when something is broken.',
     )
     .addHelpText('after', '\nExamples:\n  trestle doctor\n  trestle doctor --json | jq .findings')
     .action(async (_options: unknown, command: Command) => {

@@ -40,14 +40,14 @@ function registerCreate(key: Command, context: CommandContext): void {
   key
     .command('create')
     .summary('issue a key and print it, once')
-    .description('Issues a key. It is printed this once: only its digest is stored.')
+    .description('Issues a key and prints it. It is not shown again: only its digest is stored.')
     .argument('<name>', 'what the key is for')
-    .option('--owner <user>', 'id of the user whose key it is')
-    .option('--models <patterns>', 'models it may use, separated by commas: openai/*,fast', readList)
-    .option('--requests-per-minute <number>', 'requests it may make in a minute', readCount)
-    .option('--tokens-per-minute <number>', 'tokens it may use in a minute', readCount)
-    .option('--budget <usd/period>', 'what it may spend: 5/day, 100/month or 20/total', readBudget)
-    .option('--expires <time>', 'when it ends: 30d, or 2030-01-31T00:00:00Z', readExpiry)
+    .option('--owner <user>', 'id of the user who owns the key')
+    .option('--models <patterns>', 'models that the key may use, separated by commas: openai/*,fast', readList)
+    .option('--requests-per-minute <number>', 'limit of requests per minute', readCount)
+    .option('--tokens-per-minute <number>', 'limit of tokens per minute', readCount)
+    .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total', readBudget)
+    .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z', readExpiry)
     .addHelpText(
       'after',
       '\nExamples:\n  trestle key create laptop\n  trestle key create ci --models "openai/*,fast" --budget 5/day --expires 30d',
@@ -73,8 +73,8 @@ function registerList(key: Command, context: CommandContext): void {
   key
     .command('list')
     .summary('list the issued keys')
-    .description('Lists the issued keys. The keys themselves are stored nowhere.')
-    .option('--owner <user>', 'only those of this user')
+    .description('Lists the issued keys. The keys themselves are not stored.')
+    .option('--owner <user>', 'only keys of this user')
     .addHelpText('after', '\nExamples:\n  trestle key list\n  trestle key list --json | jq .data')
     .action(async ({ owner }: { readonly owner?: string }, command: Command) => {
       const options = command.optsWithGlobals();
@@ -98,8 +98,8 @@ function registerList(key: Command, context: CommandContext): void {
 function registerRevoke(key: Command, context: CommandContext): void {
   key
     .command('revoke')
-    .summary('revoke a key: it stops working at once')
-    .description('Revokes a key: it stops working at once. What it used stays in the usage reports.')
+    .summary('revoke a key; it stops working immediately')
+    .description('Revokes a key. It stops working immediately; its usage stays in the reports.')
     .argument('<id>', 'id of the key: key_...')
     .addHelpText('after', '\nExamples:\n  trestle key revoke key_01k9zexample')
     .action(async (id: string, _given: unknown, command: Command) => {

@@ -37,9 +37,9 @@ export function registerModels(program: Command, context: CommandContext): void 
     .command('models')
     .summary('list the model APIs and models that can be called')
     .description(
-      'Lists the model APIs that are usable here (of the running server, otherwise by this shell) and their models. --all also names the others, and what each lacks.',
+      'Lists the model APIs that can be used (by the running server, otherwise from this shell) and their models. --all also lists the others and what each one needs.',
     )
-    .option('--all', 'also the APIs that cannot be used yet, and what they lack')
+    .option('--all', 'also list the APIs that cannot be used yet, and what each one needs')
     .addHelpText('after', '\nExamples:\n  trestle models\n  trestle models --all\n  trestle models test demo/echo')
     .action(async ({ all }: { readonly all?: true }, command: Command) => {
       const options = command.optsWithGlobals();
@@ -54,7 +54,7 @@ export function registerModels(program: Command, context: CommandContext): void 
   models
     .command('test')
     .summary('send one small request to a model')
-    .description('Sends one small request to a model, and prints how it went. Exits with 1 when it failed.')
+    .description('Sends one small request to a model and prints the outcome. Exits with 1 when the request failed.')
     .argument('<model>', 'an alias, or <api>/<model>')
     .addHelpText(
       'after',

@@ -32,7 +32,9 @@ export function registerNodes(program: Command, context: CommandContext): void {
   const nodes = program
     .command('nodes')
     .summary('list the bridges that calls are forwarded to')
-    .description('Lists the bridges that this one knows, the way to each, and whether it could be reached lately.')
+    .description(
+      'Lists the nodes that this bridge knows, how calls reach each one, and whether it was reachable recently.',
+    )
     .addHelpText('after', '\nExamples:\n  trestle nodes\n  trestle nodes explain session.start')
     .action(async (_given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
@@ -41,8 +43,8 @@ export function registerNodes(program: Command, context: CommandContext): void {
     });
   nodes
     .command('explain')
-    .summary('say where a call would go, and why')
-    .description('Says which node a call of a method would go to right now, and why, without making the call.')
+    .summary('show where a call would go, and why')
+    .description('Shows which node would get a call of a method now, and why, without making the call.')
     .argument('<method>', 'a method, such as session.start')
     .option('--session <id>', 'for a call about this session')
     .addHelpText(

@@ -9,7 +9,7 @@ export function registerServe(program: Command, context: CommandContext): void {
   program
     .command('serve')
     .summary('run the server')
-    .description('Runs all services on one address, or one of them alone, until it is told to stop.')
+    .description('Runs all services on one address, or one service alone, until it is stopped.')
     .addArgument(new Argument('[service]', 'run this one alone').choices(SERVICE_NAMES))
     .addHelpText(
       'after',
@@ -36,7 +36,7 @@ export function registerStdio(program: Command, context: CommandContext): void {
       'Serves the bridge on standard input and output, one JSON message per line or behind Content-Length headers: its ' +
         'own methods and the Agent Client Protocol, so that an editor can use any agent. Logs go to standard error.',
     )
-    .option('--agent <id>', 'agent of new sessions; by routing unless given')
+    .option('--agent <id>', 'agent of new sessions (default: chosen by routing)')
     .addHelpText(
       'after',
       `
@@ -83,8 +83,8 @@ export function registerTools(program: Command, context: CommandContext): void {
       'An MCP server on standard input and output, for agents: chat, ask_agent, submit_job, get_job and send_message. It ' +
         'calls a running server with the tokens of the settings (BRIDGE_AUTH_TOKEN, COMPLETIONS_MASTER_KEY).',
     )
-    .option('--url <url>', 'address of the server; by default where the settings say that it listens', readUrl)
-    .option('--completions-url <url>', 'address of its completions service, if that runs elsewhere', readUrl)
+    .option('--url <url>', 'address of the server (default: the address in the settings)', readUrl)
+    .option('--completions-url <url>', 'address of its completions service, when it runs elsewhere', readUrl)
     .addHelpText(
       'after',
       `

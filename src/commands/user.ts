@@ -34,9 +34,9 @@ export function registerUser(program: Command, context: CommandContext): void {
 function registerCreate(user: Command, context: CommandContext): void {
   user
     .command('create')
-    .summary('make a user, the first administrator above all')
+    .summary('create a user; the first administrator becomes root')
     .description(
-      'Makes a user. Without a password, a token to set one is printed, once. The first administrator gets the role root.',
+      'Creates a user. Without a password, prints a token to set one; it is not shown again. The first administrator gets the role root.',
     )
     .requiredOption('--email <address>', 'e-mail address')
     .requiredOption('--name <name>', 'name')
@@ -62,8 +62,8 @@ function registerList(user: Command, context: CommandContext): void {
     .command('list')
     .summary('list users, newest first')
     .description('Lists users, newest first.')
-    .option('--search <text>', 'a part of the address or the name')
-    .option('--role <role>', 'only those with this role')
+    .option('--search <text>', 'part of the e-mail address or the name')
+    .option('--role <role>', 'only users with this role')
     .addHelpText('after', '\nExamples:\n  trestle user list --role admin\n  trestle user list --json | jq .users')
     .action(async (filter: Readonly<Record<string, string>>, command: Command) => {
       const options = command.optsWithGlobals();
@@ -87,7 +87,7 @@ function registerRole(user: Command, context: CommandContext): void {
   user
     .command('role')
     .summary('give a user another role')
-    .description('Gives a user another role. It counts from their next request on.')
+    .description('Gives a user another role. It applies from the next request.')
     .argument('<user>', 'id or e-mail address')
     .argument('<role>', 'admin, operator, user or readonly')
     .addHelpText('after', '\nExamples:\n  trestle user role ben@example.org operator')
@@ -104,7 +104,7 @@ function registerPlan(user: Command, context: CommandContext): void {
     .summary('give a user another plan')
     .description('Gives a user another plan. It applies from the next request.')
     .argument('<user>', 'id or e-mail address')
-    .argument('[plan]', 'a name under plans, or free; without it: that of a subscription, or the default plan', '')
+    .argument('[plan]', 'a name under plans, or free (default: the plan of the subscription, or the default plan)', '')
     .addHelpText('after', '\nExamples:\n  trestle user plan ben@example.org pro\n  trestle user plan ben@example.org')
     .action(async (named: string, plan: string, _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
@@ -116,8 +116,8 @@ function registerPlan(user: Command, context: CommandContext): void {
 function registerResetPassword(user: Command, context: CommandContext): void {
   user
     .command('reset-password')
-    .summary('print a token to set a new password with')
-    .description('Prints a token with which a user sets a new password. Until then the present one stays.')
+    .summary('print a token to set a new password')
+    .description('Prints a token with which the user sets a new password. The current password works until then.')
     .argument('<user>', 'id or e-mail address')
     .addHelpText('after', '\nExamples:\n  trestle user reset-password ann@example.org')
     .action(async (named: string, _given: unknown, command: Command) => {

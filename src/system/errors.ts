@@ -17,11 +17,11 @@ export const systemErrors = {
       'The secret key in use ({found}) is not the one that the data of "{name}" is encrypted with ({expected}). Put that key into {file} (or set TRESTLE_SECRET_KEY). If it is lost for good, see: trestle secret-key adopt --help',
   },
   COPY_TARGET_INVALID: { status: 400, message: '--to takes a URL such as postgres://user@host/database.' },
-  AGENT_UNKNOWN: { status: 400, message: 'There is no agent "{agent}"; there is {known}.' },
+  AGENT_UNKNOWN: { status: 400, message: 'There is no agent "{agent}". Known agents: {known}.' },
   STDIO_CROWDED: {
     status: 503,
     message: 'All {most} folders for standard streams in {folder} are in use; end one of those programs.',
   },
-  ADAPTER_UNKNOWN: { status: 400, message: 'There is no agent "{name}" to adapt; known are: {known}.' },
+  ADAPTER_UNKNOWN: { status: 400, message: 'There is no agent "{name}" to adapt. Known agents: {known}.' },
   COMMAND_REFUSED: { status: 400, message: '{reason}' },
 } as const satisfies ErrorTable;

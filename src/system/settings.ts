@@ -22,7 +22,7 @@ const kept = (fallback: string, what: string) =>
     default: fallback,
     minimum: '0s',
     maximum: '36500d',
-    description: `How long ${what} are kept. 0s: for ever.`,
+    description: `How long ${what} are kept. 0s: forever.`,
   });
 
 /** The whole of `trestle.yaml`. */
@@ -58,7 +58,7 @@ const settingsSchema = setting.group('What all services share.', {
     default: '',
     bytes: 32,
     description:
-      'Key that encrypts stored secrets; several instances share it. Empty: made at the first start and kept in the data directory.',
+      'Key that encrypts stored secrets; several instances share it. Empty: created at the first start and kept in the data directory.',
   }),
   listener: setting.group('What one client may use of the listener, for all services.', {
     connections_per_address: setting.integer({
@@ -77,7 +77,7 @@ const settingsSchema = setting.group('What all services share.', {
       description: 'PostgreSQL database. Empty: SQLite files in the data directory.',
     }),
   }),
-  log: setting.group('What is logged, to standard error.', {
+  log: setting.group('What is logged to standard error.', {
     level: setting.choice(['debug', 'info', 'warn', 'error', 'silent'], {
       default: 'info',
       flag: '--log-level',
@@ -85,7 +85,7 @@ const settingsSchema = setting.group('What all services share.', {
     }),
     format: setting.choice(['auto', 'json', 'text'], {
       default: 'auto',
-      description: 'How lines look; `auto` is text on a terminal and JSON elsewhere.',
+      description: 'Format of log lines; `auto` is text on a terminal and JSON elsewhere.',
     }),
   }),
   retention: setting.group('How long records are kept.', {
@@ -103,7 +103,7 @@ const settingsSchema = setting.group('What all services share.', {
       default: '',
       env: 'OTEL_EXPORTER_OTLP_ENDPOINT',
       description:
-        'OpenTelemetry collector (OTLP over HTTP) that gets a span for each call of a model. Empty: none are made.',
+        'OpenTelemetry collector (OTLP over HTTP) that receives a span for each model call. Empty: no spans.',
     }),
   }),
   bridge: bridgeSettings,

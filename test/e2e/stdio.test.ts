@@ -278,7 +278,7 @@ test('an agent that does not exist ends the program with words on standard error
   const { args } = await preparePlace(t);
   const { code, stdout, stderr } = await runProgram([...args, '--agent', 'nobody']);
   assert.deepEqual([code, stdout], [1, '']);
-  assert.match(stderr, /There is no agent "nobody"; there is builtin, scripted/);
+  assert.match(stderr, /There is no agent "nobody". Known agents: builtin, scripted/);
 });
 
 test('DB-1: an editor opens no folder of the data directory around its own, and none above it', async (t) => {

@@ -99,7 +99,7 @@ export async function diskFinding(folder: string): Promise<Finding> {
 /** Compares the wall clock with the file system's, which differ where one of them is not this machine's. */
 export async function clockFinding(folder: string, now: () => number): Promise<Finding> {
   if (now() < EARLIEST_TIME) {
-    return broken('clock', `says ${new Date(now()).toISOString()}, which is past; set it right`);
+    return broken('clock', `says ${new Date(now()).toISOString()}, which is in the past; set the clock`);
   }
   const probe = await mkdtemp(join(folder, '.doctor-'));
   try {

@@ -168,7 +168,7 @@ export async function nodeFindings({ bridge, distributed }: Settings): Promise<r
   const isShared = bridge.auth_token !== '' && (forwardToken === '' || sameSecret(forwardToken, bridge.auth_token));
   const shared = note(
     'distributed.task_forward_token',
-    'is the main token: who has that can pass for another bridge; give bridges a token of their own',
+    'is the main token: anyone who has it can pose as another bridge; give bridges their own token',
   );
   return [self, ...found, ...(isShared ? [shared] : [])];
 }
