@@ -175,7 +175,7 @@ interface FollowSessionOptions {
   readonly signal: AbortSignal;
 }
 
-/** All updates of a session, whoever's turns they are, each once and in order, over however many connections. */
+/** Returns all updates of a session, of every caller's turns, each once and in order, over any number of connections. */
 async function* followSession(options: FollowSessionOptions): AsyncGenerator<SessionUpdate> {
   const { sessionId, openLink, maxWaitingUpdates, signal } = options;
   const patience = createPatience(options.reconnectMs, signal);

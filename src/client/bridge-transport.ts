@@ -85,7 +85,7 @@ export async function withinLimits<Result>(
 
 /** How long a broken connection is tried again, and how often. */
 interface Patience {
-  /** Something came: the time starts anew. */
+  /** Something arrived: starts the time again. */
   progressed(): void;
   /** Waits before the next attempt. Throws the error when it does not pass by itself, or has lasted too long. */
   failed(error: unknown): Promise<void>;

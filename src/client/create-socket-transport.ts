@@ -113,7 +113,7 @@ function isLost(error: unknown): boolean {
   return error instanceof TrestleError && error.code === 'CONNECTION_LOST';
 }
 
-/** The answer may still come; nobody waits for it any more. */
+/** Ignores a response that still arrives. */
 function orAborted<Value>(value: Promise<Value>, signal: AbortSignal): Promise<Value> {
   value.catch(ignore);
   return new Promise((resolve, reject) => {

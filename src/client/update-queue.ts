@@ -12,7 +12,7 @@ interface UpdateQueue {
   read(): AsyncIterableIterator<SessionUpdate>;
 }
 
-/** Holds at most `limit` updates; what comes then is dropped, and the reader is told so when it gets there. */
+/** Holds at most `limit` updates. Later ones are dropped, and the reader gets an error at that place. */
 export function createUpdateQueue(limit: number): UpdateQueue {
   let waiting: SessionUpdate[] = [];
   /** How many at the beginning of `waiting` are read. */

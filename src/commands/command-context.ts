@@ -59,7 +59,7 @@ export function describeFailure(error: unknown): { readonly exit: number; readon
   return { exit: EXIT_FAILED, text: `trestle: this should not have happened: ${reason.split('\n')[0]}\n` };
 }
 
-/** Thrown by a command that has said all there is to say: the program ends with this code and prints nothing more. */
+/** Thrown by a command that has printed everything: the program ends with this code and prints nothing more. */
 export class CommandExit extends Error {
   readonly code: number;
 

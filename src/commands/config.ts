@@ -122,7 +122,7 @@ async function printConfiguration(options: Options, context: CommandContext): Pr
   context.stdout(document.toString({ lineWidth: 0 }));
 }
 
-/** Loads, or says all that is wrong and ends the command. */
+/** Loads the settings, or prints every problem and ends the command. */
 async function load(options: Options, context: CommandContext): Promise<Configuration<Settings>> {
   try {
     return await loadSettings(options, context);

@@ -17,7 +17,7 @@ type LoadSettings = () => Promise<{
   readonly warnings: readonly string[];
 }>;
 
-/** For a server that does less than its settings say. */
+/** Thrown when a server would do less than its settings ask for. */
 interface Restriction {
   narrow(settings: Settings): Settings;
   /** Names of the methods that the bridge serves. */
@@ -82,7 +82,7 @@ function logFormat({ log }: Settings): 'json' | 'pretty' {
   return log.format === 'text' ? 'pretty' : 'json';
 }
 
-/** An error that nobody caught, a rejected promise included, leaves the program in a state that nobody planned. */
+/** Ends the program after an uncaught error or rejected promise, because its state is unknown then. */
 function endOnUnexpectedError(logger: Logger): void {
   process.on('uncaughtException', (error) => {
     logger.error({ err: error }, 'unexpected failure, ending');
@@ -91,13 +91,13 @@ function endOnUnexpectedError(logger: Logger): void {
   });
 }
 
-/** The first signal drains, a second one ends at once. */
+/** The first signal drains, a second one ends the program immediately. */
 function stopOnSignal(system: System, logger: Logger): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let stopping = false;
   const onSignal = (signal: string): void => {
     if (stopping) {
-      logger.warn({ signal }, 'ending at once');
+      logger.warn({ signal }, 'ending immediately');
       logger.flush();
       process.exit(EXIT_FAILED);
     }

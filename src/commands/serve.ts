@@ -19,7 +19,7 @@ Examples:
   trestle serve completions              on 127.0.0.1:4000
   BRIDGE_AUTH_TOKEN=... trestle serve bridge --listen 0.0.0.0:8787
 
-SIGTERM and SIGINT end it once running work is done (30 s at most), a second one at once. SIGHUP reads tokens and keys again.`,
+SIGTERM and SIGINT end it when running work is done (after 30 s at most), a second one immediately. SIGHUP reads tokens and keys again.`,
     )
     .action(async (service: ServiceName | undefined, _options: unknown, command: Command) => {
       const { serve } = await import('./serve-until-stopped.ts');

@@ -27,9 +27,9 @@ Every setting has a default: Trestle runs without any configuration. Where a set
 - **Durations** are a whole number with \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`: \`30s\`, \`10m\`, \`30d\`.
 - **Paths.** \`~/\` is the home directory. A relative path starts at the folder of the file that holds it; from a variable or
   flag, at the working directory.
-- **Problems** are all reported at once, with file, line and column, and the program ends with exit code 78.
+- **Problems** are all reported together, with file, line and column, and the program ends with exit code 78.
   \`trestle config check\` only looks; \`trestle config print --sources\` shows what is in force and where it comes from.
-- **Reload.** SIGHUP reads everything again. Settings marked *Reloaded* then count at once, all others after a restart; when
+- **Reload.** SIGHUP reads everything again. Settings marked *Reloaded* then apply immediately, all others after a restart; when
   there is a problem, everything stays as it was.
 - **Secrets** are masked whenever settings are printed, as is the password in a database URL.
 - **Editors** with a YAML language server check the file against \`trestle config schema > trestle.schema.json\` when its first line

@@ -11,7 +11,7 @@ export const CONTRACT_VERSION = '1.0.0';
 /** The version in package.json, which lies as far above `src/system` as above `dist/system`. */
 export const PROGRAM_VERSION: string = readVersion();
 
-/** How this copy was built, as its builder says; empty strings when nobody said. */
+/** How this copy was built, from its builder's variables; empty strings where they are not set. */
 export interface BuildFacts {
   readonly commit: string;
   readonly buildDate: string;

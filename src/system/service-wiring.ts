@@ -84,7 +84,7 @@ interface StartServicesOptions {
   started?(service: RunningService, database: AnyDatabase, logger: Logger): Promise<void>;
 }
 
-/** Starts the services whose databases are open. The only place that knows all three; each asks for another when it runs. */
+/** Starts the services whose databases are open. The only place that knows all three services. */
 export async function startServices(options: StartServicesOptions): Promise<RunningServices> {
   const { parts, databases, opened, bridgeMethods } = options;
   const running: { -readonly [Name in keyof RunningServices]: RunningServices[Name] } = {};

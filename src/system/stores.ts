@@ -78,7 +78,7 @@ export interface StoreAccessOptions {
   readonly clock: Clock;
 }
 
-/** A database that a command may copy, whoever has it open. */
+/** A database that a command may copy while another process has it open. */
 type CopyableDatabase = Pick<Database, 'name' | 'engine' | 'backupTo'>;
 
 const STATUS_TIMEOUT_MS = 5000;

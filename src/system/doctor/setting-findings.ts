@@ -87,13 +87,13 @@ const OPEN_TO_PAGES = note(
 
 function missing(name: string, exposed: boolean, insecure: boolean): Finding {
   if (!exposed) return fine(name, 'not set: open to programs on this machine only');
-  if (insecure) return note(name, 'not set: open to everybody who reaches the address (--insecure)');
+  if (insecure) return note(name, 'not set: open to anyone who reaches the address (--insecure)');
   return broken(name, 'not set, and the address can be reached from other machines: the server will not start');
 }
 
 const PROBE_TIMEOUT_MS = 15_000;
 
-/** Each agent and the gateway, looked at once. One that is not there is no fault: nobody needs all of them. */
+/** Probes each agent and the gateway. A missing one is not a problem: nobody needs all of them. */
 export async function agentFindings(
   settings: Settings,
   environment: Readonly<Record<string, string | undefined>>,
@@ -132,7 +132,7 @@ export async function agentFindings(
   return [...found, ...readOnlyFindings(settings, catalog)];
 }
 
-/** Agents that are told to write nothing, and may not be able to promise it. */
+/** Agents under `permissions: deny` whose read-only mode is not known. */
 function readOnlyFindings({ bridge }: Settings, catalog: readonly CatalogAgent[]): readonly Finding[] {
   if (bridge.permissions === 'allow') return [];
   const unsure = catalog.filter(({ id, place }) => place.kind === 'program' && !hasReadOnlyMode(id));
@@ -148,7 +148,7 @@ function asFailure(error: unknown): ProbeResult {
 
 const NODE_TIMEOUT_MS = 3_000;
 
-/** The other bridges that calls may be forwarded to, each looked at once, and the token between them. */
+/** Checks the nodes that calls may be forwarded to, and the token between them. */
 export async function nodeFindings({ bridge, distributed }: Settings): Promise<readonly Finding[]> {
   const { nodes, task_forward_peer_id: peer, task_forward_token: forwardToken } = distributed;
   const map = buildNodeMap(distributed);
