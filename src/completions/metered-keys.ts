@@ -10,8 +10,8 @@ import type { PriceOf } from './apis/prices.ts';
 import type { Admissions, KeyHolder } from './keys/admission.ts';
 import { createBudgets } from './keys/budgets.ts';
 import { createAdmissions } from './keys/create-admissions.ts';
+import { createKeyLookup } from './keys/issued-key.ts';
 import { createKeyAccess, type KeyAccess } from './keys/key-access.ts';
-import { createKeyLookup } from './keys/key-lookup.ts';
 import {
   createKeyRegister,
   createOwnKeys,

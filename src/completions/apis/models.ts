@@ -12,7 +12,7 @@ import type { UsableApi } from './model-api.ts';
 import { createPrices, type Price, type Rates, usdOfRate } from './prices.ts';
 import { type ApiSources, type ResolvedApi, resolveApis } from './resolve-apis.ts';
 
-/** Whoever asks for models, as far as this folder must know: which of them may be used. */
+/** The caller: only what decides which models are shown. */
 interface ModelUser {
   mayUse(model: string): boolean;
 }
@@ -204,8 +204,8 @@ const SUGGESTIONS = 3;
 const LIST_HINT = 'Run "trestle models", or ask for GET /v1/models, to see the names that work here.';
 
 /**
- * What somebody who asked for an unknown model should do, as a sentence: up to three names they may have meant, the same
- * model at any usable API first; else the key of an API that has the model; else where the names are listed.
+ * Returns a sentence for a caller who named an unknown model: up to three similar names, the same model at any usable API
+ * first; else the key of an API that has the model; else where the names are listed.
  */
 export function nearestModels(wanted: string, names: Iterable<string>): string {
   const candidates = new Set(names);

@@ -6,7 +6,7 @@ import type { ModelApi, UsableApi } from './model-api.ts';
 export interface ApiSources {
   readonly settings: Pick<CompletionsSettings, 'apis'>;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Whether an address is the one this program listens at: clients are told to set `OPENAI_BASE_URL` to it. */
+  /** Whether an address is the one this program listens at: clients set `OPENAI_BASE_URL` to it. */
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
 }
 
@@ -53,7 +53,7 @@ function resolveApi(id: string, own: ApiSettings | undefined, sources: ApiSource
   const keyFrom = ownKey === '' ? keyVariable : `completions.apis.${id}.api_key`;
   const { url, missing } = fillBaseUrl(row.baseUrl, read);
   if (url === '') return { usable: false, id, missing: ['base_url'], keyVariables };
-  // Who sets an address of their own says by it that no key is needed there, unless one is given.
+  // An address of one's own needs no key, unless one is given.
   const needsKey = row.local !== true && row.keyVariables.length > 0 && (own?.base_url ?? '') === '';
   if (needsKey && !letsIn(credentials))
     return { usable: false, id, missing: [...missing, ...keysOf(row)], keyVariables };

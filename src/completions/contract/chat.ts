@@ -44,7 +44,7 @@ const ChatMessage = Type.Object({
   tool_call_id: optional(Type.String()),
   function_call: optional(FunctionCall),
   reasoning_content: optional(Type.String()),
-  /** Proof that reasoning came from the model, given back to upstreams that ask for it. */
+  /** Proof that reasoning came from the model, sent back to upstreams that require it. */
   reasoning_signature: optional(Type.String()),
 });
 
@@ -55,7 +55,7 @@ const FunctionDefinition = Type.Object({
   strict: optional(Type.Boolean()),
 });
 
-/** In the document a function definition carries `function_call` itself (spec/completions 2.2). */
+/** In the document a function definition has `function_call` itself (spec/completions 2.2). */
 const LegacyFunction = Type.Object({
   ...FunctionDefinition.properties,
   function_call: optional(Type.String()),
@@ -81,7 +81,7 @@ const ResponseFormat = Type.Object({
 
 const Stop = Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 4 })]);
 
-/** What chat completions and plain completions share. */
+/** The fields that chat completions and plain completions share. */
 export const SamplingFields = {
   temperature: optional(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: optional(Type.Number({ minimum: 0, maximum: 1 })),
@@ -121,7 +121,7 @@ export const ChatRequest = Type.Object(
   { $id: 'ChatRequest' },
 );
 
-/** `estimated`: counted by us, because the upstream gave no figures (contract/completions 4). */
+/** `estimated`: counted by Trestle, because the upstream sent no figures (contract/completions 4). */
 export const Usage = Type.Object({
   prompt_tokens: Type.Integer(),
   completion_tokens: Type.Integer(),
@@ -179,7 +179,7 @@ export type ChatRequest = Static<typeof ChatRequest>;
 export type ChatCompletion = Static<typeof ChatCompletion>;
 export type Usage = Static<typeof Usage>;
 
-/** The pieces in which a message grows while it is streamed. */
+/** A piece of a streamed message. */
 export interface ChunkDelta {
   role?: string;
   content?: string | null;

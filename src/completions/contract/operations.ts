@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { SamplingFields, Usage } from './chat.ts';
 import { optional } from './read-request.ts';
 
-/** `POST /completions` (contract/completions 1). Open as all requests are: what is not named here travels on. */
+/** `POST /completions` (contract/completions 1). As all requests, it is open: a field that is not named here is passed on. */
 export const TextRequest = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'An alias, or <api>/<model>.', examples: ['demo/echo'] }),

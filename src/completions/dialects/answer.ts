@@ -1,5 +1,5 @@
 import type { ChatChunk, ChatCompletion, ChunkDelta, ToolCall, Usage } from '../contract/chat.ts';
-import { packHiddenThinking, packThinking } from './anthropic/claude-proofs.ts';
+import { packHiddenThinking, packThinking } from './anthropic/anthropic-messages.ts';
 import type { DecodedAnswer, DialectContext, StreamStep, UpstreamFailure } from './dialect.ts';
 import { ANSWER_TOOL } from './structured-answer.ts';
 
@@ -80,7 +80,7 @@ interface AnswerParts {
   readonly finishReason: string;
 }
 
-/** A message of an answer; its content is null when there are only calls, as OpenAI has it. */
+/** A message of an answer; as in OpenAI's API, its content is null when there are only calls. */
 export function choiceOf(
   { text, reasoning, signature, refusal, calls, finishReason }: AnswerParts,
   index = 0,
@@ -152,7 +152,7 @@ export interface BlockStream {
   calls: number;
 }
 
-/** More blocks than this are never open at once; an upstream that never closes any must not fill our memory. */
+/** The most blocks that may be open at the same time, so that an upstream that never closes any cannot fill the memory. */
 const MAX_OPEN_BLOCKS = 256;
 
 export function createBlockStream(context: DialectContext): BlockStream {
@@ -169,7 +169,7 @@ export function addText(stream: BlockStream, text: unknown): readonly ChatChunk[
   return one(stream, { content: text });
 }
 
-/** `input`: all of its arguments, from upstreams that send them at once. */
+/** `input`: all arguments, from upstreams that send them in one piece. */
 export function startTool(
   stream: BlockStream,
   index: number,

@@ -1,8 +1,7 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import type { DialectName } from './dialect.ts';
-import { createGoogleTokens } from './google/google-tokens.ts';
+import { createGoogleTokens, type GoogleTokenOptions } from './google/google-tokens.ts';
 
-/** What a request is signed with; which part of it counts is the dialect's business. */
+/** The credentials of an API. Each dialect uses the part that it needs. */
 export interface ApiCredentials {
   /** Sent as the dialect sends keys. Empty: there is none. */
   readonly key: string;
@@ -31,18 +30,12 @@ export interface UpstreamCall {
 
 type Headers = Readonly<Record<string, string>>;
 
-/** The headers of a call with what lets it in. Only signatures and access tokens take time. Keys are never in URLs. */
+/** Returns the headers of a call with its credential. Only signatures and access tokens take time. Keys are never in URLs. */
 export type AuthoriseUpstream = (call: UpstreamCall) => Headers | Promise<Headers>;
 
-export interface AuthorisationOptions {
-  readonly clock: Clock;
-  /** Fetches access tokens of Google's service accounts. */
-  readonly fetch: typeof globalThis.fetch;
-  readonly readFile: (path: string) => Promise<string>;
-}
-
-export function createAuthoriseUpstream({ clock, fetch, readFile }: AuthorisationOptions): AuthoriseUpstream {
-  const googleTokens = createGoogleTokens({ clock, fetch, readFile });
+export function createAuthoriseUpstream(options: GoogleTokenOptions): AuthoriseUpstream {
+  const { clock } = options;
+  const googleTokens = createGoogleTokens(options);
   /** Signing keys that aws4fetch derives: one for each day, region and secret. */
   let signingKeys = new Map<string, ArrayBuffer>();
 

@@ -63,8 +63,8 @@ export function readConversation(messages: readonly ChatMessage[], steps: Steps)
 }
 
 /**
- * The other APIs refuse a conversation in which nobody speaks, or in which the model speaks first: instructions alone
- * become the user's question, and a full stop goes before the model's first turn.
+ * Makes the user begin, because the other APIs refuse an empty conversation and one that the model begins: instructions
+ * alone become the user's question, and a full stop goes before the model's first turn.
  */
 function letUserBegin(system: readonly TextItem[], turns: readonly Turn[]): Pick<Conversation, 'system' | 'turns'> {
   const [first] = turns;
@@ -91,7 +91,7 @@ export function cacheMarkers({ messages, tools }: ChatRequest): readonly JsonObj
   return marked.map(cacheControl).filter((marker) => marker !== undefined);
 }
 
-/** Members of a message, other than those of tools, that no other API has. */
+/** Members of a message, except those of tools, that only OpenAI's API has. */
 const ONLY_OPENAI = ['name', 'refusal', 'audio'] as const;
 
 /** Adds the members of messages that another API cannot take to what is dropped: `messages.name`. */
@@ -134,7 +134,7 @@ export function asFunctionCall(call: GivenToolCall): ToolCall {
   return { ...own, id, type: 'function', function: { name: custom.name, arguments: customArguments(custom.input) } };
 }
 
-/** Arguments as an object, which the other APIs insist on. What a model garbled is kept as text. */
+/** Returns the arguments as an object, because the other APIs require one. Text that is not JSON is kept as text. */
 export function callArguments({ function: { arguments: text } }: ToolCall): JsonObject {
   if (text.trim() === '') return {};
   try {

@@ -127,7 +127,7 @@ export function failureInObject(body: JsonObject): UpstreamFailure {
 /**
  * Whether an object says that something failed, in any of the shapes that upstreams have: `error` as an object or as
  * text, `{object: "error"}`, `{type: "error"}`, and where `isAnswer` is false (the object has none of the members of an
- * answer) also a bare `message`, `detail` or `Message`. An `error` that is null or false says that there is none.
+ * answer) also a bare `message`, `detail` or `Message`. An `error` that is null or false does not count.
  */
 export function isFailureObject(body: JsonObject, isAnswer: boolean): boolean {
   if (body.error || body.object === 'error' || body.type === 'error') return true;

@@ -1,6 +1,6 @@
 import { parseJson } from '../../platform/json/parse-json.ts';
 
-/** Reading JSON of which nothing is known: each function gives what was asked for, or nothing, and never throws. */
+/** Reads JSON of unknown shape: each function returns the wanted type or undefined, and never throws. */
 export type JsonObject = Record<string, unknown>;
 
 const NO_ITEMS: readonly unknown[] = Object.freeze([]);

@@ -3,10 +3,10 @@ import { cacheControl } from './content.ts';
 import type { Steps } from './dialect.ts';
 import type { JsonObject } from './json-value.ts';
 
-/** Dealt with before or around every dialect, so that none ever names them as dropped. */
+/** Handled outside of the dialects, so that no dialect names them as dropped. */
 const COMMON = ['model', 'messages', 'stream', 'stream_options', 'functions', 'function_call'];
 
-/** Everything that OpenAI's chat completion takes; what is not here is some upstream's own and travels on to it. */
+/** All fields of OpenAI's chat completion. Any other field belongs to an upstream and is passed on to it. */
 const OPENAI_FIELDS: ReadonlySet<string> = new Set([
   ...COMMON,
   ...['audio', 'frequency_penalty', 'logit_bias', 'logprobs', 'max_completion_tokens', 'max_tokens', 'metadata'],
@@ -16,7 +16,7 @@ const OPENAI_FIELDS: ReadonlySet<string> = new Set([
   'web_search_options',
 ]);
 
-/** Values that ask for nothing, because they are what happens anyway. */
+/** Values that have no effect because they are the default. */
 const NO_EFFECT: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
   ['n', (value) => value === 1],
   ['presence_penalty', (value) => value === 0],

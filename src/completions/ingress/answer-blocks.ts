@@ -27,7 +27,7 @@ export interface AnswerReader {
   /** All of them, as far as they have come. */
   readonly blocks: readonly AnswerBlock[];
   readonly model: string;
-  /** Undefined until the model says why it stopped. */
+  /** Undefined until the finish reason arrives. */
   readonly finishReason: string | undefined;
   readonly usage: Usage | undefined;
 }
@@ -35,7 +35,7 @@ export interface AnswerReader {
 type GrowingBlock = { -readonly [Name in keyof AnswerBlock]: AnswerBlock[Name] };
 type ToolDelta = NonNullable<ChunkDelta['tool_calls']>[number];
 
-/** All blocks are kept, since dialects repeat them at the end: no model says as much as this. */
+/** The longest answer: all blocks are kept, because dialects repeat them at the end. No model writes as much as this. */
 const MAX_LENGTH = 32 * 1024 * 1024;
 
 /**

@@ -30,7 +30,7 @@ const readMessagesRequest = createRequestReader(MessagesRequest);
 const readCountRequest = createRequestReader(CountTokensRequest);
 const EventStream = Type.String({ contentMediaType: 'text/event-stream' });
 
-/** The ways in for clients that speak another dialect than chat completions (contract/completions 1). */
+/** The routes for clients of other APIs than chat completions (contract/completions 1). */
 export function ingressRoutes(parts: IngressParts): readonly Route<KeyHolder>[] {
   const { guard, clock, makeId, bodyLimit } = parts;
   const run = createRun(parts);
@@ -39,7 +39,7 @@ export function ingressRoutes(parts: IngressParts): readonly Route<KeyHolder>[] 
       method: 'POST',
       path: '/v1/responses',
       guard,
-      summary: "Create an answer, as OpenAI's Responses API has it.",
+      summary: "Create a response, in the form of OpenAI's Responses API.",
       body: 'bytes',
       bodyLimit,
       schema: { body: ResponsesRequest, response: { 200: Type.Union([ResponseObject, EventStream]) } },
@@ -58,7 +58,7 @@ export function ingressRoutes(parts: IngressParts): readonly Route<KeyHolder>[] 
       method: 'POST',
       path: MESSAGES_PATH,
       guard,
-      summary: "Create an answer, as Anthropic's Messages API has it.",
+      summary: "Create a message, in the form of Anthropic's Messages API.",
       body: 'bytes',
       bodyLimit,
       schema: {
@@ -131,7 +131,7 @@ function createRun({ runChat, strictParams, logger, clock }: IngressParts) {
 
 const DROPPED = 'x-dropped-params';
 
-/** What was lost on the way in, and what the upstream could not take. */
+/** Adds the names of fields that the translation of the request dropped to those that the upstream could not take. */
 function withDropped(
   headers: Readonly<Record<string, string>>,
   dropped: readonly string[],

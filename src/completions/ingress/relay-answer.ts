@@ -17,7 +17,7 @@ interface StreamRelay extends Pick<Runtime, 'clock' | 'logger'> {
 const SILENCE_MS = 15_000;
 
 /**
- * Sends a streamed answer on as events of another dialect. However it ends, the caller is told how. While the upstream is
+ * Sends a streamed answer on as events of another dialect. Every end, good or bad, reaches the caller as an event. While the upstream is
  * silent the caller gets the headers and comments, and a failure comes as an event; before that it is thrown.
  */
 export async function relayStream(running: Promise<ChatAnswer>, relay: StreamRelay): Promise<void> {
@@ -64,7 +64,7 @@ async function relayChunks(
   }
 }
 
-/** What nobody foresaw is logged, since the caller learns nothing of it. */
+/** Logs an unexpected error, because the caller is not shown it. */
 function told(error: unknown, { requestId, logger }: StreamRelay): StreamFailure {
   if (!isExpected(completionsErrors, error)) logger.error({ err: error, requestId }, 'a stream failed unexpectedly');
   const { status, body } = describeFailure(error);
@@ -90,7 +90,7 @@ export function abortWhenGone(reply: FastifyReply): AbortSignal {
   return controller.signal;
 }
 
-/** What went wrong after an answer had begun, as callers are told. */
+/** A failure after an answer had begun, as callers see it. */
 interface StreamFailure {
   readonly status: number;
   /** In lower case: `upstream_error`. */

@@ -7,7 +7,7 @@ import type { Usage } from '../contract/chat.ts';
 export interface KeyHolder {
   /** `key_...`, or `master`, `open` (nothing is configured) and `internal` (another part of this program). */
   readonly id: string;
-  /** The user whose key it is; empty for nobody's. */
+  /** The user that the key belongs to; empty for none. */
   readonly owner: string;
   /** Only the master key, or anybody while nothing is configured, may manage keys and see all usage. */
   readonly isMaster: boolean;
@@ -66,7 +66,7 @@ export interface Admission {
   settle(outcome: CallOutcome): void;
 }
 
-/** Limits and budgets of keys and of their owners. Answers at once, without a promise: it is on the way of every call. */
+/** Limits and budgets of keys and of their owners. Synchronous, because every call passes through it. */
 export interface Admissions {
   /**
    * Throws `RATE_LIMIT_EXCEEDED` (with `retryAfterSeconds`, and `headers` for the answer in its details) or

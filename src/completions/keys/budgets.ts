@@ -4,7 +4,7 @@ import { nanoOfUsd } from '../apis/prices.ts';
 
 /** What keys and persons with a budget have spent in the current period. All amounts are whole nano-USD. */
 export interface Budgets {
-  /** Reads what was spent, unless that is known; nothing may be reserved before. At once, when there is nothing to read. */
+  /** Reads what was spent, unless that is known; nothing may be reserved before. Undefined when there is nothing to read. */
   prepare(keyId: string, budget: Budget): Promise<void> | undefined;
   /** Sets the amount aside; undefined when the budget has no room for it. */
   reserve(keyId: string, budget: Budget, nano: number): BudgetReservation | undefined;
@@ -20,7 +20,7 @@ interface BudgetsOptions {
   readSpent(keyId: string, period: string): Promise<number>;
   /** What is counted here and not stored yet. */
   unstored(keyId: string, period: string): number;
-  /** How long the figure holds; for ever where nobody else writes to the store. */
+  /** How long the figure holds; for ever where no other instance writes to the store. */
   readonly freshMs: number;
 }
 
@@ -44,7 +44,7 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
 
   async function read(keyId: string, spending: Spending, kind: Budget['period']): Promise<void> {
     const period = periodOf(kind, clock.now());
-    // Taken before the read: what is stored meanwhile may count twice until the next one, never not at all.
+    // Taken before the read: spending that is stored during the read may count twice until the next one, but is never missed.
     const pending = unstored(keyId, period);
     const before = spending.settled;
     const stored = await readSpent(keyId, period);
@@ -81,7 +81,7 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
     return spending;
   }
 
-  /** What nobody uses now can be read again. */
+  /** A budget without reservations can be read again. */
   function makeRoom(): void {
     if (known.size < MAX_IDLE) return;
     for (const [keyId, { period, reserved, reading }] of known) {

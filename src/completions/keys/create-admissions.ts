@@ -19,9 +19,9 @@ export interface AdmissionsOptions {
   readonly budgets: Budgets;
   readonly priceOf: PriceOf;
   readonly keepsContent: boolean;
-  /** Told of every call that has ended. */
+  /** Called for every call that has ended. */
   readonly observers: readonly CallObserver[];
-  /** Told when a call was not settled as it should be, or an observer failed. */
+  /** Called when a call was not settled correctly, or an observer failed. */
   onProblem(error: unknown): void;
 }
 

@@ -7,8 +7,7 @@ import { createSecretMatcher } from '../../platform/secrets/tokens.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import type { KeyHolder } from './admission.ts';
 import type { Budgets } from './budgets.ts';
-import { type FoundKey, withOwner } from './issued-key.ts';
-import type { KeyLookup } from './key-lookup.ts';
+import { type FoundKey, type KeyLookup, withOwner } from './issued-key.ts';
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
 
 export interface KeyAccess {
@@ -26,9 +25,9 @@ export interface KeyAccessOptions {
   readonly budgets: Budgets;
   readonly throttle: FailureThrottle;
   readonly clock: Pick<Clock, 'now'>;
-  /** Whose keys they are. Undefined: nobody is known here, and a key counts by itself. */
+  /** Finds the owner of a key. Undefined: there are no owners here, and a key has only its own limits. */
   readonly ownerOf?: OwnerOf | undefined;
-  /** Told once when an address has sent too many wrong keys. */
+  /** Called once when an address has sent too many wrong keys. */
   onFlood(address: string): void;
 }
 
@@ -44,8 +43,8 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   let masterKey = options.settings.master_key;
   let isMasterKey = createSecretMatcher(masterKey);
   /**
-   * Digests of keys that were found, by the key: to digest it anew costs more than all other checks together. Looking
-   * one up tells no stranger anything, since a map compares hashes with a secret seed before it compares texts.
+   * Digests of keys that were found, by the key, because a digest costs more than all other checks together. A lookup
+   * reveals nothing to a stranger: a map compares hashes with a secret seed before it compares texts.
    */
   const digests = new Map<string, string>();
 
@@ -96,7 +95,7 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
         return enter(head, key);
       });
     }
-    // Many clients cannot be without a key: while none is asked for, any word will do, except one that claims to be ours.
+    // Many clients must send a key: while none is configured any word is accepted, except one with our own prefix.
     if (masterKey === '') return ANYBODY;
     return isMasterKey(given) ? MASTER : refuse(head);
   }

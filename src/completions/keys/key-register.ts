@@ -58,7 +58,7 @@ interface KeyRegisterOptions {
   readonly makeId: MakeId;
   /** Records what happened to a key; awaited. */
   record(event: KeyEvent): Promise<void>;
-  /** Told of every key that is gone, or may be. */
+  /** Called for every key that is removed, or may be. */
   onRemoved(id: string): void;
 }
 
@@ -163,7 +163,7 @@ export function keyRoutes(
       method: 'DELETE',
       path: `${prefix}/keys/:id`,
       guard,
-      summary: 'Revoke a key: it stops working at once.',
+      summary: 'Revoke a key: it stops working immediately.',
       schema: { params: KeyPath },
       handle: ({ params, caller, head }) => register.remove(params.id ?? '', undefined, { actor: caller.id, head }),
     },

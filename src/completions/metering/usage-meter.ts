@@ -28,7 +28,7 @@ interface UsageMeterOptions {
   /** The most calls that may wait to be stored. Beyond, only their sums are kept. */
   readonly capacity?: number;
   readonly flushMs?: number;
-  /** Told when records were dropped, and when sums were lost at the very end. */
+  /** Called when records were dropped, and when sums were lost at shutdown. */
   onLost(what: 'records' | 'sums', count: number): void;
 }
 
@@ -42,7 +42,7 @@ interface Item {
   record: UsageRecordRow | undefined;
 }
 
-/** So many calls are counted at once: one by one, on the way of each answer, took about twice as long. */
+/** How many calls are counted together: counting each with its answer took about twice as long. */
 const COUNTED_TOGETHER = 64;
 const CAPACITY = 20_000;
 const FLUSH_MS = 1000;

@@ -7,10 +7,10 @@ export interface UsageSums {
   readonly spending: readonly SpendingRow[];
 }
 
-/** Adds calls up, for all reports at once; so that figures stay right even when the calls themselves are not kept. */
+/** Adds calls up for all reports, so that the figures are correct even when the calls themselves are not kept. */
 export interface UsageAdder {
   add(record: UsageRecordRow, day: string, charges?: readonly Charge[]): void;
-  /** Hands over what was added, and starts anew. */
+  /** Returns the sums, and starts again from zero. */
   take(): UsageSums;
   /** What a key or a person spent in a period and was not taken yet. */
   spent(bucket: string, period: string): number;

@@ -1,7 +1,7 @@
 /** An issued key. The key itself is nowhere: only its digest. */
 export interface KeyRow {
   readonly id: string;
-  /** The user whose key it is; empty for nobody's. */
+  /** The user that the key belongs to; empty for none. */
   readonly owner: string;
   readonly name: string;
   /** SHA-256 of the key, in base64url. */
@@ -41,7 +41,7 @@ export interface UsageRecordRow {
   readonly completion_tokens: number;
   /** A whole number of nano-USD. */
   readonly cost_nano_usd: number;
-  /** 0: nobody knows the price, so the cost counts as 0. */
+  /** 0: the price is unknown, so the cost counts as 0. */
   readonly price_known: number;
   /** 1: the tokens were counted by us. */
   readonly estimated: number;

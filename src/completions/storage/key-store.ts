@@ -13,7 +13,7 @@ export interface KeyStore {
   byDigest(digest: string): Promise<KeyRow | undefined>;
   /** In the order of their making. */
   list(page: KeyPage): Promise<readonly KeyRow[]>;
-  /** False when there is no such key, or none of that owner. What it spent is forgotten; its usage is kept. */
+  /** Returns false when the key does not exist or has another owner. Its spending is removed; its usage is kept. */
   remove(id: string, owner: string | undefined): Promise<boolean>;
   /** What a key has spent in a period, in nano-USD. */
   spent(keyId: string, period: string): Promise<number>;

@@ -207,7 +207,7 @@ function readSum({ group, ...sums }: SumRow): UsageSum {
   };
 }
 
-/** Removes what is too old, in steps that no other writer has to wait for. Each says how many rows it removed. */
+/** Removes old rows in small steps, so that other writers need not wait. Each step returns how many rows it removed. */
 export interface UsageRetentionStore {
   removeRecords(beforeId: string, limit: number): Promise<number>;
   removeTotals(beforeDay: string, limit: number): Promise<number>;

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { EventStreamCodec } from '@smithy/eventstream-codec';
+import fc from 'fast-check';
 import OpenAI from 'openai';
+import { packProof, unpackProofs } from '../../../src/completions/dialects/conversation.ts';
 import type { DialectName } from '../../../src/completions/dialects/dialect.ts';
 import { startScriptedUpstream } from '../../fakes/scripted-upstream.ts';
 import { startCompletions } from '../pipeline/start-completions.ts';
@@ -269,3 +271,20 @@ for (const scene of scenes) {
     assert.deepEqual(turns.slice(1), scene.back);
   });
 }
+
+test('proofs come back as they were, whatever they hold, however many are joined', () => {
+  const proof = fc.oneof(fc.base64String({ minLength: 4 }), fc.string({ minLength: 1 }));
+  fc.assert(
+    fc.property(fc.array(proof), (proofs) => {
+      const packed = proofs.map((text, index) => packProof('claude', `t${index}@0`, text)).join('');
+      const read = unpackProofs('claude', packed).map((found) => found.proof);
+      assert.deepEqual(read, proofs);
+      assert.deepEqual(unpackProofs('google', packed), []);
+    }),
+  );
+});
+
+test('a text that is not packed is one proof without a mark', () => {
+  assert.deepEqual(unpackProofs('claude', 'ErUBCkYIBR=='), [{ mark: '', proof: 'ErUBCkYIBR==' }]);
+  assert.deepEqual(unpackProofs('claude', ''), []);
+});

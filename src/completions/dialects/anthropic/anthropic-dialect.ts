@@ -27,8 +27,8 @@ import type { DecodedAnswer, Dialect, DialectContext, StreamEvent, StreamStep } 
 import { brokenAnswer, failureInBody, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
 import { asCount, asObject, asText, asWords, type JsonObject, parseEvent } from '../json-value.ts';
 import { ANSWER_TOOL } from '../structured-answer.ts';
+import { packHiddenThinking, packThinking } from './anthropic-messages.ts';
 import { encodeAnthropicRequest } from './anthropic-request.ts';
-import { packHiddenThinking, packThinking } from './claude-proofs.ts';
 
 export const anthropicDialect: Dialect<AnthropicStreamState> = {
   name: 'anthropic',
@@ -50,7 +50,7 @@ const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
   ['refusal', 'content_filter'],
 ]);
 
-/** A call of the answer tool is no call to the caller. */
+/** A call of the answer tool is the answer itself, not a call. */
 function finishReason(stopReason: unknown, calls: number): string {
   const reason = FINISH_REASONS.get(stopReason) ?? (calls > 0 ? 'tool_calls' : 'stop');
   return reason === 'tool_calls' && calls === 0 ? 'stop' : reason;

@@ -8,7 +8,7 @@ export interface ClaudeModel {
   /** Efforts beyond `high`. */
   readonly knowsExtraEffort: boolean;
   readonly mayStopThinking: boolean;
-  /** How many of temperature and top_p it takes at once. */
+  /** How many of temperature and top_p it takes together. */
   readonly samplingFields: 0 | 1 | 2;
   /** It follows a schema by itself (`output_config.format`, strict tools). */
   readonly followsSchema: boolean;

@@ -24,7 +24,7 @@ import {
   usageChunk,
   usageOf,
 } from '../answer.ts';
-import { packHiddenThinking, packThinking } from '../anthropic/claude-proofs.ts';
+import { packHiddenThinking, packThinking } from '../anthropic/anthropic-messages.ts';
 import type { DecodedAnswer, Dialect, DialectContext, StreamEvent, StreamStep, UpstreamFailure } from '../dialect.ts';
 import {
   brokenAnswer,
@@ -58,7 +58,7 @@ const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
   ['content_filtered', 'content_filter'],
 ]);
 
-/** A finish reason of ours, or why there is none: a malformed call is an answer that nobody can use. */
+/** Returns the finish reason, or a failure for a malformed call. */
 function converseFinish(stopReason: unknown, calls: number): string | UpstreamFailure {
   if (stopReason === 'malformed_tool_use' || stopReason === 'malformed_model_output') {
     return upstreamFailure({

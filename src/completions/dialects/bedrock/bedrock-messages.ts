@@ -1,6 +1,5 @@
 import type { ToolCall } from '../../contract/chat.ts';
-import { joinTurns, toolUseId } from '../anthropic/anthropic-messages.ts';
-import { type PlacedItem, placeThinking } from '../anthropic/claude-proofs.ts';
+import { joinTurns, type PlacedItem, placeThinking, toolUseId } from '../anthropic/anthropic-messages.ts';
 import { type ContentItem, droppedPiece, type TextItem } from '../content.ts';
 import { callArguments, type Turn } from '../conversation.ts';
 import type { Steps } from '../dialect.ts';

@@ -4,7 +4,7 @@ import type { StreamEvent } from '../dialect.ts';
 /** Turns the bytes of AWS's binary event stream, however they are chunked, into events. Throws UPSTREAM_ERROR. */
 export interface FrameReader {
   feed(chunk: Uint8Array): readonly StreamEvent[];
-  /** Nothing more will come: a frame that is not whole is no event. */
+  /** Ends the stream: an incomplete frame is not an event. */
   end(): readonly StreamEvent[];
 }
 

@@ -107,7 +107,7 @@ function readCall(value: unknown, index: number, answerId: string): ToolCall[] {
   ];
 }
 
-/** For a function without parameters it says nothing, or `null`. */
+/** For a function without parameters Cohere sends nothing, or `null`. */
 function argumentsText(value: unknown): string {
   const text = asWords(value);
   return text === undefined || text === 'null' ? '{}' : text;

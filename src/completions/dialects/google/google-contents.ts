@@ -117,7 +117,7 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
 /** What Gemini 2.5 Pro thinks at the least. */
 const SMALLEST_PRO_BUDGET = 128;
 
-/** 205 for `gemini-2.5-flash`, 300 for `gemini-3-pro-preview`; 0 for what is no Gemini. */
+/** 205 for `gemini-2.5-flash`, 300 for `gemini-3-pro-preview`; 0 for a model that is not a Gemini. */
 export function geminiVersion(model: string): number {
   const [, major, minor] = /gemini-(\d{1,2})(?:\.(\d{1,2}))?/.exec(model) ?? [];
   return major === undefined ? 0 : Number(major) * 100 + Number(minor ?? 0);

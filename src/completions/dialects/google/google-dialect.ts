@@ -59,7 +59,7 @@ function startGoogleStream(context: DialectContext): GoogleStreamState {
 type Step = StreamStep<GoogleStreamState>;
 type ToolDelta = NonNullable<ChunkDelta['tool_calls']>[number];
 
-/** Each event is a piece of every candidate, in the form of a whole answer. There is no end marker. */
+/** Decodes an event, which holds a piece of every candidate in the form of a complete response. There is no end marker. */
 function decodeGoogleEvent(state: GoogleStreamState, { event, data }: StreamEvent): Step {
   if (data === '') return silentStep(state);
   if (data === '[DONE]') return { ...endGoogleStream(state), done: true };

@@ -15,7 +15,7 @@ const UNKNOWN_CONSTRAINTS: ReadonlySet<string> = new Set([
 ]);
 
 const FORMATS: ReadonlySet<unknown> = new Set(['date-time', 'enum', 'int32', 'int64', 'float', 'double']);
-/** There are no more types than these in JSON Schema; a longer list repeats some. */
+/** The number of types in JSON Schema; a longer list repeats some. */
 const MAX_TYPES = 7;
 
 /** Deeper schemas end in an object that may hold anything. */

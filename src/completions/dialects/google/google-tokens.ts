@@ -12,6 +12,7 @@ export interface GoogleTokens {
 
 export interface GoogleTokenOptions {
   readonly clock: Clock;
+  /** Fetches the tokens. */
   readonly fetch: typeof globalThis.fetch;
   readonly readFile: (path: string) => Promise<string>;
 }
@@ -32,7 +33,7 @@ interface CachedToken {
 export function createGoogleTokens({ clock, fetch, readFile }: GoogleTokenOptions): GoogleTokens {
   const cache = new Map<string, CachedToken>();
 
-  /** Many calls at once fetch one token. A failure is not kept. */
+  /** Calls at the same time share one fetch. A failure is not kept. */
   function cached(name: string, read: () => Promise<string>): Promise<string> {
     const known = cache.get(name);
     if (known !== undefined && known.replaceAt > clock.monotonic()) return known.token;

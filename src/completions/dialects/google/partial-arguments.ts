@@ -7,7 +7,7 @@ export interface PartialArguments {
   readonly value: JsonObject;
   /** How many characters and members were taken so far. */
   size: number;
-  /** The path of the text that the next piece goes on with. */
+  /** The path of the text that the next piece continues. */
   growing: string | undefined;
 }
 
@@ -24,7 +24,7 @@ export function createPartialArguments(call: number): PartialArguments {
   return { call, value: {}, size: 0, growing: undefined };
 }
 
-/** Puts some pieces in their places. False when that is not possible, or when there is no end of them. */
+/** Puts pieces in their places. Returns false for pieces without a place, and for too many of them. */
 export function addPartialArguments(partial: PartialArguments, pieces: readonly unknown[]): boolean {
   for (const each of pieces) {
     const piece = asObject(each);
@@ -49,7 +49,7 @@ function addPiece(partial: PartialArguments, path: string, piece: JsonObject): b
   return true;
 }
 
-/** `$.recipe.items[0].name` as its steps; undefined for what is no such path. */
+/** `$.recipe.items[0].name` as its steps; undefined for anything that is not such a path. */
 function readPath(path: string): readonly (string | number)[] | undefined {
   if (!path.startsWith('$')) return undefined;
   const steps: (string | number)[] = [];

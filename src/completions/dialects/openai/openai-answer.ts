@@ -17,7 +17,7 @@ import { asCount, asList, asObject, asText, asWords, type JsonObject, parseEvent
 type Choice = ChatCompletion['choices'][number];
 type CallDelta = NonNullable<ChunkDelta['tool_calls']>[number];
 
-/** What is OpenAI's stays as it is, fields unknown to us included; only what other servers do differently is mended. */
+/** Keeps every field of OpenAI's response, unknown ones included, and corrects only what other servers do differently. */
 export function decodeOpenaiAnswer(body: unknown, context: DialectContext): DecodedAnswer {
   const answer = asObject(body);
   if (answer === undefined)

@@ -47,7 +47,7 @@ export function azurePath(baseUrl: string, deployment: string, operation: string
 const COUNTS_REASONING = /^(?:o[1-9]|gpt-(?:[5-9]|[1-9]\d))/;
 
 /**
- * OpenAI's own request goes on as it is, but for what this API refuses. `refuses` may also name `developer` (the role
+ * Passes OpenAI's request on unchanged, except for the fields that this API refuses. `refuses` may also name `developer` (the role
  * becomes `system`) and `reasoning_content` (left out of messages).
  */
 function encodeOpenaiRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {

@@ -62,7 +62,7 @@ function contentBlock(block: AnswerBlock, cutShort: boolean): MessageObject['con
   }
 }
 
-/** A call whose arguments are no object cannot be said here. One that ran out of tokens has none that count. */
+/** Refuses a call whose arguments are not an object, except one that was cut off by the limit of tokens. */
 function toolInput({ name, text }: AnswerBlock, cutShort: boolean): object {
   if (text.trim() === '') return {};
   try {

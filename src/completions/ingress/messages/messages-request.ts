@@ -7,7 +7,7 @@ import type {
   MessagesRequest,
   MessagesTool,
 } from '../../contract/messages.ts';
-import { packHiddenThinking, packThinking } from '../../dialects/anthropic/claude-proofs.ts';
+import { packHiddenThinking, packThinking } from '../../dialects/anthropic/anthropic-messages.ts';
 import { cacheControl } from '../../dialects/content.ts';
 import { createSteps } from '../../dialects/dialect.ts';
 import {
@@ -29,7 +29,7 @@ const KNOWN: ReadonlySet<string> = new Set([
 ]);
 const SAME = ['temperature', 'top_p', 'top_k'] as const;
 
-/** Longer ids are refused by OpenAI; a digest still tells users apart, and says less about them. */
+/** OpenAI refuses longer ids; a digest still distinguishes users, and reveals less about them. */
 const MAX_USER_LENGTH = 64;
 
 /** A request of the Messages API as a chat completion. */

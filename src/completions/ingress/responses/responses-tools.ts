@@ -86,7 +86,7 @@ function copied({ description, parameters, strict }: ResponsesTool, name: string
   };
 }
 
-/** The grammar cannot be enforced, so the model is told of it. */
+/** The grammar cannot be enforced, so it becomes part of the description. */
 function asFunction({ description, format }: ResponsesTool, name: string): FunctionDefinition {
   const grammar = format?.definition === undefined ? '' : `The input must follow this grammar:\n${format.definition}`;
   const text = [description ?? '', grammar].filter((part) => part !== '').join('\n\n');
@@ -119,7 +119,7 @@ export interface CustomToolInput {
 }
 
 const START = /^\s*\{\s*"input"\s*:\s*"/;
-/** The beginning is looked for in so many characters: longer white space is no beginning that a model writes. */
+/** How many characters are searched for the beginning: no model writes longer white space there. */
 const MAX_START = 1000;
 const ESCAPE_LENGTH = 2;
 const UNICODE_ESCAPE_LENGTH = 6;
@@ -176,14 +176,14 @@ function decodableEnd(source: string): [end: number, closed: boolean] {
   return [at, false];
 }
 
-/** Both halves of a character beyond the first plane are one unit: half of one is no text. */
+/** Both halves of a character beyond the first plane are one unit: half of one is not text. */
 function escapeLength(source: string, at: number): number {
   if (source[at + 1] !== 'u') return ESCAPE_LENGTH;
   const isFirstHalf = /^d[89ab]/i.test(source.slice(at + 2, at + 4));
   return isFirstHalf ? 2 * UNICODE_ESCAPE_LENGTH : UNICODE_ESCAPE_LENGTH;
 }
 
-/** Models leave line breaks unescaped now and then. What is no escape at all stays as it is. */
+/** Models sometimes leave line breaks unescaped. Anything that is not an escape stays unchanged. */
 function decode(raw: string): string {
   const escaped = raw.replaceAll(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
   return parsed(`"${escaped}"`) ?? raw;

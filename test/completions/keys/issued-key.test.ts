@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createKeyLookup } from '../../../src/completions/keys/key-lookup.ts';
+import fc from 'fast-check';
+import { createKeyLookup, matchesAny, matchesPattern } from '../../../src/completions/keys/issued-key.ts';
 import type { KeyRow } from '../../../src/completions/storage/completions-schema.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 
@@ -69,4 +70,45 @@ test('where others may remove keys, a key is read again when it is no longer fre
   const gone = lookup.find('digest-1');
   reads[2]?.(undefined);
   assert.equal(await gone, undefined);
+});
+
+test('a pattern matches whole names, and a star any run of characters', () => {
+  for (const [pattern, text, expected] of [
+    ['fast', 'fast', true],
+    ['fast', 'faster', false],
+    ['*', '', true],
+    ['*', 'openai/gpt', true],
+    ['openai/*', 'openai/gpt-4o', true],
+    ['openai/*', 'azure/gpt-4o', false],
+    ['openai/*', 'openai/', true],
+    ['*/gpt-4o', 'openai/gpt-4o', true],
+    ['*/gpt-4o', 'openai/gpt-4o-mini', false],
+    ['a*b*c', 'a-b-c', true],
+    ['a*b*c', 'acb', false],
+    ['ab*bc', 'abc', false],
+    ['a**c', 'abc', true],
+    ['openai/gpt.4o', 'openai/gpt-4o', false],
+    ['*aa*aa*', 'aaa', false],
+    ['*aa*aa*', 'aaaa', true],
+  ] as const) {
+    assert.equal(matchesPattern(pattern, text), expected, `${pattern} and ${text}`);
+  }
+});
+
+test('a pattern with stars matches what a regular expression says it should', () => {
+  const word = fc.string({ unit: fc.constantFrom('a', 'b', '*'), maxLength: 8 });
+  const text = fc.string({ unit: fc.constantFrom('a', 'b'), maxLength: 10 });
+  fc.assert(
+    fc.property(word, text, (pattern, name) => {
+      const expected = new RegExp(`^${pattern.replaceAll('*', '.*')}$`).test(name);
+      assert.equal(matchesPattern(pattern, name), expected);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('no patterns stand for every model', () => {
+  assert.equal(matchesAny([], 'anything'), true);
+  assert.equal(matchesAny(['x', 'y*'], 'yes'), true);
+  assert.equal(matchesAny(['x', 'y*'], 'no'), false);
 });
