@@ -8,7 +8,7 @@ import { toFailure } from './sqlite-errors.ts';
 /** This file runs in a thread of its own, so that waiting for the disk never stops the event loop of the program. */
 export interface WorkerStart {
   readonly port: MessagePort;
-  /** Two counters: see `thread-signal.ts`. */
+  /** Two counters: see `commit-round.ts`. */
   readonly signal: Int32Array;
 }
 
