@@ -66,20 +66,18 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
   ],
   forwarding: [
     {
-      sources: [
-        'src/bridge/forwarding/{call-names,call-order,check-*,decide-*,endpoint-*,forward-*,node-health,node-map}.ts',
+      sources: ['src/bridge/forwarding/{decide-*,endpoints,forward-*,merged-jobs,node-health,update-*}.ts'],
+      judges: [
+        'test/bridge/forwarding/{decide-forward,endpoints,forward-*,merged-jobs,node-health,update-relay}.test.ts',
       ],
-      judges: ['test/bridge/forwarding/{call-names,decide-forward,endpoint-rule,forward-*,node-health}.test.ts'],
     },
     {
-      sources: ['src/bridge/forwarding/{peer-connector,read-*,update-*}.ts'],
-      judges: ['test/bridge/forwarding/{peer-connector,read-peer-answer,update-relay}.test.ts'],
+      sources: ['src/bridge/forwarding/{call-peer,session-routes}.ts'],
+      judges: ['test/bridge/forwarding/{call-peer,forwarded-calls,scripted-nodes,session-routes}.test.ts'],
     },
     {
-      sources: [
-        'src/bridge/forwarding/!(call-names|call-order|check-*|decide-*|endpoint-*|forward-*|node-health|node-map|peer-connector|read-*|update-*).ts',
-      ],
-      judges: ['test/bridge/forwarding/{followed,forwarded,groups,scripted,session-route}*.test.ts'],
+      sources: ['src/bridge/forwarding/{create-forwarding,follow-sessions}.ts'],
+      judges: ['test/bridge/forwarding/{followed,forwarded,groups,scripted}*.test.ts'],
     },
   ],
 };

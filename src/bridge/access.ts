@@ -3,7 +3,7 @@ import { originAllowed, refuseOrigin } from '../platform/http/cross-origin.ts';
 import type { FailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { CrossOrigin, Guard, RequestHead } from '../platform/http/surface.ts';
 import { createSecretMatcher } from '../platform/secrets/tokens.ts';
-import { isTunnelAddress } from './forwarding/endpoint-rule.ts';
+import { isTunnelAddress } from './forwarding/endpoints.ts';
 import { FORWARDED_HEADER, type ForwardedRequest, readForwarded, readHop } from './forwarding/forward-headers.ts';
 import { OPERATOR, type Principal } from './principal.ts';
 import { type BridgeGroups, type BridgeSettings, OWN_ORIGIN } from './settings.ts';

@@ -1,7 +1,7 @@
 import { type Complaint, nearestName } from '../platform/config/problem.ts';
-import { agentPresets } from './agents/agent-presets.ts';
-import { refusalOfEndpoint } from './forwarding/endpoint-rule.ts';
-import { builtInPeers } from './forwarding/node-map.ts';
+import { agentPresets } from './agents/agent-catalog.ts';
+import { builtInPeers } from './forwarding/decide-forward.ts';
+import { refusalOfEndpoint } from './forwarding/endpoints.ts';
 import { MULTI_AGENT_ID } from './multi-agent/create-multi-agent.ts';
 import type { BridgeGroups, DistributedSettings } from './settings.ts';
 

@@ -12,7 +12,7 @@ import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
-import type { Confine } from './agents/builtin/tools/confined-folder.ts';
+import type { Confine } from './agents/builtin/tools/confinement.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
 import { createArtifactLinks } from './artifacts/artifact-links.ts';
 import { createArtifacts } from './artifacts/create-artifacts.ts';

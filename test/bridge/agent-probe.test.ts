@@ -9,7 +9,7 @@ import { type TestContext, test } from 'node:test';
 import { WebSocketServer } from 'ws';
 import { connectAgent, createAgentLauncher } from '../../src/bridge/agents/agent-launcher.ts';
 import { createAgentProbe, createBuiltinProbe, createProgramProbe } from '../../src/bridge/agents/agent-probe.ts';
-import { createGatewayProbe } from '../../src/bridge/gateway/gateway-probe.ts';
+import { createGatewayProbe } from '../../src/bridge/gateway/gateway-connection.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { createFakeClock } from '../fakes/fake-clock.ts';
 import { silentLogger } from '../fakes/silent-logger.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
-import { refusalOfEndpoint } from '../../src/bridge/forwarding/endpoint-rule.ts';
+import { refusalOfEndpoint } from '../../src/bridge/forwarding/endpoints.ts';
 import { createCallbackRules } from '../../src/bridge/jobs/callback-rules.ts';
 import { classifyAddress, classifyHost } from '../../src/platform/network-address/classify-address.ts';
 import {

@@ -1,18 +1,22 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { choosePermission, readPermissionOptions } from '../../src/bridge/agents/acp/choose-permission.ts';
-import { createUpdateReader, readUsage } from '../../src/bridge/agents/acp/read-update.ts';
-import { findModel, findReadOnlyMode, readChoice } from '../../src/bridge/agents/acp/session-choice.ts';
+import {
+  choosePermission,
+  findModel,
+  findReadOnlyMode,
+  readChoice,
+  readPermissionOptions,
+} from '../../src/bridge/agents/acp/acp-choices.ts';
+import { createUpdateReader, readUsage } from '../../src/bridge/agents/acp/acp-messages.ts';
 import type { AgentEvent } from '../../src/bridge/agents/agent-provider.ts';
+import { asObject } from '../../src/bridge/agents/agent-text.ts';
+import { toChunk } from '../../src/bridge/agents/builtin/complete-over-http.ts';
 import { emptyAnswer, readAnswer, toMessage } from '../../src/bridge/agents/builtin/read-answer.ts';
-import { toChunk } from '../../src/bridge/agents/builtin/read-chunk.ts';
-import { answerApproval } from '../../src/bridge/agents/codex/answer-approval.ts';
-import { createCodexReader } from '../../src/bridge/agents/codex/read-notification.ts';
-import { asObject } from '../../src/bridge/agents/loose-json.ts';
-import { readTurnEnd } from '../../src/bridge/agents/remote/read-turn-end.ts';
-import { readUpdate } from '../../src/bridge/agents/remote/read-update.ts';
-import { readPeerDocument } from '../../src/bridge/forwarding/read-peer-answer.ts';
+import { createCodexReader } from '../../src/bridge/agents/codex/codex-messages.ts';
+import { answerApproval } from '../../src/bridge/agents/codex/connect-codex-agent.ts';
+import { readTurnEnd, readUpdate } from '../../src/bridge/agents/remote/remote-messages.ts';
+import { readPeerDocument } from '../../src/bridge/forwarding/call-peer.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
 
 /** What every session relies on: texts are texts, and all of it can be written down. */

@@ -4,10 +4,15 @@ import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { type GatewayEvent, openGatewayConnection } from '../../src/bridge/gateway/gateway-connection.ts';
-import { describeGatewayFailure, readGatewayError } from '../../src/bridge/gateway/gateway-failure.ts';
+import { openGatewayConnection } from '../../src/bridge/gateway/gateway-connection.ts';
 import { readChallenge, readGreeting } from '../../src/bridge/gateway/gateway-handshake.ts';
-import { messageText, readGatewayEvent } from '../../src/bridge/gateway/read-gateway-event.ts';
+import {
+  describeGatewayFailure,
+  type GatewayEvent,
+  messageText,
+  readGatewayError,
+  readGatewayEvent,
+} from '../../src/bridge/gateway/gateway-messages.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
 import { fillTemplate } from '../../src/bridge/multi-agent/multi-agent-plan.ts';
 import { matchSkills } from '../../src/bridge/routing/match-skills.ts';
-import { matchesToolPattern } from '../../src/bridge/tools/tool-pattern.ts';
+import { matchesToolPattern } from '../../src/bridge/tools/invoke-tool.ts';
 import { ChatRequest } from '../../src/completions/contract/chat.ts';
 import { MessagesRequest } from '../../src/completions/contract/messages.ts';
 import { ResponsesRequest } from '../../src/completions/contract/responses.ts';

@@ -16,9 +16,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { toolTable } from '../../src/bridge/agents/builtin/create-builtin-agent.ts';
 import { describeSkills } from '../../src/bridge/agents/builtin/skills.ts';
-import { createConfinement } from '../../src/bridge/agents/builtin/tools/confined-folder.ts';
-import { toolTable } from '../../src/bridge/agents/builtin/tools/tool-table.ts';
+import { createConfinement } from '../../src/bridge/agents/builtin/tools/confinement.ts';
 import { createArtifactLinks } from '../../src/bridge/artifacts/artifact-links.ts';
 import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
@@ -346,21 +346,16 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/agent-probe.ts': 'looks at the programs that the operator configured',
   'agents/builtin/run-turn.ts': Object.keys(doors).filter((name) => toolTable.some((row) => name.startsWith(row.name))),
   'agents/builtin/skills.ts': ['skills'],
-  'agents/builtin/tools/confined-file.ts': ['read_file', 'write_file', 'edit_file', 'artifact collection'],
-  'agents/builtin/tools/confined-folder.ts': ['read_file', 'list_files'],
-  'agents/builtin/tools/edit-file.ts': ['edit_file'],
-  'agents/builtin/tools/list-files.ts': ['list_files', 'list_files of the whole root'],
-  'agents/builtin/tools/read-file.ts': ['read_file'],
+  'agents/builtin/tools/confinement.ts': ['read_file', 'write_file', 'edit_file', 'list_files', 'artifact collection'],
+  'agents/builtin/tools/file-tools.ts': ['read_file', 'write_file', 'write_file, a new file', 'edit_file'],
   'agents/builtin/tools/run-command.ts': ['run_command'],
-  'agents/builtin/tools/search-files.ts': ['search_files'],
-  'agents/builtin/tools/walk-folder.ts': ['list_files', 'search_files'],
-  'agents/builtin/tools/write-file.ts': ['write_file', 'write_file, a new file'],
+  'agents/builtin/tools/search-tools.ts': ['list_files', 'list_files of the whole root', 'search_files'],
   'artifacts/artifact-route.ts': ['artifact route'],
   'artifacts/create-artifacts.ts': ['artifact collection', 'artifact route'],
   'create-bridge.ts': ['working directory'],
   'editor/editor-sessions.ts': ['working directory'],
   'editor/rpc-over-stdio.ts': ['working directory'],
-  'gateway/device-key.ts': 'reads and writes one file of the data directory',
+  'gateway/gateway-handshake.ts': 'reads and writes one file of the data directory',
   'jobs/create-jobs.ts': ['working directory'],
   'jobs/submit-job.ts': ['working directory'],
   'sessions/private-places.ts': ['working directory', 'read_file'],

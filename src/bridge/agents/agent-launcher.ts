@@ -6,6 +6,39 @@ import type { Logger } from '../../platform/log/logger.ts';
 import { OPERATOR } from '../principal.ts';
 import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
 
+/** How long an agent program is waited for, and kept. */
+export interface AgentLimits {
+  /** From the start of the program until it answers; and once more until a conversation is open. */
+  readonly startMs: number;
+  /** A program that no turn has used for so long is ended. */
+  readonly idleMs: number;
+  /** The same for an agent whose conversations end with its process, because a caller may still continue them. */
+  readonly idleWithConversationsMs: number;
+  /** A turn in which nothing at all has happened for so long is given up. */
+  readonly silenceMs: number;
+  /** How long a cancelled turn may take to end by itself. With `killMs` it stays below five seconds (contract/bridge 4). */
+  readonly cancelMs: number;
+  /** How long an agent may take to delete a closed conversation. */
+  readonly closeMs: number;
+  /** Between SIGTERM and SIGKILL. */
+  readonly killMs: number;
+  /** The pause before a restart: doubled with each further failure, up to the longest. */
+  readonly firstPauseMs: number;
+  readonly longestPauseMs: number;
+}
+
+export const DEFAULT_AGENT_LIMITS: AgentLimits = {
+  startMs: 60_000,
+  idleMs: 10 * 60_000,
+  idleWithConversationsMs: 6 * 3_600_000,
+  silenceMs: 3_600_000,
+  cancelMs: 3_000,
+  closeMs: 3_000,
+  killMs: 500,
+  firstPauseMs: 250,
+  longestPauseMs: 30_000,
+};
+
 /** A program as it is configured. */
 export interface AgentProgram {
   readonly command: string;
@@ -17,7 +50,7 @@ export interface AgentProgram {
 /** Starts an agent's program for an owner of sessions. Undefined: there is no such program on this machine. */
 export type LaunchAgent = (program: AgentProgram, owner?: string) => Promise<RunningProcess | undefined>;
 
-export interface ConnectOptions {
+interface ConnectOptions {
   readonly protocol: 'acp' | 'codex';
   readonly permissions: PermissionPolicy;
   /** Of this program; agents may learn it. */
@@ -36,7 +69,7 @@ export async function connectAgent(process: RunningProcess, options: ConnectOpti
   return connectAcpAgent({ ...options, process });
 }
 
-export interface AgentLauncherOptions {
+interface AgentLauncherOptions {
   /** Our own environment, of which the allowed part goes along. */
   readonly environment: Environment;
   /** Where programs are started. Conversations name folders of their own: nothing is ever done in this one. */

@@ -1,11 +1,10 @@
 import { stat } from 'node:fs/promises';
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
-import type { AgentPlace, CatalogAgent } from './agent-catalog.ts';
+import { type AgentPlace, type CatalogAgent, installCommand } from './agent-catalog.ts';
 import type { AgentConnection } from './agent-connection.ts';
 import type { LaunchAgent } from './agent-launcher.ts';
-import { installCommand } from './agent-presets.ts';
-import { describeFailure } from './describe-failure.ts';
+import { describeFailure } from './agent-text.ts';
 import type { Probe, ProbeResult } from './probe-board.ts';
 
 type ProgramPlace = Extract<AgentPlace, { kind: 'program' }>;
@@ -15,7 +14,7 @@ export interface ProbeEffects {
   /** The absolute path of a program, or undefined. */
   findProgram(command: string): Promise<string | undefined>;
   readonly launch: LaunchAgent;
-  /** A folder in which an agent may open a conversation that nobody uses. */
+  /** A folder in which an agent may open a conversation for the probe. */
   readonly folder: string;
 }
 

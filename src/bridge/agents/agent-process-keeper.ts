@@ -3,9 +3,8 @@ import { withinTime } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentConnection } from './agent-connection.ts';
-import type { AgentProgram, LaunchAgent } from './agent-launcher.ts';
-import type { AgentLimits } from './agent-limits.ts';
-import { describeFailure } from './describe-failure.ts';
+import type { AgentLimits, AgentProgram, LaunchAgent } from './agent-launcher.ts';
+import { describeFailure } from './agent-text.ts';
 
 /** A running process of the agent, ready for turns. */
 export interface KeptProcess {
@@ -17,9 +16,9 @@ export interface KeptProcess {
   isBroken(): boolean;
   /** Calls back when it has ended, with the reason in words; the result takes the listener off. */
   whenEnded(listener: (why: string) => void): () => void;
-  /** Keeps the process while something uses it; the result lets go of it. */
+  /** Keeps the process while something uses it; call the result to release it. */
   hold(): () => void;
-  /** Lets go of the process at once if nothing uses it and it has no conversation open. */
+  /** Ends the process immediately if nothing uses it and it has no open conversation. */
   endIfUnused(): Promise<void>;
   /** Ends it by force; all that runs in it ends too. */
   kill(why: string): Promise<void>;
@@ -257,7 +256,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       listeners.clear();
       living.delete(kept);
       limit.leave();
-      // A program that ends while nobody uses it has failed nobody.
+      // A program that ends while no turn uses it has not failed.
       if (reason === undefined && wasInUse) noteFailure('turn', exitText(exit));
       else logger.info({ pid: process.pid, why: endedBecause }, 'agent ended');
     });

@@ -32,7 +32,7 @@ export interface AgentProvider {
   stop(): Promise<void>;
 }
 
-/** What an agent is asked to do, and where it tells how that goes. */
+/** The task of an agent, and the functions with which it reports. */
 export interface AgentTurn {
   readonly turnId: string;
   /** The principal that owns the session: what one owner's turns do to an agent's process must not reach another's. */
@@ -58,7 +58,7 @@ export interface AgentTurn {
   usedModel(model: string): void;
   /** Called when an agent that worked on a part of the turn keeps what was said, although that part is over. */
   leftBehind(providerId: string, what: string): void;
-  /** Asks the person at the client for permission. Absent: nobody is there to be asked, and the settings decide. */
+  /** Asks the person at the client for permission. Absent: there is no person to ask, and the settings decide. */
   readonly ask?: AskPermission;
   /**
    * In the order in which things happened; `step` says which part of a multi-agent run tells it. Where it gives a promise,
@@ -98,7 +98,7 @@ export interface StepMark {
   readonly providerId: string;
 }
 
-/** What an agent tells while it works. Kinds of an agent that have no place here are dropped by its implementation. */
+/** What an agent reports while it works. Its implementation drops kinds that are not listed here. */
 export type AgentEvent =
   | TextEvent
   | ThinkingEvent
@@ -140,7 +140,7 @@ export type FailureCode =
 /** A file that came with the answer of an agent, instead of lying in the working directory. */
 export interface ProducedFile {
   readonly label: string;
-  /** Empty: its name tells. */
+  /** Empty: by its name. */
   readonly contentType: string;
   readonly bytes: Uint8Array;
 }

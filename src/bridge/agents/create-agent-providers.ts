@@ -1,10 +1,8 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { AgentPlace, CatalogAgent } from './agent-catalog.ts';
+import { type AgentPlace, type CatalogAgent, readOnlyEnvironment } from './agent-catalog.ts';
 import type { PermissionPolicy } from './agent-connection.ts';
-import { connectAgent, type LaunchAgent } from './agent-launcher.ts';
-import { type AgentLimits, DEFAULT_AGENT_LIMITS } from './agent-limits.ts';
-import { readOnlyEnvironment } from './agent-presets.ts';
+import { type AgentLimits, connectAgent, DEFAULT_AGENT_LIMITS, type LaunchAgent } from './agent-launcher.ts';
 import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
 import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
 import type { AgentProvider } from './agent-provider.ts';

@@ -4,8 +4,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { OPERATOR } from '../principal.ts';
 import { promptWithSkills } from '../routing/match-skills.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
-import type { AgentProgram, LaunchAgent } from './agent-launcher.ts';
-import type { AgentLimits } from './agent-limits.ts';
+import type { AgentLimits, AgentProgram, LaunchAgent } from './agent-launcher.ts';
 import type { ProgramProbe } from './agent-probe.ts';
 import {
   createProcessKeeper,
@@ -15,10 +14,8 @@ import {
   type StartFailure,
 } from './agent-process-keeper.ts';
 import type { AgentProvider, AgentTurn, Closing, TurnEnd, TurnUsage } from './agent-provider.ts';
-import { type ConversationReference, readReference, writeReference } from './conversation-reference.ts';
-import { createHiding, describeFailure } from './describe-failure.ts';
-import { asObject } from './loose-json.ts';
-import { type OpenTurn, openTurn } from './open-turn.ts';
+import { asObject, createHiding, describeFailure } from './agent-text.ts';
+import { type ConversationReference, type OpenTurn, openTurn, readReference, writeReference } from './open-turn.ts';
 
 export interface ProgramAgentOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly id: string;
@@ -55,7 +52,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   const keepers = new Map<string, ProcessKeeper>();
   const turns = new Map<string, OpenTurn>();
   let isStopped = false;
-  /** Starts that failed since the last that did not, whoever asked for them. */
+  /** Failed starts since the last successful one, of all owners. */
   let failedStarts = 0;
   let trouble = { why: '', until: 0 };
 
@@ -137,7 +134,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     return open.failed('AGENT_FAILED', hide(describeFailure(error)));
   }
 
-  /** A step that the agent must answer soon: what it gives, or the end that came of it. */
+  /** Waits for an answer that the agent must give soon; returns it, or the end of the turn. */
   async function answered<Value>(
     open: OpenTurn,
     process: KeptProcess,

@@ -1,12 +1,11 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { KeptProcess } from './agent-process-keeper.ts';
 import type { AgentEvent, AgentTurn, TurnEnd, TurnUsage } from './agent-provider.ts';
-import { createFinalText } from './final-text.ts';
-import { createProgressThinning } from './thin-out-progress.ts';
+import { asObject, createFinalText, createProgressThinning } from './agent-text.ts';
 
 type Failure = Extract<TurnEnd, { kind: 'failed' }>;
 
-export interface TurnPlace {
+interface TurnPlace {
   readonly process: KeptProcess;
   readonly conversation: string;
 }
@@ -34,7 +33,7 @@ export interface OpenTurn {
   failed(code: Failure['code'], error: string, usage?: TurnUsage): Failure;
 }
 
-export interface OpenTurnOptions {
+interface OpenTurnOptions {
   readonly turn: AgentTurn;
   readonly clock: Clock;
   readonly silenceMs: number;
@@ -49,7 +48,7 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
   let over = false;
   let place: TurnPlace | undefined;
   let lastSign = 0;
-  /** How many events wait until more may be reported: the agent is not heard meanwhile. */
+  /** How many events wait until more may be reported; until then the silence of the agent does not count. */
   let waits = 0;
   let stopTimer = (): void => undefined;
 
@@ -103,4 +102,29 @@ export function openTurn({ turn, clock, silenceMs, onSilence }: OpenTurnOptions)
     }),
   };
   return open;
+}
+
+/** All that is needed to go on with a conversation, also after a restart of the bridge. */
+export interface ConversationReference {
+  /** The agent's own name for it. */
+  readonly conversation: string;
+  readonly folder: string;
+  /** Whether another process of the agent can take it up: what is not so is lost with its process. */
+  readonly continues: boolean;
+  /** Whether another process of the agent can delete it. */
+  readonly deletes: boolean;
+}
+
+export function writeReference({ conversation, folder, continues, deletes }: ConversationReference): string {
+  return JSON.stringify({ conversation, folder, continues, deletes });
+}
+
+export function readReference(text: string): ConversationReference | undefined {
+  try {
+    const { conversation, folder, continues, deletes } = asObject(JSON.parse(text));
+    if (typeof conversation !== 'string' || typeof folder !== 'string') return undefined;
+    return { conversation, folder, continues: continues === true, deletes: deletes === true };
+  } catch {
+    return undefined;
+  }
 }

@@ -27,9 +27,9 @@ export interface ProbeBoard {
   results(): ReadonlyMap<string, ProbeResult>;
   /** Grows whenever a result changes, so that answers made from the results can be kept until then. */
   revision(): number;
-  /** Resolves when every provider was looked at once. */
+  /** Resolves after the first probe of every provider. */
   readonly firstRound: Promise<void>;
-  /** Resolves when that provider was looked at once; at once for one that is not on the board. */
+  /** Resolves after the first probe of that provider; immediately for one that is not on the board. */
   firstLook(id: string): Promise<void>;
   /** Looks again without waiting for the interval, because something happened. */
   lookNow(id: string): void;
@@ -61,7 +61,7 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
     revision += 1;
   }
 
-  /** Those that are to be looked at again at once, and how to end the pause of those that pause. */
+  /** Providers to probe again immediately, and the functions that end the pauses of others. */
   const asked = new Set<string>();
   const pausing = new Map<string, () => void>();
 

@@ -1,19 +1,17 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, lstat, mkdir, open, readdir, rm, stat } from 'node:fs/promises';
-import { basename, join, relative } from 'node:path';
+import { basename, extname, join, relative } from 'node:path';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import type { FileElsewhere, ProducedFile } from '../agents/agent-provider.ts';
-import { withFile } from '../agents/builtin/tools/confined-file.ts';
-import type { Confine } from '../agents/builtin/tools/confined-folder.ts';
+import type { AgentEvent, FileElsewhere, ProducedFile } from '../agents/agent-provider.ts';
+import { type Confine, withFile } from '../agents/builtin/tools/confinement.ts';
 import type { Artifact } from '../contract/artifact.ts';
 import type { ArtifactStore } from '../storage/artifact-store.ts';
 import type { ArtifactRow } from '../storage/bridge-schema.ts';
 import { TENANT } from '../tenant.ts';
 import { type ArtifactLinks, MAX_ARTIFACT_BYTES, type SignedFile } from './artifact-links.ts';
-import { contentTypeOf } from './content-type.ts';
 
 /** Files that turns produced: kept as they were when the turn ended, for as long as their links are good. */
 export interface Artifacts {
@@ -40,7 +38,7 @@ export interface KeptFile {
   readonly file: string;
 }
 
-export interface ArtifactOrigin {
+interface ArtifactOrigin {
   readonly owner: string;
   readonly sessionKey: string;
   readonly turnId: string;
@@ -55,7 +53,7 @@ export interface LongOutput {
   readonly chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 }
 
-export interface ArtifactsOptions {
+interface ArtifactsOptions {
   readonly folder: string;
   /** Opens working directories. */
   readonly confine: Confine;
@@ -116,7 +114,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
     return { relativePath, label, contentType, sizeBytes, sha256, downloadUrl: links.sign(id, label, expiresAt) };
   }
 
-  /** A copy without a row has no link, and nobody would find it until it is old. */
+  /** Removes a copy whose row was not stored: no link would lead to it. */
   function removing(file: string): (error: unknown) => Promise<never> {
     return async (error) => {
       await rm(file, { force: true });
@@ -129,7 +127,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
     for (const id of ids) await rm(join(folder, id), { force: true });
   }
 
-  /** Removes the oldest copies: of the owner while it has too much, then of whoever has most while all have too much. */
+  /** Removes the oldest copies: of the owner while it is over its limit, then of the owner with the most bytes. */
   async function makeRoom(owner: string, wanted: number): Promise<void> {
     if (wanted > Math.min(options.maxBytes, options.maxBytesOfOwner)) throw new AppError('STORAGE_FULL');
     const bytesOf = new Map(await store.bytesByOwner());
@@ -261,13 +259,13 @@ async function* readChunks(handle: FileHandle, most: number): AsyncGenerator<Uin
     const { bytesRead } = await handle.read(buffer, 0, buffer.length, null);
     if (bytesRead === 0) return;
     total += bytesRead;
-    // It grows while we read it: whoever writes has not ended.
+    // The file grows while it is read, so it is still being written.
     if (total > most) throw new AppError('TOOL_CALL_REFUSED', { reason: 'the file is too large' });
     yield buffer.subarray(0, bytesRead);
   }
 }
 
-/** Durable before anybody is told of it; half a copy is removed. */
+/** Writes a copy that is durable when this resolves; removes an incomplete one. */
 async function writeCopy(file: string, chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<Copied> {
   const digest = createHash('sha256');
   let sizeBytes = 0;
@@ -286,4 +284,64 @@ async function writeCopy(file: string, chunks: AsyncIterable<Uint8Array> | Itera
   } finally {
     await handle.close();
   }
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.csv': 'text/csv; charset=utf-8',
+  '.gif': 'image/gif',
+  '.htm': 'text/html; charset=utf-8',
+  '.html': 'text/html; charset=utf-8',
+  '.jpeg': 'image/jpeg',
+  '.jpg': 'image/jpeg',
+  '.json': 'application/json',
+  '.md': 'text/markdown; charset=utf-8',
+  '.mp3': 'audio/mpeg',
+  '.mp4': 'video/mp4',
+  '.pdf': 'application/pdf',
+  '.png': 'image/png',
+  '.svg': 'image/svg+xml',
+  '.txt': 'text/plain; charset=utf-8',
+  '.wav': 'audio/wav',
+  '.webp': 'image/webp',
+  '.xml': 'application/xml',
+  '.zip': 'application/zip',
+};
+const ANY = 'application/octet-stream';
+const SHAPE = /^[a-z]{1,20}\/[a-z0-9.+-]{1,80}$/;
+
+/** The type that the producer gave, if it is well-formed; otherwise by the file name. */
+function contentTypeOf(name: string, given = ''): string {
+  const said = given.toLowerCase().split(';')[0]?.trim() ?? '';
+  return SHAPE.test(said) ? said : (TYPES[extname(name).toLowerCase()] ?? ANY);
+}
+
+/** The files that a turn wrote, according to its agent. */
+interface ProducedPaths {
+  note(event: AgentEvent): void;
+  paths(): readonly string[];
+}
+
+const MOST_PATHS = 100;
+
+/** What counts is the place of a completed tool call of kind `edit`: nothing is guessed from texts or from folders. */
+export function createProducedPaths(): ProducedPaths {
+  const found = new Set<string>();
+  /** Some agents name the place when a call begins, and not again when it has ended. */
+  const open = new Map<string, readonly string[]>();
+  return {
+    note(event) {
+      if (event.kind !== 'tool_call') return;
+      const { toolCallId, toolKind, status, locations } = event;
+      const named = locations?.map(({ path }) => path) ?? open.get(toolCallId) ?? [];
+      if (status === 'pending' || status === 'in_progress') {
+        if (toolKind === 'edit' && named.length > 0 && open.size < MOST_PATHS) open.set(toolCallId, named);
+        return;
+      }
+      const isEdit = toolKind === 'edit' || open.has(toolCallId);
+      open.delete(toolCallId);
+      if (status !== 'completed' || !isEdit) return;
+      for (const path of named) if (found.size < MOST_PATHS) found.add(path);
+    },
+    paths: () => [...found],
+  };
 }

@@ -2,11 +2,10 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { toJsonText } from '../../platform/json-rpc/envelope.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
+import { asObject, textOf } from '../agents/agent-text.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { SessionPast } from '../sessions/create-sessions.ts';
 import { createEditorUpdates, type EditorUpdate, messageChunk } from './editor-update.ts';
-import { promptText } from './prompt-text.ts';
-import { turnAnswer } from './turn-answer.ts';
 
 type Call = MethodCall<BridgeClient>;
 type Fields = Readonly<Record<string, unknown>>;
@@ -27,7 +26,7 @@ export interface EditorSessionsOptions {
   /** Of the bridge's own method family. */
   readonly dispatch: Dispatch<BridgeClient>;
   readonly agents: readonly { readonly id: string; readonly label: string }[];
-  /** The agent of new sessions. Empty: whoever the bridge routes to. */
+  /** The agent of new sessions. Empty: the routing decides. */
   readonly agent: string;
   readonly makeId: MakeId;
   checkDirectory(path: string): Promise<string>;
@@ -168,7 +167,7 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
         },
         call,
       );
-      // What nobody could serve was never a session.
+      // A session that no agent could serve was never stored.
       session.hasBegun ||= result.status !== 'unavailable';
       return turnAnswer(result);
     },
@@ -184,4 +183,46 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
       return {};
     },
   };
+}
+
+/** What an editor sends as a prompt, as the text that agents get. Kinds that were not announced are refused. */
+export function promptText(blocks: readonly unknown[]): string {
+  const text = blocks.map(blockText).join('\n\n').trim();
+  if (text === '') throw new AppError('INVALID_PARAMS', { reason: 'prompt: there is nothing in it' });
+  return text;
+}
+
+function blockText(value: unknown): string {
+  const block = asObject(value);
+  switch (block.type) {
+    case 'text':
+      return textOf(block.text);
+    case 'resource_link':
+      return `[${textOf(block.name) || textOf(block.uri)}](${textOf(block.uri)})`;
+    case 'resource': {
+      const { uri, text } = asObject(block.resource);
+      if (typeof text === 'string') return `${textOf(uri)}:\n\n${text}`;
+      throw refused('a resource without text');
+    }
+    default:
+      throw refused(typeof block.type === 'string' ? block.type.slice(0, 40) : 'a block without a type');
+  }
+}
+
+function refused(what: string): AppError {
+  return new AppError('INVALID_PARAMS', { reason: `prompt: ${what} is not taken; text and links are` });
+}
+
+const STOP_REASONS: ReadonlySet<unknown> = new Set(['end_turn', 'max_tokens', 'max_turn_requests', 'refusal']);
+
+/** The result of a turn as the answer to `session/prompt`. What went wrong is an error there, in the words of the result. */
+export function turnAnswer(result: Readonly<Record<string, unknown>>): { readonly stopReason: string } {
+  const { status, stopReason, code } = result;
+  if (status === 'cancelled') return { stopReason: 'cancelled' };
+  // An agent that only used tools has done what it was asked to; the editor has seen it.
+  if (status === 'completed' || code === 'EMPTY_OUTPUT') {
+    return { stopReason: STOP_REASONS.has(stopReason) ? textOf(stopReason) : 'end_turn' };
+  }
+  const reason = textOf(result.error) || textOf(result.unavailableMessage) || 'The agent failed.';
+  throw new AppError('EDITOR_TURN_FAILED', { reason, turnCode: textOf(code) || textOf(result.unavailableCode) });
 }

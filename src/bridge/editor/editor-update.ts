@@ -1,4 +1,4 @@
-import { asObject, textOf } from '../agents/loose-json.ts';
+import { asObject, textOf } from '../agents/agent-text.ts';
 
 /** The `update` of a `session/update` notification of the Agent Client Protocol. */
 export type EditorUpdate = Readonly<Record<string, unknown>> & { readonly sessionUpdate: string };

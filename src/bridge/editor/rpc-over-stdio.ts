@@ -1,13 +1,13 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import { plainEnvelope } from '../../platform/json-rpc/envelope.ts';
-import type { MessageChannel } from '../../platform/json-rpc/message-channel.ts';
+import type { ChannelEnd, MessageChannel } from '../../platform/json-rpc/message-channel.ts';
 import { createDispatch, type Dispatch } from '../../platform/json-rpc/method-table.ts';
 import { createPeer, type Peer } from '../../platform/json-rpc/peer.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { BridgeCaller } from '../access.ts';
 import type { PermissionQuestion } from '../agents/agent-provider.ts';
-import { asObject } from '../agents/loose-json.ts';
+import { asObject } from '../agents/agent-text.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { bridgeErrors } from '../errors.ts';
 import { OPERATOR } from '../principal.ts';
@@ -18,7 +18,6 @@ import type { UpdateReceiver } from '../sessions/update-hub.ts';
 import { editorMethods } from './editor-methods.ts';
 import { createEditorSessions, type EditorSessionsOptions } from './editor-sessions.ts';
 import { editorToolKind } from './editor-update.ts';
-import { EDITOR_ID_PREFIX, splitChannel } from './split-channel.ts';
 
 export interface RpcOverStdioOptions
   extends Pick<EditorSessionsOptions, 'agents' | 'checkDirectory'>,
@@ -119,4 +118,71 @@ async function askEditor(
     if (error instanceof AppError) return undefined;
     throw error;
   }
+}
+
+interface SplitChannel {
+  /** Messages for the methods of the Agent Client Protocol. */
+  readonly editor: MessageChannel;
+  /** Everything else, what cannot be read included. */
+  readonly app: MessageChannel;
+}
+
+/** The prefix of the ids of our own requests to the editor, which tells their answers from other messages. */
+const EDITOR_ID_PREFIX = 'trestle-';
+
+/**
+ * One stream that carries two protocols: the Agent Client Protocol writes its names with slashes, the bridge's own method
+ * family with dots. What is sent by either side goes out as it is.
+ */
+export function splitChannel(channel: MessageChannel): SplitChannel {
+  let toEditor: ((text: string) => void) | undefined;
+  let toApp: ((text: string) => void) | undefined;
+  const endListeners: ((end: ChannelEnd) => void)[] = [];
+
+  /** Only when both sides listen: until then the messages wait in the stream. */
+  function listen(): void {
+    if (toEditor === undefined || toApp === undefined) return;
+    channel.onMessage((text) => (isForEditor(text) ? toEditor : toApp)?.(text));
+    channel.onEnd((end) => {
+      for (const listener of endListeners) listener(end);
+    });
+  }
+
+  const shared = {
+    send: channel.send,
+    close: channel.close,
+    ...(channel.isBehind !== undefined && { isBehind: channel.isBehind }),
+    ...(channel.drained !== undefined && { drained: channel.drained }),
+    onEnd: (listener: (end: ChannelEnd) => void) => void endListeners.push(listener),
+  };
+  return {
+    editor: {
+      ...shared,
+      onMessage(listener) {
+        toEditor = listener;
+        listen();
+      },
+    },
+    app: {
+      ...shared,
+      onMessage(listener) {
+        toApp = listener;
+        listen();
+      },
+    },
+  };
+}
+
+function isForEditor(text: string): boolean {
+  let message: unknown;
+  try {
+    message = JSON.parse(text);
+  } catch {
+    return false;
+  }
+  const { method, id } = Object(message) as { readonly method?: unknown; readonly id?: unknown };
+  // An answer belongs to the side that asked.
+  if (method === undefined) return typeof id === 'string' && id.startsWith(EDITOR_ID_PREFIX);
+  if (typeof method !== 'string') return false;
+  return method === 'initialize' || method === 'authenticate' || method.includes('/') || method.startsWith('_');
 }

@@ -12,35 +12,39 @@ import type { BridgeGroups } from '../settings.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createSessionRouteStore } from '../storage/session-route-store.ts';
 import { createSessionStore } from '../storage/session-store.ts';
-import { readCallNames } from './call-names.ts';
-import { createCallPeer, requestPeerFile } from './call-peer.ts';
-import { checkEndpointNames } from './check-endpoint-names.ts';
-import { decideForward, type ForwardCandidate, type ForwardQuestion, refuseBeyondLimit } from './decide-forward.ts';
-import { createFindPlace } from './find-place.ts';
-import { createFollowPeer } from './follow-peer.ts';
-import { createSessionFollowing, type SessionFollowing, type SessionFollowingParts } from './follow-sessions.ts';
-import { createForwardCall, type ForwardLimits } from './forward-call.ts';
+import { createCallPeer, failed, requestPeerFile } from './call-peer.ts';
+import {
+  buildNodeMap,
+  decideForward,
+  type ForwardCandidate,
+  type ForwardQuestion,
+  refuseBeyondLimit,
+} from './decide-forward.ts';
+import { checkEndpointNames } from './endpoints.ts';
+import {
+  createFollowPeer,
+  createSessionFollowing,
+  type SessionFollowing,
+  type SessionFollowingParts,
+} from './follow-sessions.ts';
+import { createForwardCall, createOnwardHeaders, type ForwardLimits, resumeHeaders } from './forward-call.ts';
 import { createForwardingDispatch, type PlacedDecision, refusal } from './forwarding-dispatch.ts';
 import { createMergedJobs } from './merged-jobs.ts';
-import { nodeControls } from './node-controls.ts';
-import { createNodeHealth } from './node-health.ts';
-import { buildNodeMap } from './node-map.ts';
-import { createOnwardHeaders, resumeHeaders } from './onward-headers.ts';
-import { failed } from './read-peer-answer.ts';
-import { createSessionRoutes, type Place } from './session-routes.ts';
+import { createNodeHealth, nodeControls } from './node-health.ts';
+import { createFindPlace, createSessionRoutes, type Place, readCallNames } from './session-routes.ts';
 import { createUpdateRelay } from './update-relay.ts';
 
-/** Hands tasks to other bridges: spec/bridge 4.6, contract/bridge 9. */
+/** Forwards calls to other bridges: spec/bridge 4.6, contract/bridge 9. */
 export interface Forwarding {
-  /** Serves calls that belong elsewhere from there, and all others by `dispatch`. */
+  /** Forwards calls that belong to other nodes, and passes all others to `dispatch`. */
   wrap(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient>;
-  /** Lets connections follow sessions that live elsewhere too. */
+  /** Lets connections follow sessions of other nodes too. */
   following(sessions: SessionFollowingParts['sessions']): SessionFollowing;
   /** Requests a file of a forwarded session from a node, by the link that the node gave. */
   download(nodeId: string, path: string, signal: AbortSignal): Promise<RelayedFile>;
   readonly controls: readonly MethodRow<undefined>[];
   reload(settings: BridgeGroups): void;
-  /** Takes no new turns; resolves when the calls under way are answered, or have had their time. */
+  /** Refuses new turns; resolves when the calls in flight are answered, or after a timeout. */
   settle(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -146,7 +150,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     },
   });
 
-  /** A call that settles no place and whose updates nobody wants. */
+  /** The members of a call that binds no session and ignores updates. */
   function simpleCall(endpoint: string, headers: Readonly<Record<string, string>>) {
     return {
       endpoint,
@@ -160,7 +164,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     };
   }
 
-  /** Asks a node that was down whether it serves calls again, the way that a call would take. */
+  /** Asks a node that was down whether it serves calls again, by the same route as a call. */
   async function probe(target: string): Promise<boolean> {
     const nextHop = candidate(target)?.nextHop;
     if (nextHop === undefined) return false;
@@ -203,7 +207,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
         async decide(method, principal, about) {
           const placed = decideFor(method, principal, await findPlace(principal, about));
           const { decision } = placed;
-          // In the same breath as the decision: the next one must see it.
+          // Without waiting in between: the next decision must see this one.
           if (decision.kind === 'forward' && decision.rule !== undefined) {
             choices.set(decision.rule, (choices.get(decision.rule) ?? 0) + 1);
           }
@@ -314,7 +318,7 @@ function tokenOf({ bridge, distributed }: BridgeGroups): string {
   return distributed.task_forward_token || bridge.auth_token;
 }
 
-/** A node is asked for a method under its own name: an alias is this bridge's affair. */
+/** Replaces an alias prefix by `app`, because only this bridge knows its aliases. */
 function canonicalName(method: string, aliases: readonly string[]): string {
   const alias = aliases.find((one) => method.startsWith(`${one}.`));
   return alias === undefined ? method : `app${method.slice(alias.length)}`;

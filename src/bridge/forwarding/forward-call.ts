@@ -4,13 +4,13 @@ import { RelayedError, rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import { type ArtifactLinks, relinkArtifacts } from '../artifacts/artifact-links.ts';
 import type { BridgeClient } from '../bridge-client.ts';
-import { type CallNames, readJobNames } from './call-names.ts';
-import type { CallPeer } from './call-peer.ts';
+import { OPERATOR } from '../principal.ts';
+import type { CallPeer, PeerAnswer, PeerError, PeerFailure } from './call-peer.ts';
 import type { ForwardCandidate } from './decide-forward.ts';
+import { type ForwardedRequest, forwardHeaders } from './forward-headers.ts';
 import { nameNode } from './merged-jobs.ts';
 import type { NodeHealth } from './node-health.ts';
-import type { PeerAnswer, PeerError, PeerFailure } from './read-peer-answer.ts';
-import type { Binding, SessionRoutes } from './session-routes.ts';
+import { type Binding, type CallNames, readJobNames, type SessionRoutes } from './session-routes.ts';
 import { seqOf, type UpdateRelay } from './update-relay.ts';
 
 export interface OutgoingCall {
@@ -28,9 +28,9 @@ export interface OutgoingCall {
   accepted(): void;
 }
 
-export type ForwardCall = (outgoing: OutgoingCall, signal: AbortSignal) => Promise<unknown>;
+type ForwardCall = (outgoing: OutgoingCall, signal: AbortSignal) => Promise<unknown>;
 
-export interface ForwardCallOptions {
+interface ForwardCallOptions {
   readonly callPeer: CallPeer;
   readonly routes: Pick<SessionRoutes, 'bind' | 'remember'>;
   readonly health: Pick<NodeHealth, 'markUp' | 'markDown'>;
@@ -44,7 +44,7 @@ export interface ForwardCallOptions {
 }
 
 export interface ForwardLimits {
-  /** For all candidates together: who calls a group whose nodes are down is told within five seconds. */
+  /** For all candidates together, so that a call fails within five seconds when all nodes are down. */
   readonly connectMs: number;
   /** A node sends the head of its answer as soon as it has taken a turn. */
   readonly turnHeadersMs: number;
@@ -52,7 +52,7 @@ export interface ForwardLimits {
   readonly headersMs: number;
 }
 
-/** Another call was faster, and has settled where the session lives. */
+/** Another call has bound the session to a node first. */
 class BoundElsewhere extends Error {
   readonly nodeId: string;
   constructor(nodeId: string) {
@@ -164,13 +164,61 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
 }
 
 function relayed({ status, code, message, data }: PeerError, nodeId: string): RelayedError {
-  // An older node may lack a method that this one has: whose word it is must be told (case B-96).
+  // An older node may lack a method that this one has, so the error names the node (case B-96).
   const isForeignMethod = code === METHOD_NOT_FOUND && typeof data === 'object' && data !== null;
   const told = isForeignMethod ? { sourceNodeId: nodeId, ...data } : data;
   return new RelayedError({ code, message, data: told }, status);
 }
 
 function failure({ code, reason, outcome, error }: PeerFailure, nodeId: string): AppError {
-  // A node that takes no new work, or one on the way that got no further, has said it better.
+  // The error of the node itself, where there is one, says more than ours.
   return error === undefined ? new AppError(code, { nodeId, reason, outcome }) : relayed(error, nodeId);
+}
+
+interface OnwardRequest {
+  readonly target: string;
+  /** Whose it is here. */
+  readonly owner: string;
+  /** Set when another bridge has sent it; then this node only hands it on. */
+  readonly incoming: ForwardedRequest | undefined;
+  /** How many nodes it has passed, when it came without the forward token; 0 unless given. */
+  readonly hop?: number | undefined;
+  /** Empty where there is none. */
+  readonly requestId: string;
+}
+
+/** Makes the headers of requests to other nodes. None of the client's own headers is passed on. */
+type OnwardHeaders = (request: OnwardRequest) => Readonly<Record<string, string>>;
+
+interface OnwardHeadersOptions {
+  readonly localId: string;
+  /** The version of the contract that this bridge keeps. */
+  readonly contract: string;
+  /** The forward token; empty: none is sent. */
+  token(): string;
+}
+
+export function createOnwardHeaders({ localId, contract, token }: OnwardHeadersOptions): OnwardHeaders {
+  return ({ target, owner, incoming, hop = 0, requestId }) => {
+    // The holder of the main token is the node itself.
+    const begun = { source: localId, hop, trace: '', owner: owner === OPERATOR ? '' : owner, ...incoming };
+    const trace = begun.trace || requestId;
+    const credential = token();
+    return {
+      ...(credential !== '' && { authorization: `Bearer ${credential}` }),
+      // The other node takes it for its own, so that the logs of all nodes have the same one.
+      ...(trace !== '' && { 'x-request-id': trace }),
+      ...forwardHeaders({ ...begun, target, hop: begun.hop + 1, trace }, contract),
+    };
+  };
+}
+
+/** Passes on the resume headers of a repeated request, so that the node finds the turn. */
+export function resumeHeaders(client: BridgeClient): Readonly<Record<string, string>> {
+  if (client.kind === 'socket') return {};
+  const { afterSeq, idempotencyKey } = client.resume;
+  return {
+    ...(afterSeq !== undefined && { 'last-event-id': String(afterSeq) }),
+    ...(idempotencyKey !== '' && { 'idempotency-key': idempotencyKey }),
+  };
 }

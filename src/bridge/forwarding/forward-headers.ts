@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { AppError } from '../../platform/errors/app-error.ts';
 
-/** What a request says that another bridge has forwarded (spec/bridge 4.6, rule 6; contract/bridge 9). */
+/** The headers of a request that another bridge has forwarded (spec/bridge 4.6, rule 6; contract/bridge 9). */
 export interface ForwardedRequest {
   /** The first node on its way. */
   readonly source: string;

@@ -1,13 +1,11 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
-import { type CallNames, readCallNames } from './call-names.ts';
-import { createCallOrder } from './call-order.ts';
 import type { ForwardCandidate, ForwardDecision, Refusal } from './decide-forward.ts';
 import type { OutgoingCall } from './forward-call.ts';
 import type { ForwardedRequest } from './forward-headers.ts';
 import { isMergedMethod, type MergedMethod, type MergeJobs } from './merged-jobs.ts';
-import type { SessionRoutes } from './session-routes.ts';
+import { type CallNames, readCallNames, type SessionRoutes } from './session-routes.ts';
 
 /** A decision, and whose the thing is that the call is about. */
 export interface PlacedDecision {
@@ -17,7 +15,7 @@ export interface PlacedDecision {
   readonly isSettled: boolean;
 }
 
-export interface ForwardingDispatchParts {
+interface ForwardingDispatchParts {
   /** Whether any call of our own clients could be for another node. */
   readonly isActive: boolean;
   /** `acme.jobs.get` under the name that it has here. */
@@ -33,10 +31,10 @@ export interface ForwardingDispatchParts {
   logReceived(call: MethodCall<BridgeClient>, incoming: ForwardedRequest): void;
 }
 
-/** What another node has decided about is not looked at again. */
+/** For calls whose place another node has decided. */
 const NOTHING: CallNames = { names: [], threadId: '', binds: 'never', makes: false };
 
-/** Puts the decision where a call goes before a dispatch. */
+/** Decides where a call goes, and passes calls that stay here to `dispatch`. */
 export function createForwardingDispatch(
   parts: ForwardingDispatchParts,
   dispatch: Dispatch<BridgeClient>,
@@ -112,7 +110,7 @@ export function createForwardingDispatch(
     return answer;
   }
 
-  /** A thread's sessions may live in several places, this one among them. */
+  /** A thread may have sessions on several nodes and here. */
   async function toThread(call: MethodCall<BridgeClient>, method: string, about: CallNames): Promise<unknown> {
     const places = await parts.routes.findThread(call.caller.caller.principal, about.threadId);
     if (places.length === 0) return go(call, method, about, () => undefined);
@@ -135,4 +133,35 @@ export function refusal({ code, reason }: Refusal): AppError {
 function unknownNode(nodeId: string): AppError {
   const reason = `node "${nodeId}" is not known here`;
   return new AppError('TASK_FORWARD_PEER_UNKNOWN', { reason, outcome: 'not_started' });
+}
+
+/** Sends calls about the same thing one after the other, in the order in which they came. */
+interface CallOrder {
+  /** Runs `work` when the calls before it have ended or have called `letNext`. */
+  run<Result>(name: string, work: (letNext: () => void) => Promise<Result>): Promise<Result>;
+}
+
+/**
+ * Each forwarded call has a connection of its own, on which it could overtake the one before it: a message on the heels of
+ * a start would not find its session.
+ */
+export function createCallOrder(): CallOrder {
+  const last = new Map<string, Promise<void>>();
+  return {
+    async run(name, work) {
+      const before = last.get(name);
+      const { promise, resolve } = Promise.withResolvers<void>();
+      last.set(name, promise);
+      const letNext = (): void => {
+        resolve();
+        if (last.get(name) === promise) last.delete(name);
+      };
+      try {
+        await before;
+        return await work(letNext);
+      } finally {
+        letNext();
+      }
+    },
+  };
 }

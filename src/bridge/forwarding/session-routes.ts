@@ -1,8 +1,83 @@
 import { type Clock, repeat } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import { ownFirst, sees, seesAll } from '../principal.ts';
 import type { SessionRouteRow } from '../storage/bridge-schema.ts';
 import type { SessionRouteStore } from '../storage/session-route-store.ts';
-import type { CallName, CallNames } from './call-names.ts';
+import type { SessionStore } from '../storage/session-store.ts';
+
+/** What a call is about: a session, a job, a job that its idempotency key stands for, or the jobs of a node. */
+interface CallName {
+  readonly kind: 'session' | 'job' | 'job-key' | 'jobs';
+  readonly name: string;
+}
+
+export interface CallNames {
+  /** The first one that has a place decides where the call goes. */
+  readonly names: readonly CallName[];
+  /** Empty when the call names no thread. */
+  readonly threadId: string;
+  /**
+   * When the place of what it is about is settled: before the call is sent (it makes something that must not be made
+   * twice), after it went well, or not at all.
+   */
+  readonly binds: 'before' | 'after' | 'never';
+  /** Whether the call may create something, which then belongs to its caller. */
+  readonly makes: boolean;
+}
+
+const NONE: CallNames = { names: [], threadId: '', binds: 'never', makes: true };
+const LONGEST_NAME = 256;
+
+/** Reads what a call is about. The params have not been checked yet. */
+export function readCallNames(method: string, params: unknown): CallNames {
+  const given = Object(params) as Readonly<Record<string, unknown>>;
+  const threadId = nameOf(given, 'threadId');
+  const session = named('session', nameOf(given, 'sessionId'));
+  switch (method) {
+    case 'session.start':
+    case 'session.message': {
+      if (session.length === 0) throw invalid('sessionId must have 1 to 256 characters');
+      const isStart = method === 'session.start';
+      return { names: session, threadId, binds: isStart ? 'before' : 'after', makes: isStart };
+    }
+    case 'session.cancel':
+    case 'session.close':
+      return { names: session, threadId, binds: 'never', makes: false };
+    case 'app.jobs.submit': {
+      const names = [...session, ...named('job-key', nameOf(given, 'idempotencyKey'))];
+      return { names, threadId, binds: 'before', makes: true };
+    }
+    case 'app.jobs.get':
+      return { names: named('job', nameOf(given, 'jobId')), threadId, binds: 'never', makes: false };
+    default:
+      return NONE;
+  }
+}
+
+/** The names that a job got from the node that took it, and the node itself, so that lists of jobs ask it. */
+export function readJobNames(result: unknown, nodeId: string): readonly CallName[] {
+  const given = Object(result) as Readonly<Record<string, unknown>>;
+  const names = [...named('job', nameOf(given, 'jobId')), ...named('session', nameOf(given, 'sessionId'))];
+  return [...names, { kind: 'jobs', name: nodeId }];
+}
+
+function named(kind: CallName['kind'], name: string): readonly CallName[] {
+  return name === '' ? [] : [{ kind, name }];
+}
+
+/** Empty when it is not given. Throws for a name that cannot be stored as it is. */
+function nameOf(given: Readonly<Record<string, unknown>>, member: string): string {
+  const value = given[member];
+  if (value === undefined || value === '') return '';
+  const isName =
+    typeof value === 'string' && value.length <= LONGEST_NAME && value.isWellFormed() && !value.includes('\0');
+  if (!isName) throw invalid(`${member} must be a text of at most ${LONGEST_NAME} characters`);
+  return value;
+}
+
+function invalid(reason: string): AppError {
+  return new AppError('INVALID_PARAMS', { reason });
+}
 
 /** Where something lives, and whose it is. */
 export interface Place {
@@ -31,14 +106,14 @@ export interface SessionRoutes {
   stop(): Promise<void>;
 }
 
-export interface SessionRoutesOptions {
+interface SessionRoutesOptions {
   readonly store: SessionRouteStore;
   readonly clock: Clock;
   onError(error: unknown): void;
 }
 
 const KEPT_MS = 24 * 60 * 60 * 1000;
-/** A use is noted when the last note is older than this: not each message is worth a commit. */
+/** A use is stored when the last stored one is older than this, so that not every message costs a commit. */
 const NOTED_MS = 5 * 60 * 1000;
 const SWEEP_PAUSE_MS = 10 * 60 * 1000;
 const SWEEP_STEP = 500;
@@ -46,7 +121,7 @@ const SWEEP_STEP = 500;
 export function createSessionRoutes({ store, clock, onError }: SessionRoutesOptions): SessionRoutes {
   const usedAfter = (): number => clock.now() - KEPT_MS;
 
-  /** Who sees everything still makes what is its own (contract/bridge 11). */
+  /** A principal that sees everything still creates its own (contract/bridge 11). */
   async function findOne(principal: string, { kind, name }: CallName, makes: boolean) {
     const own = await store.find({ owner: principal, kind, name }, usedAfter());
     if (own !== undefined || makes || !seesAll(principal)) return own;
@@ -121,5 +196,28 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
       if (rows.length > 0) await store.put(rows);
     },
     stop: () => sweeping.stop(),
+  };
+}
+
+/** Where something lives that a principal may see: on another node, here, or nowhere that we know of. */
+type FindPlace = (principal: string, about: Pick<CallNames, 'names' | 'makes'>) => Promise<Place | undefined>;
+
+interface FindPlaceOptions {
+  readonly localId: string;
+  readonly routes: Pick<SessionRoutes, 'find'>;
+  readonly sessions: Pick<SessionStore, 'find' | 'findAnyOwner'>;
+}
+
+/** Sessions that run here stay here, even if the rules have changed since. */
+export function createFindPlace({ localId, routes, sessions }: FindPlaceOptions): FindPlace {
+  return async (principal, about) => {
+    const place = await routes.find(principal, about);
+    if (place !== undefined) return place;
+    const [first] = about.names;
+    if (first?.kind !== 'session') return undefined;
+    const own = await sessions.find(first.name, principal);
+    const looksFurther = seesAll(principal) && !about.makes;
+    const found = own?.closed_at === null || !looksFurther ? own : await sessions.findAnyOwner(first.name);
+    return found?.closed_at === null ? { nodeId: localId, owner: found.owner } : undefined;
   };
 }

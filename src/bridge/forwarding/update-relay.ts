@@ -94,7 +94,7 @@ export function createUpdateRelay(clock: Pick<Clock, 'after'>): UpdateRelay {
   };
 }
 
-/** Passes on what the leading answer has; those that have ended make room for the next. */
+/** Passes on the updates of the leading answer; when it has ended, the next one leads. */
 function passOn(session: SharedSession): void {
   const { lastSeq } = session;
   for (let leader = session.answers[0]; leader !== undefined; leader = session.answers[0]) {
@@ -119,7 +119,7 @@ function passOn(session: SharedSession): void {
   });
 }
 
-/** What the leading answer has, and what others have from before it, such as that a turn of theirs is queued. */
+/** The updates of the leading answer, and earlier ones of others, such as `queued`. */
 function dueOf({ answers }: SharedSession, leader: OpenAnswer): OpenAnswer['waiting'] {
   const own = leader.waiting.splice(0);
   const upTo = own.at(-1)?.seq ?? 0;

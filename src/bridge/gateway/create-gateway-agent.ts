@@ -1,9 +1,9 @@
 import { withinTime } from '../../platform/clock/clock.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
-import { asObject } from '../agents/loose-json.ts';
-import { describeGatewayFailure } from './gateway-failure.ts';
+import { asObject } from '../agents/agent-text.ts';
 import type { GatewayLink } from './gateway-link.ts';
+import { describeGatewayFailure } from './gateway-messages.ts';
 import { createGatewayRun, type GatewayRun, gatewayFailure, type RunLimits } from './gateway-run.ts';
 
 export interface GatewayAgentOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
@@ -13,7 +13,7 @@ export interface GatewayAgentOptions extends Pick<Runtime, 'clock' | 'makeId' | 
 }
 
 const SHORT_CALL_MS = 15_000;
-/** Of the five seconds in which a cancelled turn must be quiet: what the gateway gets to end it in good order. */
+/** How long the gateway may take to end a cancelled turn, of the five seconds in all. */
 const CANCEL_MS = 4_000;
 
 /** Gateway tasks, seen by the sessions as turns of one more agent. The reference is the session's name at the gateway. */
@@ -47,7 +47,7 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
     }
   }
 
-  /** A session that the gateway does not know would be opened anew by a message: a lost one must not be. */
+  /** Checks that the gateway knows the session, because a message would open a new one silently. */
   async function isKnown(sessionKey: string): Promise<boolean> {
     const { messages } = asObject(await link.request('chat.history', { sessionKey, limit: 1 }, SHORT_CALL_MS));
     return Array.isArray(messages) && messages.length > 0;

@@ -1,9 +1,10 @@
 import { WebSocket } from 'ws';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
-import { asObject, textOf } from '../agents/loose-json.ts';
-import { gatewayFailed, readGatewayError } from './gateway-failure.ts';
+import { asObject, textOf } from '../agents/agent-text.ts';
+import type { Probe, ProbeResult } from '../agents/probe-board.ts';
 import { type ConnectOptions, connectParams, type Greeting, readChallenge, readGreeting } from './gateway-handshake.ts';
+import { type GatewayEvent, gatewayFailed, readGatewayError } from './gateway-messages.ts';
 
 /** One socket to the gateway, from its greeting to its end. */
 export interface GatewayConnection {
@@ -11,19 +12,14 @@ export interface GatewayConnection {
   /** The payload of the first answer; some methods give a second one under the same id, which is not waited for. */
   request(method: string, params: unknown, timeoutMs: number, signal?: AbortSignal): Promise<unknown>;
   close(): void;
-  /** Resolves when the socket is gone, whoever ended it. */
+  /** Resolves when the socket is closed, by either side. */
   readonly closed: Promise<void>;
-}
-
-export interface GatewayEvent {
-  readonly name: string;
-  readonly payload: Readonly<Record<string, unknown>>;
 }
 
 /** Takes an event. Where it gives a promise, nothing more is read from the gateway until that resolves. */
 export type HearEvent = (event: GatewayEvent) => Promise<void> | undefined;
 
-export interface ConnectionOptions extends Omit<ConnectOptions, 'challenge'> {
+interface ConnectionOptions extends Omit<ConnectOptions, 'challenge'> {
   readonly url: string;
   readonly clock: Pick<Clock, 'after' | 'monotonic'>;
   readonly handshakeMs: number;
@@ -116,7 +112,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
       else send(CONNECT_ID, 'connect', connectParams({ ...options, challenge }));
       return;
     }
-    // Numbers count up on one connection; what has been seen is not told twice.
+    // Numbers increase on one connection: a repeated event is ignored.
     if (typeof seq === 'number') {
       if (seq <= lastSeq) return;
       lastSeq = seq;
@@ -143,7 +139,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
     while (isOpen && socket.bufferedAmount <= MAX_BUFFERED_BYTES && waiting.length > 0) waiting.shift()?.();
   }
 
-  /** A gateway that has been silent for more than two of its ticks is gone, whatever TCP says. */
+  /** Treats a gateway that was silent for more than two of its ticks as disconnected, even while TCP is up. */
   function watchTicks(tickMs: number): void {
     stopTicks = clock.after(tickMs, () => {
       if (holds === 0 && clock.monotonic() - lastSign > 2.5 * tickMs) socket.terminate();
@@ -208,5 +204,35 @@ function readFrame(text: string): Frame {
   } catch {
     // Not a frame of the protocol; the next one may be.
     return {};
+  }
+}
+
+/** A gateway is there when it greets with its challenge; no credential is sent for that. */
+export function createGatewayProbe(url: string): Probe {
+  if (url === '') return () => Promise.resolve({ status: 'not_configured', version: '' });
+  return (signal) => {
+    const { promise, resolve, reject } = Promise.withResolvers<ProbeResult>();
+    const socket = new WebSocket(url, { perMessageDeflate: false, maxPayload: 64 * 1024, followRedirects: false });
+    const stop = (): void => reject(new Error('timed out'));
+    signal.addEventListener('abort', stop, { once: true });
+    socket.on('error', (error) => reject(new Error(`cannot connect (${'code' in error ? error.code : 'refused'})`)));
+    socket.on('close', () => reject(new Error('closed without a greeting')));
+    socket.on('message', (data) => {
+      if (isChallenge(String(data))) resolve({ status: 'ok', version: '' });
+      else reject(new Error('not a gateway'));
+    });
+    return promise.finally(() => {
+      signal.removeEventListener('abort', stop);
+      socket.terminate();
+    });
+  };
+}
+
+function isChallenge(text: string): boolean {
+  try {
+    const frame: unknown = JSON.parse(text);
+    return typeof frame === 'object' && frame !== null && 'event' in frame && frame.event === 'connect.challenge';
+  } catch {
+    return false;
   }
 }

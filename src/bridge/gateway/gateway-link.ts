@@ -7,9 +7,9 @@ import { backoffDelay } from '../../platform/retry/retry.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { ProbeResult } from '../agents/probe-board.ts';
 import type { GatewaySnapshot } from '../contract/gateway.ts';
-import type { DeviceKey } from './device-key.ts';
 import { type GatewayConnection, type HearEvent, openGatewayConnection } from './gateway-connection.ts';
-import { describeGatewayFailure, type GatewayFailure, gatewayFailed } from './gateway-failure.ts';
+import type { DeviceKey } from './gateway-handshake.ts';
+import { describeGatewayFailure, type GatewayFailure, gatewayFailed } from './gateway-messages.ts';
 
 /** The one connection that this bridge has to its gateway; made when it is needed, and made again when it is lost. */
 export interface GatewayLink {
@@ -46,7 +46,7 @@ const LIMITS = {
   handshakeMs: 10_000,
   firstPauseMs: 500,
   longestPauseMs: 30_000,
-  /** A refusal stands for so long; then the probe asks again, since its reason may have been mended over there. */
+  /** How long a refusal counts; then the probe asks again, because the gateway may have been fixed. */
   refusalMs: 300_000,
 };
 

@@ -1,14 +1,15 @@
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { AgentTurn, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
-import { createFinalText } from '../agents/final-text.ts';
-import { asObject, textOf } from '../agents/loose-json.ts';
-import { createProgressThinning } from '../agents/thin-out-progress.ts';
+import type { AgentTurn, ProducedFile, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
+import { asObject, createFinalText, createProgressThinning, textOf } from '../agents/agent-text.ts';
 import { promptWithSkills } from '../routing/match-skills.ts';
-import { fetchGatewayArtifacts } from './gateway-artifacts.ts';
-import type { GatewayEvent } from './gateway-connection.ts';
-import { describeGatewayFailure, isSocketLoss } from './gateway-failure.ts';
 import type { GatewayLink } from './gateway-link.ts';
-import { messageText, readGatewayEvent } from './read-gateway-event.ts';
+import {
+  describeGatewayFailure,
+  type GatewayEvent,
+  isSocketLoss,
+  messageText,
+  readGatewayEvent,
+} from './gateway-messages.ts';
 
 /** One task at the gateway, from `chat.send` to its end. */
 export interface GatewayRun {
@@ -29,7 +30,7 @@ export interface RunLimits {
   readonly silenceMs: number;
 }
 
-export interface GatewayRunOptions extends Pick<Runtime, 'clock' | 'logger'> {
+interface GatewayRunOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly link: GatewayLink;
   readonly sessionKey: string;
   readonly turn: AgentTurn;
@@ -142,7 +143,7 @@ export function createGatewayRun(options: GatewayRunOptions): GatewayRun {
         ...shared,
       };
     }
-    // Events may have been lost with a socket: then the answer is told as a whole.
+    // Events may have been lost with a socket: then the whole answer is reported at the end.
     if (!hasSpoken && output !== '') void turn.report({ kind: 'text', text: output });
     const files = await fetchGatewayArtifacts(link, sessionKey, runId, logger);
     return { kind: 'completed', ...shared, stopReason: ending.stopReason, files };
@@ -187,4 +188,41 @@ function readUsage(data: unknown): TurnUsage | undefined {
     ([, value]) => typeof value === 'number',
   );
   return counts.length === 0 ? undefined : (Object.fromEntries(counts) as TurnUsage);
+}
+
+const MOST_FILES = 10;
+const MOST_BYTES = 64 * 1024 * 1024;
+const LIST_MS = 10_000;
+const DOWNLOAD_MS = 60_000;
+
+/**
+ * The files that the assistant delivered in a run. A gateway that does not know artifacts, or cannot hand one over, has
+ * none for us: the answer of the task does not depend on them.
+ */
+async function fetchGatewayArtifacts(
+  link: Pick<GatewayLink, 'request'>,
+  sessionKey: string,
+  runId: string,
+  logger: Pick<Runtime['logger'], 'warn'>,
+): Promise<readonly ProducedFile[]> {
+  const scope = { sessionKey, runId, messageRole: 'assistant' };
+  const files: ProducedFile[] = [];
+  try {
+    const { artifacts } = asObject(await link.request('artifacts.list', scope, LIST_MS));
+    let room = MOST_BYTES;
+    for (const artifact of (Array.isArray(artifacts) ? artifacts : []).slice(0, MOST_FILES)) {
+      const { id, title, mimeType, sizeBytes } = asObject(artifact);
+      if (textOf(id) === '' || (typeof sizeBytes === 'number' && sizeBytes > room)) continue;
+      const loaded = asObject(await link.request('artifacts.download', { ...scope, artifactId: id }, DOWNLOAD_MS));
+      if (loaded.encoding !== 'base64') continue;
+      const bytes = Buffer.from(textOf(loaded.data), 'base64');
+      if (bytes.length > room) continue;
+      room -= bytes.length;
+      files.push({ label: textOf(title) || textOf(id), contentType: textOf(mimeType), bytes });
+    }
+  } catch (error) {
+    const { code } = describeGatewayFailure(error);
+    if (code !== 'INVALID_REQUEST') logger.warn({ code }, 'files of a gateway task could not be fetched');
+  }
+  return files;
 }

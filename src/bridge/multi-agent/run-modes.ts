@@ -12,7 +12,7 @@ export interface RunEnd {
   readonly failed?: StepEnd;
 }
 
-/** The order in which the agents are asked, and what each is told: contract/bridge 6. */
+/** The order in which the agents are asked, and the prompt of each: contract/bridge 6. */
 export const runModes: Readonly<
   Record<OrchestrationMode, (plan: MultiAgentPlan, steps: readonly RunningStep[]) => Promise<RunEnd>>
 > = { sequence, parallel, race, conversation };

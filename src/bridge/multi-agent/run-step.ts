@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { AgentProvider, AgentTurn, FailureCode, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
-import { createTextMeter, cutText, MAX_OUTPUT_LENGTH } from '../agents/final-text.ts';
+import { createTextMeter, cutText, MAX_OUTPUT_LENGTH } from '../agents/agent-text.ts';
 import type { FairGate, WaitingForPlace } from '../sessions/turn-limits.ts';
 import type { PlannedStep } from './multi-agent-plan.ts';
 
@@ -57,7 +57,7 @@ export interface RunningStepOptions {
   opened(reference: string): void;
 }
 
-/** The most characters of a step's output in the update that tells its end. */
+/** The most characters of a step's output in the update at its end. */
 const MAX_TOLD_LENGTH = 65_536;
 
 /** A step as an update tells it: the updates before contain its whole text, so this one repeats the beginning. */

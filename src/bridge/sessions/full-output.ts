@@ -1,5 +1,5 @@
 import type { AgentEvent, StepMark } from '../agents/agent-provider.ts';
-import { createTextMeter, MAX_OUTPUT_LENGTH, type TextMeter } from '../agents/final-text.ts';
+import { createTextMeter, MAX_OUTPUT_LENGTH, type TextMeter } from '../agents/agent-text.ts';
 import type { LongOutput } from '../artifacts/create-artifacts.ts';
 import type { UpdateStore } from '../storage/update-store.ts';
 import type { UpdateLog } from './update-log.ts';

@@ -1,7 +1,7 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import { type RawJson, rawJson, rawJsonOf } from '../../platform/json-rpc/envelope.ts';
 import type { TurnEnd } from '../agents/agent-provider.ts';
-import { cutText, MAX_OUTPUT_LENGTH } from '../agents/final-text.ts';
+import { cutText, MAX_OUTPUT_LENGTH } from '../agents/agent-text.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { SessionResult } from '../contract/session.ts';
 import { splitTextLast, type TurnStage, withTextLast } from './update-text.ts';

@@ -1,9 +1,8 @@
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
-import { MAX_OUTPUT_LENGTH } from '../agents/final-text.ts';
-import type { Artifacts, LongOutput } from '../artifacts/create-artifacts.ts';
-import { createProducedPaths } from '../artifacts/produced-paths.ts';
+import { MAX_OUTPUT_LENGTH } from '../agents/agent-text.ts';
+import { type Artifacts, createProducedPaths, type LongOutput } from '../artifacts/create-artifacts.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
 import { gatewayUnavailable, multiAgentRoute, type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';

@@ -1,5 +1,5 @@
 import type { AgentEvent, StepMark } from '../agents/agent-provider.ts';
-import { cutText } from '../agents/final-text.ts';
+import { cutText } from '../agents/agent-text.ts';
 
 /** Whose update it is. */
 export interface UpdateOrigin extends Partial<StepMark> {

@@ -1,9 +1,9 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import { asObject, textOf } from '../agents/agent-text.ts';
 import type { CompleteChat, ConversationMessage } from '../agents/builtin/complete-chat.ts';
 import { emptyAnswer, readAnswer } from '../agents/builtin/read-answer.ts';
-import { asObject, textOf } from '../agents/loose-json.ts';
 import type { CallRemote, RemoteReply } from '../agents/remote/remote-connection.ts';
 
 /** What the tools reach: a running server, over HTTP. */

@@ -1,9 +1,32 @@
-import { AppError } from '../../platform/errors/app-error.ts';
+import { type Clock, deadline } from '../../platform/clock/clock.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { decodeUtf8, parseJson } from '../../platform/json/parse-json.ts';
+import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-table.ts';
 import { createKnownSecrets } from '../../platform/log/hidden-secrets.ts';
-import { matchesToolPattern } from './tool-pattern.ts';
+import { asObject, textOf } from '../agents/agent-text.ts';
+import type { BridgeClient } from '../bridge-client.ts';
+import { ToolsInvokeParams, ToolsInvokeResult } from '../contract/tools.ts';
+import type { GatewayLink } from '../gateway/gateway-link.ts';
+import { describeGatewayFailure } from '../gateway/gateway-messages.ts';
+
+/** Whether a name fits a pattern in which `*` stands for any characters. Takes a time that grows with both lengths only. */
+export function matchesToolPattern(pattern: string, name: string): boolean {
+  const [first = '', ...rest] = pattern.split('*');
+  const last = rest.pop();
+  if (last === undefined) return pattern === name;
+  if (!name.startsWith(first) || name.length < first.length + last.length || !name.endsWith(last)) return false;
+  const end = name.length - last.length;
+  let at = first.length;
+  for (const part of rest) {
+    const found = name.indexOf(part, at);
+    if (found === -1 || found + part.length > end) return false;
+    at = found + part.length;
+  }
+  return true;
+}
 
 /** One way to a tool. Its answer can be any JSON; rejects with TOOLS_INVOKE_FAILED. */
-export type CallTool = (
+type CallTool = (
   tool: string,
   action: string,
   args: Readonly<Record<string, unknown>>,
@@ -13,7 +36,7 @@ export type CallTool = (
 /** Calls a tool that may be called (contract/bridge 8). The answer is that of the tool; what is no object is wrapped. */
 export type InvokeTool = (...call: Parameters<CallTool>) => Promise<Readonly<Record<string, unknown>>>;
 
-export interface InvokeToolOptions {
+interface InvokeToolOptions {
   readonly checkTool: CheckTool;
   readonly callTool: CallTool;
   /** What must never be in an answer, right now. */
@@ -21,7 +44,7 @@ export interface InvokeToolOptions {
 }
 
 /** Throws TOOL_REQUIRED or TOOL_NOT_ALLOWED. Every path to a tool asks it. */
-export type CheckTool = (tool: string) => void;
+type CheckTool = (tool: string) => void;
 
 /** `allowed`: patterns in which `*` stands for any characters. */
 export function createToolRule(allowed: readonly string[]): CheckTool {
@@ -51,7 +74,7 @@ export function createInvokeTool({ checkTool, callTool, secrets }: InvokeToolOpt
 }
 
 /** `status` is that of the HTTP answer; 0 where there was none. */
-export function toolFailed(status: number, detail: string): AppError {
+function toolFailed(status: number, detail: string): AppError {
   return new AppError('TOOLS_INVOKE_FAILED', { status, detail: detail.slice(0, LONGEST_DETAIL) });
 }
 
@@ -61,4 +84,110 @@ function hideInside(value: unknown, hide: (text: string) => string): unknown {
   if (Array.isArray(value)) return value.map((item) => hideInside(item, hide));
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [hide(name), hideInside(item, hide)]));
+}
+
+interface ToolsOverHttpOptions {
+  readonly url: string;
+  /** Asked for at each call, because it can be reloaded. Empty: none is sent. */
+  token(): string;
+  readonly clock: Pick<Clock, 'after'>;
+  readonly timeoutMs: number;
+  readonly mostBytes: number;
+}
+
+/** Calls tools through the gateway's HTTP endpoint. */
+export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }: ToolsOverHttpOptions): CallTool {
+  return async (tool, action, args, signal) => {
+    const bearer = token();
+    const limit = deadline(clock, timeoutMs, [signal]);
+    try {
+      const response = await fetch(url, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          accept: 'application/json',
+          ...(bearer !== '' && { authorization: `Bearer ${bearer}` }),
+        },
+        body: JSON.stringify({ tool, action, args }),
+        redirect: 'manual',
+        signal: limit.signal,
+      });
+      const text = await readText(response, mostBytes);
+      const value = readValue(text);
+      if (!response.ok)
+        throw toolFailed(response.status, refusalOf(value) || `it answered with status ${response.status}`);
+      if (value === undefined) throw toolFailed(response.status, 'its answer is not JSON');
+      return value;
+    } catch (error) {
+      if (errorCode(error) === 'TOOLS_INVOKE_FAILED') throw error;
+      if (limit.hasPassed()) throw toolFailed(0, `no answer within ${timeoutMs} ms`);
+      const { cause } = asObject(error);
+      throw toolFailed(
+        0,
+        `the endpoint cannot be reached (${errorCode(cause) || errorCode(error) || 'no connection'})`,
+      );
+    } finally {
+      limit.release();
+    }
+  };
+}
+
+async function readText(response: Response, mostBytes: number): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += chunk.length;
+    if (size > mostBytes) throw toolFailed(response.status, `its answer is larger than ${mostBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return decodeUtf8(Buffer.concat(chunks));
+}
+
+function readValue(text: string): unknown {
+  try {
+    return parseJson(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function refusalOf(value: unknown): string {
+  const { error, message } = asObject(value);
+  return textOf(error) || textOf(asObject(error).message) || textOf(message);
+}
+
+/** The method of the gateway that calls a tool. */
+export const TOOLS_METHOD = 'tools.invoke';
+
+/** Calls tools on the connected gateway itself, which knows no actions: they travel inside the arguments. */
+export function createToolsOverRuntime(
+  link: Pick<GatewayLink, 'request'>,
+  timeoutMs: number,
+  mostBytes: number,
+): CallTool {
+  return async (tool, action, args, signal) => {
+    const params = { name: tool, args: action === '' ? args : { ...args, action } };
+    const answer = await link.request(TOOLS_METHOD, params, timeoutMs, signal).catch((error: unknown) => {
+      const { code, message } = describeGatewayFailure(error);
+      throw toolFailed(0, `${code}: ${message}`);
+    });
+    const { ok, error } = asObject(answer);
+    if (ok === false) throw toolFailed(0, textOf(asObject(error).message) || textOf(error) || 'the tool failed');
+    if (Buffer.byteLength(JSON.stringify(answer ?? null)) > mostBytes) {
+      throw toolFailed(0, `its answer is larger than ${mostBytes} bytes`);
+    }
+    return answer;
+  };
+}
+
+export function toolMethods(invokeTool: InvokeTool): readonly MethodRow<BridgeClient>[] {
+  return [
+    defineMethod({
+      name: 'app.tools.invoke',
+      summary: 'Calls a tool of the gateway.',
+      params: ToolsInvokeParams,
+      result: ToolsInvokeResult,
+      handle: ({ tool = '', action = '', args = {} }, call) => invokeTool(tool, action, args, call.signal),
+    }),
+  ];
 }

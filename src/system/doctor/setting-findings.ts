@@ -1,11 +1,10 @@
 import { doesPay } from '../../accounts/owners.ts';
-import { buildAgentCatalog, type CatalogAgent } from '../../bridge/agents/agent-catalog.ts';
+import { buildAgentCatalog, type CatalogAgent, hasReadOnlyMode } from '../../bridge/agents/agent-catalog.ts';
 import { connectAgent } from '../../bridge/agents/agent-launcher.ts';
-import { hasReadOnlyMode } from '../../bridge/agents/agent-presets.ts';
 import { createAgentProbe, createBuiltinProbe } from '../../bridge/agents/agent-probe.ts';
 import type { ProbeResult } from '../../bridge/agents/probe-board.ts';
-import { buildNodeMap } from '../../bridge/forwarding/node-map.ts';
-import { createGatewayProbe } from '../../bridge/gateway/gateway-probe.ts';
+import { buildNodeMap } from '../../bridge/forwarding/decide-forward.ts';
+import { createGatewayProbe } from '../../bridge/gateway/gateway-connection.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { isLoopbackBind } from '../../platform/http/listen-address.ts';
 import { isLoopbackHost } from '../../platform/network-address/classify-address.ts';

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { buildAgentCatalog, type CatalogAgent } from '../../../src/bridge/agents/agent-catalog.ts';
-import { agentPresets } from '../../../src/bridge/agents/agent-presets.ts';
+import { agentPresets, buildAgentCatalog, type CatalogAgent } from '../../../src/bridge/agents/agent-catalog.ts';
 import { checkBridgeSettings } from '../../../src/bridge/check-bridge-settings.ts';
 import { resolveTrestle } from '../../system/resolve-trestle.ts';
 

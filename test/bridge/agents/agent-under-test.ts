@@ -1,6 +1,5 @@
 import type { PermissionPolicy } from '../../../src/bridge/agents/agent-connection.ts';
-import { createAgentLauncher } from '../../../src/bridge/agents/agent-launcher.ts';
-import type { AgentLimits } from '../../../src/bridge/agents/agent-limits.ts';
+import { type AgentLimits, createAgentLauncher } from '../../../src/bridge/agents/agent-launcher.ts';
 import type {
   AgentEvent,
   AgentProvider,

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { promptText, turnAnswer } from '../../../src/bridge/editor/editor-sessions.ts';
 import { createEditorUpdates } from '../../../src/bridge/editor/editor-update.ts';
-import { promptText } from '../../../src/bridge/editor/prompt-text.ts';
-import { splitChannel } from '../../../src/bridge/editor/split-channel.ts';
-import { turnAnswer } from '../../../src/bridge/editor/turn-answer.ts';
+import { splitChannel } from '../../../src/bridge/editor/rpc-over-stdio.ts';
 import { createMemoryChannels } from '../../fakes/memory-channel.ts';
 
 test('names with slashes go to the editor’s side, all else to the app’s, what cannot be read included', async () => {

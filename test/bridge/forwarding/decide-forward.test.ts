@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import {
+  buildNodeMap,
   decideForward,
   type ForwardDecision,
   type ForwardQuestion,
 } from '../../../src/bridge/forwarding/decide-forward.ts';
-import { buildNodeMap } from '../../../src/bridge/forwarding/node-map.ts';
 import { resolveTrestle } from '../../system/resolve-trestle.ts';
 
 const NODES = `

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BridgeClient } from '../../../src/bridge/bridge-client.ts';
-import { readCallNames } from '../../../src/bridge/forwarding/call-names.ts';
+import type { PeerAnswer, PeerFailure } from '../../../src/bridge/forwarding/call-peer.ts';
 import type { ForwardCandidate } from '../../../src/bridge/forwarding/decide-forward.ts';
 import { createForwardCall } from '../../../src/bridge/forwarding/forward-call.ts';
-import type { PeerAnswer, PeerFailure } from '../../../src/bridge/forwarding/read-peer-answer.ts';
+import { readCallNames } from '../../../src/bridge/forwarding/session-routes.ts';
 import { createUpdateRelay } from '../../../src/bridge/forwarding/update-relay.ts';
 import { rawJson } from '../../../src/platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';

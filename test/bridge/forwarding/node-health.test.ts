@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createCallOrder } from '../../../src/bridge/forwarding/call-order.ts';
+import { createCallOrder } from '../../../src/bridge/forwarding/forwarding-dispatch.ts';
 import { createNodeHealth } from '../../../src/bridge/forwarding/node-health.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 

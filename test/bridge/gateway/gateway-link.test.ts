@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { loadDeviceKey } from '../../../src/bridge/gateway/device-key.ts';
+import { loadDeviceKey } from '../../../src/bridge/gateway/gateway-handshake.ts';
 import { createGatewayLink, type GatewayLink } from '../../../src/bridge/gateway/gateway-link.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';

@@ -3,9 +3,12 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { createInvokeTool, createToolRule } from '../../../src/bridge/tools/invoke-tool.ts';
-import { matchesToolPattern } from '../../../src/bridge/tools/tool-pattern.ts';
-import { createToolsOverHttp } from '../../../src/bridge/tools/tools-over-http.ts';
+import {
+  createInvokeTool,
+  createToolRule,
+  createToolsOverHttp,
+  matchesToolPattern,
+} from '../../../src/bridge/tools/invoke-tool.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { bearer, call } from '../../contract/bridge/session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';

@@ -2,7 +2,7 @@ import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
-import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confined-folder.ts';
+import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confinement.ts';
 import { type Bridge, type BridgeOptions, createBridge } from '../../../src/bridge/create-bridge.ts';
 import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';

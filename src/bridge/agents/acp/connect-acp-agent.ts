@@ -1,15 +1,25 @@
 import type { ClientContext } from '@agentclientprotocol/sdk';
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
-import { createAgentChannel } from '../agent-channel.ts';
-import type { AgentConnection, PermissionPolicy, PromptEnd, PromptRequest } from '../agent-connection.ts';
-import { asObject, shownText, textOf } from '../loose-json.ts';
-import { saysUnknownConversation } from '../unknown-conversation.ts';
-import { acpQuirks } from './acp-quirks.ts';
-import { createAcpStream } from './acp-stream.ts';
-import { choosePermission, chosenPermission, readPermissionOptions } from './choose-permission.ts';
-import { createUpdateReader, readUsage, type UpdateReader } from './read-update.ts';
-import { findModel, findReadOnlyMode, readChoice, type SessionChoice } from './session-choice.ts';
+import {
+  type AgentConnection,
+  createAgentChannel,
+  type PermissionPolicy,
+  type PromptEnd,
+  type PromptRequest,
+} from '../agent-connection.ts';
+import { asObject, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
+import {
+  acpQuirks,
+  choosePermission,
+  chosenPermission,
+  findModel,
+  findReadOnlyMode,
+  readChoice,
+  readPermissionOptions,
+  type SessionChoice,
+} from './acp-choices.ts';
+import { createAcpStream, createUpdateReader, readUsage, type UpdateReader } from './acp-messages.ts';
 
 export interface AcpAgentOptions {
   readonly process: RunningProcess;

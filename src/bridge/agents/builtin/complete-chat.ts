@@ -3,7 +3,7 @@
  * program hands in its own completions service, or `complete-over-http.ts` any compatible API.
  *
  * It throws MODEL_FAILED (or another error of the bridge's table) when the model cannot answer, also in the middle of an
- * answer. It has timeouts of its own, and lets go of the model when `signal` aborts or the iteration ends early.
+ * answer. It has its own timeouts, and stops the model when `signal` aborts or the iteration ends early.
  */
 export type CompleteChat = (request: CompletionRequest, signal: AbortSignal) => AsyncIterable<CompletionChunk>;
 

@@ -9,11 +9,14 @@ import { createBuiltinProbe } from '../agent-probe.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
-import type { McpTools } from './mcp/mcp-tools.ts';
+import type { McpTools } from './mcp-tools.ts';
 import { runTurn } from './run-turn.ts';
 import { describeSkills } from './skills.ts';
-import type { Confine } from './tools/confined-folder.ts';
-import { toolTable } from './tools/tool-table.ts';
+import type { Confine } from './tools/confinement.ts';
+import { editFileTool, readFileTool, writeFileTool } from './tools/file-tools.ts';
+import { runCommandTool } from './tools/run-command.ts';
+import { listFilesTool, searchFilesTool } from './tools/search-tools.ts';
+import type { Tool } from './tools/tool.ts';
 
 export interface BuiltinAgentOptions {
   /** Of this program. */
@@ -98,7 +101,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     try {
       await append([prompt]);
     } catch (error) {
-      // It may be stored all the same, in a conversation that nobody will ever close.
+      // It may have been stored anyway, in a conversation that would never be closed.
       if (position === 0) await store.remove(reference).catch(() => undefined);
       throw error;
     }
@@ -182,3 +185,13 @@ function describe(error: unknown): string {
   if (!isExpected(bridgeErrors, error)) throw error;
   return describeError(bridgeErrors, error).message;
 }
+
+/** All that the built-in agent can do. */
+export const toolTable: readonly Tool[] = [
+  readFileTool,
+  listFilesTool,
+  searchFilesTool,
+  editFileTool,
+  writeFileTool,
+  runCommandTool,
+];

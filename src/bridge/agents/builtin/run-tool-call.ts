@@ -15,7 +15,7 @@ export interface ToolCallOptions {
   readonly context: ToolContext;
   readonly tools: readonly Tool[];
   report(event: AgentEvent): void;
-  /** Asks a person; absent when nobody is there. */
+  /** Asks a person; absent when there is no person to ask. */
   readonly ask?: AskPermission | undefined;
 }
 
@@ -44,7 +44,7 @@ const SYSTEM_CODE = /^E[A-Z0-9]{1,20}$/;
 
 const validators = new WeakMap<Tool['parameters'], Validator>();
 
-/** Does what the model asked for, if that can and may be done, and returns what it is told. */
+/** Runs the tool call of the model, if it is possible and permitted, and returns the text for the model. */
 export async function runToolCall(options: ToolCallOptions): Promise<string> {
   const { call, eventId, tools, report } = options;
   const tool = tools.find(({ name }) => name === call.function.name);
@@ -81,7 +81,7 @@ export async function runToolCall(options: ToolCallOptions): Promise<string> {
 
 interface ReadInput {
   readonly input?: unknown;
-  /** What the model is told instead of a result. */
+  /** The text for the model instead of a result. */
   readonly wrong?: string;
 }
 

@@ -1,8 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { AppError, errorCode } from '../../../platform/errors/app-error.ts';
-import { asObject, textOf } from '../loose-json.ts';
-import { withFile } from './tools/confined-file.ts';
-import type { ConfinedFolder, ConfinedRoot } from './tools/confined-folder.ts';
+import { asObject, textOf } from '../agent-text.ts';
+import { type ConfinedFolder, type ConfinedRoot, withFile } from './tools/confinement.ts';
 
 /** A folder with a `SKILL.md`, which says in its head what it is for; the rest is read by the model when it needs it. */
 interface Skill {

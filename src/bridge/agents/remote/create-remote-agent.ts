@@ -5,17 +5,15 @@ import type { Logger } from '../../../platform/log/logger.ts';
 import { requestFile } from '../../artifacts/artifact-links.ts';
 import { hopHeader } from '../../forwarding/forward-headers.ts';
 import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
-import { createFinalText } from '../final-text.ts';
-import { asObject, textOf } from '../loose-json.ts';
+import { asObject, createFinalText, textOf } from '../agent-text.ts';
 import type { ProbeResult } from '../probe-board.ts';
-import { readTurnEnd } from './read-turn-end.ts';
-import { readUpdate } from './read-update.ts';
 import {
   authorizationOf,
   createRemoteConnection,
   type RemoteConnectionOptions,
   type RemoteReply,
 } from './remote-connection.ts';
+import { readTurnEnd, readUpdate } from './remote-messages.ts';
 
 export interface RemoteAgentOptions {
   readonly id: string;
@@ -46,7 +44,7 @@ interface RunningTurn {
 /** In a row: between them pauses of five seconds at most. */
 const TURN_ATTEMPTS = 6;
 const SHORT_CALL_MS = 10_000;
-/** Of the five seconds in which a cancelled turn must be quiet: what the other side gets to end it in good order. */
+/** How long the other bridge may take to end a cancelled turn, of the five seconds in all. */
 const CANCEL_MS = 4_000;
 
 /** An agent on another host, behind a bridge there. Its sessions there are named by us, and the name is the reference. */

@@ -3,7 +3,7 @@ import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { backoffDelay } from '../../../platform/retry/retry.ts';
 import { hopHeader } from '../../forwarding/forward-headers.ts';
-import { asObject, textOf } from '../loose-json.ts';
+import { asObject, textOf } from '../agent-text.ts';
 import {
   type EventResponse,
   failedToConnect,
@@ -16,7 +16,7 @@ import {
 export type RemoteReply =
   | { readonly kind: 'result'; readonly result: Readonly<Record<string, unknown>> }
   | { readonly kind: 'error'; readonly code: number; readonly word: string; readonly message: string }
-  /** `mayHaveStarted`: the call was sent, and what came of it is not known. */
+  /** `mayHaveStarted`: the call was sent, and its outcome is unknown. */
   | { readonly kind: 'unreachable'; readonly reason: string; readonly mayHaveStarted: boolean }
   | { readonly kind: 'aborted' };
 

@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { choosePermission, readPermissionOptions } from '../../../../src/bridge/agents/acp/choose-permission.ts';
-import { createUpdateReader, readUsage } from '../../../../src/bridge/agents/acp/read-update.ts';
-import { findModel, findReadOnlyMode, readChoice } from '../../../../src/bridge/agents/acp/session-choice.ts';
-import { saysUnknownConversation } from '../../../../src/bridge/agents/unknown-conversation.ts';
+import {
+  choosePermission,
+  findModel,
+  findReadOnlyMode,
+  readChoice,
+  readPermissionOptions,
+} from '../../../../src/bridge/agents/acp/acp-choices.ts';
+import { createUpdateReader, readUsage } from '../../../../src/bridge/agents/acp/acp-messages.ts';
+import { saysUnknownConversation } from '../../../../src/bridge/agents/agent-text.ts';
 
 const option = (optionId: string, kind: string) => ({ optionId, kind, name: kind });
 const ONCE = option('1', 'allow_once');

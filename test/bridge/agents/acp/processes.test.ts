@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createHiding } from '../../../../src/bridge/agents/describe-failure.ts';
+import { createHiding } from '../../../../src/bridge/agents/agent-text.ts';
 import { createFakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../fakes/until.ts';
 import { startScripted } from '../scripted-agent.ts';

@@ -5,7 +5,7 @@ import {
   type BuiltinAgentOptions,
   createBuiltinAgent,
 } from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
-import { createConfinement } from '../../../../src/bridge/agents/builtin/tools/confined-folder.ts';
+import { createConfinement } from '../../../../src/bridge/agents/builtin/tools/confinement.ts';
 import type { ToolContext } from '../../../../src/bridge/agents/builtin/tools/tool.ts';
 import { createPrivatePlaces } from '../../../../src/bridge/sessions/private-places.ts';
 import type { BuiltinConversationStore } from '../../../../src/bridge/storage/builtin-conversation-store.ts';

@@ -3,9 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { link, mkdir, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { replaceFile, withFile } from '../../../../src/bridge/agents/builtin/tools/confined-file.ts';
-import { locate, openFolder } from '../../../../src/bridge/agents/builtin/tools/confined-folder.ts';
-import { toolTable } from '../../../../src/bridge/agents/builtin/tools/tool-table.ts';
+import { toolTable } from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
+import { locate, openFolder, replaceFile, withFile } from '../../../../src/bridge/agents/builtin/tools/confinement.ts';
 import { confine, toolContext, workingDirectory } from './builtin-agent.ts';
 
 const REFUSED = { code: 'TOOL_CALL_REFUSED' };

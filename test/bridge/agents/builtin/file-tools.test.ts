@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { toolTable } from '../../../../src/bridge/agents/builtin/tools/tool-table.ts';
+import { toolTable } from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
 import { toolContext, workingDirectory } from './builtin-agent.ts';
 
 const REFUSED = { code: 'TOOL_CALL_REFUSED' };

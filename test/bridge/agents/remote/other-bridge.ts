@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider.ts';
-import { createConfinement } from '../../../../src/bridge/agents/builtin/tools/confined-folder.ts';
+import { createConfinement } from '../../../../src/bridge/agents/builtin/tools/confinement.ts';
 import { createBridge } from '../../../../src/bridge/create-bridge.ts';
 import { systemCallbackNetwork } from '../../../../src/bridge/jobs/callback-network.ts';
 import { createPrivatePlaces } from '../../../../src/bridge/sessions/private-places.ts';

@@ -1,13 +1,13 @@
+import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { type ProcessExit, startProcess } from '../../../../platform/child-process/start-process.ts';
 import { AppError } from '../../../../platform/errors/app-error.ts';
-import { keepOutput } from './command-output.ts';
-import { locate, openFolder, refuse } from './confined-folder.ts';
+import { locate, openFolder, refuse } from './confinement.ts';
 import { defineTool, type ToolContext, type ToolOutput } from './tool.ts';
 
 const HALF_OUTPUT_BYTES = 14 * 1024;
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
-/** A program that is told to end because of us gets no time to think about it. */
+/** A program that we stop gets no time to end by itself. */
 const NO_GRACE = { graceMs: 0 };
 
 /**
@@ -68,7 +68,7 @@ async function runProgram(
   try {
     started.stdin.end();
     const ending = await Promise.race([started.exited, stopped]);
-    // Also after a normal end: what it left behind in its group goes before the model is told.
+    // Also after a normal end: the rest of its process group is ended before the model gets the result.
     await started.stop(NO_GRACE);
     const said = [output.text(), section('standard error', started.stderrTail())]
       .filter((part) => part !== '')
@@ -107,4 +107,66 @@ function notStarted(error: unknown): never {
 /** For people: arguments with anything special in them stand in quotes. */
 function quoted(argument: string): string {
   return /^[\w@%+=:,./-]{1,200}$/.test(argument) ? argument : JSON.stringify(argument);
+}
+
+/** What is kept of a stream of any length: its beginning and its end. */
+interface KeptOutput {
+  text(): string;
+}
+
+interface KeepOptions {
+  /** Of the beginning, and as much of the end. */
+  readonly halfBytes: number;
+  /** Called once, when more than this came. */
+  readonly limitBytes: number;
+  onLimit(): void;
+}
+
+function keepOutput(stream: Readable, { halfBytes, limitBytes, onLimit }: KeepOptions): KeptOutput {
+  const head: Buffer[] = [];
+  let tail: Buffer[] = [];
+  let headLeft = halfBytes;
+  let tailBytes = 0;
+  let size = 0;
+  stream.on('data', (chunk: Buffer) => {
+    const isFirstOver = size <= limitBytes && size + chunk.length > limitBytes;
+    size += chunk.length;
+    const first = chunk.subarray(0, headLeft);
+    if (first.length > 0) head.push(first);
+    headLeft -= first.length;
+    tail.push(chunk.subarray(first.length));
+    tailBytes += chunk.length - first.length;
+    if (tailBytes >= 2 * halfBytes) {
+      tail = [Buffer.concat(tail).subarray(-halfBytes)];
+      tailBytes = halfBytes;
+    }
+    if (isFirstOver) onLimit();
+  });
+  return {
+    text() {
+      const omitted = size - 2 * halfBytes;
+      if (omitted <= 0) return Buffer.concat([...head, ...tail]).toString('utf8');
+      const end = Buffer.concat(tail).subarray(-halfBytes);
+      return `${wholeCharacters(Buffer.concat(head))}\n[${omitted} bytes left out]\n${wholeCharacters(end)}`;
+    },
+  };
+}
+
+/** Text without the parts of characters that a cut has left at its ends. */
+function wholeCharacters(bytes: Buffer): string {
+  let start = 0;
+  while (start < 3 && ((bytes[start] ?? 0) & 0xc0) === 0x80) start += 1;
+  let end = bytes.length;
+  for (let back = 1; back <= Math.min(3, end - start); back += 1) {
+    const byte = bytes[bytes.length - back] ?? 0;
+    if ((byte & 0xc0) === 0x80) continue;
+    if (byte >= 0xc0 && lengthOfCharacter(byte) > back) end -= back;
+    break;
+  }
+  return bytes.toString('utf8', start, end);
+}
+
+function lengthOfCharacter(firstByte: number): number {
+  if (firstByte >= 0xf0) return 4;
+  return firstByte >= 0xe0 ? 3 : 2;
 }

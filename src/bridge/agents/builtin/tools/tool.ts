@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox';
 import type { Clock } from '../../../../platform/clock/clock.ts';
-import type { ConfinedRoot } from './confined-folder.ts';
+import type { ConfinedRoot } from './confinement.ts';
 
 /** What a tool may use. Everything it does stays in `root`, except what a program does that it runs. */
 export interface ToolContext {
@@ -22,7 +22,7 @@ export interface CommandLimits {
 }
 
 export interface ToolOutput {
-  /** What the model is told. */
+  /** The text for the model. */
   readonly text: string;
   /** The tool ran, and it did not go well. */
   readonly failed?: boolean;

@@ -1,0 +1,114 @@
+import type { PermissionPolicy } from '../agent-connection.ts';
+import type { PermissionOption } from '../agent-provider.ts';
+import { asObject, shownText } from '../agent-text.ts';
+
+/** How a conversation of an agent lets its model or its mode be chosen, and from what. */
+export interface SessionChoice {
+  /** Through an option of the session, or through the older method for this choice alone. */
+  readonly way: { readonly kind: 'option'; readonly configId: string } | { readonly kind: 'method' };
+  readonly current: string;
+  readonly values: readonly string[];
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Where the older form of each choice stands in the answer to opening a session. */
+const OLDER_FORMS = {
+  model: { member: 'models', list: 'availableModels', id: 'modelId', current: 'currentModelId' },
+  mode: { member: 'modes', list: 'availableModes', id: 'id', current: 'currentModeId' },
+} as const;
+
+/** Reads the answer to opening or taking up a session; undefined when the agent offers no such choice. */
+export function readChoice(answer: unknown, category: 'model' | 'mode'): SessionChoice | undefined {
+  const fields = asObject(answer);
+  const option = fieldsOf(fields.configOptions).find((one) => one.category === category && one.type === 'select');
+  if (option !== undefined && typeof option.id === 'string') {
+    return {
+      way: { kind: 'option', configId: option.id },
+      current: shownText(option.currentValue),
+      values: optionValues(option.options),
+    };
+  }
+  const { member, list, id, current } = OLDER_FORMS[category];
+  const older = asObject(fields[member]);
+  const values = fieldsOf(older[list]).flatMap((entry) => (typeof entry[id] === 'string' ? [entry[id]] : []));
+  if (values.length === 0) return undefined;
+  return { way: { kind: 'method' }, current: shownText(older[current]), values };
+}
+
+/** The agent's own name of a model: as it was asked for, or without the vendor in front if only one fits. */
+export function findModel({ values }: SessionChoice, wanted: string): string | undefined {
+  if (values.includes(wanted)) return wanted;
+  const ending = values.filter((model) => model.endsWith(`/${wanted}`));
+  return ending.length === 1 ? ending[0] : undefined;
+}
+
+/** Read-only as Codex calls it, plan as the others do; some write a URL in front of the name. */
+const READ_ONLY_MODES = [/(?:^|[#/:])read[-_]?only$/i, /(?:^|[#/:])plan$/i];
+
+/** The mode in which the agent changes nothing; undefined when it has none. */
+export function findReadOnlyMode({ values }: SessionChoice): string | undefined {
+  return READ_ONLY_MODES.flatMap((name) => values.find((mode) => name.test(mode)) ?? []).at(0);
+}
+
+/** Options come as a list, or as groups of lists. */
+function optionValues(options: unknown): readonly string[] {
+  return fieldsOf(options).flatMap(({ value, options: inner }) =>
+    typeof value === 'string' ? [value] : fieldsOf(inner).flatMap((option) => shownText(option.value)),
+  );
+}
+
+function fieldsOf(list: unknown): readonly Fields[] {
+  return Array.isArray(list) ? list.map((entry) => asObject(entry)) : [];
+}
+
+interface PermissionChoice {
+  readonly decision: 'allowed' | 'denied';
+  /** Undefined: none of the options fits, and the question is answered as cancelled. */
+  readonly optionId: string | undefined;
+}
+
+/** In order of preference: once before always, since the next question deserves an answer of its own. */
+const WANTED: Readonly<Record<PermissionPolicy, readonly string[]>> = {
+  allow: ['allow_once', 'allow_always'],
+  deny: ['reject_once', 'reject_always'],
+};
+
+/** Chooses by kind, never by place: agents order their options differently, and some have several of one kind. */
+export function choosePermission(policy: PermissionPolicy, options: readonly PermissionOption[]): PermissionChoice {
+  const option = WANTED[policy].flatMap((wanted) => options.find(({ kind }) => kind === wanted) ?? []).at(0);
+  return { decision: policy === 'allow' && option !== undefined ? 'allowed' : 'denied', optionId: option?.optionId };
+}
+
+/** What a person chose. An id that is not one of the options allows nothing. */
+export function chosenPermission(optionId: string | undefined, options: readonly PermissionOption[]): PermissionChoice {
+  const option = options.find((offered) => offered.optionId === optionId);
+  return { decision: option?.kind.startsWith('allow_') ? 'allowed' : 'denied', optionId: option?.optionId };
+}
+
+/** The options of a request, as far as they can be read. */
+export function readPermissionOptions(value: unknown): readonly PermissionOption[] {
+  if (!Array.isArray(value)) return [];
+  return value.flatMap((option: unknown) => {
+    const { optionId, kind, name } = asObject(option);
+    if (typeof optionId !== 'string' || typeof kind !== 'string') return [];
+    return [{ optionId, kind, name: typeof name === 'string' ? name : kind }];
+  });
+}
+
+/** What an agent does otherwise than its capabilities say. One row per agent, by the name that it gives itself. */
+interface AcpQuirks {
+  /** Whether another process really finds a conversation again. */
+  readonly keepsConversations: boolean;
+}
+
+const ORDINARY: AcpQuirks = { keepsConversations: true };
+
+const TABLE: Readonly<Record<string, AcpQuirks>> = {
+  // It announces `loadSession`, but a later process does not find the session, and trying may cost the stored chat.
+  'gemini-cli': { keepsConversations: false },
+};
+
+export function acpQuirks(agentName: string): AcpQuirks {
+  return Object.hasOwn(TABLE, agentName) ? (TABLE[agentName] ?? ORDINARY) : ORDINARY;
+}

@@ -1,0 +1,201 @@
+import type { AnyMessage, Stream } from '@agentclientprotocol/sdk';
+import type { AgentChannel, RpcMessage } from '../agent-connection.ts';
+import type { AgentEvent, TurnUsage } from '../agent-provider.ts';
+import { asObject, shownText, withinBounds } from '../agent-text.ts';
+
+const UPDATE = 'session/update';
+
+/**
+ * An agent's messages as the protocol's SDK wants them. Updates are taken out on the way: the SDK refuses those of kinds
+ * that it does not know, and checks each of them at a cost. So are answers to questions that nobody asked, on which it
+ * writes to our own standard error.
+ */
+export function createAcpStream(channel: AgentChannel, onUpdate: (params: unknown) => void): Stream {
+  const unanswered = new Set<unknown>();
+  let isOpen = true;
+
+  const readable = new ReadableStream<AnyMessage>({
+    start(controller) {
+      channel.onMessage((message) => {
+        if (!isOpen || message.jsonrpc !== '2.0') return;
+        if (message.method === UPDATE && message.id === undefined) onUpdate(message.params);
+        else if (message.method !== undefined || unanswered.delete(message.id)) controller.enqueue(toMessage(message));
+      });
+      channel.onEnd(() => {
+        if (isOpen) controller.close();
+        isOpen = false;
+      });
+    },
+    cancel() {
+      isOpen = false;
+      channel.close();
+    },
+  });
+
+  const writable = new WritableStream<AnyMessage>({
+    write(message) {
+      if ('method' in message && 'id' in message) unanswered.add(message.id);
+      channel.send(JSON.stringify(message));
+    },
+  });
+
+  return { readable, writable };
+}
+
+function toMessage(message: RpcMessage): AnyMessage {
+  return message as AnyMessage;
+}
+
+type ToolCall = Extract<AgentEvent, { kind: 'tool_call' }>;
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Reads the updates of one turn, in order. */
+export interface UpdateReader {
+  /** The event to report; undefined for kinds that are unknown or not in the contract. */
+  read(update: unknown): AgentEvent | undefined;
+  /** How many tokens the conversation takes up now; undefined when the agent did not say. */
+  tokensInUse(): number | undefined;
+  /** What the conversation has cost so far, in US dollars; undefined when the agent did not say. */
+  costUsd(): number | undefined;
+}
+
+const STATUSES: ReadonlySet<unknown> = new Set(['pending', 'in_progress', 'completed', 'failed']);
+/** An agent that calls more tools in one turn has the first ones forgotten. */
+const MOST_TOOL_CALLS = 1000;
+
+/**
+ * Kinds with an event of their own are in the table. Left out on purpose (contract/bridge 4, session.update):
+ * user_message_chunk repeats the prompt; available_commands, current_mode, config_option and session_info describe the
+ * agent and not the turn; compaction_summary_chunk is the agent's note to itself.
+ */
+export function createUpdateReader(): UpdateReader {
+  const toolCalls = new Map<string, ToolCall>();
+  let used: number | undefined;
+  let cost: number | undefined;
+
+  const readers: Readonly<Record<string, (update: Fields) => AgentEvent | undefined>> = {
+    agent_message_chunk: (update) => textEvent('text', contentText(update.content)),
+    agent_thought_chunk: (update) => textEvent('thinking', contentText(update.content)),
+    tool_call: readToolCall,
+    tool_call_update: readToolCall,
+    plan: (update) => textEvent('status', planText(update.entries)),
+    notice: ({ title, description }) => textEvent('status', joined([title, description])),
+    compaction_update: ({ status, error }) => textEvent('status', joined(['compaction', status, error])),
+    usage_update(update) {
+      if (typeof update.used === 'number') used = update.used;
+      const { amount, currency } = asObject(update.cost);
+      if (currency === 'USD' && typeof amount === 'number' && Number.isFinite(amount)) cost = amount;
+      return undefined;
+    },
+  };
+
+  /** An update names what has changed only, and may come for a call that was never announced. */
+  function readToolCall(update: Fields): AgentEvent | undefined {
+    const { toolCallId } = update;
+    if (typeof toolCallId !== 'string') return undefined;
+    const call = mergeToolCall(toolCalls.get(toolCallId), toolCallId, update);
+    toolCalls.delete(toolCallId);
+    toolCalls.set(toolCallId, call);
+    const [oldest] = toolCalls.keys();
+    if (toolCalls.size > MOST_TOOL_CALLS && oldest !== undefined) toolCalls.delete(oldest);
+    return call;
+  }
+
+  return {
+    read(update) {
+      const fields = asObject(update);
+      const reader = typeof fields.sessionUpdate === 'string' ? ownReader(readers, fields.sessionUpdate) : undefined;
+      return reader?.(fields);
+    },
+    tokensInUse: () => used,
+    costUsd: () => cost,
+  };
+}
+
+function ownReader<Reader>(readers: Readonly<Record<string, Reader>>, kind: string): Reader | undefined {
+  return Object.hasOwn(readers, kind) ? readers[kind] : undefined;
+}
+
+/** The usage of a turn: as the protocol has it, as Gemini CLI has it, or only the size of the conversation. */
+export function readUsage(response: unknown, tokensInUse: number | undefined): TurnUsage | undefined {
+  const { usage, _meta } = asObject(response);
+  const { inputTokens, outputTokens, totalTokens } = asObject(usage);
+  if (typeof inputTokens === 'number' && typeof outputTokens === 'number') {
+    return { inputTokens, outputTokens, totalTokens: numberOr(totalTokens, inputTokens + outputTokens) };
+  }
+  const { token_count: count } = asObject(asObject(_meta).quota);
+  const { input_tokens: input, output_tokens: output } = asObject(count);
+  if (typeof input === 'number' && typeof output === 'number') {
+    return { inputTokens: input, outputTokens: output, totalTokens: input + output };
+  }
+  return tokensInUse === undefined ? undefined : { totalTokens: tokensInUse };
+}
+
+function mergeToolCall(before: ToolCall | undefined, toolCallId: string, update: Fields): ToolCall {
+  const input = update.rawInput ?? before?.input;
+  const output = update.rawOutput ?? contentOf(update.content) ?? before?.output;
+  const locations = readLocations(update.locations) ?? before?.locations;
+  const status = STATUSES.has(update.status) ? (update.status as ToolCall['status']) : before?.status;
+  return {
+    kind: 'tool_call',
+    toolCallId,
+    title: textOr(update.title, before?.title ?? textOr(update.name, toolCallId)),
+    status: status ?? 'pending',
+    toolKind: textOr(update.kind, before?.toolKind ?? 'other'),
+    ...(input !== undefined && { input: withinBounds(input) }),
+    ...(output !== undefined && { output: withinBounds(output) }),
+    ...(locations !== undefined && { locations }),
+  };
+}
+
+function readLocations(value: unknown): ToolCall['locations'] {
+  if (!Array.isArray(value) || value.length === 0) return undefined;
+  return value.flatMap((location: unknown) => {
+    const { path, line } = asObject(location);
+    if (typeof path !== 'string') return [];
+    return typeof line === 'number' ? [{ path, line }] : [{ path }];
+  });
+}
+
+/** What a tool shows: text, or the files that it changes. */
+function contentOf(value: unknown): unknown {
+  if (!Array.isArray(value) || value.length === 0) return undefined;
+  const parts = value.map((entry: unknown) => {
+    const { type, content, path } = asObject(entry);
+    return type === 'diff' ? `changed ${shownText(path)}` : contentText(content);
+  });
+  return parts.filter((part) => part !== '').join('\n');
+}
+
+function contentText(content: unknown): string {
+  const { type, text, uri, resource } = asObject(content);
+  if (type === 'text' && typeof text === 'string') return text;
+  if (type === 'resource_link' && typeof uri === 'string') return uri;
+  const { text: embedded } = asObject(resource);
+  return typeof embedded === 'string' ? embedded : '';
+}
+
+function planText(entries: unknown): string {
+  if (!Array.isArray(entries)) return '';
+  const lines = entries.map((entry: unknown) => {
+    const { content, status } = asObject(entry);
+    return `- [${status === 'completed' ? 'x' : ' '}] ${shownText(content)}`;
+  });
+  return lines.join('\n');
+}
+
+function textEvent(kind: 'text' | 'thinking' | 'status', text: string): AgentEvent | undefined {
+  return text === '' ? undefined : { kind, text };
+}
+
+function joined(parts: readonly unknown[]): string {
+  return parts.filter((part) => typeof part === 'string' && part !== '').join(': ');
+}
+
+function textOr(value: unknown, fallback: string): string {
+  return typeof value === 'string' && value !== '' ? value : fallback;
+}
+
+function numberOr(value: unknown, fallback: number): number {
+  return typeof value === 'number' ? value : fallback;
+}

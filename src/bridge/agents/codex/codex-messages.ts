@@ -1,0 +1,226 @@
+import type { PromptEnd } from '../agent-connection.ts';
+import type { AgentEvent, TurnUsage } from '../agent-provider.ts';
+import { asObject, shownText, withinBounds } from '../agent-text.ts';
+
+interface Taken {
+  readonly events: readonly AgentEvent[];
+  /** Set by the notification that ends the turn. */
+  readonly end?: PromptEnd;
+}
+
+/** Reads the notifications of one turn, in order. Those of kinds that have no place in the contract give nothing. */
+export interface CodexReader {
+  read(method: string, params: Fields): Taken;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+type Tokens = Readonly<Record<'inputTokens' | 'outputTokens' | 'totalTokens', number>>;
+
+const NOTHING: Taken = { events: [] };
+
+export function createCodexReader(): CodexReader {
+  const items = createItemReader();
+  let before: Tokens | undefined;
+  let latest: Tokens | undefined;
+  let lastError = '';
+
+  const readers: Readonly<Record<string, (params: Fields) => Taken>> = {
+    'item/started': ({ item }) => ({ events: items.started(item) }),
+    'item/completed': ({ item }) => ({ events: items.completed(item) }),
+    'item/agentMessage/delta': ({ itemId, delta }) => ({ events: items.delta('text', itemId, delta) }),
+    'item/reasoning/textDelta': ({ itemId, delta }) => ({ events: items.delta('thinking', itemId, delta) }),
+    'item/reasoning/summaryTextDelta': ({ itemId, delta }) => ({ events: items.delta('thinking', itemId, delta) }),
+    'item/commandExecution/outputDelta': ({ itemId, delta }) => ({ events: items.output(itemId, delta) }),
+    'turn/plan/updated': ({ plan }) => status(planText(plan)),
+    warning: ({ message }) => status(message),
+    guardianWarning: ({ message }) => status(message),
+    'model/rerouted': ({ fromModel, toModel }) =>
+      status(`${shownText(toModel)} answers instead of ${shownText(fromModel)}`),
+    'thread/tokenUsage/updated': ({ tokenUsage }) => takeUsage(tokenUsage),
+    error: takeError,
+    'turn/completed': takeEnd,
+  };
+
+  function takeUsage(value: unknown): Taken {
+    const { total, last } = asObject(value);
+    latest = readTokens(total);
+    // Totals count from the thread's start: what stood there before the first model call of this turn is not its own.
+    before ??= minus(latest, readTokens(last));
+    return NOTHING;
+  }
+
+  /** Codex retries by itself when it announces that; otherwise the turn ends with the error. */
+  function takeError({ error, willRetry }: Fields): Taken {
+    const { message } = asObject(error);
+    lastError = typeof message === 'string' ? message : '';
+    return willRetry === true ? status(lastError) : NOTHING;
+  }
+
+  function takeEnd({ turn }: Fields): Taken {
+    const { status: outcome, error } = asObject(turn);
+    const usage = turnUsage();
+    const used = usage === undefined ? {} : { usage };
+    if (outcome === 'completed') {
+      const output = items.lastMessage();
+      const said = output === undefined ? {} : { output };
+      return { events: [], end: { kind: 'completed', stopReason: 'end_turn', ...said, ...used } };
+    }
+    if (outcome === 'interrupted') return { events: [], end: { kind: 'cancelled', ...used } };
+    const { message } = asObject(error);
+    const words = typeof message === 'string' ? message : lastError;
+    return { events: [], end: { kind: 'failed', error: words === '' ? 'the turn failed' : words, ...used } };
+  }
+
+  function turnUsage(): TurnUsage | undefined {
+    return latest === undefined || before === undefined ? undefined : minus(latest, before);
+  }
+
+  return {
+    read: (method, params) => (Object.hasOwn(readers, method) ? (readers[method]?.(params) ?? NOTHING) : NOTHING),
+  };
+}
+
+function status(text: unknown): Taken {
+  return typeof text === 'string' && text !== '' ? { events: [{ kind: 'status', text }] } : NOTHING;
+}
+
+function planText(plan: unknown): string {
+  if (!Array.isArray(plan)) return '';
+  const lines = plan.map((entry: unknown) => {
+    const { step, status: state } = asObject(entry);
+    return `- [${state === 'completed' ? 'x' : ' '}] ${shownText(step)}`;
+  });
+  return lines.join('\n');
+}
+
+function readTokens(value: unknown): Tokens {
+  const { inputTokens, outputTokens, totalTokens } = asObject(value);
+  return { inputTokens: count(inputTokens), outputTokens: count(outputTokens), totalTokens: count(totalTokens) };
+}
+
+function minus(one: Tokens, other: Tokens): Tokens {
+  return {
+    inputTokens: one.inputTokens - other.inputTokens,
+    outputTokens: one.outputTokens - other.outputTokens,
+    totalTokens: one.totalTokens - other.totalTokens,
+  };
+}
+
+function count(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
+}
+
+type ToolCall = Extract<AgentEvent, { kind: 'tool_call' }>;
+type Described = Pick<ToolCall, 'title' | 'toolKind' | 'input' | 'output' | 'locations'>;
+
+/** Reads the items of a turn: messages, thoughts, and what Codex does. */
+interface ItemReader {
+  started(item: unknown): readonly AgentEvent[];
+  completed(item: unknown): readonly AgentEvent[];
+  delta(kind: 'text' | 'thinking', itemId: unknown, delta: unknown): readonly AgentEvent[];
+  /** What a running command printed. */
+  output(itemId: unknown, delta: unknown): readonly AgentEvent[];
+  /** The last message of Codex that was completed: its final one, if the turn is over. */
+  lastMessage(): string | undefined;
+}
+
+const MOST_OUTPUT = 65_536;
+
+/** The items that are something done, each with how it is shown. All others are left out (contract/bridge 4). */
+const DEEDS: Readonly<Record<string, (item: Fields) => Described>> = {
+  commandExecution: ({ command, cwd, aggregatedOutput }) => ({
+    title: shownText(command),
+    toolKind: 'execute',
+    input: { command, cwd },
+    ...given('output', aggregatedOutput),
+  }),
+  fileChange: ({ changes }) => {
+    const paths = listOf(changes).map(({ path }) => shownText(path));
+    const locations = paths.map((path) => ({ path }));
+    return { title: `edit ${paths.join(', ')}`, toolKind: 'edit', input: withinBounds(changes), locations };
+  },
+  mcpToolCall: ({ server, tool, arguments: input, result, error }) => ({
+    title: `${shownText(server)}: ${shownText(tool)}`,
+    toolKind: 'other',
+    input: withinBounds(input),
+    ...given('output', withinBounds(error ?? result)),
+  }),
+  dynamicToolCall: ({ tool, arguments: input, contentItems }) => ({
+    title: shownText(tool),
+    toolKind: 'other',
+    input: withinBounds(input),
+    ...given('output', withinBounds(contentItems)),
+  }),
+  collabAgentToolCall: ({ tool, prompt }) => ({ title: shownText(tool), toolKind: 'other', ...given('input', prompt) }),
+  webSearch: ({ query }) => ({ title: shownText(query), toolKind: 'fetch', input: { query } }),
+  imageView: ({ path }) => ({ title: shownText(path), toolKind: 'read', locations: [{ path: shownText(path) }] }),
+};
+
+const STATUS: Readonly<Record<string, ToolCall['status']>> = {
+  inProgress: 'in_progress',
+  completed: 'completed',
+  failed: 'failed',
+  declined: 'failed',
+};
+
+function createItemReader(): ItemReader {
+  /** Items whose text came in pieces: the whole is not said again. */
+  const spoken = new Set<string>();
+  let lastMessage: string | undefined;
+  const running = new Map<string, { readonly call: ToolCall; printed: string }>();
+
+  function readDeed(item: Fields, otherwise: ToolCall['status']): ToolCall | undefined {
+    const { id, type, status } = item;
+    const describe = typeof type === 'string' && Object.hasOwn(DEEDS, type) ? DEEDS[type] : undefined;
+    if (describe === undefined || typeof id !== 'string') return undefined;
+    const known = typeof status === 'string' && Object.hasOwn(STATUS, status) ? STATUS[status] : undefined;
+    return { kind: 'tool_call', toolCallId: id, status: known ?? otherwise, ...describe(item) };
+  }
+
+  return {
+    started(item) {
+      const call = readDeed(asObject(item), 'in_progress');
+      if (call === undefined) return [];
+      running.set(call.toolCallId, { call, printed: '' });
+      return [call];
+    },
+    completed(item) {
+      const fields = asObject(item);
+      const call = readDeed(fields, 'completed');
+      if (call !== undefined) {
+        running.delete(call.toolCallId);
+        return [call];
+      }
+      const { id, type, text, summary } = fields;
+      if (type === 'agentMessage' && typeof text === 'string') lastMessage = text;
+      if (spoken.delete(shownText(id))) return [];
+      if (type === 'agentMessage') return wordsOf('text', text);
+      if (type === 'reasoning')
+        return wordsOf('thinking', Array.isArray(summary) ? summary.map(shownText).join('\n') : '');
+      return type === 'plan' ? wordsOf('status', text) : [];
+    },
+    delta(kind, itemId, delta) {
+      spoken.add(shownText(itemId));
+      return wordsOf(kind, delta);
+    },
+    output(itemId, delta) {
+      const entry = running.get(shownText(itemId));
+      if (entry === undefined || typeof delta !== 'string' || entry.printed.length >= MOST_OUTPUT) return [];
+      entry.printed = (entry.printed + delta).slice(0, MOST_OUTPUT);
+      return [{ ...entry.call, output: entry.printed }];
+    },
+    lastMessage: () => lastMessage,
+  };
+}
+
+function wordsOf(kind: 'text' | 'thinking' | 'status', text: unknown): readonly AgentEvent[] {
+  return typeof text === 'string' && text !== '' ? [{ kind, text }] : [];
+}
+
+function listOf(value: unknown): readonly Fields[] {
+  return Array.isArray(value) ? value.map((entry) => asObject(entry)) : [];
+}
+
+function given<Name extends string>(name: Name, value: unknown): { readonly [Key in Name]?: unknown } {
+  return value === null || value === undefined ? {} : ({ [name]: value } as { readonly [Key in Name]?: unknown });
+}

@@ -1,0 +1,148 @@
+import type { AgentEvent, FileElsewhere, TurnEnd, TurnUsage } from '../agent-provider.ts';
+import { asObject, textOf } from '../agent-text.ts';
+import type { RemoteReply } from './remote-connection.ts';
+
+type ToolCallEvent = Extract<AgentEvent, { kind: 'tool_call' }>;
+
+const TOOL_STATUS: readonly string[] = [
+  'pending',
+  'in_progress',
+  'completed',
+  'failed',
+] satisfies ToolCallEvent['status'][];
+const MAX_LOCATIONS = 100;
+
+/**
+ * What the parameters of a `session.update` (contract/bridge 4) mean to us. Undefined for what only tells how the other
+ * bridge is getting on (our own says that itself) and for kinds that are not known.
+ */
+export function readUpdate(params: Readonly<Record<string, unknown>>): AgentEvent | undefined {
+  const event = asObject(params.structuredEvent);
+  const text = textOf(event.text);
+  switch (event.kind) {
+    case 'text':
+      return text === '' ? undefined : { kind: 'text', text };
+    case 'thinking':
+      return text === '' ? undefined : { kind: 'thinking', text };
+    case 'status':
+      return readStatus(event, text);
+    case 'tool_call':
+      return readToolCall(event);
+    default:
+      return params.type === 'delta' && textOf(params.delta) !== ''
+        ? { kind: 'text', text: textOf(params.delta) }
+        : undefined;
+  }
+}
+
+/** A permission is a status too, and says so; it is one of ours again, so that our own records have it as well. */
+function readStatus(event: Readonly<Record<string, unknown>>, text: string): AgentEvent | undefined {
+  const decision = textOf(event.status).replace('permission_', '');
+  if (decision !== 'allowed' && decision !== 'denied') return text === '' ? undefined : { kind: 'status', text };
+  const toolCallId = textOf(event.toolCallId);
+  const title = text.replace(/^(?:Allowed|Denied): /, '');
+  return { kind: 'permission', title, decision, ...(toolCallId !== '' && { toolCallId }) };
+}
+
+function readToolCall(event: Readonly<Record<string, unknown>>): AgentEvent | undefined {
+  const toolCallId = textOf(event.toolCallId);
+  const { status } = event;
+  if (toolCallId === '' || !isToolStatus(status)) return undefined;
+  const locations = readLocations(event.locations);
+  return {
+    kind: 'tool_call',
+    toolCallId,
+    title: textOf(event.title),
+    status,
+    toolKind: textOf(event.toolKind) || 'other',
+    ...(event.input !== undefined && { input: event.input }),
+    ...(event.output !== undefined && { output: event.output }),
+    ...(locations.length > 0 && { locations }),
+  };
+}
+
+function isToolStatus(value: unknown): value is ToolCallEvent['status'] {
+  return typeof value === 'string' && TOOL_STATUS.includes(value);
+}
+
+function readLocations(value: unknown): NonNullable<ToolCallEvent['locations']> {
+  if (!Array.isArray(value)) return [];
+  return value.slice(0, MAX_LOCATIONS).flatMap((location: unknown) => {
+    const { path, line } = asObject(location);
+    if (typeof path !== 'string') return [];
+    return [typeof line === 'number' ? { path, line } : { path }];
+  });
+}
+
+const CONTINUATION_LOST = 'SESSION_CONTINUATION_UNAVAILABLE';
+
+/** How the turn on the other bridge ended. `said` is the text that came so far; `place` is where its files are. */
+export function readTurnEnd(reply: RemoteReply, said: string, place: string): TurnEnd {
+  switch (reply.kind) {
+    case 'aborted':
+      return { kind: 'cancelled', output: said };
+    case 'unreachable':
+      return failed(
+        `The agent cannot be reached: ${reply.reason}${reply.mayHaveStarted ? '; whether it has done its work is not known' : ''}.`,
+        said,
+      );
+    case 'error':
+      if (reply.word === CONTINUATION_LOST) return { kind: 'lost', detail: reply.message };
+      return failed(reply.message === '' ? 'The agent answered with an error.' : reply.message, said);
+    case 'result':
+      return { ...readResult(reply.result, said), ...readFiles(reply.result.artifacts, place) };
+  }
+}
+
+function readResult(result: Readonly<Record<string, unknown>>, said: string): TurnEnd {
+  const output = textOf(result.output);
+  const usage = readUsage(result.usage);
+  const code = textOf(result.code);
+  switch (result.status) {
+    case 'completed':
+      return { kind: 'completed', output, stopReason: textOf(result.stopReason) || 'end_turn', ...usage };
+    case 'cancelled':
+      return { kind: 'cancelled', output, ...usage };
+    default: {
+      // Our own bridge calls it by that name again, because there is no output.
+      if (code === 'EMPTY_OUTPUT') return { kind: 'completed', output: '', stopReason: 'end_turn', ...usage };
+      const error =
+        textOf(result.error) || textOf(result.unavailableMessage) || 'The agent did not say what went wrong.';
+      return { kind: 'failed', code: failureCode(code), error, output: output || said, ...usage };
+    }
+  }
+}
+
+/** A turn that a restart over there has killed is, seen from here, an agent that went away. */
+function failureCode(code: string): 'AGENT_FAILED' | 'AGENT_EXITED' | 'AGENT_TIMEOUT' {
+  if (code === 'AGENT_TIMEOUT') return code;
+  return code === 'AGENT_EXITED' || code === 'TURN_INTERRUPTED' ? 'AGENT_EXITED' : 'AGENT_FAILED';
+}
+
+function failed(error: string, output: string): TurnEnd {
+  return { kind: 'failed', code: 'AGENT_FAILED', error, output };
+}
+
+function readUsage(value: unknown): { readonly usage?: TurnUsage } {
+  const given = asObject(value);
+  const usage: Record<string, number> = {};
+  for (const name of ['inputTokens', 'outputTokens', 'totalTokens', 'costUsd']) {
+    const count = given[name];
+    if (typeof count === 'number' && Number.isFinite(count)) usage[name] = count;
+  }
+  return Object.keys(usage).length === 0 ? {} : { usage };
+}
+
+const MAX_FILES = 20;
+
+/** The files of a turn stay where they are; their links are made to lead there. */
+function readFiles(artifacts: unknown, place: string): { readonly files?: readonly FileElsewhere[] } {
+  const files = (Array.isArray(artifacts) ? artifacts.slice(0, MAX_FILES) : []).flatMap((given: unknown) => {
+    const { relativePath, label, contentType, sizeBytes, sha256, downloadUrl } = asObject(given);
+    const path = textOf(relativePath);
+    if (path === '' || !Number.isSafeInteger(sizeBytes) || typeof downloadUrl !== 'string') return [];
+    const names = { relativePath: path, label: textOf(label) || path, contentType: textOf(contentType) };
+    return [{ place, artifact: { ...names, sizeBytes: Number(sizeBytes), sha256: textOf(sha256), downloadUrl } }];
+  });
+  return files.length === 0 ? {} : { files };
+}

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { createSessionRoutes, readCallNames, readJobNames } from '../../../src/bridge/forwarding/session-routes.ts';
+import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import { createSessionRouteStore } from '../../../src/bridge/storage/session-route-store.ts';
+import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+import { createFakeClock } from '../../fakes/fake-clock.ts';
+
+const session = (name: string) => ({ kind: 'session', name });
+
+test('forwarding: a call tells what it is about', () => {
+  const params = { sessionId: 's', threadId: 't', jobId: 'j', idempotencyKey: 'k' };
+  const names = (method: string) => readCallNames(method, params);
+  assert.deepEqual(names('session.start'), { names: [session('s')], threadId: 't', binds: 'before', makes: true });
+  assert.deepEqual(names('session.message'), { names: [session('s')], threadId: 't', binds: 'after', makes: false });
+  for (const method of ['session.cancel', 'session.close']) {
+    assert.deepEqual(names(method), { names: [session('s')], threadId: 't', binds: 'never', makes: false });
+  }
+  const submit = { names: [session('s'), { kind: 'job-key', name: 'k' }], threadId: 't', binds: 'before', makes: true };
+  assert.deepEqual(names('app.jobs.submit'), submit);
+  assert.deepEqual(names('app.jobs.get').names, [{ kind: 'job', name: 'j' }]);
+  assert.deepEqual(names('acp.capabilities').names, []);
+  assert.deepEqual(readCallNames('session.cancel', { threadId: 't' }).names, []);
+  const ofJob = [{ kind: 'job', name: 'j' }, session('s'), { kind: 'jobs', name: 'b' }];
+  assert.deepEqual(readJobNames({ jobId: 'j', sessionId: 's' }, 'b'), ofJob);
+});
+
+for (const sessionId of [undefined, '', 7, null, {}, 'x'.repeat(257), 'a\0b', '\ud800']) {
+  test(`forwarding: a session named ${JSON.stringify(sessionId)?.slice(0, 20)} is refused, not run anywhere`, () => {
+    assert.throws(() => readCallNames('session.start', { sessionId }), { code: 'INVALID_PARAMS' });
+  });
+}
+
+for (const params of [undefined, null, [], 'text', 3]) {
+  test(`forwarding: parameters of ${JSON.stringify(params) ?? 'nothing'} name nothing`, () => {
+    assert.throws(() => readCallNames('session.message', params), { code: 'INVALID_PARAMS' });
+    assert.deepEqual(readCallNames('app.jobs.list', params).names, []);
+  });
+}
+
+const DAY = 24 * 60 * 60 * 1000;
+const call = (name: string, makes = false) => ({ names: [{ kind: 'session', name } as const], makes });
+const binding = (owner: string, name: string, nodeId: string, threadId = '') => ({
+  ...call(name),
+  owner,
+  nodeId,
+  threadId,
+});
+
+for (const engine of engines) {
+  describe(`on ${engine}`, () => {
+    const places = databasePlaces(engine);
+
+    async function open() {
+      const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
+      const clock = createFakeClock();
+      const store = createSessionRouteStore(database);
+      const errors: unknown[] = [];
+      const routes = createSessionRoutes({ store, clock, onError: (error) => errors.push(error) });
+      return { clock, store, routes, errors };
+    }
+
+    test('B-89: a route is kept for 24 hours after its last use, and no longer', async () => {
+      const { clock, routes, store } = await open();
+      assert.equal(await routes.bind(binding('main', 's', 'b'), undefined), 'b');
+      await clock.advance(DAY - 1000);
+      assert.deepEqual(await routes.find('main', call('s')), { nodeId: 'b', owner: 'main' });
+      // The use is stored by the way; the next look waits for nothing.
+      for (let tries = 0; tries < 200; tries += 1) {
+        const row = await store.find({ owner: 'main', kind: 'session', name: 's' }, 0);
+        if (row?.used_at === clock.now()) break;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+      await clock.advance(DAY - 1000);
+      assert.equal((await routes.find('main', call('s')))?.nodeId, 'b');
+      await routes.stop();
+      await clock.advance(2 * DAY);
+      assert.equal(await routes.find('main', call('s')), undefined);
+      assert.equal(await store.deleteOld(clock.now() - DAY, 10), 1);
+    });
+
+    test('forwarding: of two who settle the place of one session the first counts for both', async () => {
+      const { routes } = await open();
+      const settled = await Promise.all([
+        routes.bind(binding('main', 's', 'b'), undefined),
+        routes.bind(binding('main', 's', 'c'), undefined),
+      ]);
+      assert.equal(settled[0], settled[1]);
+      await routes.stop();
+    });
+
+    test('forwarding: a route moves on only from the node that it was bound to', async () => {
+      const { routes } = await open();
+      await routes.bind(binding('main', 's', 'b'), undefined);
+      assert.equal(await routes.bind(binding('main', 's', 'c'), 'b'), 'c');
+      assert.equal(await routes.bind(binding('main', 's', 'd'), 'b'), 'c');
+      await routes.stop();
+    });
+
+    test('forwarding: an old route that nobody has swept yet does not bind a new session', async () => {
+      const { clock, routes } = await open();
+      await routes.bind(binding('main', 's', 'b'), undefined);
+      await routes.stop();
+      await clock.advance(DAY + 1);
+      assert.equal(await routes.bind(binding('main', 's', 'c'), undefined), 'c');
+    });
+
+    test('B-92: each sees its own routes only, and main those of all, but what main makes is its own', async () => {
+      const { routes } = await open();
+      await routes.remember(binding('review', 's', 'b'));
+      assert.deepEqual(await routes.find('main', call('s')), { nodeId: 'b', owner: 'review' });
+      assert.equal(await routes.find('main', call('s', true)), undefined);
+      assert.equal(await routes.find('node:x', call('s')), undefined);
+      await routes.remember(binding('main', 's', 'c'));
+      assert.deepEqual(await routes.find('main', call('s')), { nodeId: 'c', owner: 'main' });
+      assert.deepEqual(await routes.find('review', call('s')), { nodeId: 'b', owner: 'review' });
+      await routes.stop();
+    });
+
+    test('forwarding: the places of a thread are those of the sessions that the caller means, each once', async () => {
+      const { routes } = await open();
+      await routes.remember(binding('main', 's1', 'b', 't'));
+      await routes.remember(binding('main', 's2', 'b', 't'));
+      await routes.remember(binding('main', 's3', 'c', 't'));
+      await routes.remember(binding('review', 's4', 'c', 't'));
+      await routes.remember(binding('main', 't', 'd'));
+      const nodes = async (who: string) => (await routes.findThread(who, 't')).map(({ nodeId }) => nodeId).sort();
+      // Its own come first: those of others are meant only where it has none.
+      assert.deepEqual(await nodes('main'), ['b', 'c', 'd']);
+      await routes.remember(binding('review', 's5', 'e', 'u'));
+      assert.deepEqual(
+        (await routes.findThread('main', 'u')).map(({ nodeId }) => nodeId),
+        ['e'],
+      );
+      assert.deepEqual(await nodes('review'), ['c']);
+      await routes.stop();
+    });
+
+    test('forwarding: routes that are too old are deleted in the background', async () => {
+      const { clock, routes, store, errors } = await open();
+      await routes.remember(binding('main', 's', 'b'));
+      clock.stepWall(DAY);
+      await clock.advance(10 * 60 * 1000);
+      await routes.stop();
+      assert.equal(await store.find({ owner: 'main', kind: 'session', name: 's' }, 0), undefined);
+      assert.deepEqual(errors, []);
+    });
+  });
+}
