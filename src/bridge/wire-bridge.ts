@@ -1,8 +1,8 @@
 import { realpath } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Environment } from '../platform/child-process/child-environment.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
+import type { Environment } from '../platform/runtime/runtime.ts';
 import { buildAgentCatalog } from './agents/agent-catalog.ts';
 import { createAgentLauncher } from './agents/agent-launcher.ts';
 import type { ProbeEffects } from './agents/agent-probe.ts';

@@ -3,11 +3,12 @@ import type { Readable } from 'node:stream';
 import { ConfigurationError, formatProblem } from '../platform/config/problem.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, platformErrors } from '../platform/errors/error-table.ts';
+import type { Environment } from '../platform/runtime/runtime.ts';
 import { systemErrors } from '../system/errors.ts';
 
 /** What a command may touch of the world outside. The program's real ones come from the system; tests bring their own. */
 export interface CommandContext {
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   readonly workingDirectory: string;
   readonly homeDirectory: string;
   /** Writes as given: a line brings its own line end. */

@@ -1,7 +1,7 @@
 import { lookup } from 'node:dns';
 import { readFile } from 'node:fs/promises';
 import { readOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
-import type { Runtime } from '../platform/runtime/runtime.ts';
+import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { knownModels } from './apis/known-models.ts';
 import { createListUpstreamModels } from './apis/live-models.ts';
 import { createModels, type Models } from './apis/models.ts';
@@ -24,7 +24,7 @@ import type { CompletionsSettings } from './settings.ts';
 
 export interface ChatEngineOptions extends Runtime {
   readonly settings: CompletionsSettings;
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
   /** Limits, budgets and metering. Without them every call is let in, and none is recorded: no database is needed. */
   readonly admissions?: (priceOf: PriceOf) => Admissions;

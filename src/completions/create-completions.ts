@@ -3,7 +3,7 @@ import { originAllowed } from '../platform/http/cross-origin.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
-import type { Runtime } from '../platform/runtime/runtime.ts';
+import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { errorBody, errorHeaders, withOwnStatuses } from './answer-failures.ts';
 import { createChatEngine } from './chat-engine.ts';
 import { ApiError } from './contract/read-request.ts';
@@ -44,7 +44,7 @@ export interface CompletionsOptions extends Runtime {
   readonly otlpEndpoint: string;
   readonly programVersion: string;
   readonly database: Database<CompletionsSchema>;
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   /** Whether an address is the one this program listens at. */
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
   /** The people that keys belong to; undefined while this service runs alone. */

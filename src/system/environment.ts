@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
+import type { Environment } from '../platform/runtime/runtime.ts';
 
 /** The only place that reads the process's environment: everything else is handed what it needs. */
-export function readEnvironment(): Readonly<Record<string, string | undefined>> {
+export function readEnvironment(): Environment {
   return Object.freeze({ ...process.env });
 }
 
@@ -19,7 +20,7 @@ export interface BuildFacts {
   readonly tag: string;
 }
 
-export function readBuildFacts(environment: Readonly<Record<string, string | undefined>>): BuildFacts {
+export function readBuildFacts(environment: Environment): BuildFacts {
   return {
     commit: environment.TRESTLE_BUILD_COMMIT ?? '',
     buildDate: environment.TRESTLE_BUILD_DATE ?? '',

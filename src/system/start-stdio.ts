@@ -6,6 +6,7 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { createLineChannel, type MessageChannel } from '../platform/json-rpc/message-channel.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
+import type { Environment } from '../platform/runtime/runtime.ts';
 import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
 import { prepareServiceParts, startServices } from './service-wiring.ts';
 import { dataDirectory, type Settings } from './settings.ts';
@@ -17,7 +18,7 @@ export interface StdioOptions {
   readonly agent: string;
   readonly input: Readable;
   readonly output: Writable;
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   readonly homeDirectory: string;
   /** The configuration file, if there is one: callers must not reach it. */
   readonly configurationFile: string | undefined;

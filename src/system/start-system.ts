@@ -7,6 +7,7 @@ import { createListener, type Listener } from '../platform/http/listener.ts';
 import type { LogOutput } from '../platform/log/log-output.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
+import type { Environment } from '../platform/runtime/runtime.ts';
 import { createApiSurface } from './api-surface.ts';
 import { serveControls } from './controls.ts';
 import { prepareDataDirectory } from './data-directory.ts';
@@ -19,7 +20,7 @@ interface SystemOptions {
   readonly settings: Settings;
   /** The services to run; with one of them, its own default port is taken. */
   readonly services: readonly ServiceName[];
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   readonly homeDirectory: string;
   /** What callers must not reach besides the data directory: the configuration file, the folder around the data directory. */
   readonly privatePaths: ServiceParts['privatePaths'];

@@ -11,6 +11,7 @@ import type { DatabaseDefinition, Migration } from '../platform/database/migrati
 import { openDatabase } from '../platform/database/open-database.ts';
 import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';
+import type { Environment } from '../platform/runtime/runtime.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
 import { dataDirectory, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
 
@@ -73,7 +74,7 @@ export async function openStores({ settings, names, files, clock, owner }: OpenS
 
 export interface StoreAccessOptions {
   readonly settings: Settings;
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   readonly homeDirectory: string;
   readonly clock: Clock;
 }

@@ -1,8 +1,9 @@
 import { mkdir } from 'node:fs/promises';
-import { childEnvironment, type Environment, findExecutable } from '../../platform/child-process/child-environment.ts';
+import { childEnvironment, findExecutable } from '../../platform/child-process/child-environment.ts';
 import { type RunningProcess, startProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Logger } from '../../platform/log/logger.ts';
+import type { Environment } from '../../platform/runtime/runtime.ts';
 import { OPERATOR } from '../principal.ts';
 import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
 

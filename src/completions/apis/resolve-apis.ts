@@ -1,3 +1,4 @@
+import type { Environment } from '../../platform/runtime/runtime.ts';
 import type { ApiCredentials } from '../dialects/authorise-upstream.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { apiTable } from './api-table.ts';
@@ -5,7 +6,7 @@ import type { ModelApi, UsableApi } from './model-api.ts';
 
 export interface ApiSources {
   readonly settings: Pick<CompletionsSettings, 'apis'>;
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly environment: Environment;
   /** Whether an address is the one this program listens at: clients set `OPENAI_BASE_URL` to it. */
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
 }

@@ -1,8 +1,7 @@
 import { access, constants, stat } from 'node:fs/promises';
 import { delimiter, isAbsolute, join } from 'node:path';
 import { hasCredentials, isProxyVariable } from '../network-address/outgoing-proxy.ts';
-
-export type Environment = Readonly<Record<string, string | undefined>>;
+import type { Environment } from '../runtime/runtime.ts';
 
 /** What a program needs to find its files, its language and its user. Nothing here may hold a credential. */
 const ALLOWED: ReadonlySet<string> = new Set([

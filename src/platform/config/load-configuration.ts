@@ -1,6 +1,7 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { errorCode } from '../errors/app-error.ts';
+import type { Environment } from '../runtime/runtime.ts';
 import { type Complaint, ConfigurationError, nearestName, type Problem } from './problem.ts';
 import {
   type ConfigurationFile,
@@ -12,7 +13,7 @@ import {
   readFileLayer,
   readFlagLayer,
 } from './read-layers.ts';
-import { defaultOf, type Environment, UNREADABLE } from './read-setting.ts';
+import { defaultOf, UNREADABLE } from './read-setting.ts';
 import {
   annotationOf,
   type Folders,

@@ -1,12 +1,6 @@
+import type { Environment } from '../runtime/runtime.ts';
 import { isAbsent, parseYaml, type ValueNode } from './parse-yaml.ts';
-import {
-  asMapping,
-  type Environment,
-  type ReadingContext,
-  readSetting,
-  readText,
-  reportUnknownKeys,
-} from './read-setting.ts';
+import { asMapping, type ReadingContext, readSetting, readText, reportUnknownKeys } from './read-setting.ts';
 import { annotationOf, joinPath, type Setting, type SettingEntry, variablesOf } from './setting-annotation.ts';
 
 /** One value for one setting, and where it stands. */

@@ -1,3 +1,4 @@
+import type { Environment } from '../runtime/runtime.ts';
 import { isAbsent, type MappingNode, type Position, parseYaml, type ScalarNode, type ValueNode } from './parse-yaml.ts';
 import { nearestName, type Problem } from './problem.ts';
 import {
@@ -271,8 +272,6 @@ export interface ReadingContext extends Folders {
 
 /** Stands for a value that could not be read; what was wrong has been reported. */
 export const UNREADABLE = Symbol('unreadable');
-
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 interface Expansion {
   readonly text: string;

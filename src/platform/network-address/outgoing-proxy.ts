@@ -1,6 +1,5 @@
 import type { EnvHttpProxyAgent } from 'undici';
-
-type Environment = Readonly<Record<string, string | undefined>>;
+import type { Environment } from '../runtime/runtime.ts';
 
 /** The proxy through which calls leave this machine, as every program reads it from the environment. */
 export interface OutgoingProxy {

@@ -10,3 +10,6 @@ export interface Runtime {
   readonly makeId: MakeId;
   readonly logger: Logger;
 }
+
+/** The variables that the program was started with. */
+export type Environment = Readonly<Record<string, string | undefined>>;

@@ -1,6 +1,6 @@
-import type { Clock } from '../../platform/clock/clock.ts';
 import { dataFiles } from '../data-directory.ts';
-import { dataDirectory, listenAddress, type Settings } from '../settings.ts';
+import { dataDirectory, listenAddress } from '../settings.ts';
+import type { StoreAccessOptions } from '../stores.ts';
 import {
   clockFinding,
   databaseFindings,
@@ -16,15 +16,8 @@ import {
 } from './findings.ts';
 import { accessFindings, agentFindings, nodeFindings } from './setting-findings.ts';
 
-export interface DiagnoseOptions {
-  readonly settings: Settings;
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly homeDirectory: string;
-  readonly clock: Clock;
-}
-
 /** Looks at everything that a server needs, as it would find it when it starts now. */
-export async function diagnose(options: DiagnoseOptions): Promise<readonly Finding[]> {
+export async function diagnose(options: StoreAccessOptions): Promise<readonly Finding[]> {
   const { settings, environment, homeDirectory, clock } = options;
   const files = dataFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
   const folder = await dataDirectoryFinding(files.folder);

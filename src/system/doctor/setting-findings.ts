@@ -8,6 +8,7 @@ import { createGatewayProbe } from '../../bridge/gateway/gateway-connection.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { isLoopbackBind } from '../../platform/http/listen-address.ts';
 import { isLoopbackHost } from '../../platform/network-address/classify-address.ts';
+import type { Environment } from '../../platform/runtime/runtime.ts';
 import { sameSecret, tokenWeakness } from '../../platform/secrets/tokens.ts';
 import type { DataFiles } from '../data-directory.ts';
 import { PROGRAM_VERSION } from '../environment.ts';
@@ -95,7 +96,7 @@ const PROBE_TIMEOUT_MS = 15_000;
 /** Probes each agent and the gateway. A missing one is not a problem: nobody needs all of them. */
 export async function agentFindings(
   settings: Settings,
-  environment: Readonly<Record<string, string | undefined>>,
+  environment: Environment,
   files: DataFiles,
   clock: Clock,
 ): Promise<readonly Finding[]> {

@@ -1,7 +1,8 @@
-import { childEnvironment, type Environment } from '../../../platform/child-process/child-environment.ts';
+import { childEnvironment } from '../../../platform/child-process/child-environment.ts';
 import { type Clock, pause, withinTime } from '../../../platform/clock/clock.ts';
 import { describeError, isExpected } from '../../../platform/errors/error-table.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
+import type { Environment } from '../../../platform/runtime/runtime.ts';
 import { bridgeErrors } from '../../errors.ts';
 import { OPERATOR } from '../../principal.ts';
 import type { BuiltinConversationStore } from '../../storage/builtin-conversation-store.ts';
