@@ -86,10 +86,17 @@ function isOfAnotherKind({ keyword, instancePath }: TLocalizedValidationError, p
 
 /** Where in the value a part of the schema applies: each `properties/<name>` and `items` on the way is one step. */
 function instanceOf(instancePath: string, schemaPath: string): string {
-  const steps = schemaPath.match(/\/(?:(?:properties|patternProperties)\/[^/]*|items|additionalProperties)(?=\/|$)/g);
+  const names = schemaPath.split('/');
+  let steps = 0;
+  for (let at = 0; at < names.length; at += 1) {
+    const isNamed = names[at] === 'properties' || names[at] === 'patternProperties';
+    if (isNamed || names[at] === 'items' || names[at] === 'additionalProperties') steps += 1;
+    // What follows is the name of a member, whatever it looks like, or the number of an alternative.
+    if (isNamed || names[at] === 'anyOf') at += 1;
+  }
   return instancePath
     .split('/')
-    .slice(0, 1 + (steps?.length ?? 0))
+    .slice(0, 1 + steps)
     .join('/');
 }
 
