@@ -13,25 +13,27 @@ import { createFlows, type Flows } from './flows.ts';
 import { createLimiter, type Limiter } from './limiter/limiter.ts';
 import { createSessionCheck, type SeenSession, type SessionCheck } from './login/session-check.ts';
 import { createMailPost, type MailPost } from './mail/mail-post.ts';
-import type { Mailer } from './mail/mailer.ts';
+import type { Mailer } from './mail/messages.ts';
 import { type CompletionKeys, createOwners, type Owners } from './owners.ts';
 import { createPasswordHasher, type PasswordHasher } from './passwords/password-hasher.ts';
 import { type AgentRegistry, createAgentRegistry } from './proxy-nodes/agent-registry.ts';
 import type { AccountsSettings } from './settings.ts';
 import type { AccountsSchema } from './storage/accounts-schema.ts';
+import { type BlacklistStore, createBlacklistStore, createPermissionStore } from './storage/administration-stores.ts';
 import { createAuditStore } from './storage/audit-store.ts';
-import { type BlacklistStore, createBlacklistStore } from './storage/blacklist-store.ts';
-import { type ClientListStore, createClientListStore } from './storage/client-list-store.ts';
 import { type CredentialStore, createCredentialStore } from './storage/credential-store.ts';
 import { createFlowStore, type FlowStore } from './storage/flow-store.ts';
 import { createLimitStore } from './storage/limit-store.ts';
-import { createOwnerStore, type OwnerStore } from './storage/owner-store.ts';
-import { createPermissionStore } from './storage/permission-store.ts';
-import { createProxyAgentStore, type ProxyAgentStore } from './storage/proxy-agent-store.ts';
+import {
+  type ClientListStore,
+  createClientListStore,
+  createProxyAgentStore,
+  type ProxyAgentStore,
+} from './storage/proxy-node-store.ts';
 import { createSessionStore, type SessionStore } from './storage/session-store.ts';
 import { createSubscriptionStore, type SubscriptionStore } from './storage/subscription-store.ts';
 import { createUserAdministrationStore, type UserAdministrationStore } from './storage/user-administration-store.ts';
-import { createUserStore, type UserStore } from './storage/user-store.ts';
+import { createOwnerStore, createUserStore, type OwnerStore, type UserStore } from './storage/user-store.ts';
 import { createUserObjects, type UserObjects } from './user-object.ts';
 
 export interface AccountsOptions extends Runtime {
@@ -51,40 +53,62 @@ export interface AccountsOptions extends Runtime {
   completionKeys?(): CompletionKeys | undefined;
 }
 
-/** What every part of accounts stands on. Parts take from it what they need. */
-export interface AccountsCore extends Omit<AccountsOptions, 'settings' | 'completionKeys'> {
+/** What every part uses. */
+export interface BasePort extends Runtime {
   /** As they are now: some change while the program runs. */
   settings(): AccountsSettings;
+  readonly database: Database<AccountsSchema>;
+}
+
+/** Users, and what belongs to them. */
+export interface PeoplePort {
+  readonly users: UserStore;
+  readonly userAdministration: UserAdministrationStore;
+  readonly userObjects: UserObjects;
+  readonly subscriptions: SubscriptionStore;
+  readonly blacklist: BlacklistStore;
+  /** The people that keys belong to, as other services may know them. */
+  readonly owners: Owners;
+  readonly ownerStore: OwnerStore;
+  completionKeys(): CompletionKeys | undefined;
+  readonly clientList: ClientListStore;
+  readonly agents: ProxyAgentStore;
+  readonly agentRegistry: AgentRegistry;
+}
+
+/** What proves who someone is, and how often it may be tried. */
+export interface CredentialsPort {
+  readonly credentials: CredentialStore;
+  readonly passwords: PasswordHasher;
+  readonly limiter: Limiter;
+  readonly flows: Flows;
+  readonly flowStore: FlowStore;
+  readonly secretBox: SecretBox;
+}
+
+/** Login sessions, the guards that check them, and the addresses under which browsers reach this program. */
+export interface SessionsPort {
+  readonly sessions: SessionStore;
+  readonly checkSession: SessionCheck;
+  readonly access: AccountsAccess;
+  /** Whether cookies may only travel encrypted. */
+  cookiesAreSecure(head: RequestHead): boolean;
+  /** Whether the page that sent a request may call us and read the response. */
+  originAllowed(head: Pick<RequestHead, 'headers'>): boolean;
   /** Under which users reach this program, without a slash at the end. */
   publicUrl(): string;
   /** The web console that logins return to, without a slash at the end. */
   frontendUrl(): string;
-  /** Whether the page that sent a request may call us and read the response. */
-  originAllowed(head: Pick<RequestHead, 'headers'>): boolean;
-  /** Whether cookies may only travel encrypted. */
-  cookiesAreSecure(head: RequestHead): boolean;
-  completionKeys(): CompletionKeys | undefined;
-  /** The people that keys belong to, as other services may know them. */
-  readonly owners: Owners;
-  readonly ownerStore: OwnerStore;
-  readonly users: UserStore;
-  readonly userAdministration: UserAdministrationStore;
-  readonly sessions: SessionStore;
-  readonly subscriptions: SubscriptionStore;
-  readonly blacklist: BlacklistStore;
-  readonly agents: ProxyAgentStore;
-  readonly agentRegistry: AgentRegistry;
-  readonly clientList: ClientListStore;
-  readonly flowStore: FlowStore;
-  readonly flows: Flows;
-  readonly audit: Audit;
+}
+
+/** What is told to people and to the operator. */
+export interface PostPort {
   readonly mail: MailPost;
-  readonly credentials: CredentialStore;
-  readonly limiter: Limiter;
-  readonly passwords: PasswordHasher;
-  readonly userObjects: UserObjects;
-  readonly checkSession: SessionCheck;
-  readonly access: AccountsAccess;
+  readonly audit: Audit;
+}
+
+/** What accounts stands on: four ports and their base. Each part names the ports that it needs. */
+export interface AccountsCore extends BasePort, PeoplePort, CredentialsPort, SessionsPort, PostPort {
   stop(): Promise<void>;
 }
 

@@ -1,6 +1,5 @@
-import { AppError } from '../platform/errors/app-error.ts';
 import type { UserCall } from './access.ts';
-import type { AccountsCore } from './accounts-core.ts';
+import type { BasePort, CredentialsPort, PeoplePort, PostPort } from './accounts-core.ts';
 import { refuseForLastAdmin } from './administration/user-administration.ts';
 import { type Export, MAX_EXPORTED_ENTRIES } from './contract/own-data.ts';
 import type { User } from './contract/user.ts';
@@ -8,7 +7,7 @@ import type { Credentials } from './credentials/credentials.ts';
 import type { OwnSessions } from './login/own-sessions.ts';
 import type { Reauthentication } from './login/reauthentication.ts';
 import { accountClosingMail, securityNoticeMail } from './mail/messages.ts';
-import type { AuditRow, FoundUser, UserRow } from './storage/accounts-schema.ts';
+import type { AuditRow, FoundUser } from './storage/accounts-schema.ts';
 import { createAuditStore } from './storage/audit-store.ts';
 import { DAY_MS } from './storage/user-count-store.ts';
 import { describeSubscription } from './subscriptions/subscriptions.ts';
@@ -31,22 +30,14 @@ interface Answer {
   readonly user: User;
 }
 
-type Parts = Pick<
-  AccountsCore,
-  | 'database'
-  | 'userAdministration'
-  | 'subscriptions'
-  | 'completionKeys'
-  | 'userObjects'
-  | 'limiter'
-  | 'audit'
-  | 'mail'
-  | 'clock'
-> & {
-  readonly reauthentication: Reauthentication;
-  readonly ownCredentials: Credentials;
-  readonly ownSessions: OwnSessions;
-};
+type Parts = BasePort &
+  PeoplePort &
+  CredentialsPort &
+  PostPort & {
+    readonly reauthentication: Reauthentication;
+    readonly ownCredentials: Credentials;
+    readonly ownSessions: OwnSessions;
+  };
 
 export function createClosing(parts: Parts): Closing {
   const { database, userAdministration: store, limiter, audit, mail, clock } = parts;
@@ -109,11 +100,6 @@ export function createClosing(parts: Parts): Closing {
       return described('account_kept', changed ?? user);
     },
   };
-}
-
-/** Throws ACCOUNT_CLOSING for someone whose account is about to be deleted: nothing new is given to them. */
-export function requireNotClosing({ closing_at: at }: Pick<UserRow, 'closing_at'>): void {
-  if (at !== null) throw new AppError('ACCOUNT_CLOSING');
 }
 
 /** Where an administrator sat is not the owner's data. */

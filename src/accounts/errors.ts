@@ -88,6 +88,9 @@ export const accountsErrors = {
   PROVIDER_NOT_FOUND: { status: 404, message: 'There is no login with "{provider}" here.' },
 } as const satisfies ErrorTable;
 
+/** The codes that this service may answer with. */
+export type AccountsErrorCode = keyof typeof accountsErrors;
+
 /** What callers see where our name and theirs differ. */
 const OUTSIDE_NAMES: Readonly<Record<string, string>> = {
   // A token that was mailed (400) and that of an agent (401) share one word outside.

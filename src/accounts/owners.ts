@@ -1,9 +1,12 @@
 import type { Clock } from '../platform/clock/clock.ts';
+import { AppError } from '../platform/errors/app-error.ts';
 import type { RequestHead } from '../platform/http/surface.ts';
 import type { Owner, OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
+import type { UserCall } from './access.ts';
 import type { NewKey } from './contract/own-data.ts';
 import { FREE_PLAN, type PlansSettings } from './settings.ts';
-import type { OwnerFacts, OwnerStore } from './storage/owner-store.ts';
+import type { UserRow } from './storage/accounts-schema.ts';
+import type { OwnerFacts, OwnerStore } from './storage/user-store.ts';
 
 /** The plan of users from 0.1.0: what they could do before there were plans, unless the settings define it. */
 export const LEGACY_PLAN = 'legacy';
@@ -219,4 +222,45 @@ function limitsOf(plan: Plan): Owner['buckets'][number]['limits'] {
 function isSame(owner: Owner, next: Omit<Owner, 'revision'>): boolean {
   const { revision: _, ...members } = owner;
   return JSON.stringify(members) === JSON.stringify(next);
+}
+
+/** The caller's own keys of the completions service. */
+export function createOwnKeys({
+  completionKeys,
+  owners,
+}: {
+  completionKeys(): CompletionKeys | undefined;
+  owners: Owners;
+}) {
+  function keysHere(): CompletionKeys {
+    const keys = completionKeys();
+    if (keys === undefined) throw new AppError('COMPLETIONS_UNAVAILABLE');
+    return keys;
+  }
+
+  return {
+    async create(input: NewKey, { caller: { user }, head }: UserCall): Promise<CompletionKey> {
+      const keys = keysHere();
+      requireNotClosing(user);
+      const owner = await owners.ownerOf(user.id);
+      const most = owner === undefined ? MAX_KEYS : owners.maxKeys(owner);
+      if ((await keys.list(user.id)).length >= most) throw new AppError('TOO_MANY_KEYS', { most });
+      const by = { actor: user.id, head };
+      const issued = await keys.create(user.id, input, by);
+      // Requests that come together see the same list before: none of them may leave more keys than there can be.
+      if ((await keys.list(user.id)).length > most) {
+        await keys.remove(user.id, issued.id, by);
+        throw new AppError('TOO_MANY_KEYS', { most });
+      }
+      return issued;
+    },
+    list: async ({ caller: { user } }: UserCall) => ({ keys: await keysHere().list(user.id) }),
+    remove: (id: string, { caller: { user }, head }: UserCall) =>
+      keysHere().remove(user.id, id, { actor: user.id, head }),
+  };
+}
+
+/** Throws ACCOUNT_CLOSING for someone whose account is about to be deleted: nothing new is given to them. */
+export function requireNotClosing({ closing_at: at }: Pick<UserRow, 'closing_at'>): void {
+  if (at !== null) throw new AppError('ACCOUNT_CLOSING');
 }

@@ -2,8 +2,8 @@ import type { Clock } from '../platform/clock/clock.ts';
 import type { User } from './contract/user.ts';
 import { holdsPermission, type PermissionMatrix, permissionsOf } from './permissions.ts';
 import type { FoundUser } from './storage/accounts-schema.ts';
+import type { PermissionStore } from './storage/administration-stores.ts';
 import type { LimitStore } from './storage/limit-store.ts';
-import type { PermissionStore } from './storage/permission-store.ts';
 
 export interface UserObjects {
   /** Read each time: a change of the matrix counts on the next request (contract/accounts, Rules: Admin). */

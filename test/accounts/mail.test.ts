@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, type TestContext, test } from 'node:test';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
-import { createSmtpMailer, type SmtpSettings } from '../../src/accounts/mail/smtp-mailer.ts';
+import { createSmtpMailer, type SmtpSettings } from '../../src/accounts/mail/mailers.ts';
 import type { OutgoingMailRow } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { databasePlaces, engines } from '../fakes/database-engines.ts';

@@ -1,12 +1,12 @@
 import { expectChanges } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { UserCall } from '../access.ts';
-import type { AccountsCore } from '../accounts-core.ts';
+import type { BasePort, PeoplePort, PostPort } from '../accounts-core.ts';
 import { pageOf } from '../contract/conventions.ts';
 import { normalizeEmail } from '../registration/identity.ts';
 import { timeText } from '../user-object.ts';
 
-type Parts = Pick<AccountsCore, 'database' | 'blacklist' | 'clientList' | 'audit' | 'owners' | 'ownerStore'>;
+type Parts = BasePort & PeoplePort & PostPort;
 
 /** Addresses that may neither register nor log in: the list, and the way off it. `UserAdministration.block` adds one. */
 export function createBlacklist({ database, blacklist, clientList, audit, owners, ownerStore }: Parts) {

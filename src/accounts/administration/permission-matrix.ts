@@ -3,7 +3,7 @@ import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import type { MatrixSettings } from '../contract/administration.ts';
 import { ADMIN_PERMISSIONS, holdsPermission, isRole, type PermissionMatrix, ROLES } from '../permissions.ts';
-import { createPermissionStore } from '../storage/permission-store.ts';
+import { createPermissionStore } from '../storage/administration-stores.ts';
 
 /** The permission matrix (contract/accounts: admin/settings). */
 export function createMatrixSettings({ database, audit, clock }: Pick<AccountsCore, 'database' | 'audit' | 'clock'>) {

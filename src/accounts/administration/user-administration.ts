@@ -50,26 +50,7 @@ export interface UserAdministration {
   list(query: UserQuery): Promise<{ rows: FoundUser[]; nextCursor: string | null; total: number }>;
 }
 
-type Parts = Pick<
-  AccountsCore,
-  | 'database'
-  | 'users'
-  | 'userAdministration'
-  | 'sessions'
-  | 'credentials'
-  | 'flows'
-  | 'flowStore'
-  | 'blacklist'
-  | 'clientList'
-  | 'audit'
-  | 'mail'
-  | 'frontendUrl'
-  | 'completionKeys'
-  | 'settings'
-  | 'clock'
-  | 'randomness'
-  | 'makeId'
->;
+type Parts = AccountsCore;
 
 export function createUserAdministration(parts: Parts): UserAdministration {
   const { database, users, userAdministration: store, sessions, flows, flowStore, audit, clock } = parts;

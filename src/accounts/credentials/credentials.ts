@@ -19,7 +19,7 @@ export interface Credentials {
   droppingLinks(user: FoundUser, links: readonly LinkedLogin[], head: RequestHead): readonly Runnable[];
 }
 
-type Parts = Pick<AccountsCore, 'users' | 'sessions' | 'credentials' | 'flowStore' | 'audit' | 'mail' | 'clock'> & {
+type Parts = AccountsCore & {
   readonly providers: Providers;
 };
 

@@ -2,9 +2,10 @@ import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { BodyOf, Call, RequestHead } from '../../platform/http/surface.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
-import type { AccountsCore } from '../accounts-core.ts';
+import type { BasePort, CredentialsPort, PeoplePort, PostPort } from '../accounts-core.ts';
 import type { LoginAnswer, loginOperations, SecondFactorAnswer } from '../contract/login.ts';
 import { OAUTH_COOKIE, readCookie } from '../cookies.ts';
+import type { AccountsErrorCode } from '../errors.ts';
 import { tokenKey } from '../flows.ts';
 import type { FactorOrigin, GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
 import { nameKey, normalizeEmail } from '../registration/identity.ts';
@@ -25,11 +26,14 @@ export interface Login {
 
 const TICKET_TRIES = 5;
 
-type Parts = Pick<AccountsCore, 'database' | 'users' | 'flows' | 'audit' | 'userObjects' | 'blacklist'> & {
-  readonly opening: SessionOpening;
-  readonly passwordCheck: PasswordCheck;
-  readonly secondFactor: SecondFactor;
-};
+type Parts = BasePort &
+  PeoplePort &
+  CredentialsPort &
+  PostPort & {
+    readonly opening: SessionOpening;
+    readonly passwordCheck: PasswordCheck;
+    readonly secondFactor: SecondFactor;
+  };
 
 export function createLogin(parts: Parts): Login {
   const { database, users, flows, audit, opening, passwordCheck, secondFactor } = parts;
@@ -42,7 +46,13 @@ export function createLogin(parts: Parts): Login {
   }
 
   /** Opens the session together with what leads to it, or not at all. */
-  async function finish(user: FoundUser, before: readonly Runnable[], how: string, call: LoginCall, lost: string) {
+  async function finish(
+    user: FoundUser,
+    before: readonly Runnable[],
+    how: string,
+    call: LoginCall,
+    lost: AccountsErrorCode,
+  ) {
     const session = opening.open(user, user.access_epoch, call);
     const done = audit.statement({
       event: 'login',
@@ -62,7 +72,11 @@ export function createLogin(parts: Parts): Login {
     };
   }
 
-  async function askSecondFactor(user: FoundUser, before: readonly Runnable[], lost: string): Promise<Answer> {
+  async function askSecondFactor(
+    user: FoundUser,
+    before: readonly Runnable[],
+    lost: AccountsErrorCode,
+  ): Promise<Answer> {
     const { token, statement } = flows.issue('mfa_ticket', { userId: user.id, data: { epoch: user.access_epoch } });
     await database.write([...before, statement], { conflict: lost });
     const names = { mfaTicket: token, mfa_ticket: token, mfaToken: token };

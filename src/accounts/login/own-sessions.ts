@@ -2,17 +2,14 @@ import { expectChanges } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Call } from '../../platform/http/surface.ts';
 import type { UserCall } from '../access.ts';
-import type { AccountsCore } from '../accounts-core.ts';
+import type { BasePort, PeoplePort, PostPort, SessionsPort } from '../accounts-core.ts';
 import type { AuditEntry } from '../audit.ts';
 import type { OwnSession } from '../contract/login.ts';
 import { cookieText, SESSION_COOKIE } from '../cookies.ts';
 import type { FoundSession } from '../storage/session-store.ts';
 import { timeText } from '../user-object.ts';
 
-type Parts = Pick<
-  AccountsCore,
-  'sessions' | 'settings' | 'database' | 'audit' | 'userObjects' | 'clock' | 'cookiesAreSecure'
->;
+type Parts = BasePort & PeoplePort & SessionsPort & PostPort;
 
 export type OwnSessions = ReturnType<typeof createOwnSessions>;
 

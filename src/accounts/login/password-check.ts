@@ -1,7 +1,7 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import { digestToken } from '../../platform/secrets/tokens.ts';
-import type { AccountsCore } from '../accounts-core.ts';
+import type { BasePort, CredentialsPort, PostPort } from '../accounts-core.ts';
 import { byAddress, type Limited } from '../limiter/limiter.ts';
 import type { UserRow } from '../storage/accounts-schema.ts';
 
@@ -34,7 +34,10 @@ export interface PasswordCheck {
 /** A password that its owner has just set by a mailed token is not the one that strangers have been guessing at. */
 const FRESH_RESET_MS = 15 * 60_000;
 
-type Parts = Pick<AccountsCore, 'database' | 'limiter' | 'credentials' | 'passwords' | 'audit' | 'clock' | 'logger'>;
+type Parts = Pick<
+  BasePort & CredentialsPort & PostPort,
+  'database' | 'limiter' | 'credentials' | 'passwords' | 'audit' | 'clock' | 'logger'
+>;
 
 export function createPasswordCheck(parts: Parts): PasswordCheck {
   const { database, limiter, credentials, passwords, audit, clock } = parts;

@@ -25,10 +25,7 @@ export interface RefreshAnswer {
 
 export type Refresh = (refreshToken: string, call: Pick<Call, 'head' | 'reply'>) => Promise<RefreshAnswer>;
 
-type Parts = Pick<
-  AccountsCore,
-  'database' | 'sessions' | 'users' | 'settings' | 'secretBox' | 'audit' | 'checkSession' | 'clock' | 'randomness'
-> & { readonly opening: SessionOpening };
+type Parts = AccountsCore & { readonly opening: SessionOpening };
 
 /**
  * Rotation with reuse detection (contract/accounts, Rules: Refresh): a used token gives its pair again for ten seconds,

@@ -6,9 +6,8 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SecretBox } from '../../platform/secrets/secret-box.ts';
 import type { AccountsSchema, OutgoingMailRow } from '../storage/accounts-schema.ts';
 import { createOutgoingMailStore } from '../storage/outgoing-mail-store.ts';
-import type { Mail, Mailer } from './mailer.ts';
-import { createOutboxMailer } from './outbox-mailer.ts';
-import { createSmtpMailer, type SmtpSettings } from './smtp-mailer.ts';
+import { createOutboxMailer, createSmtpMailer, type SmtpSettings } from './mailers.ts';
+import type { Mail, Mailer } from './messages.ts';
 
 /** How mail leaves: through a table, so that a restart or a mail server that is down loses none. */
 export interface MailPost extends Mailer {

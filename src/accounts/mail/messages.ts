@@ -1,5 +1,4 @@
 import type { LinkedLogin } from '../contract/login.ts';
-import type { Mail } from './mailer.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
@@ -78,4 +77,19 @@ export function passwordChangedMail(to: string, links: readonly LinkedLogin[], r
   const removed = `Its ${removedLinks} linked logins were removed.`;
   const details = links.length > 0 ? ` ${stay}` : removedLinks > 0 ? ` ${removed}` : '';
   return securityNoticeMail(to, `The password of your account was changed.${details}`);
+}
+
+/** A message to one person, as plain text. `to` has passed the check of addresses: it holds no line break. */
+export interface Mail {
+  readonly to: string;
+  readonly subject: string;
+  readonly text: string;
+  /** How long it is worth sending: a code that has ended helps nobody. */
+  readonly lifetimeMs: number;
+}
+
+/** Resolves when the message is out of our hands; otherwise SMTP_TIMEOUT or SMTP_FAILED. */
+export interface Mailer {
+  /** `id` tells the same mail, tried again, from another one. */
+  send(mail: Mail, id?: string): Promise<void>;
 }

@@ -4,6 +4,7 @@ import type { BodyOf, RequestHead } from '../../platform/http/surface.ts';
 import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import type { loginOperations } from '../contract/login.ts';
+import type { AccountsErrorCode } from '../errors.ts';
 import type { Reauthentication } from '../login/reauthentication.ts';
 import type { SessionOpening } from '../login/session-opening.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
@@ -16,21 +17,7 @@ type Confirmation = GivenFactor & { readonly password?: string | undefined };
 const ISSUER = 'Trestle';
 const LONGEST_LABEL = 100;
 
-type Parts = Pick<
-  AccountsCore,
-  | 'database'
-  | 'users'
-  | 'sessions'
-  | 'credentials'
-  | 'flows'
-  | 'flowStore'
-  | 'secretBox'
-  | 'audit'
-  | 'mail'
-  | 'userObjects'
-  | 'clock'
-  | 'randomness'
-> & {
+type Parts = AccountsCore & {
   readonly opening: SessionOpening;
   readonly secondFactor: SecondFactor;
   readonly reauthentication: Reauthentication;
@@ -134,7 +121,7 @@ export function createEnrolment(parts: Parts) {
   };
 
   /** The same code was used elsewhere at this moment, or the user was changed: nothing was stored. */
-  async function storeOr(code: string, statements: readonly Runnable[]): Promise<void> {
+  async function storeOr(code: AccountsErrorCode, statements: readonly Runnable[]): Promise<void> {
     const fields = 'the password and a code or recovery code';
     await database.write(statements, { conflict: code, details: { fields } });
     mail.wake();

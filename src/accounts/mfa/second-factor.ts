@@ -1,7 +1,7 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
-import type { AccountsCore } from '../accounts-core.ts';
+import type { BasePort, CredentialsPort, PostPort } from '../accounts-core.ts';
 import { byAddress, type Limited } from '../limiter/limiter.ts';
 import type { LimitRow, UserRow } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';
@@ -39,7 +39,7 @@ export function totpContext(userId: string): string {
   return `totp:${userId}`;
 }
 
-type Parts = Pick<AccountsCore, 'database' | 'credentials' | 'limiter' | 'secretBox' | 'audit' | 'clock'>;
+type Parts = BasePort & CredentialsPort & PostPort;
 
 export function createSecondFactor({ database, credentials, limiter, secretBox, audit, clock }: Parts): SecondFactor {
   const limitOf = ({ id }: Pick<UserRow, 'id'>, { known }: FactorOrigin): Limited =>

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type Static, type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/schema';
-import { boundedFetch } from './bounded-fetch.ts';
-import type { OauthProvider } from './oauth-provider.ts';
+import { boundedFetch, type OauthProvider } from './oauth-provider.ts';
 
 export interface GithubSettings {
   readonly client_id: string;

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { ClientAuth, Configuration } from 'openid-client';
 import type { Clock } from '../../platform/clock/clock.ts';
-import { boundedFetch } from './bounded-fetch.ts';
-import type { OauthIdentity, OauthProvider } from './oauth-provider.ts';
+import { boundedFetch, type OauthIdentity, type OauthProvider } from './oauth-provider.ts';
 
 export interface OidcSettings {
   readonly issuer: string;

@@ -1,7 +1,7 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
-import type { AccountsCore } from '../accounts-core.ts';
+import type { BasePort, CredentialsPort, PeoplePort, PostPort } from '../accounts-core.ts';
 import { explainTaken, requireRole } from '../administration/user-administration.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
 import { normalizeEmail, normalizeName } from '../registration/identity.ts';
@@ -9,8 +9,8 @@ import { isStillBacked } from '../registration/invitations.ts';
 import { newUserRow, trialOf } from '../registration/new-user.ts';
 import { refuseUnlessOpen } from '../registration/registration.ts';
 import type { InvitationRow, UserRow } from '../storage/accounts-schema.ts';
+import { createInvitationStore } from '../storage/administration-stores.ts';
 import { linkSubject } from '../storage/credential-store.ts';
-import { createInvitationStore } from '../storage/invitation-store.ts';
 import type { OauthIdentity } from './oauth-provider.ts';
 
 /** Why someone was not let in, as the address that the browser is sent back to says it. */
@@ -49,20 +49,7 @@ function isRegistrationProblem(text: string): text is (typeof REGISTRATION_PROBL
 
 const NAME_TRIES = 5;
 
-type Parts = Pick<
-  AccountsCore,
-  | 'database'
-  | 'users'
-  | 'credentials'
-  | 'subscriptions'
-  | 'blacklist'
-  | 'audit'
-  | 'mail'
-  | 'settings'
-  | 'clock'
-  | 'randomness'
-  | 'makeId'
->;
+type Parts = BasePort & PeoplePort & CredentialsPort & PostPort;
 
 export function createOauthAccounts(parts: Parts): OauthAccounts {
   const { database, users, credentials, audit, clock, randomness } = parts;

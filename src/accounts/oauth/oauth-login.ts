@@ -22,22 +22,7 @@ export interface OauthLogin {
   finish(providerId: string, call: BrowserCall): Promise<unknown>;
 }
 
-type Parts = Pick<
-  AccountsCore,
-  | 'database'
-  | 'users'
-  | 'sessions'
-  | 'flows'
-  | 'limiter'
-  | 'credentials'
-  | 'audit'
-  | 'publicUrl'
-  | 'frontendUrl'
-  | 'cookiesAreSecure'
-  | 'clock'
-  | 'randomness'
-  | 'logger'
-> & { readonly providers: Providers; readonly accounts: OauthAccounts };
+type Parts = AccountsCore & { readonly providers: Providers; readonly accounts: OauthAccounts };
 
 export function createOauthLogin(parts: Parts): OauthLogin {
   const { database, users, sessions, flows, limiter, audit, accounts, providers, clock, randomness } = parts;

@@ -5,30 +5,17 @@ import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import type { loginOperations, ResetByToken } from '../contract/login.ts';
 import type { Credentials } from '../credentials/credentials.ts';
+import type { AccountsErrorCode } from '../errors.ts';
 import type { Reauthentication } from '../login/reauthentication.ts';
 import type { SessionOpening } from '../login/session-opening.ts';
 import { passwordChangedMail, passwordResetMail } from '../mail/messages.ts';
 import { normalizeEmail } from '../registration/identity.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
-import { createClientListStore } from '../storage/client-list-store.ts';
-import { createDeviceStore } from '../storage/device-store.ts';
+import { createClientListStore } from '../storage/proxy-node-store.ts';
+import { createDeviceStore } from '../storage/session-store.ts';
 import { checkNewPassword } from './password-rules.ts';
 
-type Parts = Pick<
-  AccountsCore,
-  | 'database'
-  | 'users'
-  | 'sessions'
-  | 'flows'
-  | 'flowStore'
-  | 'audit'
-  | 'mail'
-  | 'limiter'
-  | 'passwords'
-  | 'userObjects'
-  | 'clock'
-  | 'frontendUrl'
-> & {
+type Parts = AccountsCore & {
   readonly opening: SessionOpening;
   readonly reauthentication: Reauthentication;
   readonly ownCredentials: Credentials;
@@ -74,13 +61,13 @@ export function createPasswordChange(parts: Parts) {
     return { statements, linkedLogins };
   }
 
-  async function storeOr(lost: string, statements: readonly Runnable[]): Promise<void> {
+  async function storeOr(lost: AccountsErrorCode, statements: readonly Runnable[]): Promise<void> {
     await database.write(statements, { conflict: lost });
     mail.wake();
   }
 
   async function freshSession(
-    lost: string,
+    lost: AccountsErrorCode,
     before: readonly Runnable[],
     { password, ...how }: { readonly password: string; readonly byToken?: boolean; readonly removeLinks?: boolean },
     event: string,

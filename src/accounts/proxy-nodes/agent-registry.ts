@@ -10,7 +10,7 @@ import type { Agent, NewAgent } from '../contract/proxy-node.ts';
 import { tokenKey } from '../flows.ts';
 import type { AccountsSettings } from '../settings.ts';
 import type { AccountsSchema, ProxyAgentRow } from '../storage/accounts-schema.ts';
-import type { ProxyAgentStore } from '../storage/proxy-agent-store.ts';
+import type { ProxyAgentStore } from '../storage/proxy-node-store.ts';
 import { timeText } from '../user-object.ts';
 import type { NodeAddress } from './describe-node.ts';
 

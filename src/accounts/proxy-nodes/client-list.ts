@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../platform/clock/clock.ts';
-import type { ClientListStore } from '../storage/client-list-store.ts';
+import type { ClientListStore } from '../storage/proxy-node-store.ts';
 import { timeText } from '../user-object.ts';
 import { FLOW } from './describe-node.ts';
 

@@ -1,15 +1,15 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Call } from '../../platform/http/surface.ts';
 import type { AgentCaller, UserCall } from '../access.ts';
-import type { AccountsCore } from '../accounts-core.ts';
-import { requireNotClosing } from '../closing.ts';
+import type { BasePort, PeoplePort } from '../accounts-core.ts';
 import type { AgentReport, AgentStatus, ProxyNode } from '../contract/proxy-node.ts';
+import { requireNotClosing } from '../owners.ts';
 import type { ProxyAgentStatusRow } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';
 import { createClientList } from './client-list.ts';
 import { describeNode } from './describe-node.ts';
 
-type Parts = Pick<AccountsCore, 'database' | 'agents' | 'agentRegistry' | 'blacklist' | 'clientList' | 'clock'>;
+type Parts = BasePort & PeoplePort;
 
 /** The agent API for proxy nodes (spec/accounts 4.4). */
 export function createProxyNodes(parts: Parts) {

@@ -11,7 +11,7 @@ import { invitationMail } from '../mail/messages.ts';
 import { checkNewPassword } from '../passwords/password-rules.ts';
 import { mayActOn } from '../permissions.ts';
 import type { InvitationRow } from '../storage/accounts-schema.ts';
-import { createInvitationStore } from '../storage/invitation-store.ts';
+import { createInvitationStore } from '../storage/administration-stores.ts';
 import { DAY_MS } from '../storage/user-count-store.ts';
 import { timeText } from '../user-object.ts';
 import { normalizeName, requireEmail } from './identity.ts';
@@ -28,22 +28,7 @@ export interface Invitations {
   accept(given: Acceptance, head: RequestHead): Promise<{ message: string; user: User }>;
 }
 
-type Parts = Pick<
-  AccountsCore,
-  | 'database'
-  | 'users'
-  | 'subscriptions'
-  | 'blacklist'
-  | 'audit'
-  | 'mail'
-  | 'passwords'
-  | 'settings'
-  | 'frontendUrl'
-  | 'userObjects'
-  | 'clock'
-  | 'randomness'
-  | 'makeId'
->;
+type Parts = AccountsCore;
 
 export function createInvitations(parts: Parts): Invitations {
   const { database, users, audit, clock, randomness, makeId } = parts;

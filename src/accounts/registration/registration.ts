@@ -35,26 +35,7 @@ interface Verified {
   readonly verificationToken: string;
 }
 
-type Parts = Pick<
-  AccountsCore,
-  | 'database'
-  | 'users'
-  | 'subscriptions'
-  | 'blacklist'
-  | 'flows'
-  | 'flowStore'
-  | 'audit'
-  | 'mail'
-  | 'limiter'
-  | 'passwords'
-  | 'settings'
-  | 'userObjects'
-  | 'cookiesAreSecure'
-  | 'secretBox'
-  | 'clock'
-  | 'randomness'
-  | 'makeId'
->;
+type Parts = AccountsCore;
 
 /** Contract/accounts: register/send, register/verify, register. */
 export function createRegistration(parts: Parts): Registration {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Call, RequestHead } from '../../platform/http/surface.ts';
-import type { AccountsCore } from '../accounts-core.ts';
+import type { BasePort, CredentialsPort, PeoplePort, PostPort } from '../accounts-core.ts';
 import { explainTaken } from '../administration/user-administration.ts';
 import type { FirstAdmin } from '../contract/registration.ts';
 import type { User } from '../contract/user.ts';
@@ -19,19 +19,7 @@ export interface Setup {
   showAsset(name: 'setup.js' | 'setup.css', { reply }: Pick<Call, 'reply'>): Promise<unknown>;
 }
 
-type Parts = Pick<
-  AccountsCore,
-  | 'database'
-  | 'users'
-  | 'userAdministration'
-  | 'userObjects'
-  | 'flows'
-  | 'audit'
-  | 'passwords'
-  | 'clock'
-  | 'makeId'
-  | 'randomness'
->;
+type Parts = BasePort & PeoplePort & CredentialsPort & PostPort;
 
 export function createSetup(parts: Parts): Setup {
   const { database, users, userAdministration, flows, audit, clock } = parts;

@@ -3,7 +3,7 @@ import type { Database, Transaction } from '../../platform/database/database.ts'
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, FoundUser, UserRow } from './accounts-schema.ts';
 import { pseudonymizeAudit } from './audit-store.ts';
-import { createClientListStore } from './client-list-store.ts';
+import { createClientListStore } from './proxy-node-store.ts';
 import { createUserCountStore } from './user-count-store.ts';
 import { selectUsers } from './user-store.ts';
 

@@ -3,11 +3,11 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import { createSchemaCheck, parseBody } from '../../platform/http/request-body.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import { digestToken, sameSecret } from '../../platform/secrets/tokens.ts';
-import type { AccountsCore } from '../accounts-core.ts';
+import type { BasePort, PeoplePort, PostPort } from '../accounts-core.ts';
 import { BillingEvent } from '../contract/own-data.ts';
 import { metaText, namedPlan, newSubscription, withStatus } from './subscriptions.ts';
 
-type Parts = Pick<AccountsCore, 'settings' | 'subscriptions' | 'audit' | 'clock' | 'makeId'>;
+type Parts = BasePort & PeoplePort & PostPort;
 
 /** What payments say of subscriptions (contract/accounts: POST /api/billing/webhook). */
 export function createPayments({ settings, subscriptions, audit, clock, makeId }: Parts) {

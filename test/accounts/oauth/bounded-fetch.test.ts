@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { boundedFetch } from '../../../src/accounts/oauth/bounded-fetch.ts';
+import { boundedFetch } from '../../../src/accounts/oauth/oauth-provider.ts';
 import { startScriptedHttp } from '../../fakes/scripted-http.ts';
 
 test('whoever says nothing, stops in the middle, or never ends is not waited for', async (t) => {

@@ -1,11 +1,11 @@
 import type { FastifyReply } from 'fastify';
 import { createAccountsCore } from '../../../../src/accounts/accounts-core.ts';
+import { startSweep } from '../../../../src/accounts/create-accounts.ts';
 import type { PasswordHasher } from '../../../../src/accounts/passwords/password-hasher.ts';
 import { accountsRoutes } from '../../../../src/accounts/routes.ts';
 import type { AccountsSettings } from '../../../../src/accounts/settings.ts';
 import type { AccountsSchema } from '../../../../src/accounts/storage/accounts-schema.ts';
 import { createSweepStore } from '../../../../src/accounts/storage/sweep-store.ts';
-import { startSweep } from '../../../../src/accounts/sweep.ts';
 import { type Clock, pause } from '../../../../src/platform/clock/clock.ts';
 import type { Randomness } from '../../../../src/platform/clock/randomness.ts';
 import type { Database } from '../../../../src/platform/database/database.ts';
