@@ -49,6 +49,7 @@ const VALUES: Readonly<
   'a long text': { text: () => `"${fill('a')}"` },
   'a text of quotes': { text: () => `"${fill('\\"')}"`, everywhere: true },
   'a text of backslashes': { text: () => `"${fill('\\\\')}"`, everywhere: true },
+  'a text of one letter of a keyword': { text: () => `"${fill('n')}"`, everywhere: true },
   'a text of escapes': { text: () => `"${fill('\\u00e9')}"` },
   'a text of brackets and commas': { text: () => `"${fill('{[,:')}"` },
   'white space': { text: () => `0${fill(' ')}` },

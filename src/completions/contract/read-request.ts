@@ -3,7 +3,7 @@ import { type Static, type TSchema, Type } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
 import { Compile, type Validator } from 'typebox/schema';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { parseBody } from '../../platform/http/request-body.ts';
+import { MIN_LARGE_BODY, parseBody } from '../../platform/http/request-body.ts';
 import { findErrors } from '../../platform/json/describe-issues.ts';
 import type { ValueLimits } from '../../platform/json/parse-json.ts';
 
@@ -24,7 +24,8 @@ export function createRequestReader<T extends TSchema>(schema: T, limits?: Parti
     const request = parseBody(body, limits);
     validator ??= Compile(schema);
     if (!validator.Check(request)) throw refusal(findErrors(validator, request)[0] ?? [], schema, request);
-    if (body.includes(NULL)) removeNulls?.(request);
+    // To search megabytes could take longer than to look at each value.
+    if (body.length > MIN_LARGE_BODY || body.includes(NULL)) removeNulls?.(request);
     return request as Static<T>;
   };
 }
