@@ -8,19 +8,17 @@ import { createModels, type Models } from './apis/models.ts';
 import type { PriceOf } from './apis/prices.ts';
 import { createAuthoriseUpstream } from './dialects/authorise-upstream.ts';
 import type { Admissions } from './keys/admission.ts';
-import { admitEverything } from './pipeline/admit-everything.ts';
-import { createAttemptCalls } from './pipeline/attempt-call.ts';
-import { type ChatPipeline, createChatPipeline } from './pipeline/chat-pipeline.ts';
-import type { RunChat } from './pipeline/chat-run.ts';
-import { createFetchLinkedFiles } from './pipeline/linked-files.ts';
-import { createModelPlans } from './pipeline/model-plan.ts';
-import { createOpenChat, type OpenChat } from './pipeline/open-chat.ts';
-import { createOpenOperation, type OpenOperation } from './pipeline/open-operation.ts';
-import { createRunChat } from './pipeline/run-chat.ts';
-import { createSendUpstream, type SendUpstream } from './pipeline/send-upstream.ts';
-import { createTargetBoard, type TargetStatus } from './pipeline/target-board.ts';
-import { createUpstreamPools } from './pipeline/upstream-pools.ts';
+import { type ChatPipeline, createChatPipeline } from './operations/chat-pipeline.ts';
+import { createOpenChat, type OpenChat } from './operations/open-chat.ts';
+import { createOpenOperation, type OpenOperation } from './operations/open-operation.ts';
+import { createRunChat, type RunChat } from './operations/run-chat.ts';
+import { createAttemptCalls } from './routing/attempt-call.ts';
+import { createModelPlans } from './routing/model-plan.ts';
+import { createTargetBoard, type TargetStatus } from './routing/target-board.ts';
 import type { CompletionsSettings } from './settings.ts';
+import { createFetchLinkedFiles } from './upstream/linked-files.ts';
+import { createSendUpstream, type SendUpstream } from './upstream/send-upstream.ts';
+import { createUpstreamPools } from './upstream/upstream-pools.ts';
 
 export interface ChatEngineOptions extends Runtime {
   readonly settings: CompletionsSettings;
@@ -111,3 +109,8 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     },
   };
 }
+
+/** For a pipeline that has no keys, limits and records: the built-in agent of a bridge that runs alone. */
+export const admitEverything: Admissions = {
+  admit: () => ({ headers: {}, keepsContent: false, settle: () => undefined }),
+};

@@ -9,7 +9,7 @@ import { IssuedKey, KeyList, KeyListQuery, KeyPath, ModelEntry, NewKey } from '.
 import { completionsErrors } from './errors.ts';
 import { INTERNAL } from './keys/key-access.ts';
 import type { KeyRegister } from './keys/key-register.ts';
-import type { RunChat } from './pipeline/chat-run.ts';
+import type { RunChat } from './operations/run-chat.ts';
 
 export interface ControlParts {
   readonly register: KeyRegister;

@@ -5,7 +5,7 @@ import { ChatCompletion, ChatRequest } from './contract/chat.ts';
 import { EmbeddingList, EmbeddingsRequest, TextCompletion, TextRequest } from './contract/operations.ts';
 import type { KeyHolder } from './keys/admission.ts';
 import type { KeyAccess } from './keys/key-access.ts';
-import type { PathFamily } from './pipeline/chat-handler.ts';
+import type { PathFamily } from './operations/chat-handler.ts';
 
 type Handler = (call: Call<KeyHolder>) => Promise<unknown>;
 

@@ -9,8 +9,8 @@ import { createRequestReader } from '../../src/completions/contract/read-request
 import { ResponsesRequest } from '../../src/completions/contract/responses.ts';
 import { decodeMessagesRequest } from '../../src/completions/ingress/messages/messages-request.ts';
 import { decodeResponsesRequest } from '../../src/completions/ingress/responses/responses-request.ts';
-import { estimatePromptTokens } from '../../src/completions/pipeline/estimate-tokens.ts';
-import { textAsChat } from '../../src/completions/pipeline/text-as-chat.ts';
+import { textAsChat } from '../../src/completions/operations/text-handler.ts';
+import { estimatePromptTokens } from '../../src/completions/relay/token-usage.ts';
 import { assertNothingPolluted, outcomeOf, runs } from './any-input.ts';
 import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';
 

@@ -17,13 +17,11 @@ import { decodeMessagesRequest } from '../../src/completions/ingress/messages/me
 import { decodeResponsesRequest } from '../../src/completions/ingress/responses/responses-request.ts';
 import { createCustomToolInput } from '../../src/completions/ingress/responses/responses-tools.ts';
 import { matchesPattern } from '../../src/completions/keys/issued-key.ts';
-import { createByteReader } from '../../src/completions/pipeline/byte-reader.ts';
-import { estimatePromptTokens } from '../../src/completions/pipeline/estimate-tokens.ts';
-import { createEventSplitter } from '../../src/completions/pipeline/event-splitter.ts';
-import { usesLegacyFunctions, withTools } from '../../src/completions/pipeline/legacy-functions.ts';
-import { findUsage } from '../../src/completions/pipeline/read-usage.ts';
-import { spliceModel } from '../../src/completions/pipeline/splice-body.ts';
-import { createSseFraming } from '../../src/completions/pipeline/sse-framing.ts';
+import { usesLegacyFunctions, withTools } from '../../src/completions/operations/legacy-functions.ts';
+import { createByteReader } from '../../src/completions/relay/byte-reader.ts';
+import { createEventSplitter, createSseFraming } from '../../src/completions/relay/event-splitter.ts';
+import { spliceModel } from '../../src/completions/relay/splice-body.ts';
+import { estimatePromptTokens, findUsage } from '../../src/completions/relay/token-usage.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
 import { matchesOrigin } from '../../src/platform/http/cross-origin.ts';
 import { createSchemaCheck } from '../../src/platform/http/request-body.ts';

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadDialect } from '../../src/completions/dialects/dialect-table.ts';
-import { createByteReader } from '../../src/completions/pipeline/byte-reader.ts';
-import { createChunkReader } from '../../src/completions/pipeline/chunk-reader.ts';
-import { createFraming } from '../../src/completions/pipeline/create-framing.ts';
-import type { StreamReader } from '../../src/completions/pipeline/stream-reader.ts';
+import { createByteReader } from '../../src/completions/relay/byte-reader.ts';
+import { createChunkReader, createFraming } from '../../src/completions/relay/chunk-reader.ts';
+import type { StreamReader } from '../../src/completions/relay/open-stream.ts';
 import {
   askThrough,
   DIALECTS,

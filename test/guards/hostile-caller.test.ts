@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { ModelPlan, Target } from '../../src/completions/pipeline/model-plan.ts';
-import { createResponseCache } from '../../src/completions/pipeline/response-cache.ts';
-import { createTargetBoard, type TargetLease } from '../../src/completions/pipeline/target-board.ts';
+import { createResponseCache } from '../../src/completions/operations/response-cache.ts';
+import type { ModelPlan, Target } from '../../src/completions/routing/model-plan.ts';
+import { createTargetBoard, type TargetLease } from '../../src/completions/routing/target-board.ts';
 import { createFakeClock } from '../fakes/fake-clock.ts';
 
 /**

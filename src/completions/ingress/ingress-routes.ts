@@ -6,9 +6,9 @@ import { CountTokensRequest, MessageObject, MessagesError, MessagesRequest, Toke
 import { createRequestReader } from '../contract/read-request.ts';
 import { ResponseObject, ResponsesRequest } from '../contract/responses.ts';
 import type { KeyHolder } from '../keys/admission.ts';
-import type { ChatAnswer, RunChat } from '../pipeline/chat-run.ts';
-import { estimatePromptTokens } from '../pipeline/estimate-tokens.ts';
-import { readCallOptions } from '../pipeline/read-call-options.ts';
+import { readCallOptions } from '../operations/chat-pipeline.ts';
+import type { ChatAnswer, RunChat } from '../operations/run-chat.ts';
+import { estimatePromptTokens } from '../relay/token-usage.ts';
 import { readWhole } from './answer-blocks.ts';
 import type { DecodedRequest } from './decoded-request.ts';
 import { createMessagesStream, MESSAGES_PATH, messageObject } from './messages/messages-answer.ts';

@@ -4,7 +4,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { type EventStream, openEventStream, type StreamEvent } from '../../platform/sse/sse-writer.ts';
 import type { ChatChunk } from '../contract/chat.ts';
 import { completionsErrors, describeFailure } from '../errors.ts';
-import type { ChatAnswer } from '../pipeline/chat-run.ts';
+import type { ChatAnswer } from '../operations/run-chat.ts';
 
 interface StreamRelay extends Pick<Runtime, 'clock' | 'logger'> {
   readonly reply: FastifyReply;

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { DialectName, StreamEvent } from '../../../src/completions/dialects/dialect.ts';
 import { loadDialect } from '../../../src/completions/dialects/dialect-table.ts';
-import { createChunkReader } from '../../../src/completions/pipeline/chunk-reader.ts';
-import { createSseFraming } from '../../../src/completions/pipeline/sse-framing.ts';
+import { createChunkReader } from '../../../src/completions/relay/chunk-reader.ts';
+import { createSseFraming } from '../../../src/completions/relay/event-splitter.ts';
 import { ask, context } from './read-stream.ts';
 
 const NAMES: DialectName[] = ['openai', 'azure', 'anthropic', 'google', 'google-vertex', 'bedrock', 'cohere'];

@@ -5,7 +5,7 @@ import { apiErrorBody, completionsErrors } from '../../../src/completions/errors
 import { ingressRoutes } from '../../../src/completions/ingress/ingress-routes.ts';
 import { messagesErrorBody, speaksMessages } from '../../../src/completions/ingress/messages/messages-answer.ts';
 import type { KeyHolder } from '../../../src/completions/keys/admission.ts';
-import type { ChatCall, RunChat } from '../../../src/completions/pipeline/chat-run.ts';
+import type { ChatCall, RunChat } from '../../../src/completions/operations/run-chat.ts';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Route } from '../../../src/platform/http/surface.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ChatCall } from '../../../src/completions/pipeline/chat-run.ts';
+import type { ChatCall } from '../../../src/completions/operations/run-chat.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { inTime } from '../../fakes/in-time.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createAlarms } from '../../../src/completions/pipeline/alarms.ts';
+import { createAlarms } from '../../../src/completions/upstream/upstream-exchange.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 
 function start() {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { INTERNAL } from '../../../src/completions/keys/key-access.ts';
-import { type Attempt, createAttemptCalls } from '../../../src/completions/pipeline/attempt-call.ts';
-import { CallerPresence } from '../../../src/completions/pipeline/caller-presence.ts';
-import type { ModelPlan } from '../../../src/completions/pipeline/model-plan.ts';
-import { createTargetBoard } from '../../../src/completions/pipeline/target-board.ts';
+import { type Attempt, createAttemptCalls } from '../../../src/completions/routing/attempt-call.ts';
+import { CallerPresence } from '../../../src/completions/routing/call-record.ts';
+import type { ModelPlan } from '../../../src/completions/routing/model-plan.ts';
+import { createTargetBoard } from '../../../src/completions/routing/target-board.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { createFakeRandomness } from '../../fakes/fake-randomness.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { joinChunks } from '../../../src/completions/pipeline/join-chunks.ts';
+import { joinChunks } from '../../../src/completions/relay/open-stream.ts';
 
 test('chunks of one reading are joined where they are', () => {
   const read = Buffer.from('3\r\nabc\r\n2\r\nde\r\n1\r\nf\r\n');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createResponseCache } from '../../../src/completions/pipeline/response-cache.ts';
+import { createResponseCache } from '../../../src/completions/operations/response-cache.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 
 const MINUTE_MS = 60_000;

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { LookupFunction } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import type { Pool } from 'undici';
-import { createUpstreamPools } from '../../../src/completions/pipeline/upstream-pools.ts';
+import { createUpstreamPools } from '../../../src/completions/upstream/upstream-pools.ts';
 import { listenOnLoopback } from '../../fakes/loopback-server.ts';
 
 const CONNECT_MS = 10_000;

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import type { Dispatcher } from 'undici';
-import { createUpstreamPools } from '../../../src/completions/pipeline/upstream-pools.ts';
+import { createUpstreamPools } from '../../../src/completions/upstream/upstream-pools.ts';
 import { childEnvironment } from '../../../src/platform/child-process/child-environment.ts';
 import { readOutgoingProxy, useOutgoingProxy } from '../../../src/platform/network-address/outgoing-proxy.ts';
 

@@ -1,5 +1,5 @@
 import type { ChatRequest } from '../../../../src/completions/contract/chat.ts';
-import type { ChatAnswer } from '../../../../src/completions/pipeline/chat-run.ts';
+import type { ChatAnswer } from '../../../../src/completions/operations/run-chat.ts';
 import type { Clock } from '../../../../src/platform/clock/clock.ts';
 import { errorCode } from '../../../../src/platform/errors/app-error.ts';
 import type { Chance } from '../chance.ts';

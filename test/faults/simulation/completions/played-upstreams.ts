@@ -1,5 +1,5 @@
 import type { Dispatcher, Pool } from 'undici';
-import type { UpstreamPools } from '../../../../src/completions/pipeline/upstream-pools.ts';
+import type { UpstreamPools } from '../../../../src/completions/upstream/upstream-pools.ts';
 import { pause } from '../../../../src/platform/clock/clock.ts';
 import { chunkEvent, deltaEvent } from '../../../fakes/chat-chunk.ts';
 import type { Chance } from '../chance.ts';

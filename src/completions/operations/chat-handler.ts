@@ -1,0 +1,131 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
+import type { Call } from '../../platform/http/surface.ts';
+import { afterOthers } from '../../platform/queue/after-reads.ts';
+import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/chat.ts';
+import { createRequestReader } from '../contract/read-request.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import { openInSilence, relayStream, sendJson } from '../relay/relay-stream.ts';
+import { watchCaller } from '../routing/call-record.ts';
+import { createAlarms } from '../upstream/upstream-exchange.ts';
+import { type AdmittedCall, type Attempted, type ChatPipeline, readCallOptions } from './chat-pipeline.ts';
+import type { OpenedChat } from './encode-chat.ts';
+import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './legacy-functions.ts';
+import type { ResponseCache } from './response-cache.ts';
+
+export interface ChatHandlerOptions {
+  readonly pipeline: ChatPipeline;
+  readonly cache: ResponseCache;
+  readonly strictParams: () => boolean;
+  readonly clock: Clock;
+}
+
+/** How answers look: as OpenAI has them, or as the document has them (contract/completions 1). */
+export type PathFamily = 'openai' | 'document';
+
+const readRequest = createRequestReader(ChatRequest);
+
+/** `POST /chat/completions`: the body is parsed once, and goes on as bytes wherever nothing in it must change. */
+export function createChatHandler({ pipeline, cache, strictParams, clock }: ChatHandlerOptions) {
+  const alarms = createAlarms(clock);
+  return (family: PathFamily) =>
+    async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
+      const bytes = body as Buffer;
+      const request = readRequest(bytes);
+      if (bytes.length > MIN_LARGE_BODY) await afterOthers();
+      const { strict, cacheTtlMs, timeoutMs } = readCallOptions(head, strictParams());
+      const presence = watchCaller(reply.raw);
+      const { requestId } = head;
+      const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat', timeoutMs }, request);
+      const ttlMs = request.stream === true ? 0 : (cacheTtlMs ?? call.plan.cacheTtlMs);
+      const cacheKey = ttlMs > 0 ? cache.keyOf(holder.id, head.path, bytes) : '';
+      const cached = ttlMs > 0 ? cache.get(cacheKey) : undefined;
+      if (cached !== undefined) {
+        call.record.settle({ outcome: 'cached', status: 200 });
+        sendJson(reply, { ...call.record.headers(), 'x-cache': 'hit' }, cached);
+        return reply;
+      }
+      const answerAsBytes = family === 'openai' || request.stream === true;
+      const open = () => pipeline.openChat(call, { request, bytes, answerAsBytes, strict });
+      const silence = { reply, record: call.record, clock, alarms };
+      const begun =
+        request.stream === true ? await openInSilence(silence, open) : { opened: await open(), headersSent: false };
+      if (begun === undefined) return reply;
+      const { opened, headersSent } = begun;
+      const legacy = usesLegacyFunctions(request);
+      if (isStream(opened.result)) {
+        relayChat(reply, call, opened, request, bytes, legacy, headersSent);
+        return reply;
+      }
+      const answer = encodeWhole(opened.result, family, legacy);
+      if (ttlMs > 0) cache.put(holder.id, cacheKey, Buffer.from(answer), ttlMs);
+      const { measured } = opened.result;
+      const content = call.record.keepsContent && { content: { request: String(bytes), answer: String(answer) } };
+      opened.finish({ outcome: 'ok', status: 200, measured, ...content });
+      const headers = call.record.headers();
+      sendJson(reply, ttlMs > 0 ? { ...headers, 'x-cache': 'miss' } : headers, answer);
+      return reply;
+    };
+
+  function relayChat(
+    reply: Call['reply'],
+    { record }: AdmittedCall,
+    { result, finish }: Attempted<OpenedChat>,
+    request: ChatRequest,
+    bytes: Buffer,
+    legacy: boolean,
+    headersSent: boolean,
+  ): void {
+    const shared = { reply, record, finish, clock, alarms, headersSent, requestText: () => String(bytes) };
+    if (result.kind === 'byte-stream') {
+      relayStream({ ...shared, stream: result.stream, encode: asItIs, encodeEnd: (last) => last ?? '' });
+    } else if (result.kind === 'chunk-stream') {
+      const usageAsked = request.stream_options?.include_usage === true;
+      const encode = (chunks: readonly ChatChunk[]) => encodeChunks(chunks, usageAsked, legacy);
+      relayStream({
+        ...shared,
+        stream: result.stream,
+        encode,
+        encodeEnd: (last) => `${last === undefined ? '' : encode(last)}data: [DONE]\n\n`,
+      });
+    }
+  }
+}
+
+type WholeChat = Extract<OpenedChat, { measured: unknown }>;
+
+function isStream(opened: OpenedChat): opened is Exclude<OpenedChat, WholeChat> {
+  return opened.kind === 'byte-stream' || opened.kind === 'chunk-stream';
+}
+
+function asItIs(bytes: Buffer): Buffer {
+  return bytes;
+}
+
+export function encodeChunks(chunks: readonly ChatChunk[], usageAsked: boolean, legacy: boolean): string {
+  let text = '';
+  for (const chunk of chunks) {
+    if (!usageAsked && chunk.choices.length === 0) continue;
+    text += `data: ${JSON.stringify(legacy ? withFunctionCallDeltas(chunk) : chunk)}\n\n`;
+  }
+  return text;
+}
+
+function encodeWhole(opened: WholeChat, family: PathFamily, legacy: boolean): Buffer | string {
+  if (opened.kind === 'bytes') return opened.body;
+  const { completion } = opened;
+  const mapped = legacy ? withFunctionCalls(completion) : completion;
+  return JSON.stringify(family === 'openai' ? mapped : asDocument(mapped));
+}
+
+/** The document has `created` as text and never a null `content` (spec/completions 2.3). */
+export function asDocument(completion: ChatCompletion): ChatCompletion {
+  return {
+    ...completion,
+    created: String(completion.created),
+    choices: completion.choices.map((choice) => ({
+      ...choice,
+      message: { ...choice.message, content: choice.message.content ?? '' },
+    })),
+  };
+}

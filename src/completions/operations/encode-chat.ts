@@ -1,0 +1,107 @@
+import type { UsableApi } from '../apis/model-api.ts';
+import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts';
+import type { Dialect, DialectContext } from '../dialects/dialect.ts';
+import type { OpenedStream } from '../relay/open-stream.ts';
+import { spliceModel } from '../relay/splice-body.ts';
+import type { MeasuredUsage } from '../routing/call-record.ts';
+import type { UpstreamBody } from '../upstream/upstream-exchange.ts';
+
+/** A chat request as one upstream takes it. */
+export interface EncodedChat {
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: UpstreamBody;
+  /** Fields of the caller that this upstream cannot take. */
+  readonly dropped: readonly string[];
+}
+
+const ASK_FOR_USAGE = '"stream_options":{"include_usage":true},';
+/** What is spliced in, or is the same whether it is said or not. */
+const SPLICED: ReadonlySet<string> = new Set(['model', 'stream', 'stream_options']);
+
+/**
+ * `bytes`: the body as it came, when it may be passed on. That is done when the dialect would change nothing in it but
+ * the model and the wish for usage.
+ */
+export function encodeChat(
+  dialect: Dialect,
+  request: ChatRequest,
+  context: DialectContext,
+  bytes: Buffer | undefined,
+): EncodedChat {
+  const { path, headers, body, dropped } = dialect.encodeRequest(request, context);
+  const spliced =
+    bytes === undefined || dropped.length > 0 || !speaksOpenai(dialect) || !isUnchanged(request, body)
+      ? undefined
+      : spliceRequest(request, context, bytes);
+  return { path, headers, body: spliced ?? JSON.stringify(body), dropped };
+}
+
+/** Whether requests and answers are OpenAI's own, so that bytes may be passed on. */
+export function speaksOpenai({ name }: Pick<Dialect, 'name'>): boolean {
+  return name === 'openai' || name === 'azure';
+}
+
+/** What a dialect must know of an API. */
+export function dialectContext(
+  api: UsableApi,
+  model: string,
+  answer: Pick<DialectContext, 'stream' | 'id' | 'created' | 'translated' | 'maxOutputTokens'>,
+): DialectContext {
+  const { baseUrl, refuses, noStreamOptions } = api;
+  return { ...answer, model, baseUrl, refuses, noStreamOptions };
+}
+
+function spliceRequest(request: ChatRequest, context: DialectContext, bytes: Buffer): readonly Buffer[] | undefined {
+  const { stream_options: options } = request;
+  const asks = context.stream && context.noStreamOptions !== true;
+  if (!asks || options?.include_usage === true) {
+    // An API that does not know the option must not get the caller's either.
+    if (!asks && options !== undefined) return undefined;
+    return spliceModel(bytes, request.model, context.model);
+  }
+  return options === undefined ? spliceModel(bytes, request.model, context.model, ASK_FOR_USAGE) : undefined;
+}
+
+function isUnchanged(request: ChatRequest, encoded: unknown): boolean {
+  const before = request as Readonly<Record<string, unknown>>;
+  const after = encoded as Readonly<Record<string, unknown>>;
+  for (const name of Object.keys(after)) if (!SPLICED.has(name) && !isSame(before[name], after[name])) return false;
+  for (const name of Object.keys(before)) if (!SPLICED.has(name) && !Object.hasOwn(after, name)) return false;
+  return true;
+}
+
+/** A list counts as the same when everything in it is. */
+function isSame(before: unknown, after: unknown): boolean {
+  if (before === after) return true;
+  if (!Array.isArray(before) || !Array.isArray(after) || before.length !== after.length) return false;
+  return before.every((item, index) => item === after[index]);
+}
+
+/** A chat request on its way, checked and in today's form. */
+export interface ChatWork {
+  readonly request: ChatRequest;
+  /** As it came, when bytes may be passed on. */
+  readonly bytes: Buffer | undefined;
+  /** The upstream's own bytes will do as the answer. */
+  readonly answerAsBytes: boolean;
+  readonly strict: boolean;
+  /** Parameters that we added ourselves: they are never refused, and never named as dropped. */
+  readonly added?: readonly string[] | undefined;
+  /** The request came in another API's form. */
+  readonly translated?: boolean | undefined;
+  readonly promptTokens: number;
+  /** The same for every try of one call, so that an upstream can recognise a repetition. */
+  readonly idempotencyId: string;
+  /** For answers of upstreams that give none. */
+  readonly answerId: string;
+  readonly created: number;
+}
+
+/** An answer of which something is there: as the upstream's bytes where they can be passed on, else translated. */
+export type OpenedChat = { readonly dropped: readonly string[] } & (
+  | { readonly kind: 'bytes'; readonly body: Buffer; readonly measured: MeasuredUsage }
+  | { readonly kind: 'completion'; readonly completion: ChatCompletion; readonly measured: MeasuredUsage }
+  | { readonly kind: 'byte-stream'; readonly stream: OpenedStream<Buffer> }
+  | { readonly kind: 'chunk-stream'; readonly stream: OpenedStream<readonly ChatChunk[]> }
+);

@@ -1,0 +1,142 @@
+import { createParser } from 'eventsource-parser';
+import type { StreamEvent } from '../dialects/dialect.ts';
+import { parseEvent } from '../dialects/json-value.ts';
+import { upstreamError } from '../routing/upstream-failure.ts';
+
+const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+const EMPTY = Buffer.alloc(0);
+/** One event may hold a whole image. */
+const MAX_EVENT_BYTES = 32 * 1024 * 1024;
+
+/** Cuts the bytes of an event stream where an event ends, however they were chunked on their way. */
+export interface EventSplitter {
+  /** The whole events that are there now, as bytes; empty while the first of them is incomplete. */
+  feed(chunk: Buffer): Buffer;
+  /** What came after the last whole event. */
+  rest(): Buffer;
+}
+
+/**
+ * Only what is incomplete is held back, and copied once: a chunk that ends with an event is handed on as it is. That
+ * the caller gets whole events alone is what keeps a broken stream readable: an error can always follow.
+ */
+export function createEventSplitter(maxEventBytes = MAX_EVENT_BYTES): EventSplitter {
+  let held: Buffer[] = [];
+  let heldBytes = 0;
+  /** The last two bytes that were seen, for line ends that are cut in two. */
+  let before = 0;
+  let beforeThat = 0;
+
+  return {
+    feed(chunk) {
+      const end = endOfLastEvent(chunk, before, beforeThat);
+      const { length } = chunk;
+      beforeThat = length > 1 ? (chunk[length - 2] ?? 0) : before;
+      before = chunk[length - 1] ?? before;
+      if (end === length && heldBytes === 0) return chunk;
+      if (end === 0) {
+        hold(chunk);
+        return EMPTY;
+      }
+      const whole = heldBytes === 0 ? chunk.subarray(0, end) : Buffer.concat([...held, chunk.subarray(0, end)]);
+      held = [];
+      heldBytes = 0;
+      if (end < length) hold(chunk.subarray(end));
+      return whole;
+    },
+    rest: () => Buffer.concat(held),
+  };
+
+  function hold(part: Buffer): void {
+    held.push(part);
+    heldBytes += part.length;
+    if (heldBytes > maxEventBytes) {
+      throw upstreamError(
+        `one event of its stream is larger than ${maxEventBytes} bytes (completions.max_event_bytes)`,
+      );
+    }
+  }
+}
+
+/** The start of the event in which a place lies, in a piece that the splitter gave. */
+export function startOfEvent(piece: Buffer, place: number): number {
+  return endOfLastEvent(piece.subarray(0, place), 0, 0);
+}
+
+/** The place after the last blank line; 0 when there is none. Lines end with LF, CR LF or CR, in any mixture. */
+function endOfLastEvent(chunk: Buffer, before: number, beforeThat: number): number {
+  for (let at = chunk.length - 1; at >= 0; at -= 1) {
+    const byte = chunk[at];
+    if (byte !== LINE_FEED && byte !== CARRIAGE_RETURN) continue;
+    const previous = at > 0 ? chunk[at - 1] : before;
+    // A CR after a LF at the very end is half of a CR LF: what it ends is clear with the next chunk.
+    if (previous === LINE_FEED && (byte === LINE_FEED || at < chunk.length - 1)) return at + 1;
+    if (previous !== CARRIAGE_RETURN) continue;
+    if (byte === CARRIAGE_RETURN) return at + 1;
+    const third = at > 1 ? chunk[at - 2] : at === 1 ? before : beforeThat;
+    if (third === LINE_FEED || third === CARRIAGE_RETURN) return at + 1;
+  }
+  return 0;
+}
+
+/** The events of a piece that the splitter gave, one by one, each with the blank line that ends it. */
+export function* wholeEvents(piece: Buffer): Generator<Buffer> {
+  let start = 0;
+  let lineStart = 0;
+  for (let at = 0; at < piece.length; at += 1) {
+    const byte = piece[at];
+    if (byte !== LINE_FEED && byte !== CARRIAGE_RETURN) continue;
+    const isBlank = at === lineStart;
+    if (byte === CARRIAGE_RETURN && piece[at + 1] === LINE_FEED) at += 1;
+    lineStart = at + 1;
+    if (!isBlank) continue;
+    yield piece.subarray(start, lineStart);
+    start = lineStart;
+  }
+  if (start < piece.length) yield piece.subarray(start);
+}
+
+/** Server-sent events, whole or with the last blank line forgotten. */
+export function createSseFraming(maxEventBytes?: number): EventFraming {
+  const splitter = createEventSplitter(maxEventBytes);
+  const readEvents = createEventReader();
+  return {
+    feed(chunk) {
+      const piece = splitter.feed(chunk);
+      return piece.length === 0 ? [] : readEvents(piece.toString('utf8'));
+    },
+    end() {
+      const rest = splitter.rest();
+      return isWholeEvent(rest) ? readEvents(`${rest.toString('utf8')}\n\n`) : [];
+    },
+  };
+}
+
+/** Reads server-sent events out of text that ends where an event ends. A line end that was cut in two does no harm. */
+export function createEventReader(): (text: string) => readonly StreamEvent[] {
+  let events: StreamEvent[] = [];
+  const parser = createParser({
+    onEvent: ({ event, data }) => events.push({ event, data }),
+  });
+  return (text) => {
+    events = [];
+    // The parser waits to see whether LF follows a CR; together they are the same line end as the CR alone.
+    parser.feed(text.endsWith('\r') ? `${text}\n` : text);
+    return events;
+  };
+}
+
+/** Whether what came after the last blank line of a stream is an event all the same, and not one that was cut short. */
+export function isWholeEvent(rest: Buffer): boolean {
+  if (rest.length === 0) return false;
+  const [message] = createEventReader()(`${rest.toString('utf8')}\n\n`);
+  if (message === undefined) return false;
+  return message.event === 'error' || message.data.trim() === '[DONE]' || parseEvent(message.data) !== undefined;
+}
+
+export interface EventFraming {
+  feed(chunk: Buffer): readonly StreamEvent[];
+  /** What was left unfinished when the upstream closed the connection. */
+  end(): readonly StreamEvent[];
+}

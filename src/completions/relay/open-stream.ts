@@ -1,0 +1,241 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import { afterReads } from '../../platform/queue/after-reads.ts';
+import type { UpstreamFailure } from '../dialects/dialect.ts';
+import type { MeasuredUsage } from '../routing/call-record.ts';
+import { failureToError, type UpstreamHeaders, upstreamError } from '../routing/upstream-failure.ts';
+import { createRefusalText, isSuccess, type OpenOptions, refusal } from './open-answer.ts';
+
+/** Takes the pieces of a stream: some writes, then exactly one of end and fail. */
+export interface StreamSink<Piece> {
+  /** False: nothing more until the stream is resumed. */
+  write(piece: Piece): boolean;
+  end(last: Piece | undefined): void;
+  /** The answer is not whole. */
+  fail(error: AppError): void;
+}
+
+/** A stream whose first event has come. Nothing is lost before it is attached. */
+export interface OpenedStream<Piece> {
+  attach(sink: StreamSink<Piece>): void;
+  resume(): void;
+  /** Closes the connection at once; the sink hears nothing more. */
+  abort(): void;
+  usage(): MeasuredUsage;
+}
+
+export interface OpenStreamOptions<Piece> extends OpenOptions {
+  readonly reader: StreamReader<Piece>;
+}
+
+/** Usually none wait; this many when nobody takes the stream. */
+const MAX_QUEUED = 4;
+/**
+ * This many bytes are read without waiting for the end of the poll phase, in which Node may read 2 MB from one socket:
+ * so a client that takes nothing stops the upstream at once.
+ */
+const MAX_ARRIVED_BYTES = 16 * 1024;
+
+type Outcome<Piece> = { readonly last: Piece | undefined } | { readonly error: AppError };
+
+/**
+ * Resolves when the first event has come: until then nothing was sent to the caller, so that what is thrown here can
+ * still be answered by another attempt, or with a status of its own (contract/completions 4).
+ */
+export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<OpenedStream<Piece>> {
+  const { start, reader, presence, secret } = options;
+  return new Promise((resolve, reject) => {
+    let status = 0;
+    let headers: UpstreamHeaders = {};
+    let opened = false;
+    let sink: StreamSink<Piece> | undefined;
+    let queued: Piece[] = [];
+    let outcome: Outcome<Piece> | undefined;
+    let refusalText: ReturnType<typeof createRefusalText> | undefined;
+    /** What came with one reading of the socket. Upstreams send many small chunks: read together they cost far less. */
+    let arrived: Buffer[] = [];
+    let arrivedBytes = 0;
+
+    const exchange = start({
+      onHead(givenStatus, givenHeaders) {
+        status = givenStatus;
+        headers = givenHeaders;
+        if (!isSuccess(status)) refusalText = createRefusalText();
+        else if (NO_STREAM_TYPE.test(String(headers['content-type']))) stop(upstreamError(NO_STREAM));
+        else if ((headers['content-encoding'] ?? 'identity') !== 'identity') stop(upstreamError(COMPRESSED));
+      },
+      onData(chunk) {
+        if (outcome !== undefined) return;
+        if (refusalText !== undefined) {
+          refusalText.add(chunk);
+          return;
+        }
+        if (arrived.length === 0) afterReads(readArrived);
+        arrived.push(chunk);
+        arrivedBytes += chunk.length;
+        if (arrivedBytes >= MAX_ARRIVED_BYTES) readArrived();
+      },
+      onEnd: () => afterReads(readEnd),
+      onFailed(error) {
+        readArrived();
+        if (outcome === undefined) conclude({ error });
+      },
+    });
+    presence.watch(() => {
+      if (opened && presence.reason !== undefined) {
+        stop(presence.reason);
+        return;
+      }
+      exchange.abort();
+      if (!opened) reject(presence.failure());
+    });
+
+    function readArrived(): void {
+      if (!isFilled(arrived) || outcome !== undefined) return;
+      const chunk = joinChunks(arrived);
+      arrived = [];
+      arrivedBytes = 0;
+      take(() => reader.feed(chunk));
+    }
+
+    function readEnd(): void {
+      if (outcome !== undefined) return;
+      if (refusalText !== undefined) {
+        reject(refusal(status, headers, refusalText.read(), options));
+        return;
+      }
+      readArrived();
+      if (outcome === undefined) take(() => reader.end());
+      if (outcome === undefined) conclude({ error: upstreamError(opened ? BROKEN : EMPTY) });
+    }
+
+    function take(read: () => Reading<Piece>): void {
+      let reading: Reading<Piece>;
+      try {
+        reading = read();
+      } catch (error) {
+        stop(error instanceof AppError ? error : upstreamError('its stream makes no sense', error));
+        return;
+      }
+      const { piece, hasEvent, failure, done } = reading;
+      if (failure !== undefined) {
+        if (piece !== undefined && opened) deliver(piece);
+        stop(failureToError(failure, secret));
+        return;
+      }
+      if (hasEvent) open();
+      if (done) conclude({ last: piece });
+      else if (piece !== undefined) deliver(piece);
+    }
+
+    /** The upstream is of no more use. */
+    function stop(error: AppError): void {
+      exchange.abort();
+      conclude({ error });
+    }
+
+    function open(): void {
+      if (opened) return;
+      opened = true;
+      exchange.begun();
+      resolve({
+        attach(given) {
+          let hasRoom = true;
+          for (const piece of queued) hasRoom = given.write(piece);
+          queued = [];
+          sink = given;
+          if (outcome !== undefined) tell(given, outcome);
+          // What was held up is delivered in this very call.
+          else if (hasRoom) exchange.resume();
+          else exchange.pause();
+        },
+        resume: () => exchange.resume(),
+        abort: () => exchange.abort(),
+        usage: () => reader.usage(),
+      });
+    }
+
+    function deliver(piece: Piece): void {
+      if (sink !== undefined) {
+        if (!sink.write(piece)) exchange.pause();
+      } else if (opened) {
+        queued.push(piece);
+        if (queued.length >= MAX_QUEUED) exchange.pause();
+      } else if (queued.length < MAX_QUEUED) {
+        // Only the first comments are kept: to pause the upstream before its first event would also stop its time limit.
+        queued.push(piece);
+      }
+    }
+
+    function conclude(result: Outcome<Piece>): void {
+      outcome = result;
+      // Nobody's leaving matters any more, and a connection that is read to its end can be used again.
+      presence.watch(ignore);
+      if (sink !== undefined) tell(sink, result);
+      else if (!opened && 'error' in result) reject(result.error);
+    }
+  });
+}
+
+function tell<Piece>(sink: StreamSink<Piece>, outcome: Outcome<Piece>): void {
+  if ('error' in outcome) sink.fail(outcome.error);
+  else sink.end(outcome.last);
+}
+
+function isFilled(chunks: readonly Buffer[]): chunks is readonly [Buffer, ...Buffer[]] {
+  return chunks.length > 0;
+}
+
+function ignore(): void {}
+
+/** Many servers do not name their stream, or name it wrongly; these are certainly none. */
+const NO_STREAM_TYPE = /^(?:application\/json|text\/html)/i;
+const NO_STREAM = 'it answered with something else than a stream';
+const COMPRESSED = 'its stream is compressed, which was not asked for';
+const BROKEN = 'its stream ended before the answer was whole';
+const EMPTY = 'its stream ended before it began';
+
+/** What a part of an upstream's stream means for the caller. */
+export interface Reading<Piece> {
+  /** To be sent on; undefined when there is nothing to send. */
+  readonly piece: Piece | undefined;
+  /** There was an event among it, and not comments alone. */
+  readonly hasEvent: boolean;
+  /** The upstream gave up: what stands in `piece` comes before that. */
+  readonly failure?: UpstreamFailure | undefined;
+  /** The answer is whole: what follows is of no interest. */
+  readonly done: boolean;
+}
+
+/** Reads one stream as it comes. What it throws means that the stream makes no sense. */
+export interface StreamReader<Piece> {
+  feed(chunk: Buffer): Reading<Piece>;
+  /** The upstream has closed the connection. A reading that is neither done nor failed: the answer is incomplete. */
+  end(): Reading<Piece>;
+  /** What the answer has used up to here. */
+  usage(): MeasuredUsage;
+}
+
+/**
+ * Chunks that came with one reading of a socket, as one. They are views into one buffer, with nothing between them but
+ * the framing of the transfer, which nobody needs any more: so they are moved together where they are, over the framing.
+ * A copy would be memory outside the heap for each reading, and much of that makes V8 collect all garbage more often.
+ */
+export function joinChunks(chunks: readonly [Buffer, ...Buffer[]]): Buffer {
+  const [first] = chunks;
+  if (chunks.length === 1) return first;
+  const { buffer, byteOffset: start } = first;
+  let end = start;
+  let length = 0;
+  for (const chunk of chunks) {
+    if (chunk.buffer !== buffer || chunk.byteOffset < end) return Buffer.concat(chunks);
+    end = chunk.byteOffset + chunk.length;
+    length += chunk.length;
+  }
+  const joined = Buffer.from(buffer, start, length);
+  let at = 0;
+  for (const chunk of chunks) {
+    joined.set(chunk, at);
+    at += chunk.length;
+  }
+  return joined;
+}

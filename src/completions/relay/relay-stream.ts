@@ -1,0 +1,178 @@
+import type { OutgoingHttpHeaders } from 'node:http';
+import type { FastifyReply } from 'fastify';
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { AppError } from '../../platform/errors/app-error.ts';
+import { encodeComment } from '../../platform/sse/sse-writer.ts';
+import { describeFailure, statusOf } from '../errors.ts';
+import type { CallRecord, FinishCall } from '../routing/call-record.ts';
+import type { Alarm, Alarms } from '../upstream/upstream-exchange.ts';
+import type { OpenedStream } from './open-stream.ts';
+
+export interface RelayOptions<Piece> {
+  readonly reply: FastifyReply;
+  readonly stream: OpenedStream<Piece>;
+  readonly record: CallRecord;
+  readonly finish: FinishCall;
+  /** A piece as the bytes that the caller gets; `last` comes before the end of a whole answer. */
+  encode(piece: Piece): string | Buffer;
+  encodeEnd(last: Piece | undefined): string | Buffer;
+  /** What was asked, for calls whose content is kept. */
+  readonly requestText: () => string;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly alarms: Alarms;
+  /** The headers and a comment were sent while the upstream was silent. */
+  readonly headersSent: boolean;
+}
+
+const KEEP_ALIVE_MS = 15_000;
+const KEEP_ALIVE = encodeComment('keep-alive');
+const MAX_KEPT_CONTENT = 1024 * 1024;
+const STREAM_HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache',
+  'x-accel-buffering': 'no',
+};
+
+/** The headers of a stream. From now on the response is written here, not by Fastify. */
+function takeOver(reply: FastifyReply, record: CallRecord): OutgoingHttpHeaders {
+  const headers = { ...(reply.getHeaders() as OutgoingHttpHeaders), ...record.headers(), ...STREAM_HEADERS };
+  reply.hijack();
+  return headers;
+}
+
+export type SilenceOptions = Pick<RelayOptions<never>, 'reply' | 'record' | 'clock' | 'alarms'>;
+
+/**
+ * Waits for a stream to begin. After 15 s of silence the caller gets the headers and a comment, then a comment every
+ * 15 s, so that nothing on the way takes the connection for dead; retries and fallbacks go on meanwhile. Undefined: the
+ * call failed after that, and an event has told the caller why.
+ */
+export async function openInSilence<Opened>(
+  { reply, record, clock, alarms }: SilenceOptions,
+  open: () => Promise<Opened>,
+): Promise<{ readonly opened: Opened; readonly headersSent: boolean } | undefined> {
+  const response = reply.raw;
+  let headersSent = false;
+  const alarm: Alarm = {
+    dueAt: clock.monotonic() + KEEP_ALIVE_MS,
+    ring() {
+      if (response.destroyed) return;
+      if (!headersSent) response.writeHead(200, takeOver(reply, record));
+      headersSent = true;
+      response.write(KEEP_ALIVE);
+      alarm.dueAt = clock.monotonic() + KEEP_ALIVE_MS;
+      alarms.set(alarm);
+    },
+  };
+  alarms.set(alarm);
+  try {
+    const opened = await open();
+    return { opened, headersSent };
+  } catch (error) {
+    if (!headersSent) throw error;
+    response.end(failureEvent(error));
+    return undefined;
+  } finally {
+    alarms.clear(alarm);
+  }
+}
+
+function failureEvent(error: unknown): string {
+  return `data: ${JSON.stringify(describeFailure(error).body)}\n\n`;
+}
+
+/**
+ * Sends a stream on to the caller as it comes (contract/completions 4). A slow caller holds up the upstream; one that
+ * leaves ends it; and a stream that breaks says so in one last event, without `[DONE]`.
+ */
+export function relayStream<Piece>(options: RelayOptions<Piece>): void {
+  const { reply, stream, record, finish, encode, encodeEnd, clock, alarms, headersSent } = options;
+  const response = reply.raw;
+  const kept: (string | Buffer)[] = [];
+  let keptLength = 0;
+  let over = false;
+  let lastWrite = clock.monotonic();
+  const alarm: Alarm = { dueAt: lastWrite + KEEP_ALIVE_MS, ring: keepAlive };
+
+  const headers = headersSent ? {} : takeOver(reply, record);
+  if (response.destroyed) {
+    stream.abort();
+    conclude({ outcome: 'aborted', status: 499 });
+    return;
+  }
+
+  function keepAlive(): void {
+    const now = clock.monotonic();
+    const isSilent = now - lastWrite >= KEEP_ALIVE_MS;
+    if (isSilent && !response.writableNeedDrain) write(KEEP_ALIVE);
+    alarm.dueAt = (isSilent ? now : lastWrite) + KEEP_ALIVE_MS;
+    alarms.set(alarm);
+  }
+
+  function write(bytes: string | Buffer): boolean {
+    lastWrite = clock.monotonic();
+    return response.write(bytes);
+  }
+
+  function keep(bytes: string | Buffer): void {
+    if (!record.keepsContent || keptLength > MAX_KEPT_CONTENT) return;
+    kept.push(bytes);
+    keptLength += bytes.length;
+  }
+
+  function conclude(end: { outcome: 'ok' | 'partial' | 'aborted'; status: number; error?: AppError }): void {
+    if (over) return;
+    over = true;
+    alarms.clear(alarm);
+    const content = record.keepsContent && {
+      content: { request: options.requestText(), answer: kept.map(String).join('') },
+    };
+    finish({ ...end, measured: stream.usage(), ...content });
+  }
+
+  response.on('drain', () => stream.resume());
+  response.on('close', () => {
+    if (over) return;
+    stream.abort();
+    conclude({ outcome: 'aborted', status: 499 });
+  });
+  if (!headersSent) response.writeHead(200, headers);
+  alarms.set(alarm);
+  stream.attach({
+    write(piece) {
+      const bytes = encode(piece);
+      if (over || bytes.length === 0) return true;
+      keep(bytes);
+      return write(bytes);
+    },
+    end(last) {
+      const bytes = encodeEnd(last);
+      keep(bytes);
+      conclude({ outcome: 'ok', status: 200 });
+      response.end(bytes);
+    },
+    fail(error) {
+      const event = failureEvent(error);
+      keep(event);
+      conclude({ outcome: 'partial', status: statusOf(error), error });
+      response.end(event);
+    },
+  });
+}
+
+/** Sends a JSON answer whose bytes are ready, past Fastify's own serialiser. */
+export function sendJson(
+  reply: FastifyReply,
+  headers: Readonly<Record<string, string>>,
+  body: Buffer | string,
+  status = 200,
+): void {
+  const response = reply.raw;
+  const all = reply.getHeaders() as OutgoingHttpHeaders;
+  Object.assign(all, headers);
+  all['content-type'] = 'application/json; charset=utf-8';
+  all['content-length'] = Buffer.byteLength(body);
+  reply.hijack();
+  response.writeHead(status, all);
+  response.end(body);
+}

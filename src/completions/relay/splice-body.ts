@@ -1,0 +1,58 @@
+import { startOfValue } from './token-usage.ts';
+
+const MODEL_TEXT = '"model"';
+const MODEL = Buffer.from(MODEL_TEXT);
+/** The start of an escape, in which an ASCII letter of a key could be written. */
+const ESCAPED_ASCII = Buffer.from('\\u00');
+const MODEL_OR_ESCAPED = /"model"|\\u00/g;
+/** Above this size a regular expression searches: a native search slows down at every byte that a mark begins with. */
+const MAX_NATIVE_SEARCH = 256 * 1024;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const MAX_JSON_NAME = 4096;
+
+/**
+ * Returns the bytes of a request with another model, and with `before` (members, with their comma) in front of the model, as
+ * parts that follow each other; all other bytes are the caller's own, not a copy. Undefined when the place of the model is not
+ * certain: the key must be there once, in its usual spelling, so that a parser would read the value that is replaced.
+ */
+export function spliceModel(body: Buffer, from: string, to: string, before = ''): readonly Buffer[] | undefined {
+  const at = body.length > MAX_NATIVE_SEARCH ? placeInLarge(body) : placeInSmall(body);
+  if (at === -1) return undefined;
+  const start = startOfValue(body, at + MODEL.length);
+  if (start === -1 || body[start] !== QUOTE) return undefined;
+  const end = endOfString(body, start);
+  if (end === -1 || end - start > MAX_JSON_NAME || body.toString('utf8', start + 1, end - 1) !== from) return undefined;
+  const middle = Buffer.from(`${before}"model":${JSON.stringify(to)}`);
+  return [body.subarray(0, at), middle, body.subarray(end)];
+}
+
+/** Finds the only `"model"` of a body; -1 when there are none or several, or when one may be written with escapes. */
+function placeInSmall(body: Buffer): number {
+  const at = body.indexOf(MODEL);
+  return at === -1 || body.indexOf(MODEL, at + 1) !== -1 || body.includes(ESCAPED_ASCII) ? -1 : at;
+}
+
+/** Searches part by part, so that the text of a large body is not there as a whole. */
+function placeInLarge(body: Buffer): number {
+  let found = -1;
+  for (let start = 0; start < body.length; start += MAX_NATIVE_SEARCH) {
+    // A mark that begins in this part ends at most its length later.
+    const text = body.toString('latin1', start, start + MAX_NATIVE_SEARCH + MODEL.length - 1);
+    MODEL_OR_ESCAPED.lastIndex = 0;
+    for (let match = MODEL_OR_ESCAPED.exec(text); match !== null; match = MODEL_OR_ESCAPED.exec(text)) {
+      if (match.index >= MAX_NATIVE_SEARCH) break;
+      if (found !== -1 || match[0] !== MODEL_TEXT) return -1;
+      found = start + match.index;
+    }
+  }
+  return found;
+}
+
+/** The place after the closing quote; -1 for what is escaped: such a name is rare enough to take the other way. */
+function endOfString(bytes: Buffer, start: number): number {
+  const end = bytes.indexOf(QUOTE, start + 1);
+  if (end === -1) return -1;
+  for (let at = start + 1; at < end; at += 1) if (bytes[at] === BACKSLASH) return -1;
+  return end + 1;
+}

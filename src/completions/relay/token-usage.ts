@@ -1,0 +1,135 @@
+import type { ChatRequest, Usage } from '../contract/chat.ts';
+import { asFunctionCall } from '../dialects/conversation.ts';
+import { completionTokens } from '../dialects/openai/openai-answer.ts';
+
+const USAGE = Buffer.from('"usage"');
+const COLON = 0x3a;
+const OPEN = 0x7b;
+const CLOSE = 0x7d;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const SPACES: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d]);
+
+/** Figures of an upstream, if they are such. */
+export function asUsage(value: unknown): Usage | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const { prompt_tokens: prompt, completion_tokens: completion = 0, total_tokens: total } = value as Partial<Usage>;
+  if (!isCount(prompt) || !isCount(completion)) return undefined;
+  const sum = isCount(total) ? total : prompt + completion;
+  return {
+    ...(value as Usage),
+    completion_tokens: completionTokens({ prompt, completion, total: sum }),
+    total_tokens: Math.max(sum, prompt + completion),
+  };
+}
+
+/** Figures take some hundred bytes. Without these limits members that are nested in each other would be read again and again. */
+const MAX_USAGE_BYTES = 64 * 1024;
+const MAX_USAGE_MEMBERS = 16;
+
+/**
+ * Finds the usage in the bytes of a whole answer, without parsing the rest of it: inside a string its quotes would be
+ * escaped, so `"usage":{` can only be a member. The last one counts. Undefined when none of the last members has figures.
+ */
+export function findUsage(answer: Buffer): Usage | undefined {
+  let members = 0;
+  for (let at = answer.lastIndexOf(USAGE); at !== -1; at = at === 0 ? -1 : answer.lastIndexOf(USAGE, at - 1)) {
+    const start = startOfValue(answer, at + USAGE.length);
+    if (answer[start] !== OPEN) continue;
+    members += 1;
+    if (members > MAX_USAGE_MEMBERS) return undefined;
+    const end = endOfObject(answer, start, Math.min(answer.length, start + MAX_USAGE_BYTES));
+    if (end === -1) return undefined;
+    const usage = asUsage(parse(answer.toString('utf8', start, end)));
+    if (usage !== undefined) return usage;
+  }
+  return undefined;
+}
+
+/** Where the value of a key begins whose quote closes before `after`; -1 when no value follows. */
+export function startOfValue(bytes: Buffer, after: number): number {
+  let at = after;
+  while (SPACES.has(bytes[at] ?? 0)) at += 1;
+  if (bytes[at] !== COLON) return -1;
+  at += 1;
+  while (SPACES.has(bytes[at] ?? 0)) at += 1;
+  return at;
+}
+
+function endOfObject(bytes: Buffer, start: number, limit: number): number {
+  let depth = 0;
+  for (let at = start; at < limit; at += 1) {
+    const byte = bytes[at];
+    if (byte === QUOTE) {
+      at += 1;
+      while (at < limit && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1;
+    } else if (byte === OPEN) {
+      depth += 1;
+    } else if (byte === CLOSE) {
+      depth -= 1;
+      if (depth === 0) return at + 1;
+    }
+  }
+  return -1;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}
+
+/**
+ * Figures where an upstream gives none, and for reservations before it is asked: four characters are a token, a
+ * message costs four more, and an image, a recording or a file a thousand. Documented in docs/completions.md.
+ */
+const CHARACTERS_PER_TOKEN = 4;
+const TOKENS_PER_MESSAGE = 4;
+const TOKENS_PER_ATTACHMENT = 1000;
+/** What an answer may cost when the caller sets no limit. */
+const USUAL_ANSWER_TOKENS = 1024;
+
+export function estimatePromptTokens({ messages, tools, functions }: ChatRequest): number {
+  let characters = 0;
+  let tokens = messages.length * TOKENS_PER_MESSAGE;
+  for (const { content, tool_calls: calls } of messages) {
+    if (typeof content === 'string') characters += content.length;
+    else if (Array.isArray(content)) {
+      for (const part of content) {
+        if (part.text === undefined) tokens += TOKENS_PER_ATTACHMENT;
+        else characters += part.text.length;
+      }
+    }
+    for (const call of calls ?? []) {
+      const called = asFunctionCall(call).function;
+      characters += called.name.length + called.arguments.length;
+    }
+  }
+  const definitions = tools ?? functions;
+  if (definitions !== undefined && definitions !== null) characters += JSON.stringify(definitions).length;
+  return tokens + tokensOfCharacters(characters);
+}
+
+/** The most that the answer may take, by the caller's own limit. */
+export function expectedAnswerTokens({ max_completion_tokens: most, max_tokens: older, n }: ChatRequest): number {
+  return (most ?? older ?? USUAL_ANSWER_TOKENS) * (n ?? 1);
+}
+
+export function tokensOfCharacters(characters: number): number {
+  return Math.ceil(characters / CHARACTERS_PER_TOKEN);
+}
+
+export function estimatedUsage(promptTokens: number, completionTokens: number): Usage {
+  return {
+    prompt_tokens: promptTokens,
+    completion_tokens: completionTokens,
+    total_tokens: promptTokens + completionTokens,
+    estimated: true,
+  };
+}

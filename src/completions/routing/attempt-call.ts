@@ -1,0 +1,210 @@
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { retry } from '../../platform/retry/retry.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import type { AttemptRecord, CallerPresence } from './call-record.ts';
+import type { ModelPlan, ModelPlans, PlanTimeouts, Target } from './model-plan.ts';
+import type { TargetBoard, TargetLease } from './target-board.ts';
+import { policyOf, upstreamTimeout } from './upstream-failure.ts';
+
+/** One try on one target. */
+export interface Attempt {
+  readonly target: Target;
+  readonly timeouts: PlanTimeouts;
+  /** When this try must be over, on the monotonic clock, and which limit that is. */
+  readonly deadline: number;
+  readonly deadlineName: 'total' | 'x-timeout-ms';
+  /** Ended by whoever gets the result, when the answer is over; a failed try's is ended here. */
+  readonly lease: TargetLease;
+}
+
+export interface AttemptCall<Result> {
+  readonly plan: ModelPlan;
+  readonly holder: KeyHolder;
+  /** What the call may cost, for limits of targets. */
+  readonly tokens: number;
+  /** What the caller gives the whole call, all tries and fallbacks included. */
+  readonly timeoutMs?: number | undefined;
+  readonly presence: CallerPresence;
+  readonly record: AttemptRecord;
+  /** Resolves once something of the answer is there; from then on there is no second try. */
+  run(attempt: Attempt): Promise<Result>;
+}
+
+export interface AttemptOptions extends Pick<Runtime, 'clock' | 'randomness'> {
+  readonly plans: Pick<ModelPlans, 'resolve'>;
+  readonly board: TargetBoard;
+  /** Told of every try that failed. What the upstream said is not among it: that may repeat the prompt. */
+  onFailure(target: string, code: string): void;
+}
+
+export type AttemptCalls = <Result>(call: AttemptCall<Result>) => Promise<Result>;
+
+/** A pause grows from the first to the second; an upstream that asks for longer is not waited for. */
+const BACKOFF = { baseMs: 250, maxMs: 8_000 };
+const MAX_PLANS = 10;
+
+/** Retries on a target, then its neighbours, then fallbacks, until one answers (contract/completions 3). */
+export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
+  const { plans, board, clock, randomness, onFailure } = options;
+
+  return async (call) => {
+    const seen = [call.plan.name];
+    const waiting: ModelPlan[] = [];
+    const callEnds = clock.monotonic() + (call.timeoutMs ?? Number.POSITIVE_INFINITY);
+    let failure: unknown;
+    for (let plan: ModelPlan | undefined = call.plan; plan !== undefined; plan = waiting.shift()) {
+      const now = clock.monotonic();
+      const limits: Limits = {
+        planEnds: now + Math.max(0, ...plan.targets.map(({ timeouts }) => timeouts.total)),
+        callEnds,
+        // What cannot be answered by anything else is tried even on a target that is out.
+        isSole: failure === undefined && plan.targets.length === 1 && !hasFallback(call.holder, plan),
+      };
+      let ofPlan: unknown;
+      for (const target of board.order(plan)) {
+        try {
+          return await tryTarget(call, plan, target, limits);
+        } catch (error) {
+          ofPlan = moreTelling(ofPlan, error);
+          if (!policyOf(error).next) break;
+        }
+      }
+      ofPlan ??= noTarget(plan.name);
+      failure = moreTelling(failure, ofPlan);
+      const { next, tooLong } = policyOf(ofPlan);
+      const names = tooLong ? plan.contextFallbacks : next ? plan.fallbacks : [];
+      for (const name of names) addFallback(call.holder, name, seen, waiting);
+    }
+    throw failure;
+  };
+
+  async function tryTarget<Result>(
+    call: AttemptCall<Result>,
+    plan: ModelPlan,
+    target: Target,
+    limits: Limits,
+  ): Promise<Result> {
+    try {
+      return await tryOnce(call, plan, target, limits);
+    } catch (error) {
+      if (plan.retries === 0 || !policyOf(error).retry || board.isOut(target)) throw error;
+      return tryAgain(call, plan, target, limits, error);
+    }
+  }
+
+  /** `first`: how the try before went; it counts as the first of all. */
+  function tryAgain<Result>(
+    call: AttemptCall<Result>,
+    plan: ModelPlan,
+    target: Target,
+    limits: Limits,
+    first: unknown,
+  ): Promise<Result> {
+    let cause = first;
+    const attempt = async (number: number): Promise<Result> => {
+      if (number === 1) throw first;
+      try {
+        return await tryOnce(call, plan, target, limits);
+      } catch (error) {
+        // That the target went out, or has no room left, tells the caller less than why its own try failed.
+        if (isNoTarget(error)) throw new LastTry(cause);
+        cause = error;
+        throw error;
+      }
+    };
+    const deadline = deadlineOf(target, limits).at;
+    return retry(attempt, {
+      ...BACKOFF,
+      // Nobody is served by a pause beyond the time of all tries.
+      get maxMs() {
+        return Math.max(0, Math.min(BACKOFF.maxMs, deadline - clock.monotonic()));
+      },
+      attempts: plan.retries + 1,
+      clock,
+      randomness,
+      shouldRetry: (error) => policyOf(error).retry && !call.presence.gone && !board.isOut(target),
+      retryAfterMs,
+    }).catch((error: unknown) => {
+      throw error instanceof LastTry ? error.cause : error;
+    });
+  }
+
+  async function tryOnce<Result>(
+    call: AttemptCall<Result>,
+    plan: ModelPlan,
+    target: Target,
+    limits: Limits,
+  ): Promise<Result> {
+    const { presence, record, tokens, holder } = call;
+    if (presence.gone) throw presence.failure();
+    const { at: deadline, name: deadlineName } = deadlineOf(target, limits);
+    if (clock.monotonic() >= deadline) throw upstreamTimeout(deadlineName);
+    const lease = board.begin(target, tokens, { caller: holder.owner || holder.id, isSole: limits.isSole });
+    if (lease.waitMs !== undefined) throw noTarget(plan.name, lease.waitMs);
+    record.attempts += 1;
+    record.target = target;
+    try {
+      const result = await call.run({ target, timeouts: target.timeouts, deadline, deadlineName, lease });
+      lease.answered();
+      return result;
+    } catch (error) {
+      lease.end(policyOf(error).countsAgainstTarget ? 'failed' : 'ignored', 0);
+      if (!presence.gone) onFailure(target.id, errorCode(error));
+      throw error;
+    }
+  }
+
+  function deadlineOf({ timeouts }: Target, { planEnds, callEnds }: Limits) {
+    const ends = Math.min(planEnds, clock.monotonic() + timeouts.total);
+    return callEnds < ends ? ({ at: callEnds, name: 'x-timeout-ms' } as const) : ({ at: ends, name: 'total' } as const);
+  }
+
+  /** A fallback that the key may not use is skipped, as is one that is not known. */
+  function addFallback(holder: KeyHolder, name: string, seen: string[], waiting: ModelPlan[]): void {
+    if (seen.includes(name) || seen.length >= MAX_PLANS || !holder.mayUse(name)) return;
+    seen.push(name);
+    try {
+      waiting.push(plans.resolve(name));
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+    }
+  }
+}
+
+/** When the tries of a plan, and the whole call, must be over. */
+interface Limits {
+  readonly planEnds: number;
+  readonly callEnds: number;
+  readonly isSole: boolean;
+}
+
+/** No further try, because of what failed before. */
+class LastTry extends Error {
+  constructor(cause: unknown) {
+    super('no further try', { cause });
+  }
+}
+
+function hasFallback(holder: KeyHolder, { fallbacks }: ModelPlan): boolean {
+  return fallbacks.some((name) => holder.mayUse(name));
+}
+
+/** That something has no room tells the caller less than what went wrong before it. */
+function moreTelling(before: unknown, now: unknown): unknown {
+  return before === undefined || !isNoTarget(now) ? now : before;
+}
+
+function retryAfterMs(error: unknown): number | undefined {
+  if (!(error instanceof AppError) || typeof error.details.retryAfterSeconds !== 'number') return undefined;
+  return error.details.retryAfterSeconds * 1000;
+}
+
+function noTarget(model: string, waitMs?: number): AppError {
+  const retryAfter = waitMs === undefined ? {} : { retryAfterSeconds: Math.ceil(waitMs / 1000) };
+  return new AppError('NO_TARGET_AVAILABLE', { model, ...retryAfter });
+}
+
+function isNoTarget(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'NO_TARGET_AVAILABLE';
+}

@@ -1,0 +1,151 @@
+import type { ServerResponse } from 'node:http';
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { Usage } from '../contract/chat.ts';
+import type { Admission, CallOutcome } from '../keys/admission.ts';
+import type { Target } from './model-plan.ts';
+import { DEMO_API } from './model-plan.ts';
+
+/** Follows one call from admission to its end, which is settled exactly once. */
+export interface CallRecord extends AttemptRecord {
+  dropped: readonly string[];
+  /** The first event of the answer is there. */
+  firstToken(): void;
+  /** What tells the caller how its call goes (contract/completions 5). */
+  headers(): Record<string, string>;
+  settle(end: CallEnd): void;
+  readonly keepsContent: boolean;
+}
+
+export interface CallEnd {
+  readonly outcome: CallOutcome['outcome'];
+  readonly status: number;
+  readonly measured?: MeasuredUsage | undefined;
+  readonly content?: CallOutcome['content'];
+}
+
+export interface CallRecordOptions {
+  readonly admission: Admission;
+  readonly model: string;
+  readonly requestId: string;
+  readonly operation: NonNullable<CallOutcome['operation']>;
+  readonly clock: Pick<Clock, 'monotonic'>;
+}
+
+export function createCallRecord(options: CallRecordOptions): CallRecord {
+  const { admission, model, requestId, operation, clock } = options;
+  const startedAt = clock.monotonic();
+  let firstTokenMs: number | undefined;
+  let settled = false;
+
+  const record: CallRecord = {
+    attempts: 0,
+    target: undefined,
+    dropped: [],
+    keepsContent: admission.keepsContent,
+    firstToken() {
+      firstTokenMs ??= clock.monotonic() - startedAt;
+    },
+    headers() {
+      const { target, attempts, dropped } = record;
+      const headers: Record<string, string> = { ...admission.headers, 'x-attempts': String(attempts) };
+      if (target !== undefined) {
+        headers['x-model-api'] = target.apiId;
+        headers['x-model-id'] = visible(target.model);
+      }
+      if (dropped.length > 0) headers['x-dropped-params'] = visible(dropped.slice(0, MAX_NAMES).join(', '));
+      return headers;
+    },
+    settle({ outcome, status, measured, content }) {
+      if (settled) return;
+      settled = true;
+      const durationMs = clock.monotonic() - startedAt;
+      const { target, attempts } = record;
+      admission.settle({
+        model,
+        api: target?.apiId ?? '',
+        upstreamModel: modelOf(target),
+        usage: measured?.usage,
+        estimated: measured?.estimated ?? false,
+        outcome,
+        status,
+        attempts,
+        durationMs,
+        firstTokenMs: firstTokenMs ?? durationMs,
+        requestId,
+        operation,
+        ...(content !== undefined && { content }),
+      });
+    },
+  };
+  return record;
+}
+
+/** What the demo model is told to do is not part of its name. */
+function modelOf(target: AttemptRecord['target']): string {
+  if (target === undefined) return '';
+  return target.apiId === DEMO_API ? (target.model.split('?', 1)[0] ?? '') : target.model;
+}
+
+const MAX_NAMES = 32;
+const MAX_HEADER_LENGTH = 1000;
+const INVISIBLE = /[^\x20-\x7e]/;
+
+/** Names that the caller chose, as a header can carry them. */
+function visible(text: string): string {
+  if (text.length <= MAX_HEADER_LENGTH && !INVISIBLE.test(text)) return text;
+  return text.slice(0, MAX_HEADER_LENGTH).replaceAll(/[^\x20-\x7e]/g, '?');
+}
+
+/**
+ * Whether somebody still waits for the answer. One listener at a time: what is under way now. A class, because there is
+ * one for each call.
+ */
+export class CallerPresence {
+  gone = false;
+  /** Why the call was ended although the caller still waits; undefined when the caller has left. */
+  reason: AppError | undefined = undefined;
+  #listener: (() => void) | undefined = undefined;
+
+  /** Called at once when the caller is gone already. */
+  watch(listener: () => void): void {
+    this.#listener = listener;
+    if (this.gone) listener();
+  }
+
+  /** With a reason, the caller still waits and gets the reason as the answer. */
+  leave(reason?: AppError): void {
+    if (this.gone) return;
+    this.gone = true;
+    this.reason = reason;
+    this.#listener?.();
+  }
+
+  /** What a call that nobody waits for, or that was ended, fails with. */
+  failure(): AppError {
+    return this.reason ?? new AppError('CALL_CANCELLED');
+  }
+}
+
+/** The caller of an HTTP request leaves when its connection closes. */
+export function watchCaller(response: ServerResponse): CallerPresence {
+  const presence = new CallerPresence();
+  if (response.destroyed) presence.leave();
+  else response.once('close', () => presence.leave());
+  return presence;
+}
+
+/** Ends a call: frees its place on the target, and settles it. */
+export type FinishCall = (end: Parameters<CallRecord['settle']>[0] & { readonly error?: unknown }) => void;
+
+/** `estimated`: counted by us (contract/completions 4). */
+export interface MeasuredUsage {
+  readonly usage: Usage;
+  readonly estimated: boolean;
+}
+
+/** What the caller and the meter are told of the tries so far. */
+export interface AttemptRecord {
+  attempts: number;
+  target: Target | undefined;
+}

@@ -1,0 +1,228 @@
+import { Readable } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { afterReads } from '../../platform/queue/after-reads.ts';
+import { type UpstreamHeaders, upstreamError, upstreamTimeout } from '../routing/upstream-failure.ts';
+import type { UpstreamPool } from './upstream-pools.ts';
+
+/** Text, or parts that follow each other: the caller's own bytes, with what was changed between them. */
+export type UpstreamBody = string | readonly Buffer[];
+
+export interface UpstreamCall {
+  /** For messages about failures of the connection. */
+  readonly host: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: UpstreamBody;
+}
+
+/** How long the parts of an answer may take; `deadline` is a moment of the monotonic clock. */
+export interface ExchangeTimes {
+  readonly firstByteMs: number;
+  readonly idleMs: number;
+  readonly deadline: number;
+  readonly deadlineName: 'total' | 'x-timeout-ms';
+  /** `firstByteMs` is for the first event of a stream: comments that come before it do not count. */
+  readonly untilEvent: boolean;
+}
+
+/** Hears of one answer: a head, then data, then exactly one of end and failure. Nothing more after an abort. */
+export interface ExchangeListener {
+  onHead(status: number, headers: UpstreamHeaders): void;
+  onData(chunk: Buffer): void;
+  onEnd(): void;
+  onFailed(error: AppError): void;
+}
+
+export interface Exchange {
+  /** The upstream is not read any further, and its silence is not counted. */
+  pause(): void;
+  resume(): void;
+  /** The first event of a stream has come: from now on silence is measured between its pieces. */
+  begun(): void;
+  /** Closes the connection immediately. */
+  abort(): void;
+}
+
+export interface ExchangeOptions {
+  readonly pool: UpstreamPool;
+  readonly call: UpstreamCall;
+  readonly times: ExchangeTimes;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly alarms: Alarms;
+  readonly listener: ExchangeListener;
+}
+
+/** Sends one request, with one alarm for all limits. Redirects are not followed: they are answers like any other. */
+export function startExchange({ pool, call, times, clock, alarms, listener }: ExchangeOptions): Exchange {
+  let controller: Dispatcher.DispatchController | undefined;
+  let over = false;
+  let begun = false;
+  let lastSign = clock.monotonic();
+  // Silence shorter than both limits breaks neither: from then on the alarm knows the exact moment.
+  const alarm: Alarm = {
+    dueAt: Math.min(lastSign + times.firstByteMs, lastSign + times.idleMs, times.deadline),
+    ring: checkLimits,
+  };
+  alarms.set(alarm);
+
+  function checkLimits(): void {
+    const now = clock.monotonic();
+    if (controller?.paused === true) lastSign = now;
+    const silence = begun ? times.idleMs : times.firstByteMs;
+    if (now >= times.deadline) fail(upstreamTimeout(times.deadlineName));
+    else if (now - lastSign >= silence) fail(upstreamTimeout(begun ? 'idle' : 'first_byte'));
+    else {
+      alarm.dueAt = Math.min(lastSign + silence, times.deadline);
+      alarms.set(alarm);
+    }
+  }
+
+  function fail(error: AppError): void {
+    if (over) return;
+    finish();
+    controller?.abort(error);
+    listener.onFailed(error);
+  }
+
+  function finish(): void {
+    over = true;
+    alarms.clear(alarm);
+  }
+
+  const handler: Dispatcher.DispatchHandler = {
+    onRequestStart(given) {
+      controller = given;
+      if (over) given.abort(new Error('nobody waits for it any more'));
+    },
+    onResponseStart(_controller, status, headers) {
+      // An early hint is not the answer.
+      if (!over && status >= 200) listener.onHead(status, headers);
+    },
+    onResponseData(_controller, chunk) {
+      if (over) return;
+      if (!times.untilEvent) begun = true;
+      if (begun) lastSign = clock.monotonic();
+      listener.onData(chunk);
+    },
+    onResponseEnd() {
+      if (over) return;
+      finish();
+      listener.onEnd();
+    },
+    onResponseError(_controller, error) {
+      if (over) return;
+      finish();
+      listener.onFailed(toAppError(error, call.host));
+    },
+  };
+
+  afterReads(() => {
+    if (over) return;
+    try {
+      pool.dispatch({ method: 'POST', path: call.path, ...outgoing(call) }, handler);
+    } catch (error) {
+      fail(upstreamError('the request could not be sent', error));
+    }
+  });
+
+  return {
+    pause: () => controller?.pause(),
+    resume() {
+      if (begun) lastSign = clock.monotonic();
+      controller?.resume();
+    },
+    begun() {
+      begun = true;
+      lastSign = clock.monotonic();
+    },
+    abort() {
+      if (over) return;
+      finish();
+      controller?.abort(new Error('the caller is gone'));
+    },
+  };
+}
+
+/** Below this size parts are joined, because undici sends one buffer faster than several. */
+const MAX_JOINED_BYTES = 256 * 1024;
+
+/** A large body is sent in its parts, so that no copy of it is made. */
+function outgoing({ headers, body }: UpstreamCall): Pick<Dispatcher.DispatchOptions, 'headers' | 'body'> {
+  if (typeof body === 'string') return { headers, body };
+  const length = body.reduce((sum, part) => sum + part.length, 0);
+  if (length <= MAX_JOINED_BYTES) return { headers, body: Buffer.concat(body, length) };
+  return { headers: { ...headers, 'content-length': String(length) }, body: Readable.from(body) };
+}
+
+function toAppError(error: Error, host: string): AppError {
+  if (error instanceof AppError) return error;
+  const code = errorCode(error);
+  if (code === 'UND_ERR_CONNECT_TIMEOUT') return upstreamTimeout('connect');
+  return upstreamError(`${REASONS[code] ?? 'the connection failed'} (${host})`, error);
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'nothing listens at its address',
+  ENOTFOUND: 'its name cannot be looked up',
+  EAI_AGAIN: 'its name cannot be looked up',
+  EHOSTUNREACH: 'its address cannot be reached',
+  ENETUNREACH: 'its address cannot be reached',
+  ECONNRESET: 'it closed the connection',
+  EPIPE: 'it closed the connection',
+  UND_ERR_SOCKET: 'it closed the connection',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'its answer has not the announced length',
+};
+
+/** Something that happens at a moment of the monotonic clock, unless it is cleared before. */
+export interface Alarm {
+  dueAt: number;
+  ring(): void;
+}
+
+/**
+ * Many alarms on one timer. Calls set some each and nearly all clear them again: a set is enough for
+ * that, without a timer object for each.
+ */
+export interface Alarms {
+  set(alarm: Alarm): void;
+  clear(alarm: Alarm): void;
+}
+
+/** Alarms that follow closely upon another wait for each other: with thousands of them each look costs something. */
+const LEAST_PAUSE_MS = 50;
+
+/** The timer is set while alarms are; it does not keep the process alive. */
+export function createAlarms(clock: Pick<Clock, 'monotonic' | 'after'>): Alarms {
+  const alarms = new Set<Alarm>();
+  let wakesAt = Number.POSITIVE_INFINITY;
+  let stopTimer: (() => void) | undefined;
+
+  function wakeAt(moment: number, now: number): void {
+    stopTimer?.();
+    wakesAt = moment;
+    stopTimer = clock.after(Math.max(0, moment - now), ringAll);
+  }
+
+  function ringAll(): void {
+    const now = clock.monotonic();
+    wakesAt = Number.POSITIVE_INFINITY;
+    stopTimer = undefined;
+    let next = Number.POSITIVE_INFINITY;
+    for (const alarm of [...alarms]) {
+      if (alarm.dueAt > now) next = Math.min(next, alarm.dueAt);
+      // One that rang may have cleared others.
+      else if (alarms.delete(alarm)) alarm.ring();
+    }
+    if (next < wakesAt) wakeAt(Math.max(next, now + LEAST_PAUSE_MS), now);
+  }
+
+  return {
+    set(alarm) {
+      alarms.add(alarm);
+      if (alarm.dueAt < wakesAt) wakeAt(alarm.dueAt, clock.monotonic());
+    },
+    clear: (alarm) => void alarms.delete(alarm),
+  };
+}
