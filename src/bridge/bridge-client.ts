@@ -1,7 +1,7 @@
 import type { MethodCall } from '../platform/json-rpc/method-table.ts';
 import type { BridgeCaller } from './access.ts';
 import type { AskPermission } from './agents/agent-provider.ts';
-import type { ResumeRequest } from './sessions/replay.ts';
+import type { ResumeRequest } from './sessions/turn-resumption.ts';
 import type { ReceiverState, UpdateReceiver } from './sessions/update-hub.ts';
 
 /** Who makes a call, and over what: a connection that stays, or one request. */

@@ -1,6 +1,6 @@
 import type { CatalogAgent } from './agents/agent-catalog.ts';
 import { describeStatus, type ProbeBoard, type ProbeResult } from './agents/probe-board.ts';
-import type { Capabilities } from './contract/capabilities.ts';
+import type { Capabilities } from './contract/surface.ts';
 
 export interface GatewayEntry {
   readonly id: string;

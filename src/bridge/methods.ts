@@ -2,12 +2,12 @@ import { Type } from 'typebox';
 import { rawJson } from '../platform/json-rpc/envelope.ts';
 import { defineMethod, type MethodCall, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from './bridge-client.ts';
-import { Capabilities } from './contract/capabilities.ts';
 import { ResolveParams, RoutingResolution } from './contract/routing.ts';
 import { Accepted, SessionName, SessionResult, TurnParams } from './contract/session.ts';
 import { SessionUpdate } from './contract/session-update.ts';
+import { Capabilities } from './contract/surface.ts';
 import type { Jobs } from './jobs/create-jobs.ts';
-import { jobMethods } from './jobs/job-methods.ts';
+import { jobMethods } from './jobs/job-reports.ts';
 import type { RouteRequest } from './routing/resolve-route.ts';
 import type { SessionCalls } from './sessions/session-calls.ts';
 
@@ -81,7 +81,7 @@ export function bridgeMethods({
       result: Accepted,
       handle: sessions.close,
     }),
-    ...jobMethods(jobs),
+    ...jobMethods(jobs.submit, jobs.reports),
     ...gatewayMethods,
   ];
 }

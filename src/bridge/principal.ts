@@ -28,3 +28,6 @@ export function ownFirst<Thing extends { readonly owner: string }>(
   const own = things.filter(({ owner }) => owner === principal);
   return own.length > 0 ? own : things.filter(({ owner }) => sees(principal, owner));
 }
+
+/** There is one tenant for now; rows name theirs, so that there can be more. */
+export const TENANT = 'default';

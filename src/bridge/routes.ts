@@ -3,7 +3,7 @@ import { anyone, type Route, type UpgradeRoute } from '../platform/http/surface.
 
 import type { BridgeAccess, BridgeCaller } from './access.ts';
 import { artifactRoute, type DownloadParts } from './artifacts/artifact-route.ts';
-import { Ping } from './contract/ping.ts';
+import { Ping } from './contract/surface.ts';
 import type { RpcOverHttp } from './rpc-over-http.ts';
 import type { RpcOverSocket } from './rpc-over-socket.ts';
 

@@ -10,7 +10,7 @@ import { type EventStreamOptions, openEventStream } from '../platform/sse/sse-wr
 import type { BridgeAccess, BridgeCaller } from './access.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import { bridgeErrors } from './errors.ts';
-import type { ResumeRequest } from './sessions/replay.ts';
+import type { ResumeRequest } from './sessions/turn-resumption.ts';
 
 export interface RpcOverHttp {
   /** `POST /acp/rpc`. */

@@ -15,7 +15,7 @@ import { createConfinement } from './agents/builtin/tools/confinement.ts';
 import { createAgentProviders } from './agents/create-agent-providers.ts';
 import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
-import { systemCallbackNetwork } from './jobs/callback-network.ts';
+import { systemCallbackNetwork } from './jobs/callbacks.ts';
 import { createPrivatePlaces, type PrivatePaths } from './sessions/private-places.ts';
 import { createWorkingDirectories } from './sessions/working-directory.ts';
 import { createBuiltinConversationStore } from './storage/builtin-conversation-store.ts';

@@ -1,11 +1,11 @@
 import type { Static } from 'typebox';
-import type { Capabilities } from '../bridge/contract/capabilities.ts';
 import type {
   GatewayConnectParams,
   GatewayConnectResult,
   GatewayDisconnectParams,
   GatewayRequestParams,
   GatewayRequestResult,
+  ToolsInvokeParams,
 } from '../bridge/contract/gateway.ts';
 import type {
   JobList as ContractJobList,
@@ -17,7 +17,7 @@ import type {
 } from '../bridge/contract/jobs.ts';
 import type { RoutingInput, RoutingResolution } from '../bridge/contract/routing.ts';
 import type { SessionResult } from '../bridge/contract/session.ts';
-import type { ToolsInvokeParams } from '../bridge/contract/tools.ts';
+import type { Capabilities } from '../bridge/contract/surface.ts';
 import { type AgentSession, createAgentSession, type SessionDefaults } from './agent-session.ts';
 import {
   type BridgeTransport,

@@ -4,7 +4,7 @@ import { Compile } from 'typebox/schema';
 import { buildAgentCatalog } from '../../src/bridge/agents/agent-catalog.ts';
 import type { ProbeResult } from '../../src/bridge/agents/probe-board.ts';
 import { type CapabilitiesSource, createCapabilitiesText } from '../../src/bridge/capabilities.ts';
-import { Capabilities } from '../../src/bridge/contract/capabilities.ts';
+import { Capabilities } from '../../src/bridge/contract/surface.ts';
 import { resolveTrestle } from '../system/resolve-trestle.ts';
 
 const { settings } = resolveTrestle('agents: { catalog: [gemini, builtin], custom: [{ id: mine, command: mine }] }');

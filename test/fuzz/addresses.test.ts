@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
 import { refusalOfEndpoint } from '../../src/bridge/forwarding/endpoints.ts';
-import { createCallbackRules } from '../../src/bridge/jobs/callback-rules.ts';
+import { createCallbackRules } from '../../src/bridge/jobs/callbacks.ts';
 import { classifyAddress, classifyHost } from '../../src/platform/network-address/classify-address.ts';
 import {
   createAddressMatcher,

@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import type { AgentCategory } from '../contract/capabilities.ts';
+import type { AgentCategory } from '../contract/surface.ts';
 import type { AgentsSettings } from '../settings.ts';
 
 /** An agent that speaks the Agent Client Protocol and needs nothing but its name in `agents.catalog`. */

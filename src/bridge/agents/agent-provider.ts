@@ -1,5 +1,5 @@
 import type { RelayedFile } from '../artifacts/artifact-links.ts';
-import type { Artifact } from '../contract/artifact.ts';
+import type { Artifact } from '../contract/session.ts';
 import type { StatusEvent, TextEvent, ThinkingEvent, ToolCallEvent } from '../contract/session-update.ts';
 import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { ProbeResult } from './probe-board.ts';

@@ -7,10 +7,10 @@ import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { AgentEvent, FileElsewhere, ProducedFile } from '../agents/agent-provider.ts';
 import { type Confine, withFile } from '../agents/builtin/tools/confinement.ts';
-import type { Artifact } from '../contract/artifact.ts';
+import type { Artifact } from '../contract/session.ts';
+import { TENANT } from '../principal.ts';
 import type { ArtifactStore } from '../storage/artifact-store.ts';
 import type { ArtifactRow } from '../storage/bridge-schema.ts';
-import { TENANT } from '../tenant.ts';
 import { type ArtifactLinks, MAX_ARTIFACT_BYTES, type SignedFile } from './artifact-links.ts';
 
 /** Files that turns produced: kept as they were when the turn ended, for as long as their links are good. */

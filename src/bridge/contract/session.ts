@@ -1,7 +1,16 @@
 import { type Static, Type } from 'typebox';
-import { Artifact } from './artifact.ts';
 import { RoutingResolution, TurnRouting } from './routing.ts';
 import { StepRecord } from './session-update.ts';
+
+/** A file that a turn produced: contract/bridge 1 and 4. */
+export const Artifact = Type.Object({
+  relativePath: Type.String({ description: 'From the working directory, or the name of a file of a gateway task.' }),
+  label: Type.String({ description: 'Its name for people.' }),
+  contentType: Type.String(),
+  sizeBytes: Type.Integer(),
+  sha256: Type.String({ description: 'In hex.' }),
+  downloadUrl: Type.String({ description: 'From the root of this bridge; good for 24 hours, without a credential.' }),
+});
 
 /** Sessions: spec/bridge 2.4 and 4.3, contract/bridge 4. */
 const name = (description: string, minLength: number) =>
@@ -73,6 +82,7 @@ export const SessionResult = Type.Object({
   warnings: Type.Optional(Warnings),
 });
 
+export type Artifact = Static<typeof Artifact>;
 export type TurnParams = Static<typeof TurnParams>;
 export type SessionName = Static<typeof SessionName>;
 export type SessionResult = Static<typeof SessionResult>;

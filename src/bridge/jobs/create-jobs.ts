@@ -7,25 +7,17 @@ import type { RouteRequest } from '../routing/resolve-route.ts';
 import type { SessionCalls } from '../sessions/session-calls.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
-import { createJobDeliveryStore } from '../storage/job-delivery-store.ts';
 import { createJobReportStore } from '../storage/job-report-store.ts';
 import { createJobSearchStore } from '../storage/job-search-store.ts';
-import { createJobStore } from '../storage/job-store.ts';
-import type { CallbackNetwork } from './callback-network.ts';
-import { createCallbackPost } from './callback-post.ts';
-import { createCallbackRules } from './callback-rules.ts';
-import { createDeliveries, type SendDelivery } from './deliveries.ts';
-import { createFollowClock } from './follow-clock.ts';
-import { createJobEnds } from './job-ends.ts';
-import { createJobQueue, type JobQueue } from './job-queue.ts';
+import { createJobDeliveryStore, createJobStore } from '../storage/job-store.ts';
+import { type CallbackNetwork, createCallbackPost, createCallbackRules, createWebhook } from './callbacks.ts';
+import { cardText, createDeliveries, type SendDelivery } from './deliveries.ts';
+import { cancelJobs, createJobEnds, expireJobs, settleAbandoned, sweepOldJobs } from './job-ends.ts';
+import { createFollowClock, createJobQueue, type JobQueue } from './job-queue.ts';
 import { requestOf } from './job-record.ts';
 import { createJobReports, type JobReports } from './job-reports.ts';
 import { createJobRunner } from './job-runner.ts';
-import { cardText } from './result-card.ts';
-import { cancelJobs, expireJobs, settleAbandoned } from './settle-jobs.ts';
 import { createSubmitJob, type SubmitJob } from './submit-job.ts';
-import { sweepOldJobs } from './sweep-old-jobs.ts';
-import { createWebhook } from './webhook.ts';
 
 /** Background jobs (contract/bridge 7). */
 export interface Jobs {

@@ -1,10 +1,14 @@
-import { pause } from '../../platform/clock/clock.ts';
+import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { SessionName } from '../contract/session.ts';
+import { ownFirst, seesAll } from '../principal.ts';
+import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
+import type { JobReportStore } from '../storage/job-report-store.ts';
+import type { JobSearchStore } from '../storage/job-search-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
-import type { JobEnding } from './job-outcome.ts';
-import { requestOf } from './job-record.ts';
+import { type JobEnding, requestOf, STOPPED } from './job-record.ts';
 
 /** Writes down how jobs end: the one place from which a job becomes completed or failed. */
 export interface JobEnds {
@@ -14,7 +18,7 @@ export interface JobEnds {
   stop(): void;
 }
 
-export interface JobEndsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
+interface JobEndsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly store: Pick<JobStore, 'end'>;
   /** Told when there is something to deliver. */
   onEnded(): void;
@@ -52,4 +56,113 @@ export function createJobEnds({ store, clock, makeId, logger, onEnded }: JobEnds
     },
     stop: () => stopped.abort(),
   };
+}
+
+interface AbandonmentParts {
+  readonly store: Pick<JobStore, 'requeue'>;
+  readonly search: Pick<JobSearchStore, 'abandoned'>;
+  readonly ends: JobEnds;
+  readonly instance: string;
+}
+
+const PAGE = 100;
+
+/**
+ * Jobs that were running on a bridge that is gone: an agent's work is not repeated unasked, so they fail as
+ * JOB_INTERRUPTED, but for those that were submitted with `retryOnRestart` (contract/bridge 7). Answers how many.
+ */
+export async function settleAbandoned(parts: AbandonmentParts, given?: readonly JobRow[]): Promise<number> {
+  const { store, search, ends, instance } = parts;
+  for (let total = 0; ; ) {
+    const jobs = given ?? (await search.abandoned(instance, PAGE));
+    let settled = 0;
+    for (const job of jobs) {
+      const isRetried = job.retry_on_restart === 1;
+      const isSettled = isRetried ? await store.requeue(job) : await ends.end(job, STOPPED.interrupted);
+      if (isSettled) settled += 1;
+    }
+    total += settled;
+    if (given !== undefined || jobs.length < PAGE || settled === 0) return total;
+  }
+}
+
+/** Jobs whose time was up before anybody could run them. */
+export async function expireJobs(parts: {
+  readonly search: Pick<JobSearchStore, 'overdue'>;
+  readonly ends: JobEnds;
+  readonly now: number;
+}): Promise<void> {
+  for (;;) {
+    const jobs = await parts.search.overdue(parts.now, PAGE);
+    let ended = 0;
+    for (const job of jobs) if (await parts.ends.end(job, STOPPED.timeout)) ended += 1;
+    if (jobs.length < PAGE || ended === 0) return;
+  }
+}
+
+interface CancelParts {
+  readonly store: Pick<JobStore, 'find' | 'requestStop'>;
+  readonly search: Pick<JobSearchStore, 'ofSession'>;
+  readonly ends: JobEnds;
+  /** False when the job does not run on this bridge. */
+  cancelHere(jobId: string): boolean;
+  /** Whether the principal has a session of that name or thread itself. */
+  hasOwnSession(principal: string, name: SessionName): Promise<boolean>;
+}
+
+/**
+ * `session.cancel` and `session.close` end the jobs of the session too, those that wait included. Where several owners use
+ * the same name, the principal means its own session and jobs; only where it has neither, those of others that it sees.
+ * Resolves with false when the sessions of that name are not meant.
+ */
+export async function cancelJobs(parts: CancelParts, principal: string, name: SessionName): Promise<boolean> {
+  const { store, search, ends } = parts;
+  const { sessionId = '', threadId = '' } = name;
+  if (sessionId === '' && threadId === '') return true;
+  if (!`${sessionId}${threadId}`.isWellFormed()) return true;
+  const owner = seesAll(principal) ? undefined : principal;
+  const seen = await search.ofSession(sessionId === '' ? { threadId } : { sessionId }, owner);
+  const hasOwnSession = owner === undefined && (await parts.hasOwnSession(principal, name));
+  const meant = hasOwnSession ? seen.filter((job) => job.owner === principal) : ownFirst(principal, seen);
+  for (const job of meant) {
+    if (job.status === 'pending' && (await ends.end(job, STOPPED.cancelled))) continue;
+    // It runs, perhaps only since a moment ago; then its turn is cancelled, and that ends it.
+    if (!parts.cancelHere(job.id)) await store.requestStop(job.id);
+  }
+  return owner !== undefined || hasOwnSession || !meant.some((job) => job.owner === principal);
+}
+
+interface SweepJobsOptions {
+  readonly store: Pick<JobReportStore, 'ended' | 'remove'>;
+  /** 0 is for ever. */
+  readonly keptMs: number;
+  readonly clock: Pick<Clock, 'now' | 'after'>;
+  readonly signal: AbortSignal;
+  readonly closeSession: SessionOrchestrator['close'];
+}
+
+const STEP = 200;
+/** Others write between two steps. */
+const SWEEP_PAUSE_MS = 20;
+
+/** Deletes jobs that ended long ago, in small steps, and closes the sessions that were theirs alone. */
+export async function sweepOldJobs({ store, keptMs, clock, signal, closeSession }: SweepJobsOptions): Promise<void> {
+  if (keptMs === 0) return;
+  const before = clock.now() - keptMs;
+  while (!signal.aborted) {
+    const jobs = await store.ended(before, STEP);
+    if (jobs.length === 0) return;
+    // Before the jobs: nobody could tell afterwards which sessions were theirs.
+    for (const { id, owner, session_id: sessionId } of jobs) {
+      if (sessionId === id) await closeSession(owner, { sessionId }).catch(unlessBusy);
+    }
+    await store.remove(jobs);
+    if (jobs.length < STEP) return;
+    await pause(clock, SWEEP_PAUSE_MS, signal);
+  }
+}
+
+/** Somebody goes on with it on another bridge. */
+function unlessBusy(error: unknown): void {
+  if (errorCode(error) !== 'SESSION_BUSY') throw error;
 }

@@ -1,11 +1,25 @@
+import { Type } from 'typebox';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { JobList, JobRecord, JobStatistics, JobSummary, ListJobsParams } from '../contract/jobs.ts';
+import { defineMethod, type MethodCall, type MethodRow } from '../../platform/json-rpc/method-table.ts';
+import type { BridgeClient } from '../bridge-client.ts';
+import {
+  JobList,
+  JobName,
+  JobRecord,
+  JobStatistics,
+  type JobSummary,
+  ListJobsParams,
+  SubmitJobParams,
+  SubmittedJob,
+  UnknownJob,
+} from '../contract/jobs.ts';
 import { sees, seesAll } from '../principal.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore, ProviderCounts } from '../storage/job-report-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
 import { toRecord } from './job-record.ts';
+import type { SubmitJob } from './submit-job.ts';
 
 /** What a principal may know of jobs: its own, and `main` all (contract/bridge 11). */
 export interface JobReports {
@@ -14,7 +28,7 @@ export interface JobReports {
   statistics(principal: string): Promise<JobStatistics>;
 }
 
-export interface JobReportsOptions {
+interface JobReportsOptions {
   readonly jobs: Pick<JobStore, 'find'>;
   readonly reports: Pick<JobReportStore, 'list' | 'counts' | 'oldestPending'>;
   readonly clock: Pick<Clock, 'now'>;
@@ -86,4 +100,42 @@ function summarise(counts: readonly ProviderCounts[]): JobSummary {
 
 function sumOf(counts: readonly ProviderCounts[], name: Exclude<keyof ProviderCounts, 'provider_id'>): number {
   return counts.reduce((sum, row) => sum + row[name], 0);
+}
+
+type Call = MethodCall<BridgeClient>;
+
+const principalOf = (call: Call) => call.caller.caller.principal;
+
+/** Jobs exist as methods only (spec/bridge 4.4). */
+export function jobMethods(submit: SubmitJob, reports: JobReports): readonly MethodRow<BridgeClient>[] {
+  return [
+    defineMethod({
+      name: 'app.jobs.submit',
+      summary: 'Puts a task into the queue; the answer comes when it is stored, before it runs.',
+      params: SubmitJobParams,
+      result: SubmittedJob,
+      handle: (params, call: Call) => submit(params, principalOf(call)),
+    }),
+    defineMethod({
+      name: 'app.jobs.get',
+      summary: 'A job, and its result when it has ended.',
+      params: JobName,
+      result: Type.Union([JobRecord, UnknownJob]),
+      handle: ({ jobId }, call: Call) => reports.get(principalOf(call), jobId),
+    }),
+    defineMethod({
+      name: 'app.jobs.list',
+      summary: 'Jobs, newest first, with a summary.',
+      params: ListJobsParams,
+      result: JobList,
+      handle: (params, call: Call) => reports.list(principalOf(call), params),
+    }),
+    defineMethod({
+      name: 'app.jobs.stats',
+      summary: 'How many jobs are in which state, in all and for each agent.',
+      params: Type.Object({}),
+      result: JobStatistics,
+      handle: (_params, call: Call) => reports.statistics(principalOf(call)),
+    }),
+  ];
 }

@@ -4,9 +4,8 @@ import type { JobCall, SessionCalls } from '../sessions/session-calls.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobSearchStore } from '../storage/job-search-store.ts';
 import type { JobEnds } from './job-ends.ts';
-import { endingOf, endingOfError, type JobEnding, STOPPED } from './job-outcome.ts';
 import type { JobQueue } from './job-queue.ts';
-import { requestOf } from './job-record.ts';
+import { endingOf, endingOfError, type JobEnding, requestOf, STOPPED } from './job-record.ts';
 
 /** Runs waiting jobs, as many at a time as it may. */
 export interface JobRunner {

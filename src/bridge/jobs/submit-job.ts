@@ -5,12 +5,12 @@ import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { SubmitJobParams, SubmittedJob } from '../contract/jobs.ts';
 import type { RoutingResolution, TurnRouting } from '../contract/routing.ts';
 import { readPlan } from '../multi-agent/multi-agent-plan.ts';
+import { TENANT } from '../principal.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
-import { TENANT } from '../tenant.ts';
-import type { CallbackPost } from './callback-post.ts';
+import type { CallbackPost } from './callbacks.ts';
 import type { JobRequest } from './job-record.ts';
 
 /** `app.jobs.submit`: resolves when the job is stored for good. */

@@ -5,24 +5,26 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
-import { createAuditStore } from '../storage/audit-store.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createInstanceStore } from '../storage/instance-store.ts';
 import { createRetentionStore } from '../storage/retention-store.ts';
-import { createSessionStore } from '../storage/session-store.ts';
+import { createAuditStore, createSessionStore } from '../storage/session-store.ts';
 import { createTurnStore } from '../storage/turn-store.ts';
 import { createUpdateStore } from '../storage/update-store.ts';
 import { createLongTextReader } from './full-output.ts';
+import {
+  createScratchSpace,
+  type Retention,
+  type ScratchSpaceOptions,
+  settleInterrupted,
+  sweepOldRecords,
+} from './housekeeping.ts';
 import type { LiveSession } from './live-session.ts';
-import { createReplay } from './replay.ts';
-import { createScratchSpace, type ScratchSpaceOptions } from './scratch-space.ts';
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
 import { createSessionRecords } from './session-records.ts';
 import { createSessionTable } from './session-table.ts';
-import { settleInterrupted } from './settle-interrupted.ts';
-import { type Retention, sweepOldRecords } from './sweep-old-records.ts';
 import type { TurnLimits } from './turn-limits.ts';
-import { createTurnResumption } from './turn-resumption.ts';
+import { createReplay, createTurnResumption } from './turn-resumption.ts';
 import { createTurnRunner, type TurnRunnerOptions } from './turn-runner.ts';
 import { createUpdateHub } from './update-hub.ts';
 import { createUpdateLog } from './update-log.ts';

@@ -7,8 +7,8 @@ import type { SessionName, SessionResult, TurnParams } from '../contract/session
 import { readPlan, readPlanChange } from '../multi-agent/multi-agent-plan.ts';
 import { wantsGateway } from '../routing/resolve-route.ts';
 import type { TurnClient, TurnRequest } from './live-session.ts';
-import type { ResumeRequest } from './replay.ts';
 import type { JobTurnRequest, SessionOrchestrator } from './session-orchestrator.ts';
+import type { ResumeRequest } from './turn-resumption.ts';
 import type { UpdateReceiver } from './update-hub.ts';
 
 type Call = MethodCall<BridgeClient>;

@@ -3,7 +3,6 @@ import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SessionName } from '../contract/session.ts';
 import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
-import { createEarlyFollowers } from './early-followers.ts';
 import {
   createLiveTurn,
   isBusy,
@@ -14,14 +13,13 @@ import {
   type TurnClient,
   type TurnRequest,
 } from './live-session.ts';
-import type { ResumeRequest } from './replay.ts';
 import type { SessionRecords } from './session-records.ts';
 import type { SessionTable } from './session-table.ts';
 import { type TurnLimits, takePlace } from './turn-limits.ts';
 import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
-import type { TurnResumption } from './turn-resumption.ts';
+import type { ResumeRequest, TurnResumption } from './turn-resumption.ts';
 import { originOf, runsSeveralAgents, type TurnRunner } from './turn-runner.ts';
-import { ofTurn, type UpdateHub, type UpdateReceiver } from './update-hub.ts';
+import { createEarlyFollowers, ofTurn, type UpdateHub, type UpdateReceiver } from './update-hub.ts';
 
 /** Sessions as apps see them: spec/bridge 4.3 and 7, contract/bridge 4. */
 export interface SessionOrchestrator {

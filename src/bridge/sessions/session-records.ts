@@ -1,11 +1,10 @@
 import type { Statement } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { AuditStore } from '../storage/audit-store.ts';
+import { TENANT } from '../principal.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
-import type { SessionStore } from '../storage/session-store.ts';
+import type { AuditStore, SessionStore } from '../storage/session-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
-import { TENANT } from '../tenant.ts';
 import {
   type LiveSession,
   type LiveTurn,

@@ -1,10 +1,10 @@
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Statement } from '../../platform/database/statement.ts';
-import type { BridgeSchema, SessionRow } from './bridge-schema.ts';
+import type { AuditRow, BridgeSchema, SessionRow } from './bridge-schema.ts';
 
 /** What changes about a session when a turn of it begins. */
-export type SessionClaim = Pick<
+type SessionClaim = Pick<
   SessionRow,
   'key' | 'thread_id' | 'instance' | 'provider_id' | 'reference' | 'working_directory' | 'reserved_seq' | 'updated_at'
 > & { readonly expectedSeq: number };
@@ -197,4 +197,30 @@ interface TurnEnd {
 /** Reservations that are under way are never undercut. */
 function atLeast(seq: number) {
   return sql<number>`case when reserved_seq < ${seq} then ${seq} else reserved_seq end`;
+}
+
+export interface AuditStore {
+  record(row: AuditRow): Statement;
+}
+
+export function createAuditStore(database: Database<BridgeSchema>): AuditStore {
+  return {
+    record: database.statement((query, given: AuditRow) =>
+      query
+        .insertInto('audit_records')
+        .values({
+          id: given.id,
+          at: given.at,
+          owner: given.owner,
+          tenant: given.tenant,
+          action: given.action,
+          decision: given.decision,
+          session_id: given.session_id,
+          turn_id: given.turn_id,
+          provider_id: given.provider_id,
+          subject: given.subject,
+        })
+        .onConflict((conflict) => conflict.column('id').doNothing()),
+    ),
+  };
 }

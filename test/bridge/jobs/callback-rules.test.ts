@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
-import { createCallbackPost } from '../../../src/bridge/jobs/callback-post.ts';
-import { type CallbackRulesOptions, createCallbackRules } from '../../../src/bridge/jobs/callback-rules.ts';
+import {
+  type CallbackNetwork,
+  type CallbackRulesOptions,
+  createCallbackPost,
+  createCallbackRules,
+  systemCallbackNetwork,
+} from '../../../src/bridge/jobs/callbacks.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';

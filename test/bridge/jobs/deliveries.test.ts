@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { judgeStatus } from '../../../src/bridge/jobs/callbacks.ts';
 import { createDeliveries, type SendDelivery } from '../../../src/bridge/jobs/deliveries.ts';
-import { judgeStatus } from '../../../src/bridge/jobs/webhook.ts';
 import type { JobDeliveryRow } from '../../../src/bridge/storage/bridge-schema.ts';
-import type { JobDeliveryStore } from '../../../src/bridge/storage/job-delivery-store.ts';
+import type { JobDeliveryStore } from '../../../src/bridge/storage/job-store.ts';
 import { createFakeClock, type FakeClock } from '../../fakes/fake-clock.ts';
 import { silentLogger } from '../../fakes/silent-logger.ts';
 import { endedRow } from './job-rows.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type ClockStep, createFollowClock } from '../../../src/bridge/jobs/follow-clock.ts';
+import { type ClockStep, createFollowClock } from '../../../src/bridge/jobs/job-queue.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 
 function start() {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SessionResult } from '../../../src/bridge/contract/session.ts';
-import type { JobEnding } from '../../../src/bridge/jobs/job-outcome.ts';
+import type { JobEnding } from '../../../src/bridge/jobs/job-record.ts';
 import { createJobRunner } from '../../../src/bridge/jobs/job-runner.ts';
 import type { JobRow } from '../../../src/bridge/storage/bridge-schema.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';

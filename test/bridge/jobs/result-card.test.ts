@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { cardText, neutralise } from '../../../src/bridge/jobs/result-card.ts';
+import { cardText, neutralise } from '../../../src/bridge/jobs/deliveries.ts';
 import { startBridge } from '../../contract/bridge/start-bridge.ts';
 import { startScriptedHttp } from '../../fakes/scripted-http.ts';
 import { createScriptedProvider, telling } from '../../fakes/scripted-provider.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { sweepOldJobs } from '../../../src/bridge/jobs/sweep-old-jobs.ts';
+import { sweepOldJobs } from '../../../src/bridge/jobs/job-ends.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createFakeClock } from '../../fakes/fake-clock.ts';
 import { endedRow } from './job-rows.ts';

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createEarlyFollowers } from '../../../src/bridge/sessions/early-followers.ts';
-import type { UpdateReceiver } from '../../../src/bridge/sessions/update-hub.ts';
+import { createEarlyFollowers, type UpdateReceiver } from '../../../src/bridge/sessions/update-hub.ts';
 
 const receiver = (): UpdateReceiver => ({
   update() {},

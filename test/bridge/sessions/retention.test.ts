@@ -3,7 +3,7 @@ import { access, mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { createScratchSpace } from '../../../src/bridge/sessions/scratch-space.ts';
+import { createScratchSpace } from '../../../src/bridge/sessions/housekeeping.ts';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { call } from '../../contract/bridge/session-client.ts';
 import { startBridge } from '../../contract/bridge/start-bridge.ts';

@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { settleInterrupted } from '../../../src/bridge/sessions/settle-interrupted.ts';
-import { sweepOldRecords } from '../../../src/bridge/sessions/sweep-old-records.ts';
-import { createAuditStore } from '../../../src/bridge/storage/audit-store.ts';
+import { settleInterrupted, sweepOldRecords } from '../../../src/bridge/sessions/housekeeping.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema, SessionRow, TurnRow } from '../../../src/bridge/storage/bridge-schema.ts';
 import { createInstanceStore } from '../../../src/bridge/storage/instance-store.ts';
 import { createRetentionStore } from '../../../src/bridge/storage/retention-store.ts';
-import { createSessionStore } from '../../../src/bridge/storage/session-store.ts';
+import { createAuditStore, createSessionStore } from '../../../src/bridge/storage/session-store.ts';
 import { createTurnStore } from '../../../src/bridge/storage/turn-store.ts';
 import { createUpdateStore } from '../../../src/bridge/storage/update-store.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
 import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confinement.ts';
 import { type Bridge, type BridgeOptions, createBridge } from '../../../src/bridge/create-bridge.ts';
-import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callback-network.ts';
+import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callbacks.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';

@@ -7,7 +7,7 @@ import type { TestContext } from 'node:test';
 import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider.ts';
 import { createConfinement } from '../../../../src/bridge/agents/builtin/tools/confinement.ts';
 import { createBridge } from '../../../../src/bridge/create-bridge.ts';
-import { systemCallbackNetwork } from '../../../../src/bridge/jobs/callback-network.ts';
+import { systemCallbackNetwork } from '../../../../src/bridge/jobs/callbacks.ts';
 import { createPrivatePlaces } from '../../../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../../../src/bridge/sessions/working-directory.ts';
 import {

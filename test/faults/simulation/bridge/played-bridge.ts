@@ -2,9 +2,9 @@ import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider
 import { startProbeBoard } from '../../../../src/bridge/agents/probe-board.ts';
 import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
 import { registerInstance } from '../../../../src/bridge/instances/instance-registry.ts';
-import type { CallbackNetwork } from '../../../../src/bridge/jobs/callback-network.ts';
+import type { CallbackNetwork } from '../../../../src/bridge/jobs/callbacks.ts';
 import { createJobs, type Jobs } from '../../../../src/bridge/jobs/create-jobs.ts';
-import { createLiveRouting } from '../../../../src/bridge/routing/live-routing.ts';
+import { createLiveRouting } from '../../../../src/bridge/routing/resolve-route.ts';
 import { createSessions } from '../../../../src/bridge/sessions/create-sessions.ts';
 import { createSessionCalls, type SessionCalls } from '../../../../src/bridge/sessions/session-calls.ts';
 import type { SessionOrchestrator } from '../../../../src/bridge/sessions/session-orchestrator.ts';

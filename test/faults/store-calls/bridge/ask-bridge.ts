@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 import { Compile } from 'typebox/schema';
-import { RpcError } from '../../../../src/bridge/contract/rpc-error.ts';
+import { RpcError } from '../../../../src/bridge/contract/surface.ts';
 import { bridgeErrors } from '../../../../src/bridge/errors.ts';
 import type { ErrorTable } from '../../../../src/platform/errors/error-table.ts';
 import { type Envelope, postRpc } from '../../../contract/bridge/bridge-client.ts';

@@ -1,9 +1,37 @@
 import { type Static, Type } from 'typebox';
 
+/** `GET /api/ping`: which release runs here. What is not known is an empty string. */
+export const Ping = Type.Object({
+  status: Type.Literal('ok'),
+  version: Type.String(),
+  contract: Type.String({ description: 'Version of the contract that this release serves.' }),
+  commit: Type.String(),
+  buildDate: Type.String(),
+  image: Type.String(),
+  tag: Type.String(),
+});
+
+export type Ping = Static<typeof Ping>;
+
+/** Every refusal of the bridge, on HTTP and in answers (contract/bridge 2). */
+export const RpcError = Type.Object({
+  jsonrpc: Type.Literal('2.0'),
+  id: Type.Union([Type.String(), Type.Number(), Type.Null()]),
+  error: Type.Object({
+    code: Type.Integer(),
+    message: Type.String(),
+    data: Type.Object({ code: Type.String({ description: 'A stable word such as UNAUTHORIZED.' }) }),
+  }),
+  ok: Type.Literal(false),
+  type: Type.Literal('res'),
+  payload: Type.Null(),
+  seq: Type.Integer(),
+});
+
 /** The shapes of spec/bridge 2.1: what the bridge can do, and which agents and gateways stand behind it. */
 export const AgentCategory = Type.Union([Type.Literal('native'), Type.Literal('protocol-adapter')]);
 
-export const ProviderEntry = Type.Object({
+const ProviderEntry = Type.Object({
   providerId: Type.String({ description: 'Opaque id; apps read it here and never hard-wire it.' }),
   label: Type.String(),
   targets: Type.Array(Type.Literal('agent')),
@@ -13,7 +41,7 @@ export const ProviderEntry = Type.Object({
   version: Type.String({ description: 'Empty while unknown.' }),
 });
 
-export const GatewayProviderEntry = Type.Object({
+const GatewayProviderEntry = Type.Object({
   providerId: Type.String(),
   label: Type.String(),
   targets: Type.Array(Type.Literal('gateway')),
@@ -22,7 +50,7 @@ export const GatewayProviderEntry = Type.Object({
   version: Type.String(),
 });
 
-export const ProbeEntry = Type.Object({
+const ProbeEntry = Type.Object({
   providerId: Type.String(),
   available: Type.Boolean(),
   status: Type.String({ description: '`ok`, `not_installed`, `not_configured` or `failed: <short>`.' }),

@@ -1,0 +1,194 @@
+import { lstat, opendir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Clock, pause } from '../../platform/clock/clock.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { RetentionStore } from '../storage/retention-store.ts';
+import type { TurnStore } from '../storage/turn-store.ts';
+import type { UpdateStore } from '../storage/update-store.ts';
+import type { SessionOrchestrator } from './session-orchestrator.ts';
+import { interruptedResult, outcomeText, type ResultBase } from './turn-outcome.ts';
+import { stageUpdate } from './update-text.ts';
+
+interface SettleOptions {
+  readonly turns: Pick<TurnStore, 'findDead' | 'settleDead'>;
+  readonly updates: Pick<UpdateStore, 'insert'>;
+  /** This bridge: its own turns live. */
+  readonly instance: string;
+  /** Instances that gave no sign of life since then are dead. */
+  readonly aliveSince: number;
+  readonly now: number;
+}
+
+const PAGE = 100;
+const REASON = 'The bridge was stopped while the turn was open.';
+
+/** Ends the turns that died with their bridge as `failed`, TURN_INTERRUPTED (contract/bridge 1); answers how many. */
+export async function settleInterrupted({ turns, updates, ...options }: SettleOptions): Promise<number> {
+  const { instance, aliveSince, now } = options;
+  for (let total = 0; ; ) {
+    const dead = await turns.findDead(instance, aliveSince, PAGE);
+    const reserved = new Map(dead.map(({ session }) => [session.key, session.reserved_seq]));
+    let settled = 0;
+    for (const { turn, session } of dead) {
+      const known = reserved.get(session.key) ?? session.reserved_seq;
+      // What clients have seen may not have reached the store: the next number is beyond all that were reserved.
+      const seq = known + 1;
+      const base = JSON.parse(turn.base) as ResultBase;
+      const outcome = outcomeText(interruptedResult(base, '', REASON));
+      const text = stageUpdate(base, 'failed', REASON)(seq);
+      const [update] = updates.insert([
+        { session_key: session.key, first_seq: seq, last_seq: seq, at: now, updates: text },
+      ]);
+      if (update === undefined) continue;
+      try {
+        const ended = { id: turn.id, status: 'failed', outcome, lastSeq: seq, now };
+        await turns.settleDead({ turn, session: { ...session, reserved_seq: known } }, ended, update);
+      } catch (error) {
+        // Another bridge was faster.
+        if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+        continue;
+      }
+      reserved.set(session.key, seq);
+      settled += 1;
+    }
+    total += settled;
+    if (dead.length < PAGE || settled === 0) return total;
+  }
+}
+
+/** How long things are kept, in milliseconds; 0 is for ever. */
+export interface Retention {
+  /** Updates and turns, and sessions that nobody uses, with everything that belongs to them. */
+  readonly events: number;
+  readonly audit: number;
+}
+
+export interface SweepOptions {
+  readonly store: RetentionStore;
+  readonly retention: Retention;
+  readonly clock: Pick<Clock, 'now' | 'after'>;
+  readonly signal: AbortSignal;
+  readonly expire: SessionOrchestrator['expire'];
+}
+
+const STEP = 500;
+/** Each of them may have an agent to be told and a folder to be removed. */
+const SESSIONS_PER_STEP = 20;
+/** Others write between two steps. */
+const PAUSE_MS = 20;
+
+/** Deletes what is older than it is kept, in small steps. Turns go with the updates that they had. */
+export async function sweepOldRecords(options: SweepOptions): Promise<void> {
+  const { store, retention, clock, signal } = options;
+  await expireSessions(options);
+  const kinds = [
+    [retention.events, store.deleteUpdates],
+    [retention.events, store.deleteTurns],
+    [retention.audit, store.deleteAuditRecords],
+  ] as const;
+  for (const [keptMs, deleteSome] of kinds) {
+    if (keptMs === 0) continue;
+    const before = clock.now() - keptMs;
+    while (!signal.aborted && (await deleteSome(before, STEP)) === STEP) await pause(clock, PAUSE_MS, signal);
+  }
+}
+
+/** One rule for everything that belongs to a session: it goes when nobody has used the session for so long. */
+async function expireSessions({ store, retention, clock, signal, expire }: SweepOptions): Promise<void> {
+  if (retention.events === 0) return;
+  const since = clock.now() - retention.events;
+  while (!signal.aborted) {
+    const unused = await store.unusedSessions(since, SESSIONS_PER_STEP);
+    let expired = 0;
+    for (const { owner, session_id: sessionId } of unused) {
+      if (!signal.aborted && (await expire(owner, sessionId, since))) expired += 1;
+    }
+    if (unused.length < SESSIONS_PER_STEP || expired === 0) return;
+    await pause(clock, PAUSE_MS, signal);
+  }
+}
+
+/** The private folders of all sessions: how much they hold, and which of them belong to nobody any more. */
+interface ScratchSpace {
+  /** Throws WORKING_DIRECTORY_REFUSED when the private folders of the owner hold too much, as of the last sweep. */
+  check(owner: string): void;
+  /** Removes folders whose session is gone, and measures the others. Ends soon after `signal` aborts. */
+  sweep(signal: AbortSignal): Promise<void>;
+}
+
+export interface ScratchSpaceOptions {
+  /** Holds one folder for each session, named by its key, and those of closed ones that are being removed. */
+  readonly folder: string;
+  /** In all, and of one owner. */
+  readonly maxBytes: number;
+  readonly maxBytesOfOwner: number;
+  readonly clock: Pick<Clock, 'now' | 'after'>;
+  /** The owner of an open session; undefined when there is no such session. */
+  ownerOf(sessionKey: string): Promise<string | undefined>;
+}
+
+/** Whoever makes a folder stores its session soon after; whoever closes one removes its folder soon after. */
+const MIN_AGE_MS = 3_600_000;
+/** Others use the disk between two folders. */
+const SCRATCH_PAUSE_MS = 5;
+/** Of one folder; more entries than that are not counted. */
+const MAX_ENTRIES = 200_000;
+
+export function createScratchSpace(options: ScratchSpaceOptions): ScratchSpace {
+  const { folder, maxBytes, maxBytesOfOwner, clock } = options;
+  let bytesOf: ReadonlyMap<string, number> = new Map();
+
+  return {
+    check(owner) {
+      const own = bytesOf.get(owner) ?? 0;
+      let total = 0;
+      for (const bytes of bytesOf.values()) total += bytes;
+      // When all of them together are too large, those who use more than an equal share have to make room.
+      const isOver = own >= maxBytesOfOwner || (total >= maxBytes && own >= maxBytes / bytesOf.size);
+      if (!isOver) return;
+      throw new AppError('WORKING_DIRECTORY_REFUSED', {
+        reason: `the private folders of your sessions hold ${own} bytes; close sessions that you no longer need, or name a folder`,
+      });
+    },
+    async sweep(signal) {
+      const found = new Map<string, number>();
+      const entries = await opendir(folder).catch((error: unknown) => {
+        // No session has worked in a private folder yet.
+        if (errorCode(error) === 'ENOENT') return [];
+        throw error;
+      });
+      for await (const { name } of entries) {
+        if (signal.aborted) return;
+        const path = join(folder, name);
+        const owner = await options.ownerOf(name);
+        if (owner !== undefined) found.set(owner, (found.get(owner) ?? 0) + (await sizeOf(path, signal)));
+        else if (await isOld(path)) await rm(path, { recursive: true, force: true });
+        await pause(clock, SCRATCH_PAUSE_MS, signal);
+      }
+      bytesOf = found;
+    },
+  };
+
+  async function isOld(path: string): Promise<boolean> {
+    const found = await lstat(path).catch(() => undefined);
+    return found !== undefined && found.mtimeMs < clock.now() - MIN_AGE_MS;
+  }
+}
+
+/** Links are not followed, and what vanishes while it is measured does not count. */
+async function sizeOf(top: string, signal: AbortSignal): Promise<number> {
+  const folders = [top];
+  let bytes = 0;
+  for (let entries = 0, next = folders.pop(); next !== undefined; next = folders.pop()) {
+    const opened = await opendir(next).catch(() => undefined);
+    if (opened === undefined) continue;
+    for await (const entry of opened) {
+      entries += 1;
+      if (signal.aborted || entries > MAX_ENTRIES) return bytes;
+      const path = join(next, entry.name);
+      if (entry.isDirectory()) folders.push(path);
+      else bytes += (await lstat(path).catch(() => undefined))?.size ?? 0;
+    }
+  }
+  return bytes;
+}
