@@ -17,7 +17,7 @@ type LoadSettings = () => Promise<{
   readonly warnings: readonly string[];
 }>;
 
-/** Thrown when a server would do less than its settings ask for. */
+/** Makes a server do less than its settings ask for. */
 interface Restriction {
   narrow(settings: Settings): Settings;
   /** Names of the methods that the bridge serves. */
