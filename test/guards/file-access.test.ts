@@ -359,7 +359,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'jobs/create-jobs.ts': ['working directory'],
   'jobs/submit-job.ts': ['working directory'],
   'sessions/private-places.ts': ['working directory', 'read_file'],
-  'sessions/scratch-space.ts': 'measures and removes private folders of the data directory; follows no links',
+  'sessions/housekeeping.ts': 'measures and removes private folders of the data directory; follows no links',
   'sessions/turn-runner.ts': ['working directory'],
   'sessions/working-directory.ts': ['working directory'],
   'wire-bridge.ts': 'resolves the paths that the operator configured',
