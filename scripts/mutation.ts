@@ -3,7 +3,7 @@ import { mkdir, mkdtemp } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { installPeer } from '../bench/report/install-peer.ts';
+import { installPeer } from '../test/kit/install-peer.ts';
 import { MUTATION_AREAS } from './mutation/mutation-areas.ts';
 import { type AreaResult, filesTable, mutationTable, survivors } from './mutation/mutation-report.ts';
 import { type Mutant, runStryker } from './mutation/run-stryker.ts';

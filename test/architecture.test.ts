@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path/posix';
 import { test } from 'node:test';
 import {
   clientStandsAlone,
@@ -122,4 +123,47 @@ test('every exception is still needed', () => {
     ({ path, contains }) => !violations.some((found) => found.path === path && found.message.includes(contains)),
   );
   assert.deepEqual(unused, []);
+});
+
+const kit = everything.filter(({ path }) => path.startsWith('test/kit/'));
+
+test('test/kit imports nothing from other folders of tests, and its map names every file', () => {
+  const map = readFileSync(`${projectRoot}test/kit/map.md`, 'utf8');
+  assert.deepEqual(
+    kit.map(({ path }) => path.slice('test/kit/'.length)).filter((name) => !map.includes(`\`${name}\``)),
+    [],
+  );
+  const outside = kit.flatMap(({ path, imports }) =>
+    imports
+      .filter(({ specifier }) => specifier.startsWith('.'))
+      .map(({ specifier }) => join(dirname(path), specifier))
+      .filter((target) => !/^(?:src|test\/kit|test\/architecture)\//.test(target))
+      .map((target) => `${path} imports ${target}`),
+  );
+  assert.deepEqual(outside, []);
+});
+
+/** Folders that measure or start the whole program: what they share with other folders is in the kit. */
+const USERS_OF_THE_KIT = [
+  'bench/',
+  'scripts/',
+  'test/faults/',
+  'test/e2e/',
+  'test/guards/',
+  'test/agents/',
+  'test/pages/',
+];
+
+test('benchmarks, fault runs and tests of the whole program take shared tools from test/kit', () => {
+  const elsewhere = everything.flatMap(({ path, imports }) => {
+    const own = USERS_OF_THE_KIT.find((folder) => path.startsWith(folder));
+    if (own === undefined) return [];
+    return imports
+      .filter(({ specifier }) => specifier.startsWith('.'))
+      .map(({ specifier }) => join(dirname(path), specifier))
+      .filter((target) => /^(?:test|bench)\//.test(target) && !target.startsWith(own))
+      .filter((target) => !/^test\/(?:kit|architecture)\//.test(target))
+      .map((target) => `${path} imports ${target}`);
+  });
+  assert.deepEqual(elsewhere, []);
 });

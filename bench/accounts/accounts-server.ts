@@ -14,7 +14,7 @@ import { createBufferedOutput } from '../../src/platform/log/log-output.ts';
 import { createLogger } from '../../src/platform/log/logger.ts';
 import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
 import { accountsSettingsOf } from '../../src/system/settings.ts';
-import { resolveTrestle } from '../../test/system/resolve-trestle.ts';
+import { resolveTrestle } from '../../test/kit/resolve-trestle.ts';
 
 export interface AccountsServer {
   readonly url: string;

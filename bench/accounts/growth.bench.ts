@@ -3,10 +3,10 @@ import { createSessionStore } from '../../src/accounts/storage/session-store.ts'
 import { createUserStore } from '../../src/accounts/storage/user-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
-import { temporaryFolder } from '../../test/e2e/running-program.ts';
-import { createScope } from '../../test/fakes/create-scope.ts';
+import { emailOf, SESSIONS, seedAccounts, sessionTokenOf } from '../../test/kit/accounts/seed-accounts.ts';
+import { createScope } from '../../test/kit/create-scope.ts';
+import { temporaryFolder } from '../../test/kit/running-program.ts';
 import { startAccountsServer } from './accounts-server.ts';
-import { emailOf, SESSIONS, seedAccounts, sessionTokenOf } from './seed-accounts.ts';
 
 /** What one operation took in microseconds, one entry for each round. */
 export interface OperationCost {

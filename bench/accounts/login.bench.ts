@@ -2,10 +2,10 @@ import { Agent, get, request } from 'node:http';
 import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
-import { startProgram, temporaryFolder } from '../../test/e2e/running-program.ts';
-import { createScope } from '../../test/fakes/create-scope.ts';
+import { emailOf, seedAccounts } from '../../test/kit/accounts/seed-accounts.ts';
+import { createScope } from '../../test/kit/create-scope.ts';
+import { startProgram, temporaryFolder } from '../../test/kit/running-program.ts';
 import type { Rounds } from '../report/take-turns.ts';
-import { emailOf, seedAccounts } from './seed-accounts.ts';
 
 export interface LoginBench {
   /** Logins per second over HTTP, one entry for each round. */

@@ -3,11 +3,11 @@ import { fastify } from 'fastify';
 import { createSessionCheck } from '../../src/accounts/login/session-check.ts';
 import { createSessionStore } from '../../src/accounts/storage/session-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
-import { temporaryFolder } from '../../test/e2e/running-program.ts';
-import { createScope } from '../../test/fakes/create-scope.ts';
+import { SESSIONS, seedAccounts, sessionTokenOf } from '../../test/kit/accounts/seed-accounts.ts';
+import { createScope } from '../../test/kit/create-scope.ts';
+import { temporaryFolder } from '../../test/kit/running-program.ts';
 import { type BenchServer, type Rates, type Rounds, takeTurns } from '../report/take-turns.ts';
 import { type AccountsServer, startAccountsServer } from './accounts-server.ts';
-import { SESSIONS, seedAccounts, sessionTokenOf } from './seed-accounts.ts';
 import type { SessionRound } from './session-client.ts';
 
 export interface SessionCheckBench {

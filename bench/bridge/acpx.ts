@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { type Scope, temporaryFolder } from '../../test/e2e/running-program.ts';
-import { installPeer } from '../report/install-peer.ts';
+import { installPeer } from '../../test/kit/install-peer.ts';
+import { type Scope, temporaryFolder } from '../../test/kit/running-program.ts';
 import type { DriveTurn } from './agent-drivers.ts';
 import { SCRIPTED_AGENT } from './scripted-bridge.ts';
 

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { Readable, Writable } from 'node:stream';
 import { client, methods, ndJsonStream, PROTOCOL_VERSION } from '@agentclientprotocol/sdk';
-import type { Scope } from '../../test/e2e/running-program.ts';
+import type { Scope } from '../../test/kit/running-program.ts';
 import { openBridgeClient } from './bridge-client.ts';
 import { SCRIPTED_AGENT, startScriptedBridge } from './scripted-bridge.ts';
 

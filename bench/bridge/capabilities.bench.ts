@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { WebSocket, WebSocketServer } from 'ws';
-import { createScope } from '../../test/fakes/create-scope.ts';
+import { createScope } from '../../test/kit/create-scope.ts';
 import type { EchoRound } from '../platform/echo-client.ts';
 import { type BenchServer, type Rates, type Rounds, takeTurns } from '../report/take-turns.ts';
 import { startScriptedBridge } from './scripted-bridge.ts';

@@ -1,4 +1,4 @@
-import { createScope } from '../../test/fakes/create-scope.ts';
+import { createScope } from '../../test/kit/create-scope.ts';
 import { type BridgeClient, openBridgeClient, type SessionUpdate } from './bridge-client.ts';
 import { startScriptedBridge } from './scripted-bridge.ts';
 

@@ -2,9 +2,9 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openBareWebSocket } from '../../test/fakes/bare-web-socket.ts';
-import { createScope } from '../../test/fakes/create-scope.ts';
-import { residentBytes } from '../../test/fakes/resident-bytes.ts';
+import { openBareWebSocket } from '../../test/kit/bare-web-socket.ts';
+import { createScope } from '../../test/kit/create-scope.ts';
+import { residentBytes } from '../../test/kit/resident-bytes.ts';
 import { startScriptedBridge } from './scripted-bridge.ts';
 
 const TOKEN = 'bench-token-0123456789abcdef0123456789';

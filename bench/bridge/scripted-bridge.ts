@@ -1,12 +1,12 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../../test/e2e/running-program.ts';
+import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../../test/kit/running-program.ts';
 
 /** The agent that is measured against itself, as a program: it does what its prompt says. */
 export const SCRIPTED_AGENT = {
   command: process.execPath,
-  args: [fileURLToPath(new URL('../../test/fakes/scripted-acp-agent.ts', import.meta.url))],
+  args: [fileURLToPath(new URL('../../test/kit/scripted-acp-agent.ts', import.meta.url))],
 };
 
 export const AGENT_ID = 'scripted';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { type Scope, temporaryFolder } from '../../test/e2e/running-program.ts';
-import { createScope } from '../../test/fakes/create-scope.ts';
+import { createScope } from '../../test/kit/create-scope.ts';
+import { type Scope, temporaryFolder } from '../../test/kit/running-program.ts';
 import { driveThroughAcpx } from './acpx.ts';
 import { type DriveTurn, driveDirectly, driveThroughBridge } from './agent-drivers.ts';
 

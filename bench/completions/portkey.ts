@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { installPeer } from '../report/install-peer.ts';
+import { installPeer } from '../../test/kit/install-peer.ts';
 
 const PACKAGE = '@portkey-ai/gateway';
 const VERSION = '1.15.2';

@@ -1,6 +1,6 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { quantile } from '../../test/faults/timing/samples.ts';
+import { quantile } from '../../test/kit/samples.ts';
 import { type Figure, limitFigure, median, ratioFigure, round, type Table } from '../report/figure.ts';
 import type { Rounds } from '../report/take-turns.ts';
 import { type CompletionsServer, startCompletionsServer } from './completions-server.ts';

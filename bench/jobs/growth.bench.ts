@@ -6,9 +6,9 @@ import { createJobReportStore } from '../../src/bridge/storage/job-report-store.
 import { createJobStore, type JobStore } from '../../src/bridge/storage/job-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { openDatabase } from '../../src/platform/database/open-database.ts';
-import { endedRow, waitingJob } from '../../test/bridge/jobs/job-rows.ts';
-import { type Scope, temporaryFolder } from '../../test/e2e/running-program.ts';
-import { createScope } from '../../test/fakes/create-scope.ts';
+import { endedRow, waitingJob } from '../../test/kit/bridge/job-rows.ts';
+import { createScope } from '../../test/kit/create-scope.ts';
+import { type Scope, temporaryFolder } from '../../test/kit/running-program.ts';
 
 /** Microseconds for one call, round by round, with few and with many jobs stored. */
 export interface GrowthBench {

@@ -3,7 +3,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
-import { type Scope, temporaryFolder } from '../../test/e2e/running-program.ts';
+import { type Scope, temporaryFolder } from '../../test/kit/running-program.ts';
 
 const PAYLOAD = JSON.stringify({ taskPrompt: 'wait', routing: {} });
 

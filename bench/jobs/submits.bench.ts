@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
-import { createScope } from '../../test/fakes/create-scope.ts';
+import { createScope } from '../../test/kit/create-scope.ts';
 import { startScriptedBridge } from '../bridge/scripted-bridge.ts';
 import { openRawRows } from './raw-rows.ts';
 

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { residentBytes } from '../../test/fakes/resident-bytes.ts';
-import { NODE_FLAGS, START_ARGUMENTS } from '../../test/fakes/start-command.ts';
+import { residentBytes } from '../../test/kit/resident-bytes.ts';
+import { NODE_FLAGS, START_ARGUMENTS } from '../../test/kit/start-command.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const IDLE_MS = 2000;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { auditOf, loggedInAs } from './people.ts';
-import { startAccounts } from './start-accounts.ts';
+import { auditOf, loggedInAs } from '../kit/accounts/people.ts';
+import { startAccounts } from '../kit/accounts/start-accounts.ts';
 
 test('DA-10: what did not happen is not recorded', async (t) => {
   const accounts = await startAccounts(t);

@@ -6,12 +6,12 @@ import type { CompletionsSchema } from '../../src/completions/storage/completion
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import type { Database, DatabaseLocation } from '../../src/platform/database/database.ts';
 import { openDatabase } from '../../src/platform/database/open-database.ts';
-import { callOnce, completionsDatabase, headWith, startKeys } from '../completions/start-keys.ts';
-import { temporaryFolder } from '../e2e/running-program.ts';
-import { databasePlaces, engines } from '../fakes/database-engines.ts';
-import { GOOD_PASSWORD, type LoggedIn } from './accounts-client.ts';
-import { auditOf, loggedInAs } from './people.ts';
-import { type RunningAccounts, startAccounts } from './start-accounts.ts';
+import { GOOD_PASSWORD, type LoggedIn } from '../kit/accounts/accounts-client.ts';
+import { auditOf, loggedInAs } from '../kit/accounts/people.ts';
+import { type RunningAccounts, startAccounts } from '../kit/accounts/start-accounts.ts';
+import { callOnce, completionsDatabase, headWith, startKeys } from '../kit/completions/start-keys.ts';
+import { databasePlaces, engines } from '../kit/database-engines.ts';
+import { temporaryFolder } from '../kit/running-program.ts';
 
 const DAY_MS = 24 * 3_600_000;
 const PLANS = '{ free: { models: ["*"], budget: { usd: 5, period: month }, keys: 5 } }';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { databasePlaces, engines } from '../fakes/database-engines.ts';
-import { startAccounts } from './start-accounts.ts';
+import { startAccounts } from '../kit/accounts/start-accounts.ts';
+import { databasePlaces, engines } from '../kit/database-engines.ts';
 
 const NEW_PASSWORD = 'quiet harbour 19 lanterns';
 

@@ -4,10 +4,10 @@ import { createLimiter, type Limited, type Limiter, POLICIES } from '../../src/a
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
 import { errorCode } from '../../src/platform/errors/app-error.ts';
-import { databasePlaces, engines } from '../fakes/database-engines.ts';
-import { createFakeClock } from '../fakes/fake-clock.ts';
-import type { Answer } from './accounts-client.ts';
-import { type RunningAccounts, startAccounts } from './start-accounts.ts';
+import type { Answer } from '../kit/accounts/accounts-client.ts';
+import { type RunningAccounts, startAccounts } from '../kit/accounts/start-accounts.ts';
+import { databasePlaces, engines } from '../kit/database-engines.ts';
+import { createFakeClock } from '../kit/fake-clock.ts';
 
 const MINUTE_MS = 60_000;
 const NEW_PASSWORD = 'nine green bottles 12 on a wall';

@@ -9,12 +9,12 @@ import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import { createSmtpMailer, type SmtpSettings } from '../../src/accounts/mail/mailers.ts';
 import type { OutgoingMailRow } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
-import { databasePlaces, engines } from '../fakes/database-engines.ts';
-import { createFakeClock } from '../fakes/fake-clock.ts';
-import { makeSelfSignedCertificate } from '../fakes/self-signed-certificate.ts';
-import { until } from '../fakes/until.ts';
-import { loggedInAs } from './people.ts';
-import { accountsSettingsOf, type RunningAccounts, startAccounts } from './start-accounts.ts';
+import { loggedInAs } from '../kit/accounts/people.ts';
+import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../kit/accounts/start-accounts.ts';
+import { databasePlaces, engines } from '../kit/database-engines.ts';
+import { createFakeClock } from '../kit/fake-clock.ts';
+import { makeSelfSignedCertificate } from '../kit/self-signed-certificate.ts';
+import { until } from '../kit/until.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'trestle-mail-'));
 after(() => rm(folder, { recursive: true, force: true }));

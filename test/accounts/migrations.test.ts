@@ -9,8 +9,8 @@ import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import type { DatabaseLocation } from '../../src/platform/database/database.ts';
 import { type Migration, planMigrations } from '../../src/platform/database/migration.ts';
 import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
-import { type DatabasePlaces, databasePlaces, engines } from '../fakes/database-engines.ts';
-import { startAccounts } from './start-accounts.ts';
+import { startAccounts } from '../kit/accounts/start-accounts.ts';
+import { type DatabasePlaces, databasePlaces, engines } from '../kit/database-engines.ts';
 
 /** What databases out there remember. A line is added with each migration; a change means that they would be refused. */
 const RELEASED = {

@@ -12,9 +12,9 @@ import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import { errorCode } from '../../src/platform/errors/app-error.ts';
 import type { RequestHead } from '../../src/platform/http/surface.ts';
 import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
-import { databasePlaces } from '../fakes/database-engines.ts';
-import { createFakeClock } from '../fakes/fake-clock.ts';
-import { until } from '../fakes/until.ts';
+import { databasePlaces } from '../kit/database-engines.ts';
+import { createFakeClock } from '../kit/fake-clock.ts';
+import { until } from '../kit/until.ts';
 
 const ANN = { id: 'usr_ann' };
 

@@ -7,7 +7,7 @@ import { createSessionStore } from '../../src/accounts/storage/session-store.ts'
 import { createUserStore } from '../../src/accounts/storage/user-store.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
-import { databasePlaces, engines } from '../fakes/database-engines.ts';
+import { databasePlaces, engines } from '../kit/database-engines.ts';
 
 const NOW = Date.UTC(2030, 0, 1);
 const makeId = createSortableIds({ now: () => NOW }, systemRandomness);

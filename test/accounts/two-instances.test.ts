@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
-import type { Scope } from '../e2e/running-program.ts';
-import { databasePlaces } from '../fakes/database-engines.ts';
-import { createFakeClock } from '../fakes/fake-clock.ts';
-import { GOOD_PASSWORD } from './accounts-client.ts';
-import { type RunningAccounts, startAccounts } from './start-accounts.ts';
+import { GOOD_PASSWORD } from '../kit/accounts/accounts-client.ts';
+import { type RunningAccounts, startAccounts } from '../kit/accounts/start-accounts.ts';
+import { databasePlaces } from '../kit/database-engines.ts';
+import { createFakeClock } from '../kit/fake-clock.ts';
+import type { Scope } from '../kit/running-program.ts';
 
 const STEP_MS = 30_000;
 

@@ -3,9 +3,9 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { AgentEvent } from '../../src/bridge/agents/agent-provider.ts';
-import { type AgentUnderTest, startAgent } from '../bridge/agents/agent-under-test.ts';
-import type { Scope } from '../e2e/running-program.ts';
-import type { ScriptedModel } from '../fakes/scripted-model.ts';
+import { type AgentUnderTest, startAgent } from '../kit/bridge/agent-under-test.ts';
+import type { Scope } from '../kit/running-program.ts';
+import type { ScriptedModel } from '../kit/scripted-model.ts';
 import { startObedientModel } from './obedient-model.ts';
 import { newestFirst, type RealAgent, type RealAgentId, realFolder, setUpAgent } from './real-agent.ts';
 

@@ -4,10 +4,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { readProcess } from '../../src/platform/child-process/process-table.ts';
-import { type RunningProgram, startProgram } from '../e2e/running-program.ts';
-import type { ScriptedModel } from '../fakes/scripted-model.ts';
-import { until } from '../fakes/until.ts';
-import { callBridge, type StreamedCall } from './bridge-session.ts';
+import { callBridge, type StreamedCall } from '../kit/bridge/agent-session.ts';
+import { type RunningProgram, startProgram } from '../kit/running-program.ts';
+import type { ScriptedModel } from '../kit/scripted-model.ts';
+import { until } from '../kit/until.ts';
 import { startObedientModel } from './obedient-model.ts';
 import { newestFirst, type RealAgentId, realFolder, setUpAgent } from './real-agent.ts';
 

@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { type RunningProgram, startProgram } from '../e2e/running-program.ts';
-import type { ModelReply, ModelRequest } from '../fakes/scripted-model.ts';
-import { startScriptedModel } from '../fakes/scripted-model.ts';
+import { type RunningProgram, startProgram } from '../kit/running-program.ts';
+import type { ModelReply, ModelRequest } from '../kit/scripted-model.ts';
+import { startScriptedModel } from '../kit/scripted-model.ts';
 import { type RealAgent, realFolder, setUpAgent } from './real-agent.ts';
 
 const TURN_LIMIT_MS = 120_000;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startAgent } from '../bridge/agents/agent-under-test.ts';
+import { startAgent } from '../kit/bridge/agent-under-test.ts';
 import { describeAgent } from './agent-behaviour.ts';
 import { startObedientModel } from './obedient-model.ts';
 import { newestFirst, realFolder, setUpAgent } from './real-agent.ts';

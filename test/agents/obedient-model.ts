@@ -1,4 +1,4 @@
-import { type ModelReply, type ModelRequest, type ScriptedModel, startScriptedModel } from '../fakes/scripted-model.ts';
+import { type ModelReply, type ModelRequest, type ScriptedModel, startScriptedModel } from '../kit/scripted-model.ts';
 
 /** The tool of each agent that runs a command, and how it wants to be called. */
 const SHELLS: Readonly<Record<string, (command: string) => Readonly<Record<string, unknown>>>> = {

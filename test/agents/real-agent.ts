@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type AgentPackage, agentFolder, agentPackages } from '../../scripts/agents/agent-packages.ts';
 import { agentsRoot } from '../../scripts/agents/agents-root.ts';
-import type { Scope } from '../e2e/running-program.ts';
+import type { Scope } from '../kit/running-program.ts';
 
 export type RealAgentId = AgentPackage['id'];
 

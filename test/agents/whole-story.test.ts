@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { test } from 'node:test';
-import { runWholeStory, WHOLE_STORY } from '../e2e/whole-story-run.ts';
+import { runWholeStory, WHOLE_STORY } from '../kit/whole-story-run.ts';
 import { realFolder } from './real-agent.ts';
 
 const LIMIT_MS = 220_000;

@@ -54,7 +54,7 @@ const samples: Readonly<Record<string, Samples>> = {
       ['src/system/a.ts', "const x = await import('../commands/b.ts');"],
       ['src/commands/a.ts', "import { x } from '../bridge/b.ts';"],
       ['src/client/a.ts', "import { x } from '../bridge/routes.ts';"],
-      ['src/platform/a/b.ts', "import { x } from '../../../test/fakes/c.ts';"],
+      ['src/platform/a/b.ts', "import { x } from '../../../test/kit/c.ts';"],
       ['src/extra/a.ts', ''],
     ],
     passed: [

@@ -11,12 +11,12 @@ import { connectAgent, createAgentLauncher } from '../../src/bridge/agents/agent
 import { createAgentProbe, createBuiltinProbe, createProgramProbe } from '../../src/bridge/agents/agent-probe.ts';
 import { createGatewayProbe } from '../../src/bridge/gateway/gateway-connection.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
-import { createFakeClock } from '../fakes/fake-clock.ts';
-import { silentLogger } from '../fakes/silent-logger.ts';
-import { until } from '../fakes/until.ts';
+import { createFakeClock } from '../kit/fake-clock.ts';
+import { silentLogger } from '../kit/silent-logger.ts';
+import { until } from '../kit/until.ts';
 
 const never = new AbortController().signal;
-const FAKES = join(import.meta.dirname, '..', 'fakes');
+const FAKES = join(import.meta.dirname, '..', 'kit');
 
 /** A probe of a real program, which is a script that runs one of the scripted agents with these flags. */
 async function probeProgram(t: TestContext, script: string, protocol: 'acp' | 'codex' = 'acp', id = 'mine') {

@@ -5,7 +5,7 @@ import { buildAgentCatalog } from '../../src/bridge/agents/agent-catalog.ts';
 import type { ProbeResult } from '../../src/bridge/agents/probe-board.ts';
 import { type CapabilitiesSource, createCapabilitiesText } from '../../src/bridge/capabilities.ts';
 import { Capabilities } from '../../src/bridge/contract/surface.ts';
-import { resolveTrestle } from '../system/resolve-trestle.ts';
+import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 const { settings } = resolveTrestle('agents: { catalog: [gemini, builtin], custom: [{ id: mine, command: mine }] }');
 const agents = buildAgentCatalog(settings.agents);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Probe, startProbeBoard } from '../../src/bridge/agents/probe-board.ts';
-import { createFakeClock } from '../fakes/fake-clock.ts';
+import { createFakeClock } from '../kit/fake-clock.ts';
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 const limits = { intervalMs: 30_000, timeoutMs: 15_000 };

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TransportName } from '../../src/client/trestle-client.ts';
-import { startBridge } from '../contract/bridge/start-bridge.ts';
-import { startFaultProxy } from '../fakes/fault-proxy.ts';
-import { createScriptedProvider } from '../fakes/scripted-provider.ts';
-import { until } from '../fakes/until.ts';
-import { clientOf } from './client-of.ts';
+import { clientOf } from '../kit/bridge/client-of.ts';
+import { startBridge } from '../kit/bridge/start-bridge.ts';
+import { startFaultProxy } from '../kit/fault-proxy.ts';
+import { createScriptedProvider } from '../kit/scripted-provider.ts';
+import { until } from '../kit/until.ts';
 
 const transports: readonly TransportName[] = ['sse', 'websocket', 'http'];
 

@@ -4,13 +4,13 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { type TransportName, TrestleError } from '../../src/client/trestle-client.ts';
-import { MAIN_TOKEN, startBridge } from '../contract/bridge/start-bridge.ts';
-import type { Scope } from '../e2e/running-program.ts';
-import { freePort } from '../fakes/free-port.ts';
-import { inTime } from '../fakes/in-time.ts';
-import { createScriptedProvider, endless } from '../fakes/scripted-provider.ts';
-import { until } from '../fakes/until.ts';
-import { clientOf } from './client-of.ts';
+import { clientOf } from '../kit/bridge/client-of.ts';
+import { MAIN_TOKEN, startBridge } from '../kit/bridge/start-bridge.ts';
+import { freePort } from '../kit/free-port.ts';
+import { inTime } from '../kit/in-time.ts';
+import type { Scope } from '../kit/running-program.ts';
+import { createScriptedProvider, endless } from '../kit/scripted-provider.ts';
+import { until } from '../kit/until.ts';
 
 const transports: readonly TransportName[] = ['sse', 'websocket', 'http'];
 

@@ -3,11 +3,11 @@ import { describe, type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
 import type { SessionUpdate } from '../../src/bridge/contract/session-update.ts';
 import { createTrestleClient, type TransportName, type Turn } from '../../src/client/trestle-client.ts';
-import { MAIN_TOKEN, startBridge } from '../contract/bridge/start-bridge.ts';
-import { startFaultProxy } from '../fakes/fault-proxy.ts';
-import { createScriptedProvider, endless, type TurnScript } from '../fakes/scripted-provider.ts';
-import { until } from '../fakes/until.ts';
-import { clientOf } from './client-of.ts';
+import { clientOf } from '../kit/bridge/client-of.ts';
+import { MAIN_TOKEN, startBridge } from '../kit/bridge/start-bridge.ts';
+import { startFaultProxy } from '../kit/fault-proxy.ts';
+import { createScriptedProvider, endless, type TurnScript } from '../kit/scripted-provider.ts';
+import { until } from '../kit/until.ts';
 
 const upTo = (last: number, first = 1) => Array.from({ length: last - first + 1 }, (_, index) => first + index);
 const numbers = (updates: readonly SessionUpdate[]) => updates.map(({ seq }) => seq);

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { projectRoot } from '../architecture/source-file.ts';
-import { startProgram } from '../e2e/running-program.ts';
-import { runNode } from '../fakes/run-node.ts';
+import { runNode } from '../kit/run-node.ts';
+import { startProgram } from '../kit/running-program.ts';
 
 const { url } = await startProgram({ after }, { args: ['completions'] });
 const page = readFileSync(`${projectRoot}docs/clients.md`, 'utf8');

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../e2e/running-program.ts';
+import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import {
   answers,
   type Behaviour,
@@ -12,7 +12,7 @@ import {
   startScriptedUpstream,
   streams,
   USAGE,
-} from '../fakes/scripted-upstream.ts';
+} from '../kit/scripted-upstream.ts';
 
 export const KEY = 'master-key-2f6b8c1d9e';
 export const MODEL = 'lab/small';

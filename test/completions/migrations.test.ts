@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { completionsMigrations } from '../../src/completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../../src/completions/storage/completions-schema.ts';
 import { planMigrations } from '../../src/platform/database/migration.ts';
-import { databasePlaces, engines } from '../fakes/database-engines.ts';
+import { databasePlaces, engines } from '../kit/database-engines.ts';
 
 /** What databases out there remember. A line is added with each migration; a change means that they would be refused. */
 const RELEASED = {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { answers, streams } from '../fakes/scripted-upstream.ts';
 import {
   askThrough,
   dialectOf,
@@ -12,7 +11,8 @@ import {
   recordedFolder,
   recordings,
   startDialectUpstreams,
-} from './dialect-upstreams.ts';
+} from '../kit/completions/dialect-upstreams.ts';
+import { answers, streams } from '../kit/scripted-upstream.ts';
 
 /** What a client reads, in the words of the recordings. */
 interface ReadAnswer {

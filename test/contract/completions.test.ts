@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { startProgram } from '../e2e/running-program.ts';
+import { startProgram } from '../kit/running-program.ts';
 
 const open = await startProgram({ after });
 const KEY = 'master-key-9d8f7a6b5c4e';

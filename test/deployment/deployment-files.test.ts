@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { projectRoot } from '../architecture/source-file.ts';
-import { NODE_FLAGS } from '../fakes/start-command.ts';
+import { NODE_FLAGS } from '../kit/start-command.ts';
 
 const dockerfile = read('Dockerfile').replaceAll(/\\\n\s*/g, '');
 const unit = read('deploy/trestle.service');

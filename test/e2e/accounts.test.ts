@@ -3,9 +3,9 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
-import { type AccountsClient, createAccountsClient, GOOD_PASSWORD } from '../accounts/accounts-client.ts';
-import { createFakeClock } from '../fakes/fake-clock.ts';
-import { type RunningProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { type AccountsClient, createAccountsClient, GOOD_PASSWORD } from '../kit/accounts/accounts-client.ts';
+import { createFakeClock } from '../kit/fake-clock.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 
 const KEY = Buffer.alloc(32, 9).toString('base64');
 

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { mkdir, readFile, realpath, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { callBridge } from '../agents/bridge-session.ts';
-import { until } from '../fakes/until.ts';
-import { isAlive } from '../platform/child-process/processes.ts';
-import { type RunningProgram, runProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { callBridge } from '../kit/bridge/agent-session.ts';
+import { isAlive } from '../kit/processes.ts';
+import { type RunningProgram, runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 
-const AGENT = join(import.meta.dirname, '..', 'fakes', 'scripted-acp-agent.ts');
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 const ADAPTER_TOKEN = 'adapter-token-0123456789abcdef';
 const BRIDGE_TOKEN = 'bridge-token-0123456789abcdef';
 

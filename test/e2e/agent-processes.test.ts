@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
 import { readProcess } from '../../src/platform/child-process/process-table.ts';
-import { callBridge } from '../agents/bridge-session.ts';
-import { until } from '../fakes/until.ts';
-import { type RunningProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { callBridge } from '../kit/bridge/agent-session.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 
-const AGENT = join(import.meta.dirname, '..', 'fakes', 'scripted-acp-agent.ts');
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 const TOKEN = 'main-token-0123456789abcdef';
 const SECRETS = {
   BRIDGE_AUTH_TOKEN: TOKEN,

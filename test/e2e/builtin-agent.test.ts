@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type ModelReply, startScriptedModel } from '../fakes/scripted-model.ts';
-import { until } from '../fakes/until.ts';
-import { isAlive } from '../platform/child-process/processes.ts';
-import { startProgram, temporaryFolder } from './running-program.ts';
+import { isAlive } from '../kit/processes.ts';
+import { startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { type ModelReply, startScriptedModel } from '../kit/scripted-model.ts';
+import { until } from '../kit/until.ts';
 
 const TOKEN = 'e2e-token-0123456789abcdef';
 const KEY = 'e2e-model-key-0123456789';

@@ -5,12 +5,12 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
-import { call as callRpc } from '../contract/bridge/session-client.ts';
-import { residentBytes } from '../fakes/resident-bytes.ts';
-import { until } from '../fakes/until.ts';
-import { type RunningProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { call as callRpc } from '../kit/bridge/session-client.ts';
+import { residentBytes } from '../kit/resident-bytes.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 
-const AGENT = join(import.meta.dirname, '..', 'fakes', 'scripted-acp-agent.ts');
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 const MEBIBYTE = 1024 * 1024;
 const MOST_MORE_MEMORY = 200 * MEBIBYTE;
 /** Only for a program that has stopped: how long a burst takes depends on the machine. */

@@ -3,9 +3,9 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { parseSource, projectRoot } from '../architecture/source-file.ts';
-import { runNode } from '../fakes/run-node.ts';
-import { startScriptedGateway } from '../fakes/scripted-gateway.ts';
-import { startProgram, temporaryFolder } from './running-program.ts';
+import { runNode } from '../kit/run-node.ts';
+import { startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { startScriptedGateway } from '../kit/scripted-gateway.ts';
 
 /** Runs the example in the doc comment of every public function of `trestle/client`. */
 

@@ -5,7 +5,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
-import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 
 const MAIN = join(import.meta.dirname, '../../src/main.ts');
 
@@ -65,7 +65,7 @@ test('doctor says what is there, in words and as JSON, and ends with 0 when noth
 
 test('doctor finds agents on the path, asks them for their version, and says what to do about the others', async (t) => {
   const folder = await temporaryFolder(t);
-  const agent = join(import.meta.dirname, '..', 'fakes', 'scripted-codex-agent.ts');
+  const agent = join(import.meta.dirname, '..', 'kit', 'scripted-codex-agent.ts');
   const script = `#!/bin/sh\nif [ -n "$BRIDGE_AUTH_TOKEN" ]; then exit 9; fi\nexec ${process.execPath} ${agent}\n`;
   await writeFile(join(folder, 'codex'), script, { mode: 0o755 });
   await writeFile(join(folder, 'gemini'), '#!/bin/sh\nexit 3\n', { mode: 0o755 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { startProgram } from '../kit/running-program.ts';
 import { ROUTES } from './route-inventory.ts';
-import { startProgram } from './running-program.ts';
 
 const program = await startProgram({ after });
 const completions = await startProgram({ after }, { args: ['completions'] });

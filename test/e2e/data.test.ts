@@ -3,8 +3,8 @@ import { copyFile, readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
-import { startPostgres } from '../fakes/real-postgres.ts';
-import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { startPostgres } from '../kit/real-postgres.ts';
+import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 
 test('O-11: a running server is backed up, and the backup restored elsewhere serves the same data', async (t) => {
   const program = await startProgram(t);

@@ -8,9 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { parse } from 'yaml';
-import { freePort } from '../fakes/free-port.ts';
-import { until } from '../fakes/until.ts';
-import { temporaryFolder } from './running-program.ts';
+import { freePort } from '../kit/free-port.ts';
+import { temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 
 /**
  * Runs every block of README and docs as printed, in order, each document in a fresh folder that looks like a checkout.

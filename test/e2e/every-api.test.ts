@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { apiTable } from '../../src/completions/apis/api-table.ts';
-import { startProgram, temporaryFolder } from './running-program.ts';
+import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 
 /** The headers in which the dialects send a key. */
 const KEY_HEADERS = ['authorization', 'api-key', 'x-api-key', 'x-goog-api-key'];

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { projectRoot } from '../architecture/source-file.ts';
-import { runNode } from '../fakes/run-node.ts';
-import { startProgram } from './running-program.ts';
+import { runNode } from '../kit/run-node.ts';
+import { startProgram } from '../kit/running-program.ts';
 
 const secret = 'a-secret-for-the-webhooks-of-this-test';
 const { url } = await startProgram({ after }, { args: ['bridge'], environment: { BRIDGE_WEBHOOK_SECRET: secret } });

@@ -5,10 +5,10 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { freePort } from '../fakes/free-port.ts';
-import { startPostgres } from '../fakes/real-postgres.ts';
-import { until } from '../fakes/until.ts';
-import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { freePort } from '../kit/free-port.ts';
+import { startPostgres } from '../kit/real-postgres.ts';
+import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const CONFIGURATION_EXIT = 78;

@@ -7,9 +7,9 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { chunkOf } from '../fakes/scripted-upstream.ts';
-import { until } from '../fakes/until.ts';
-import { type RunningProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { chunkOf } from '../kit/scripted-upstream.ts';
+import { until } from '../kit/until.ts';
 
 const STREAMS = 60;
 const MAX_BYTES_PER_STREAM = 256 * 1024;

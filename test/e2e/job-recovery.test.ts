@@ -3,12 +3,12 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { endedJob, getJob, jobWhen, submit } from '../bridge/jobs/job-client.ts';
-import { startBridge } from '../contract/bridge/start-bridge.ts';
-import { createScriptedProvider, endless } from '../fakes/scripted-provider.ts';
-import { type RunningProgram, type Scope, startProgram, temporaryFolder } from './running-program.ts';
+import { endedJob, getJob, jobWhen, submit } from '../kit/bridge/job-client.ts';
+import { startBridge } from '../kit/bridge/start-bridge.ts';
+import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { createScriptedProvider, endless } from '../kit/scripted-provider.ts';
 
-const AGENT = fileURLToPath(new URL('../fakes/scripted-acp-agent.ts', import.meta.url));
+const AGENT = fileURLToPath(new URL('../kit/scripted-acp-agent.ts', import.meta.url));
 
 /** Starts the program with the scripted agent on a folder that another run may have used. */
 function startOn(scope: Scope, folder: string): Promise<RunningProgram> {

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 
 const MASTER_KEY = 'master-key-7c6b5a4d3e2f1';
 const chat = { model: 'demo/echo', messages: [{ role: 'user', content: 'one two three' }] };

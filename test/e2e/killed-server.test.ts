@@ -4,9 +4,9 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import type { SessionUpdate } from '../../src/client/trestle-client.ts';
-import { clientOf } from '../client/client-of.ts';
-import { startFaultProxy } from '../fakes/fault-proxy.ts';
-import { type Scope, startProgram } from './running-program.ts';
+import { clientOf } from '../kit/bridge/client-of.ts';
+import { startFaultProxy } from '../kit/fault-proxy.ts';
+import { type Scope, startProgram } from '../kit/running-program.ts';
 
 /** A model that says a few words and never comes to an end. */
 async function startEndlessModel(scope: Scope) {

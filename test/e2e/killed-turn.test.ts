@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import { call, openClient, stream } from '../contract/bridge/session-client.ts';
-import { until } from '../fakes/until.ts';
-import { type Scope, startProgram } from './running-program.ts';
+import { call, openClient, stream } from '../kit/bridge/session-client.ts';
+import { type Scope, startProgram } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 
 const start = (sessionId: string, taskPrompt: string) => ({ sessionId, taskPrompt });
 

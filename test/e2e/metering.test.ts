@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
-import { startProgram, temporaryFolder } from './running-program.ts';
+import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 
 const MASTER_KEY = 'master-key-1a2b3c4d5e6f7';
 const USAGE = { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18 };

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { freePort } from '../fakes/free-port.ts';
-import { startScriptedHttp } from '../fakes/scripted-http.ts';
-import { runProgram, type Scope, temporaryFolder } from './running-program.ts';
+import { freePort } from '../kit/free-port.ts';
+import { runProgram, type Scope, temporaryFolder } from '../kit/running-program.ts';
+import { startScriptedHttp } from '../kit/scripted-http.ts';
 
 const MAIN = 'a-main-token-of-good-length-77';
 

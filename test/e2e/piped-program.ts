@@ -2,7 +2,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Scope } from './running-program.ts';
+import type { Scope } from '../kit/running-program.ts';
 
 export const MAIN = join(import.meta.dirname, '../../src/main.ts');
 

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { createScope } from '../fakes/create-scope.ts';
-import { type ScriptedUpstream, startScriptedUpstream } from '../fakes/scripted-upstream.ts';
-import { until } from '../fakes/until.ts';
-import { type RunningProgram, type Scope, startProgram, temporaryFolder } from './running-program.ts';
+import { createScope } from '../kit/create-scope.ts';
+import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { type ScriptedUpstream, startScriptedUpstream } from '../kit/scripted-upstream.ts';
+import { until } from '../kit/until.ts';
 
 const MASTER_KEY = 'Jx4rW8nTq2Lm6Zp9Kd3v';
 const PASSWORD = 'copper kettle 47 over the pass';

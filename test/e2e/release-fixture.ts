@@ -2,7 +2,7 @@ import { chmod, copyFile, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
-import { type Scope, temporaryFolder } from './running-program.ts';
+import { type Scope, temporaryFolder } from '../kit/running-program.ts';
 
 const FIXTURE = fileURLToPath(new URL('../fixtures/release-0-1-0/', import.meta.url));
 

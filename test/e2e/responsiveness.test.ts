@@ -6,8 +6,8 @@ import { Agent, createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { CHATS, MESSAGES, many, RESPONSES } from '../guards/worst-requests.ts';
-import { type RunningProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { CHATS, MESSAGES, many, RESPONSES } from '../kit/worst-requests.ts';
 
 const MEBIBYTE = 1024 * 1024;
 const MAX_BYTES = 8 * MEBIBYTE - 1024;

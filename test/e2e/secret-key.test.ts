@@ -3,8 +3,8 @@ import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
+import { runProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { facts, fixtureSecretKey, unpackFixture } from './release-fixture.ts';
-import { runProgram, type Scope, startProgram, temporaryFolder } from './running-program.ts';
 
 const CONFIGURATION_EXIT = 78;
 const PASSPHRASE = 'nine green bottles';

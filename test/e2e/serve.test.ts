@@ -5,8 +5,8 @@ import { chmod, readdir, stat, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { until } from '../fakes/until.ts';
-import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 
 test('O-08: SIGTERM drains and ends with 0, and takes its files away', async (t) => {
   const program = await startProgram(t);

@@ -12,12 +12,12 @@ import {
   type RequestPermissionResponse,
   type SessionNotification,
 } from '@agentclientprotocol/sdk';
-import { until } from '../fakes/until.ts';
-import { isAlive } from '../platform/child-process/processes.ts';
+import { isAlive } from '../kit/processes.ts';
+import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 import { type PipedProgram, startPiped } from './piped-program.ts';
-import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
 
-const AGENT = join(import.meta.dirname, '..', 'fakes', 'scripted-acp-agent.ts');
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 
 interface Place {
   readonly work: string;

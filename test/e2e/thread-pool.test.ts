@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { test } from 'node:test';
-import { startProgram } from './running-program.ts';
+import { startProgram } from '../kit/running-program.ts';
 
 test('there is a thread for a password on every core, and some for the rest', async (context) => {
   const { url, pid } = await startProgram(context, { args: ['accounts'] });

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startNodeProcess, storedTurns } from '../bridge/forwarding/node-process.ts';
-import { asMain, turn } from '../bridge/forwarding/start-nodes.ts';
-import { postRpc } from '../contract/bridge/bridge-client.ts';
-import { call, openClient, stream } from '../contract/bridge/session-client.ts';
-import { startFaultProxy } from '../fakes/fault-proxy.ts';
-import { runProgram } from './running-program.ts';
+import { postRpc } from '../kit/bridge/bridge-client.ts';
+import { startNodeProcess, storedTurns } from '../kit/bridge/node-process.ts';
+import { call, openClient, stream } from '../kit/bridge/session-client.ts';
+import { asMain, turn } from '../kit/bridge/start-nodes.ts';
+import { startFaultProxy } from '../kit/fault-proxy.ts';
+import { runProgram } from '../kit/running-program.ts';
 
 const IN_TURN =
   '{ rules: [{ methods: [session.start], target: { selector: { role: executor }, strategy: round_robin } }] }';

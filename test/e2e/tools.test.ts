@@ -8,14 +8,14 @@ import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
-import { freePort } from '../fakes/free-port.ts';
-import { type ModelReply, startScriptedModel } from '../fakes/scripted-model.ts';
-import { until } from '../fakes/until.ts';
-import { isAlive } from '../platform/child-process/processes.ts';
+import { freePort } from '../kit/free-port.ts';
+import { isAlive } from '../kit/processes.ts';
+import { startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { type ModelReply, startScriptedModel } from '../kit/scripted-model.ts';
+import { until } from '../kit/until.ts';
 import { MAIN, startPiped } from './piped-program.ts';
-import { startProgram, temporaryFolder } from './running-program.ts';
 
-const AGENT = join(import.meta.dirname, '..', 'fakes', 'scripted-acp-agent.ts');
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 const TOKENS = {
   BRIDGE_AUTH_TOKEN: 'bridge-token-0123456789abcdef',
   COMPLETIONS_MASTER_KEY: 'master-key-0123456789abcdef',

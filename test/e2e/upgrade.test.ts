@@ -11,9 +11,9 @@ import { copyInto } from '../../src/platform/database/backup/copy-into.ts';
 import type { Migration } from '../../src/platform/database/migration.ts';
 import { openEngine } from '../../src/platform/database/open-engine.ts';
 import { migrate } from '../../src/platform/database/run-migrations.ts';
-import { startPostgres } from '../fakes/real-postgres.ts';
+import { startPostgres } from '../kit/real-postgres.ts';
+import { type RunningProgram, runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { copySecretKey, facts, fixtureSecretKey, unpackFixture } from './release-fixture.ts';
-import { type RunningProgram, runProgram, startProgram, temporaryFolder } from './running-program.ts';
 
 const MAIN_TOKEN = 'main-token-of-the-upgrade-fixture-1234567890';
 const MASTER_KEY = 'master-key-of-the-upgrade-fixture-123456789';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { runProgram, startProgram, temporaryFolder } from './running-program.ts';
+import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const PASSWORD = 'copper kettle 47 over the pass';

@@ -4,8 +4,8 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { findAgent } from '../../examples/whole-story/story-agents.ts';
 import { agentFolder, agentPackages } from '../../scripts/agents/agent-packages.ts';
-import { temporaryFolder } from './running-program.ts';
-import { runWholeStory, WHOLE_STORY } from './whole-story-run.ts';
+import { temporaryFolder } from '../kit/running-program.ts';
+import { runWholeStory, WHOLE_STORY } from '../kit/whole-story-run.ts';
 
 const LIMIT_MS = 110_000;
 

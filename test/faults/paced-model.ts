@@ -1,6 +1,6 @@
 import { createServer, type ServerResponse } from 'node:http';
-import { chunkEvent, deltaEvent } from '../fakes/chat-chunk.ts';
-import { listenOnLoopback } from '../fakes/loopback-server.ts';
+import { chunkEvent, deltaEvent } from '../kit/chat-chunk.ts';
+import { listenOnLoopback } from '../kit/loopback-server.ts';
 import { wordOf } from './numbered-words.ts';
 
 /** A model API in a process of its own: says as many words as it is asked for, each stream twenty of them a second. */

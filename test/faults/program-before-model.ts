@@ -2,7 +2,7 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../e2e/running-program.ts';
+import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 
 export interface ProgramBeforeModel {
   readonly program: RunningProgram;

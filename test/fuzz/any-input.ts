@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { AppError } from '../../src/platform/errors/app-error.ts';
-import { countTries } from './count-tries.ts';
+import { countTries } from '../kit/count-tries.ts';
 
 /** What `npm run faults -- fuzz` sets: how many times as long as usual, with which seed, and where that is noted. */
 const { FUZZ_RUNS: times = '1', FUZZ_SEED: seed, FUZZ_LOG: log } = process.env;

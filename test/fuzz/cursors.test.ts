@@ -8,10 +8,10 @@ import { createJobReportStore } from '../../src/bridge/storage/job-report-store.
 import { createJobStore } from '../../src/bridge/storage/job-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
-import { loggedInAs } from '../accounts/people.ts';
-import { startAccounts } from '../accounts/start-accounts.ts';
-import { waitingJob } from '../bridge/jobs/job-rows.ts';
-import { databasePlaces, engines } from '../fakes/database-engines.ts';
+import { loggedInAs } from '../kit/accounts/people.ts';
+import { startAccounts } from '../kit/accounts/start-accounts.ts';
+import { waitingJob } from '../kit/bridge/job-rows.ts';
+import { databasePlaces, engines } from '../kit/database-engines.ts';
 import { anyText, runs } from './any-input.ts';
 
 const JOBS = 7;

@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
-import { temporaryFolder } from '../e2e/running-program.ts';
+import { temporaryFolder } from '../kit/running-program.ts';
 import { anyText, runs } from './any-input.ts';
 
 test('G18: whatever path is asked for, an agent works inside the roots or not at all', async (t) => {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { call, openClient, stream } from '../contract/bridge/session-client.ts';
-import { type BridgeUnderTest, startBridge } from '../contract/bridge/start-bridge.ts';
-import { type ModelReply, type ModelRequest, startScriptedModel } from '../fakes/scripted-model.ts';
-import { createScriptedProvider } from '../fakes/scripted-provider.ts';
+import { call, openClient, stream } from '../kit/bridge/session-client.ts';
+import { type BridgeUnderTest, startBridge } from '../kit/bridge/start-bridge.ts';
+import { type ModelReply, type ModelRequest, startScriptedModel } from '../kit/scripted-model.ts';
+import { createScriptedProvider } from '../kit/scripted-provider.ts';
 import { type RealGateway, startRealGateway } from './real-gateway.ts';
 
 const endings: (() => unknown)[] = [];

@@ -5,8 +5,8 @@ import { mkdir, mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gatewayFolder, gatewayProgram } from '../../scripts/gateway/gateway-package.ts';
-import type { Scope } from '../e2e/running-program.ts';
-import { freePort } from '../fakes/free-port.ts';
+import { freePort } from '../kit/free-port.ts';
+import type { Scope } from '../kit/running-program.ts';
 
 export interface RealGateway {
   /** `ws://...` */

@@ -31,7 +31,7 @@ import { plainEnvelope } from '../../src/platform/json-rpc/envelope.ts';
 import { createExchange } from '../../src/platform/json-rpc/exchange.ts';
 import { createFrameReader } from '../../src/platform/json-rpc/message-framing.ts';
 import { hideCredentials } from '../../src/platform/log/hidden-secrets.ts';
-import { ask, CHATS, MESSAGES, many, RESPONSES } from './worst-requests.ts';
+import { ask, CHATS, MESSAGES, many, RESPONSES } from '../kit/worst-requests.ts';
 
 /**
  * Work that a caller drives. Each row makes the worst input of a given size, and does the work on it. Dialects and schemas

@@ -8,8 +8,8 @@ import { decodeMessagesRequest } from '../../src/completions/ingress/messages/me
 import { decodeResponsesRequest } from '../../src/completions/ingress/responses/responses-request.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
 import { createSchemaCheck } from '../../src/platform/http/request-body.ts';
+import { CHATS, MESSAGES, many, RESPONSES } from '../kit/worst-requests.ts';
 import { PARTS, quietly, ROWS, type Row, withInput } from './caller-driven-rows.ts';
-import { CHATS, MESSAGES, many, RESPONSES } from './worst-requests.ts';
 
 /** A dialect without a row here does not compile, so every dialect is measured. */
 const MODELS: Readonly<Record<DialectName, string>> = {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { accountsSettingsOf, startAccounts } from '../accounts/start-accounts.ts';
-import { startProgram } from '../e2e/running-program.ts';
+import { accountsSettingsOf, startAccounts } from '../kit/accounts/start-accounts.ts';
+import { startProgram } from '../kit/running-program.ts';
 
 /** Which pages may call which rows (CORS), for every row of the description that the program itself gives. */
 

@@ -13,8 +13,8 @@ import {
   startDialectUpstreams,
   type TestedDialect,
   wireEvent,
-} from '../completions/dialect-upstreams.ts';
-import { streams } from '../fakes/scripted-upstream.ts';
+} from '../kit/completions/dialect-upstreams.ts';
+import { streams } from '../kit/scripted-upstream.ts';
 
 /** A short whole answer of each dialect: beginning, one word, reason for stopping, end. */
 interface ShortAnswer {

@@ -26,8 +26,8 @@ import { createWorkingDirectories } from '../../src/bridge/sessions/working-dire
 import type { ArtifactStore } from '../../src/bridge/storage/artifact-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { readSources } from '../architecture/source-file.ts';
-import { makeId, toolContext } from '../bridge/agents/builtin/builtin-agent.ts';
-import { silentLogger } from '../fakes/silent-logger.ts';
+import { makeId, toolContext } from '../kit/bridge/builtin-agent.ts';
+import { silentLogger } from '../kit/silent-logger.ts';
 
 const SECRET = 'TOP-SECRET-CONTENT';
 

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import fc from 'fast-check';
 import { WebSocket } from 'ws';
-import { asMain, asNode, asReview, FORWARD_TOKEN } from '../bridge/forwarding/start-nodes.ts';
-import { call, openClient, type SessionSocket, stream } from '../contract/bridge/session-client.ts';
-import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../contract/bridge/start-bridge.ts';
-import { inTime } from '../fakes/in-time.ts';
-import { startScriptedGateway } from '../fakes/scripted-gateway.ts';
-import { createScriptedProvider, endless, type TurnScript } from '../fakes/scripted-provider.ts';
-import { until } from '../fakes/until.ts';
+import { call, openClient, type SessionSocket, stream } from '../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../kit/bridge/start-bridge.ts';
+import { asMain, asNode, asReview, FORWARD_TOKEN } from '../kit/bridge/start-nodes.ts';
+import { inTime } from '../kit/in-time.ts';
+import { startScriptedGateway } from '../kit/scripted-gateway.ts';
+import { createScriptedProvider, endless, type TurnScript } from '../kit/scripted-provider.ts';
+import { until } from '../kit/until.ts';
 
 /**
  * What callers of a bridge share, one of them could use against the others: places, agents, the store, the connection to

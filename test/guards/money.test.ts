@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { startSystem } from '../../src/system/start-system.ts';
-import { answers, completionOf, eventsOf, startScriptedUpstream, streams } from '../fakes/scripted-upstream.ts';
-import { silentLogger } from '../fakes/silent-logger.ts';
-import { until } from '../fakes/until.ts';
-import { resolveTrestle } from '../system/resolve-trestle.ts';
+import { resolveTrestle } from '../kit/resolve-trestle.ts';
+import { answers, completionOf, eventsOf, startScriptedUpstream, streams } from '../kit/scripted-upstream.ts';
+import { silentLogger } from '../kit/silent-logger.ts';
+import { until } from '../kit/until.ts';
 
 const MASTER_KEY = 'master-key-5d4c3b2a1f0e9';
 const BRIDGE_TOKEN = 'bridge-token-9e8d7c6b5a4f3';

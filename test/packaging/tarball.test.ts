@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { projectRoot } from '../architecture/source-file.ts';
-import { freePort } from '../fakes/free-port.ts';
+import { freePort } from '../kit/free-port.ts';
 import { cleanEnvironment, pinnedNodeFolder, runCommand } from './run-command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'trestle-package-'));

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { startProgram, temporaryFolder } from '../e2e/running-program.ts';
+import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { startGatedModel } from './gated-model.ts';
 import { openPage } from './open-page.ts';
 

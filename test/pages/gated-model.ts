@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Scope } from '../e2e/running-program.ts';
+import type { Scope } from '../kit/running-program.ts';
 
 export interface GatedModel {
   /** The address for `completions.apis`. */

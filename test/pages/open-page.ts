@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { chromium, type Page } from 'playwright-core';
-import type { Scope } from '../e2e/running-program.ts';
+import type { Scope } from '../kit/running-program.ts';
 
 /** No step on a page may take longer. */
 const STEP_MS = 20_000;

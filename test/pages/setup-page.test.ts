@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { startProgram } from '../e2e/running-program.ts';
+import { startProgram } from '../kit/running-program.ts';
 import { openPage } from './open-page.ts';
 
 const PASSWORD = 'copper kettle 47 over the pass';

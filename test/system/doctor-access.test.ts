@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { accessFindings } from '../../src/system/doctor/setting-findings.ts';
-import { resolveTrestle } from './resolve-trestle.ts';
+import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 const PUBLIC = 'accounts: { public_url: "https://accounts.example" }';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { formatProblem } from '../../src/platform/config/problem.ts';
-import { resolveTrestle } from './resolve-trestle.ts';
+import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 /** What the file holds below `section`, and the one line that it leads to; without a line it is right. */
 type CheckCase = readonly [what: string, value: string, line?: RegExp];

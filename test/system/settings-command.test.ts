@@ -10,7 +10,7 @@ import { CommandExit } from '../../src/commands/command-context.ts';
 import { registerConfig } from '../../src/commands/config.ts';
 import { addGlobalFlags, createCommandLogger, flagsFromOptions } from '../../src/commands/load-settings.ts';
 import type { Settings } from '../../src/system/settings.ts';
-import { resolveTrestle } from './resolve-trestle.ts';
+import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 interface Outcome {
   readonly code: number;

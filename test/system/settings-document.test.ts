@@ -7,7 +7,7 @@ import { jsonSchema } from '../../src/platform/config/describe-settings.ts';
 import { settingEntries } from '../../src/platform/config/setting-annotation.ts';
 import { configurationDocument } from '../../src/system/configuration-document.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
-import { resolveTrestle } from './resolve-trestle.ts';
+import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 const document = configurationDocument();
 const sample = /```yaml\n(.*?)```/s.exec(document)?.[1] ?? '';

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { annotationOf, type Setting } from '../../src/platform/config/setting-annotation.ts';
 import { maskSettings } from '../../src/platform/config/setting-values.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
-import { resolveTrestle } from './resolve-trestle.ts';
+import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 const odd = fc.oneof(
   fc.string({ maxLength: 12 }),

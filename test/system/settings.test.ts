@@ -7,7 +7,7 @@ import {
   variablesOf,
 } from '../../src/platform/config/setting-annotation.ts';
 import { dataDirectory, listenAddress, settingsDeclaration } from '../../src/system/settings.ts';
-import { resolveTrestle } from './resolve-trestle.ts';
+import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 const entries = settingEntries(settingsDeclaration.schema);
 const DAY = 86_400_000;

@@ -3,8 +3,8 @@ import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { createCommandContext, readPassword } from '../../../src/commands/command-context.ts';
 import { runProgram } from '../../../src/commands/program.ts';
-import { auditOf, loggedInAs } from '../people.ts';
-import { startAccounts } from '../start-accounts.ts';
+import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 test('what a command asks of users is refused in the same words as over HTTP', async (t) => {
   const accounts = await startAccounts(t);

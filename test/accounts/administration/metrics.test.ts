@@ -3,10 +3,10 @@ import { describe, test } from 'node:test';
 import { sql } from 'kysely';
 import { firstDayOfSeries, userSeries } from '../../../src/accounts/administration/user-metrics.ts';
 import { dayOf } from '../../../src/accounts/storage/user-count-store.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { loggedInAs } from '../people.ts';
-import { type RunningAccounts, startAccounts } from '../start-accounts.ts';
+import { loggedInAs } from '../../kit/accounts/people.ts';
+import { type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const DAY_MS = 24 * 3_600_000;
 

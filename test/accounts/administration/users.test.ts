@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { GOOD_PASSWORD } from '../accounts-client.ts';
-import { auditOf, loggedInAs } from '../people.ts';
-import { startAccounts } from '../start-accounts.ts';
+import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
+import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 for (const engine of engines) {
   describe(`administration of users on ${engine}`, () => {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { describe, test } from 'node:test';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { loggedInAs } from '../people.ts';
-import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../start-accounts.ts';
+import { loggedInAs } from '../../kit/accounts/people.ts';
+import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
 
 const SECRET = 'a secret between the payments and us 42';
 const SETTINGS = `{ billing_webhook_secret: "${SECRET}" }`;

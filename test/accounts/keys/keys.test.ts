@@ -3,10 +3,10 @@ import { test } from 'node:test';
 import type { NewKey } from '../../../src/accounts/contract/own-data.ts';
 import type { CompletionKeys } from '../../../src/accounts/owners.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { startProgram } from '../../e2e/running-program.ts';
-import { GOOD_PASSWORD } from '../accounts-client.ts';
-import { loggedInAs } from '../people.ts';
-import { startAccounts } from '../start-accounts.ts';
+import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
+import { loggedInAs } from '../../kit/accounts/people.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { startProgram } from '../../kit/running-program.ts';
 
 /** Keys in memory, as the other service would hold them. */
 function keysInMemory(): CompletionKeys & { readonly given: NewKey[] } {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { boundedFetch } from '../../../src/accounts/oauth/oauth-provider.ts';
-import { startScriptedHttp } from '../../fakes/scripted-http.ts';
+import { startScriptedHttp } from '../../kit/scripted-http.ts';
 
 test('whoever says nothing, stops in the middle, or never ends is not waited for', async (t) => {
   const server = await startScriptedHttp(t, ({ path, response }) => {

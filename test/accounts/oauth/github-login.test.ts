@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
-import { createBrowser } from '../../fakes/browser.ts';
-import { type ScriptedHttp, startScriptedHttp } from '../../fakes/scripted-http.ts';
-import { loggedInAs } from '../people.ts';
-import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../start-accounts.ts';
+import { loggedInAs } from '../../kit/accounts/people.ts';
+import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { createBrowser } from '../../kit/browser.ts';
+import { type ScriptedHttp, startScriptedHttp } from '../../kit/scripted-http.ts';
 
 const FRONTEND = 'http://console.test';
 

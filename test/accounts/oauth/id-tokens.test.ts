@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { after, beforeEach, test } from 'node:test';
-import { createBrowser } from '../../fakes/browser.ts';
-import { startScriptedHttp } from '../../fakes/scripted-http.ts';
-import { accountsSettingsOf, startAccounts } from '../start-accounts.ts';
+import { accountsSettingsOf, startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { createBrowser } from '../../kit/browser.ts';
+import { startScriptedHttp } from '../../kit/scripted-http.ts';
 
 /** An issuer that signs whatever the test wants it to: what no decent one does. */
 

@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, test } from 'node:test';
-import { type Browser, createBrowser } from '../../fakes/browser.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { type RealOidcIssuer, startOidcIssuer } from '../../fakes/real-oidc-issuer.ts';
-import { auditOf, loggedInAs } from '../people.ts';
-import { accountsSettingsOf, type RunningAccounts, type StartOptions, startAccounts } from '../start-accounts.ts';
+import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
+import {
+  accountsSettingsOf,
+  type RunningAccounts,
+  type StartOptions,
+  startAccounts,
+} from '../../kit/accounts/start-accounts.ts';
+import { type Browser, createBrowser } from '../../kit/browser.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { type RealOidcIssuer, startOidcIssuer } from '../../kit/real-oidc-issuer.ts';
 
 const FRONTEND = 'http://console.test';
 const ANN = { sub: 'sub-ann', email: 'ann@example.org', email_verified: true, name: 'Ann' };

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { auditOf, loggedInAs } from '../people.ts';
-import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../start-accounts.ts';
+import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
+import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
 
 const TOKEN_1 = 'Vq7xT2mLw9Zk4RfB8sYd';
 const TOKEN_2 = 'Hn5cJ8pQe3Gu6WaX1vKt';

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { describe, test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { GOOD_PASSWORD } from '../accounts-client.ts';
-import { loggedInAs } from '../people.ts';
-import { startAccounts } from '../start-accounts.ts';
+import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
+import { loggedInAs } from '../../kit/accounts/people.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const FIRST = { name: 'Ann', email: 'ann@example.org', password: GOOD_PASSWORD };
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { auditOf, loggedInAs } from '../people.ts';
-import { startAccounts } from '../start-accounts.ts';
+import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
 
 const DAY_MS = 24 * 3_600_000;
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { agentPresets, buildAgentCatalog, type CatalogAgent } from '../../../src/bridge/agents/agent-catalog.ts';
 import { checkBridgeSettings } from '../../../src/bridge/check-bridge-settings.ts';
-import { resolveTrestle } from '../../system/resolve-trestle.ts';
+import { resolveTrestle } from '../../kit/resolve-trestle.ts';
 
 function catalogOf(agents: object): readonly CatalogAgent[] {
   const { settings } = resolveTrestle(JSON.stringify({ agents }));

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import fc from 'fast-check';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { until } from '../../fakes/until.ts';
-import { REVIEW_TOKEN, startOtherBridge, TOKEN } from './remote/other-bridge.ts';
+import { REVIEW_TOKEN, startOtherBridge, TOKEN } from '../../kit/bridge/other-bridge.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { until } from '../../kit/until.ts';
 import { type ScriptedAgent, startScripted } from './scripted-agent.ts';
 
 const CRASHES = ['die 1', 'die 0', 'die signal', 'orphan', 'mute'];

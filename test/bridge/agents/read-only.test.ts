@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, readdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { startAgent } from './agent-under-test.ts';
+import { startAgent } from '../../kit/bridge/agent-under-test.ts';
 import { startScripted } from './scripted-agent.ts';
 
 test('DB-19: with permissions denied, Codex gets a read-only sandbox, also for a thread that is taken up', async (t) => {
@@ -60,7 +60,7 @@ for (const permissions of ['allow', 'deny'] as const) {
     await mkdir(join(folder, 'bin'));
     const command = join(folder, 'bin', 'opencode');
     await symlink(process.execPath, command);
-    const script = join(import.meta.dirname, '..', '..', 'fakes', 'scripted-acp-agent.ts');
+    const script = join(import.meta.dirname, '..', '..', 'kit', 'scripted-acp-agent.ts');
     const environment = { OPENCODE_PERMISSION: '{"edit":"allow"}' };
     const program = { id: 'opencode', command, args: [script], environment };
     const agent = startAgent(t, program, { protocol: 'acp', permissions, folder });

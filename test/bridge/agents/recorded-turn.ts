@@ -1,5 +1,5 @@
 import type { AgentEvent, AgentTurn } from '../../../src/bridge/agents/agent-provider.ts';
-import { inTime } from '../../fakes/in-time.ts';
+import { inTime } from '../../kit/in-time.ts';
 
 export interface RecordedTurn extends AgentTurn {
   readonly events: AgentEvent[];

@@ -2,12 +2,12 @@ import { mkdir, mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Scope } from '../../e2e/running-program.ts';
-import { type AgentUnderTest, startAgent, type UnderTestOptions } from './agent-under-test.ts';
+import { type AgentUnderTest, startAgent, type UnderTestOptions } from '../../kit/bridge/agent-under-test.ts';
+import type { Scope } from '../../kit/running-program.ts';
 
 const PROGRAMS = {
-  acp: fileURLToPath(new URL('../../fakes/scripted-acp-agent.ts', import.meta.url)),
-  codex: fileURLToPath(new URL('../../fakes/scripted-codex-agent.ts', import.meta.url)),
+  acp: fileURLToPath(new URL('../../kit/scripted-acp-agent.ts', import.meta.url)),
+  codex: fileURLToPath(new URL('../../kit/scripted-codex-agent.ts', import.meta.url)),
 };
 
 export interface ScriptedOptions extends Partial<Omit<UnderTestOptions, 'folder'>> {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { scriptedAgent, workingDirectory } from './builtin/builtin-agent.ts';
+import { scriptedAgent, workingDirectory } from '../../kit/bridge/builtin-agent.ts';
 import { recordTurn } from './recorded-turn.ts';
 import { startScripted } from './scripted-agent.ts';
 

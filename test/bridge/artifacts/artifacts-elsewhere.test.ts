@@ -8,14 +8,14 @@ import { createRemoteAgent } from '../../../src/bridge/agents/remote/create-remo
 import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-links.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
-import { call } from '../../contract/bridge/session-client.ts';
-import { MAIN_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
-import { startScriptedHttp } from '../../fakes/scripted-http.ts';
-import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { until } from '../../fakes/until.ts';
-import { makeId } from '../agents/builtin/builtin-agent.ts';
-import { asMain, asReview, FORWARD_TOKEN, startNode, turn } from '../forwarding/start-nodes.ts';
+import { makeId } from '../../kit/bridge/builtin-agent.ts';
+import { call } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { asMain, asReview, FORWARD_TOKEN, startNode, turn } from '../../kit/bridge/start-nodes.ts';
+import { startScriptedHttp } from '../../kit/scripted-http.ts';
+import { createScriptedProvider, type TurnScript } from '../../kit/scripted-provider.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
+import { until } from '../../kit/until.ts';
 
 const BYTES = randomBytes(300_000);
 

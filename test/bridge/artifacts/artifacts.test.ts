@@ -13,12 +13,12 @@ import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts'
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
-import { call } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { confine } from '../agents/builtin/builtin-agent.ts';
+import { confine } from '../../kit/bridge/builtin-agent.ts';
+import { call } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { createScriptedProvider, type TurnScript } from '../../kit/scripted-provider.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
 
 interface Listed {
   readonly relativePath: string;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { promptText, turnAnswer } from '../../../src/bridge/editor/editor-sessions.ts';
 import { createEditorUpdates } from '../../../src/bridge/editor/editor-update.ts';
 import { splitChannel } from '../../../src/bridge/editor/rpc-over-stdio.ts';
-import { createMemoryChannels } from '../../fakes/memory-channel.ts';
+import { createMemoryChannels } from '../../kit/memory-channel.ts';
 
 test('names with slashes go to the editor’s side, all else to the app’s, what cannot be read included', async () => {
   const [ours, theirs] = createMemoryChannels();

@@ -7,7 +7,7 @@ import {
   type ForwardDecision,
   type ForwardQuestion,
 } from '../../../src/bridge/forwarding/decide-forward.ts';
-import { resolveTrestle } from '../../system/resolve-trestle.ts';
+import { resolveTrestle } from '../../kit/resolve-trestle.ts';
 
 const NODES = `
   nodes:

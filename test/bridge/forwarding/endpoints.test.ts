@@ -13,8 +13,8 @@ import {
 } from '../../../src/bridge/forwarding/endpoints.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { ConfigurationError } from '../../../src/platform/config/problem.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { resolveTrestle } from '../../system/resolve-trestle.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { resolveTrestle } from '../../kit/resolve-trestle.ts';
 
 const ALLOWED = [
   'http://127.0.0.1:8787',

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
-import { call, openClient, stream } from '../../contract/bridge/session-client.ts';
-import { startFaultProxy } from '../../fakes/fault-proxy.ts';
-import type { TurnScript } from '../../fakes/scripted-provider.ts';
-import { asMain, asNode, asReview, everythingTo, startNode, turn } from './start-nodes.ts';
+import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
+import { asMain, asNode, asReview, everythingTo, startNode, turn } from '../../kit/bridge/start-nodes.ts';
+import { startFaultProxy } from '../../kit/fault-proxy.ts';
+import type { TurnScript } from '../../kit/scripted-provider.ts';
 
 const VIA_B =
   '{ rules: [{ methods: ["*"], target: { node_id: c } }], routes: [{ target_node_id: c, next_hop_node_id: b }] }';

@@ -8,7 +8,7 @@ import { readCallNames } from '../../../src/bridge/forwarding/session-routes.ts'
 import { createUpdateRelay } from '../../../src/bridge/forwarding/update-relay.ts';
 import { rawJson } from '../../../src/platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const candidate = (id: string): ForwardCandidate => ({
   target: id,

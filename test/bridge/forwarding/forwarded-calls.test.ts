@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { postRpc } from '../../contract/bridge/bridge-client.ts';
-import { call, openClient, stream } from '../../contract/bridge/session-client.ts';
-import { endless, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { asMain, asReview, everythingTo, startNode, turn } from './start-nodes.ts';
+import { postRpc } from '../../kit/bridge/bridge-client.ts';
+import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
+import { asMain, asReview, everythingTo, startNode, turn } from '../../kit/bridge/start-nodes.ts';
+import { endless, type TurnScript } from '../../kit/scripted-provider.ts';
 
 test('forwarding: a call over HTTP is answered by the node that a rule names', async (t) => {
   const b = await startNode(t, { id: 'b' });

@@ -1,14 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Logger } from '../../../src/platform/log/logger.ts';
-import { postRpc } from '../../contract/bridge/bridge-client.ts';
-import { call, openClient } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import type { Scope } from '../../e2e/running-program.ts';
-import { startFaultProxy } from '../../fakes/fault-proxy.ts';
-import { startScriptedHttp } from '../../fakes/scripted-http.ts';
-import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
+import { postRpc } from '../../kit/bridge/bridge-client.ts';
+import { call, openClient } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
 import {
   asMain,
   asNode,
@@ -18,7 +13,12 @@ import {
   type NodeUnderTest,
   startNode,
   turn,
-} from './start-nodes.ts';
+} from '../../kit/bridge/start-nodes.ts';
+import { startFaultProxy } from '../../kit/fault-proxy.ts';
+import type { Scope } from '../../kit/running-program.ts';
+import { startScriptedHttp } from '../../kit/scripted-http.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
 
 /** On a busy machine nothing fails for being slow, and no probe is counted as a call. */
 const LONG_LIMITS = { connectMs: 30_000, turnHeadersMs: 60_000, headersMs: 60_000, idleMs: 60_000, probeMs: 600_000 };

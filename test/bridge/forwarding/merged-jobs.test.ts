@@ -6,9 +6,9 @@ import type { JobList } from '../../../src/bridge/contract/jobs.ts';
 import { failed } from '../../../src/bridge/forwarding/call-peer.ts';
 import { createMergedJobs } from '../../../src/bridge/forwarding/merged-jobs.ts';
 import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
-import { call } from '../../contract/bridge/session-client.ts';
-import { until } from '../../fakes/until.ts';
-import { asMain, asReview, everythingTo, startNode } from './start-nodes.ts';
+import { call } from '../../kit/bridge/session-client.ts';
+import { asMain, asReview, everythingTo, startNode } from '../../kit/bridge/start-nodes.ts';
+import { until } from '../../kit/until.ts';
 
 const IN_TURN = '{ rules: [{ methods: [app.jobs.submit], target: { selector: { role: x }, strategy: round_robin } }] }';
 

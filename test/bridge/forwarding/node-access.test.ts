@@ -2,9 +2,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createBridgeAccess } from '../../../src/bridge/access.ts';
 import type { RequestHead } from '../../../src/platform/http/surface.ts';
-import { postRpc, refusedUpgrade } from '../../contract/bridge/bridge-client.ts';
-import { MAIN_TOKEN } from '../../contract/bridge/start-bridge.ts';
-import { asMain, asNode, asReview, FORWARD_TOKEN, type NodeUnderTest, startNode, turn } from './start-nodes.ts';
+import { postRpc, refusedUpgrade } from '../../kit/bridge/bridge-client.ts';
+import { MAIN_TOKEN } from '../../kit/bridge/start-bridge.ts';
+import {
+  asMain,
+  asNode,
+  asReview,
+  FORWARD_TOKEN,
+  type NodeUnderTest,
+  startNode,
+  turn,
+} from '../../kit/bridge/start-nodes.ts';
 
 const rpc = (method: string, params: unknown = {}) => ({ jsonrpc: '2.0', id: 1, method, params });
 const ownersOf = async ({ database }: NodeUnderTest) =>

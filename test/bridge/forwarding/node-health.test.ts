@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createCallOrder } from '../../../src/bridge/forwarding/forwarding-dispatch.ts';
 import { createNodeHealth } from '../../../src/bridge/forwarding/node-health.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 test('B-93: a node that is down is looked at until it answers, and is used again', async () => {
   const clock = createFakeClock();

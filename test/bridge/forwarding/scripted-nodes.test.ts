@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { postRpc } from '../../contract/bridge/bridge-client.ts';
-import { call, stream } from '../../contract/bridge/session-client.ts';
-import { MAIN_TOKEN } from '../../contract/bridge/start-bridge.ts';
-import { freePort } from '../../fakes/free-port.ts';
-import { type SeenRequest, sendEvents, startScriptedHttp } from '../../fakes/scripted-http.ts';
-import { asMain, asReview, everythingTo, FORWARD_TOKEN, startNode, turn } from './start-nodes.ts';
+import { postRpc } from '../../kit/bridge/bridge-client.ts';
+import { call, stream } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN } from '../../kit/bridge/start-bridge.ts';
+import { asMain, asReview, everythingTo, FORWARD_TOKEN, startNode, turn } from '../../kit/bridge/start-nodes.ts';
+import { freePort } from '../../kit/free-port.ts';
+import { type SeenRequest, sendEvents, startScriptedHttp } from '../../kit/scripted-http.ts';
 
 const idOf = ({ body }: SeenRequest) => (JSON.parse(body) as { id: unknown }).id;
 const answering = (result: unknown) => (request: SeenRequest) => {

@@ -4,8 +4,8 @@ import { createSessionRoutes, readCallNames, readJobNames } from '../../../src/b
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import { createSessionRouteStore } from '../../../src/bridge/storage/session-route-store.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const session = (name: string) => ({ kind: 'session', name });
 

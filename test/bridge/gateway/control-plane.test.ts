@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { call } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { SILENCE, startScriptedGateway } from '../../fakes/scripted-gateway.ts';
-import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
+import { call } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { SILENCE, startScriptedGateway } from '../../kit/scripted-gateway.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const TOKEN = 'gateway-token-1';
 

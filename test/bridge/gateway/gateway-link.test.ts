@@ -7,9 +7,9 @@ import { loadDeviceKey } from '../../../src/bridge/gateway/gateway-handshake.ts'
 import { createGatewayLink, type GatewayLink } from '../../../src/bridge/gateway/gateway-link.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
-import { startScriptedGateway } from '../../fakes/scripted-gateway.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { until } from '../../fakes/until.ts';
+import { startScriptedGateway } from '../../kit/scripted-gateway.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
+import { until } from '../../kit/until.ts';
 
 const TOKEN = 'gateway-token-1';
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { call, openClient, stream } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { freePort } from '../../fakes/free-port.ts';
-import { type ScriptedGatewayOptions, type ScriptedRun, startScriptedGateway } from '../../fakes/scripted-gateway.ts';
-import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
+import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { freePort } from '../../kit/free-port.ts';
+import { type ScriptedGatewayOptions, type ScriptedRun, startScriptedGateway } from '../../kit/scripted-gateway.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const ROUTING = { explicitExecutionTarget: 'gateway', preferredGatewayProviderId: 'openclaw' };
 const task = (sessionId: string, taskPrompt: string) => ({ sessionId, taskPrompt, routing: ROUTING });

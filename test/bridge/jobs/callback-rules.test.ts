@@ -10,12 +10,12 @@ import {
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
-import { bearer } from '../../contract/bridge/session-client.ts';
-import { MAIN_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
-import { startScriptedHttp } from '../../fakes/scripted-http.ts';
-import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { refusal, submitted } from './job-client.ts';
+import { refusal, submitted } from '../../kit/bridge/job-client.ts';
+import { bearer } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { startScriptedHttp } from '../../kit/scripted-http.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
 
 const OWN_ADDRESS = '198.41.0.4';
 const PUBLIC = '93.184.215.14';

@@ -4,9 +4,9 @@ import { judgeStatus } from '../../../src/bridge/jobs/callbacks.ts';
 import { createDeliveries, type SendDelivery } from '../../../src/bridge/jobs/deliveries.ts';
 import type { JobDeliveryRow } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { JobDeliveryStore } from '../../../src/bridge/storage/job-store.ts';
-import { createFakeClock, type FakeClock } from '../../fakes/fake-clock.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { endedRow } from './job-rows.ts';
+import { endedRow } from '../../kit/bridge/job-rows.ts';
+import { createFakeClock, type FakeClock } from '../../kit/fake-clock.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
 
 /** Deliveries in memory, which keep what they are told. */
 function memoryStore(rows: readonly JobDeliveryRow[]) {

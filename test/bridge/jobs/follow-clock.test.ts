@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ClockStep, createFollowClock } from '../../../src/bridge/jobs/job-queue.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 function start() {
   const clock = createFakeClock();

@@ -5,9 +5,9 @@ import type { JobEnding } from '../../../src/bridge/jobs/job-record.ts';
 import { createJobRunner } from '../../../src/bridge/jobs/job-runner.ts';
 import type { JobRow } from '../../../src/bridge/storage/bridge-schema.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { waitingJob } from './job-rows.ts';
+import { waitingJob } from '../../kit/bridge/job-rows.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
 
 /** A runner on which the test decides what is taken, what the store says, and when turns end. */
 function startRunner(changes: Partial<JobRow> = {}) {

@@ -9,8 +9,8 @@ import { createJobSearchStore } from '../../../src/bridge/storage/job-search-sto
 import { createJobDeliveryStore, createJobStore } from '../../../src/bridge/storage/job-store.ts';
 import { createSessionStore } from '../../../src/bridge/storage/session-store.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { endedRow, makeId, waitingJob } from './job-rows.ts';
+import { endedRow, makeId, waitingJob } from '../../kit/bridge/job-rows.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
 
 const DONE = {
   status: 'completed',

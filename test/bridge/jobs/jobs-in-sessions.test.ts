@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { bearer, call } from '../../contract/bridge/session-client.ts';
-import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
-import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
-import { endedJob, getJob, hasEnded, jobWhen, refusal, submit, submitted } from './job-client.ts';
+import { endedJob, getJob, hasEnded, jobWhen, refusal, submit, submitted } from '../../kit/bridge/job-client.ts';
+import { bearer, call } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, endless, type TurnScript } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const MAX_QUEUED_TURNS = 32;
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { JobList, JobStatistics } from '../../../src/bridge/contract/jobs.ts';
-import { bearer, call } from '../../contract/bridge/session-client.ts';
-import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
-import { createScriptedProvider, endless, telling } from '../../fakes/scripted-provider.ts';
-import { endedJob, getJob, jobWhen, listJobs, refusal, submit, submitted } from './job-client.ts';
+import { endedJob, getJob, jobWhen, listJobs, refusal, submit, submitted } from '../../kit/bridge/job-client.ts';
+import { bearer, call } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, endless, telling } from '../../kit/scripted-provider.ts';
 
 test('a job runs as a turn of its own session, and its record tells all about it', async (context) => {
   const { url } = await startBridge(context, { providers: [createScriptedProvider('one')] });

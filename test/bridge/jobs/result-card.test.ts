@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { cardText, neutralise } from '../../../src/bridge/jobs/deliveries.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { startScriptedHttp } from '../../fakes/scripted-http.ts';
-import { createScriptedProvider, telling } from '../../fakes/scripted-provider.ts';
-import { endedJob, jobWhen, submit } from './job-client.ts';
-import { endedRow } from './job-rows.ts';
+import { endedJob, jobWhen, submit } from '../../kit/bridge/job-client.ts';
+import { endedRow } from '../../kit/bridge/job-rows.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { startScriptedHttp } from '../../kit/scripted-http.ts';
+import { createScriptedProvider, telling } from '../../kit/scripted-provider.ts';
 
 const outcome = (result: object | null, error: string | null = null) =>
   JSON.stringify({ result, error, errorCode: null });

@@ -7,15 +7,15 @@ import { createJobSearchStore } from '../../../src/bridge/storage/job-search-sto
 import { createJobStore } from '../../../src/bridge/storage/job-store.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import type { Database, DatabaseLocation } from '../../../src/platform/database/database.ts';
-import { call } from '../../contract/bridge/session-client.ts';
-import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';
-import { openServiceDatabase } from '../../fakes/open-service-database.ts';
-import { type RealPostgres, startPostgres } from '../../fakes/real-postgres.ts';
-import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
 import { type SharedPlace, spreadJobs } from '../../faults/jobs/shared-jobs.ts';
-import { endedJob, getJob, jobWhen, submit } from './job-client.ts';
-import { waitingJob } from './job-rows.ts';
+import { endedJob, getJob, jobWhen, submit } from '../../kit/bridge/job-client.ts';
+import { waitingJob } from '../../kit/bridge/job-rows.ts';
+import { call } from '../../kit/bridge/session-client.ts';
+import { type BridgeUnderTest, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { openServiceDatabase } from '../../kit/open-service-database.ts';
+import { type RealPostgres, startPostgres } from '../../kit/real-postgres.ts';
+import { createScriptedProvider, endless, type TurnScript } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 /** `npm run faults -- shared-jobs` takes 10,000. */
 const JOBS = 60;

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sweepOldJobs } from '../../../src/bridge/jobs/job-ends.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { endedRow } from './job-rows.ts';
+import { endedRow } from '../../kit/bridge/job-rows.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const own = endedRow({ id: 'job-own', owner: 'main' });
 const shared = endedRow({ id: 'job-in-a-session', session_id: 'talk' });

@@ -6,12 +6,12 @@ import { setImmediate as pause } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { createCallbackPost, createCallbackRules, systemCallbackNetwork } from '../../../src/bridge/jobs/callbacks.ts';
 import { projectRoot } from '../../architecture/source-file.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { temporaryFolder } from '../../e2e/running-program.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { startScriptedHttp } from '../../fakes/scripted-http.ts';
-import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
-import { endedJob, jobWhen, submit } from './job-client.ts';
+import { endedJob, jobWhen, submit } from '../../kit/bridge/job-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { temporaryFolder } from '../../kit/running-program.ts';
+import { startScriptedHttp } from '../../kit/scripted-http.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
 
 const SECRET = 'webhook-secret-7d31f0';
 const signed = `bridge: { webhook_secret: ${SECRET} }\n`;

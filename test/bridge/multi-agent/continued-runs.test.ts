@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Envelope } from '../../contract/bridge/bridge-client.ts';
-import { call } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
+import type { Envelope } from '../../kit/bridge/bridge-client.ts';
+import { call } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
 import {
   createScriptedProvider,
   echo,
@@ -10,8 +10,8 @@ import {
   type ScriptedProvider,
   type ScriptedTurn,
   type TurnScript,
-} from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
+} from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const failing: TurnScript = async () => ({ kind: 'failed', code: 'AGENT_FAILED', error: 'it broke', output: '' });
 const run = (routing: object, more = {}) => ({

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { createScratchSpace } from '../../../src/bridge/sessions/housekeeping.ts';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
-import { call } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
+import { call } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, type TurnScript } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const SWEEP_PAUSE_MS = 10 * 60_000;
 /** What is repeated every ten minutes is repeated all the time. */

@@ -9,7 +9,7 @@ import { createAuditStore, createSessionStore } from '../../../src/bridge/storag
 import { createTurnStore } from '../../../src/bridge/storage/turn-store.ts';
 import { createUpdateStore } from '../../../src/bridge/storage/update-store.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
 
 const session = (key: string, more: Partial<SessionRow> = {}): SessionRow => ({
   key,

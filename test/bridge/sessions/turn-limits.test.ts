@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { createFairGate, createTurnLimits } from '../../../src/bridge/sessions/turn-limits.ts';
-import { bearer, call } from '../../contract/bridge/session-client.ts';
-import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
-import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
+import { bearer, call } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, type TurnScript } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const [MAIN, REVIEW] = [bearer(MAIN_TOKEN), bearer(REVIEW_TOKEN)];
 

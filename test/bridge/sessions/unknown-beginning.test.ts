@@ -5,10 +5,10 @@ import { test } from 'node:test';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { call, openClient } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
+import { call, openClient } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 /** The next beginning of a turn is stored or not, and in both cases nobody learns of it. */
 function loseNextBeginning(database: Database<BridgeSchema>, isStored: boolean): void {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createUpdateHub, type Replay, type UpdateReceiver } from '../../../src/bridge/sessions/update-hub.ts';
 import { rawJson } from '../../../src/platform/json-rpc/envelope.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 const noReplay: Replay = () => Promise.reject(new Error('nothing is stored'));

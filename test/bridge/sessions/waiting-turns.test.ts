@@ -3,11 +3,11 @@ import { test } from 'node:test';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { openClient } from '../../contract/bridge/session-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import type { Scope } from '../../e2e/running-program.ts';
-import { createScriptedProvider, echo, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
+import { openClient } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import type { Scope } from '../../kit/running-program.ts';
+import { createScriptedProvider, echo, type TurnScript } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 /** A session whose first turn goes on until it is told to end; then it tells so much. */
 async function startBusySession(scope: Scope, texts: number) {

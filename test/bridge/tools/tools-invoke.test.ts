@@ -10,13 +10,13 @@ import {
   matchesToolPattern,
 } from '../../../src/bridge/tools/invoke-tool.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { bearer, call } from '../../contract/bridge/session-client.ts';
-import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
-import { startProgram } from '../../e2e/running-program.ts';
-import { freePort } from '../../fakes/free-port.ts';
-import { startScriptedGateway } from '../../fakes/scripted-gateway.ts';
-import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
+import { bearer, call } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { freePort } from '../../kit/free-port.ts';
+import { startProgram } from '../../kit/running-program.ts';
+import { startScriptedGateway } from '../../kit/scripted-gateway.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const TOKEN = 'tools-token-4a7f2c9e1b';
 

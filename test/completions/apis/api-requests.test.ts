@@ -9,7 +9,7 @@ import { resolveApis } from '../../../src/completions/apis/resolve-apis.ts';
 import { createAuthoriseUpstream } from '../../../src/completions/dialects/authorise-upstream.ts';
 import { type DialectName, upstreamUrl } from '../../../src/completions/dialects/dialect.ts';
 import { loadDialect } from '../../../src/completions/dialects/dialect-table.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const KEY = 'the-key-of-this-row';
 const MODEL = 'some-model';

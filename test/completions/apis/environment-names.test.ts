@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { apiTable } from '../../../src/completions/apis/api-table.ts';
 import { resolveApis } from '../../../src/completions/apis/resolve-apis.ts';
-import { answers, completionOf, refuses, startScriptedUpstream } from '../../fakes/scripted-upstream.ts';
-import { HELLO, settingsOf, startCompletions } from '../pipeline/start-completions.ts';
+import { HELLO, settingsOf, startCompletions } from '../../kit/completions/start-completions.ts';
+import { answers, completionOf, refuses, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
 
 const none = settingsOf({});
 

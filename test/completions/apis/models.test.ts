@@ -8,9 +8,9 @@ import { createModels, nearestModels } from '../../../src/completions/apis/model
 import { createAuthoriseUpstream } from '../../../src/completions/dialects/authorise-upstream.ts';
 import { matchesAny } from '../../../src/completions/keys/issued-key.ts';
 import type { CompletionsSettings } from '../../../src/completions/settings.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { settingsOf } from '../../kit/completions/start-completions.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 import { holderOf } from '../keys/calls.ts';
-import { settingsOf } from '../pipeline/start-completions.ts';
 
 const SETTINGS = settingsOf({});
 

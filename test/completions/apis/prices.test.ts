@@ -16,9 +16,9 @@ import { converseUsage } from '../../../src/completions/dialects/bedrock/bedrock
 import { priceCall } from '../../../src/completions/keys/admission.ts';
 import { usageRecord } from '../../../src/completions/metering/usage-meter.ts';
 import { createUsageAdder } from '../../../src/completions/metering/usage-sums.ts';
-import { answers, eventsOf, startScriptedUpstream, streams } from '../../fakes/scripted-upstream.ts';
+import { HELLO, startCompletions } from '../../kit/completions/start-completions.ts';
+import { answers, eventsOf, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
-import { HELLO, startCompletions } from '../pipeline/start-completions.ts';
 
 const MILLION = 1_000_000;
 const details = (fields: object) => ({

@@ -4,7 +4,7 @@ import { apiTable } from '../../../src/completions/apis/api-table.ts';
 import type { UsableApi } from '../../../src/completions/apis/model-api.ts';
 import { resolveApis } from '../../../src/completions/apis/resolve-apis.ts';
 import type { CompletionsSettings } from '../../../src/completions/settings.ts';
-import { settingsOf } from '../pipeline/start-completions.ts';
+import { settingsOf } from '../../kit/completions/start-completions.ts';
 
 type ApiSettings = CompletionsSettings['apis'][string];
 

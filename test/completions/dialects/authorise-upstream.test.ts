@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { ApiCredentials } from '../../../src/completions/dialects/authorise-upstream.ts';
 import { createAuthoriseUpstream } from '../../../src/completions/dialects/authorise-upstream.ts';
 import type { DialectName } from '../../../src/completions/dialects/dialect.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const clock = createFakeClock(Date.UTC(2026, 0, 2, 3, 4, 5));
 const authorise = createAuthoriseUpstream({

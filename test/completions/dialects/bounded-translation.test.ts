@@ -5,7 +5,7 @@ import { createSteps } from '../../../src/completions/dialects/dialect.ts';
 import { googleDialect } from '../../../src/completions/dialects/google/google-dialect.ts';
 import { googleSchema } from '../../../src/completions/dialects/google/google-schema.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { startDialectUpstreams } from '../dialect-upstreams.ts';
+import { startDialectUpstreams } from '../../kit/completions/dialect-upstreams.ts';
 import { ask, contextFor } from './read-stream.ts';
 
 /** Each of its members is the whole again: written out, it never ends. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadDialect } from '../../../src/completions/dialects/dialect-table.ts';
-import { answers, completionOf, streams } from '../../fakes/scripted-upstream.ts';
-import { startDialectUpstreams, type TestedDialect, UPSTREAM_MODELS } from '../dialect-upstreams.ts';
+import { startDialectUpstreams, type TestedDialect, UPSTREAM_MODELS } from '../../kit/completions/dialect-upstreams.ts';
+import { answers, completionOf, streams } from '../../kit/scripted-upstream.ts';
 import { ask, contextFor, PNG, weatherTool } from './read-stream.ts';
 
 const MODELS = {

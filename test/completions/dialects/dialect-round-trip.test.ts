@@ -6,8 +6,8 @@ import fc from 'fast-check';
 import OpenAI from 'openai';
 import { packProof, unpackProofs } from '../../../src/completions/dialects/conversation.ts';
 import type { DialectName } from '../../../src/completions/dialects/dialect.ts';
-import { startScriptedUpstream } from '../../fakes/scripted-upstream.ts';
-import { startCompletions } from '../pipeline/start-completions.ts';
+import { startCompletions } from '../../kit/completions/start-completions.ts';
+import { startScriptedUpstream } from '../../kit/scripted-upstream.ts';
 import { weatherTool } from './read-stream.ts';
 
 /** What a real upstream of a dialect streams when its model thinks, speaks and calls, and what it wants back then. */

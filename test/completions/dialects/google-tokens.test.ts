@@ -8,8 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { createAuthoriseUpstream } from '../../../src/completions/dialects/authorise-upstream.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { until } from '../../fakes/until.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { until } from '../../kit/until.ts';
 
 const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 

@@ -10,8 +10,8 @@ import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Route } from '../../../src/platform/http/surface.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { startListener, surfaceOf } from '../../platform/http/start-listener.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
+import { startListener, surfaceOf } from '../../kit/start-listener.ts';
 import { chunk, usageChunk } from './chunks.ts';
 
 const HOLDER: KeyHolder = { id: 'open', owner: '', isMaster: true, mayUse: () => true, buckets: [] };

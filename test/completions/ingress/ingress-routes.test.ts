@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ChatCall } from '../../../src/completions/operations/run-chat.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { inTime } from '../../fakes/in-time.ts';
-import { until } from '../../fakes/until.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { inTime } from '../../kit/in-time.ts';
+import { until } from '../../kit/until.ts';
 import { chunk } from './chunks.ts';
 import { aborted, answering, HEADERS, MESSAGES, RESPONSES, startIngress, streamOf } from './ingress-listener.ts';
 

@@ -6,7 +6,7 @@ import type { KeyHolder, SettledCall } from '../../../src/completions/keys/admis
 import { createBudgets } from '../../../src/completions/keys/budgets.ts';
 import { createAdmissions } from '../../../src/completions/keys/create-admissions.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 import { holderOf, outcomeOf } from './calls.ts';
 
 const USD_PER_TOKEN = 0.001;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { createKeyLookup, matchesAny, matchesPattern } from '../../../src/completions/keys/issued-key.ts';
 import type { KeyRow } from '../../../src/completions/storage/completions-schema.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const ROW: KeyRow = {
   id: 'key_1',

@@ -4,8 +4,8 @@ import { describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { callOnce, completionsDatabase, headWith, MASTER_KEY, startKeys } from '../start-keys.ts';
+import { callOnce, completionsDatabase, headWith, MASTER_KEY, startKeys } from '../../kit/completions/start-keys.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
 
 for (const engine of engines) {
   describe(`issued keys on ${engine}`, () => {

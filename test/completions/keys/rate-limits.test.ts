@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { createTokenBucket } from '../../../src/completions/keys/rate-limits.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 test('a full bucket gives its whole minute at once, and then as fast as it fills', async () => {
   const clock = createFakeClock();

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { createCallSpans } from '../../../src/completions/metering/call-spans.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
 
 interface Span {

@@ -6,10 +6,10 @@ import { createUsageStore, type UsageFlush, type UsageStore } from '../../../src
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { completionsDatabase } from '../../kit/completions/start-keys.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
-import { completionsDatabase } from '../start-keys.ts';
 
 const DAY = '2030-01-01';
 const everything = { scope: '', dimension: 'day', fromDay: DAY, toDay: DAY, byDay: true };

@@ -6,9 +6,9 @@ import { startUsageRetention } from '../../../src/completions/metering/usage-ret
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
 import { createUsageRetentionStore } from '../../../src/completions/storage/usage-store.ts';
 import type { Call } from '../../../src/platform/http/surface.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { callOnce, completionsDatabase, headWith, MASTER_KEY, startKeys } from '../start-keys.ts';
+import { callOnce, completionsDatabase, headWith, MASTER_KEY, startKeys } from '../../kit/completions/start-keys.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 interface Report {
   readonly data: { readonly group: string; readonly requests: number; readonly cost_usd: number }[];

@@ -6,8 +6,8 @@ import { CallerPresence } from '../../../src/completions/routing/call-record.ts'
 import type { ModelPlan } from '../../../src/completions/routing/model-plan.ts';
 import { createTargetBoard } from '../../../src/completions/routing/target-board.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { createFakeRandomness } from '../../fakes/fake-randomness.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { createFakeRandomness } from '../../kit/fake-randomness.ts';
 
 const TOTAL_MS = 4000;
 const timeouts = { connect: 1000, first_byte: 1000, idle: 1000, total: TOTAL_MS };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createResponseCache } from '../../../src/completions/operations/response-cache.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const MINUTE_MS = 60_000;
 const body = (text: string): Buffer => Buffer.from(text);

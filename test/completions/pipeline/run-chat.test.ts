@@ -7,7 +7,8 @@ import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
-import type { Scope } from '../../e2e/running-program.ts';
+import { HELLO, labAt, settingsOf } from '../../kit/completions/start-completions.ts';
+import type { Scope } from '../../kit/running-program.ts';
 import {
   answers,
   completionOf,
@@ -16,9 +17,8 @@ import {
   startScriptedUpstream,
   streams,
   USAGE,
-} from '../../fakes/scripted-upstream.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { HELLO, labAt, settingsOf } from './start-completions.ts';
+} from '../../kit/scripted-upstream.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
 
 /** The pipeline alone: no keys, no database, no listener. */
 function startEngine(scope: Scope, url: string) {

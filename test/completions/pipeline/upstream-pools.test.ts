@@ -4,7 +4,7 @@ import type { LookupFunction } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import type { Pool } from 'undici';
 import { createUpstreamPools } from '../../../src/completions/upstream/upstream-pools.ts';
-import { listenOnLoopback } from '../../fakes/loopback-server.ts';
+import { listenOnLoopback } from '../../kit/loopback-server.ts';
 
 const CONNECT_MS = 10_000;
 const LOOPBACK = '127.0.0.1';

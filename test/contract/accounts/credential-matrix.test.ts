@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import type { Answer } from '../../accounts/accounts-client.ts';
-import { loggedInAs } from '../../accounts/people.ts';
-import { startAccounts } from '../../accounts/start-accounts.ts';
+import type { Answer } from '../../kit/accounts/accounts-client.ts';
+import { loggedInAs } from '../../kit/accounts/people.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 /** Who may call what. `public` asks for nothing, `own` lets readonly users write too, `admin` leaves operators out. */
 type Expectation = 'public' | 'user' | 'own' | 'operator' | 'admin' | 'agent';

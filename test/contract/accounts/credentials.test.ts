@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { auditOf, loggedInAs } from '../../accounts/people.ts';
-import { type RunningAccounts, startAccounts } from '../../accounts/start-accounts.ts';
+import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
+import { type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const MINUTE_MS = 60_000;
 const NEW_PASSWORD = 'nine green bottles 12 on a wall';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { GOOD_PASSWORD } from '../../accounts/accounts-client.ts';
-import { startAccounts } from '../../accounts/start-accounts.ts';
+import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const accounts = await startAccounts({ after });
 const ann = await accounts.loggedIn('Ann');

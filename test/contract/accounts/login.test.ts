@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Answer } from '../../accounts/accounts-client.ts';
-import { startAccounts } from '../../accounts/start-accounts.ts';
+import type { Answer } from '../../kit/accounts/accounts-client.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const cookieOf = (answer: Answer, name: string): string =>
   answer.headers

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import jsqr from 'jsqr';
 import QRCode from 'qrcode';
 import { matchTotp } from '../../../src/accounts/mfa/codes.ts';
-import { startAccounts } from '../../accounts/start-accounts.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const STEP_MS = 30_000;
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { startAccounts } from '../../accounts/start-accounts.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const accounts = await startAccounts({ after }, { settings: '{ require_verification: false, trial_days: 0 }' });
 let people = 0;

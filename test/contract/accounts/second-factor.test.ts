@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
 import { createRecoveryCodes, recoveryCodeHash } from '../../../src/accounts/mfa/codes.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
-import { auditOf, loggedInAs } from '../../accounts/people.ts';
-import { type RunningAccounts, startAccounts } from '../../accounts/start-accounts.ts';
+import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
+import { type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const STEP_MS = 30_000;
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { createToken } from '../../../src/platform/secrets/tokens.ts';
-import { startAccounts } from '../../accounts/start-accounts.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const HOUR_MS = 3_600_000;
 

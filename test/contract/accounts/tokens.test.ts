@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startAccounts } from '../../accounts/start-accounts.ts';
+import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const DAY_MS = 86_400_000;
 

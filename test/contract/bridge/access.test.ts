@@ -4,8 +4,8 @@ import { writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { runProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
-import { openSocket, postRpc, refusedUpgrade } from './bridge-client.ts';
+import { openSocket, postRpc, refusedUpgrade } from '../../kit/bridge/bridge-client.ts';
+import { runProgram, startProgram, temporaryFolder } from '../../kit/running-program.ts';
 
 const MAIN = 'main-token-5f1d0c1e9b7a';
 const REVIEW = 'review-token-a81c2b3d4e5f';

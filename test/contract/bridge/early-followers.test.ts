@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
-import { bearer, call, openClient, type SessionSocket } from './session-client.ts';
-import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from './start-bridge.ts';
+import { bearer, call, openClient, type SessionSocket } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const start = (sessionId: string, more = {}) => ({ sessionId, taskPrompt: 'hello there', ...more });
 const early = { query: 'sessionId=s&afterSeq=0' };

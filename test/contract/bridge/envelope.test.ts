@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
-import { startProgram } from '../../e2e/running-program.ts';
-import { until } from '../../fakes/until.ts';
-import { type Envelope, openSocket, postRpc } from './bridge-client.ts';
+import { type Envelope, openSocket, postRpc } from '../../kit/bridge/bridge-client.ts';
+import { startProgram } from '../../kit/running-program.ts';
+import { until } from '../../kit/until.ts';
 
 const capabilities = (id: unknown) => ({ jsonrpc: '2.0', id, method: 'acp.capabilities', params: {} });
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { answerOf } from '../../../src/bridge/sessions/turn-outcome.ts';
-import { createScriptedProvider, endless, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
-import { bearer, call, openClient, stream } from './session-client.ts';
-import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from './start-bridge.ts';
+import { bearer, call, openClient, stream } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, endless, type TurnScript } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const start = (sessionId: string, more = {}) => ({ sessionId, taskPrompt: 'hello there', ...more });
 const DAY_MS = 24 * 60 * 60 * 1000;

@@ -3,10 +3,10 @@ import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { readSources } from '../../architecture/source-file.ts';
-import { createScriptedProvider, endless, telling } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
-import { bearer, call, openClient, stream } from './session-client.ts';
-import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from './start-bridge.ts';
+import { bearer, call, openClient, stream } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, endless, telling } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const start = (sessionId: string, more = {}) => ({ sessionId, taskPrompt: 'hello there', ...more });
 const main = bearer(MAIN_TOKEN);

@@ -3,10 +3,10 @@ import { existsSync, readdirSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { createScriptedProvider, endless } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
-import { call, openClient, stream } from './session-client.ts';
-import { startBridge } from './start-bridge.ts';
+import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, endless } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const start = (sessionId: string, more = {}) => ({ sessionId, taskPrompt: 'hello there', ...more });
 const lost = (sessionId: string, threadId: string, providerId: string) => ({

@@ -7,12 +7,12 @@ import { SessionResult } from '../../../src/bridge/contract/session.ts';
 import { SessionUpdate } from '../../../src/bridge/contract/session-update.ts';
 import { createUnknownMemberSearch } from '../../../src/platform/json/unknown-members.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
-import { createScriptedProvider, echo, endless, type TurnScript, telling } from '../../fakes/scripted-provider.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { until } from '../../fakes/until.ts';
-import { type Envelope, postRpc } from './bridge-client.ts';
-import { call, openClient, stream } from './session-client.ts';
-import { startBridge } from './start-bridge.ts';
+import { type Envelope, postRpc } from '../../kit/bridge/bridge-client.ts';
+import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, echo, endless, type TurnScript, telling } from '../../kit/scripted-provider.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
+import { until } from '../../kit/until.ts';
 
 const fitsResult = Compile(SessionResult);
 const start = (sessionId: string, more = {}) => ({ sessionId, taskPrompt: 'hello there', ...more });

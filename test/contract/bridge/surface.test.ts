@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { after, test } from 'node:test';
-import { startProgram } from '../../e2e/running-program.ts';
-import { type Envelope, openSocket, postRpc } from './bridge-client.ts';
+import { type Envelope, openSocket, postRpc } from '../../kit/bridge/bridge-client.ts';
+import { startProgram } from '../../kit/running-program.ts';
 
 const TOKEN = 'main-token-5f1d0c1e9b7a';
 const AUTHORIZED = { authorization: `Bearer ${TOKEN}` };

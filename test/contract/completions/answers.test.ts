@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import OpenAI from 'openai';
-import { HELLO, LAB_KEY, labAt, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
+import { HELLO, LAB_KEY, labAt, readStream, startCompletions } from '../../kit/completions/start-completions.ts';
 import {
   answers,
   chunkOf,
@@ -10,7 +10,7 @@ import {
   startScriptedUpstream,
   streams,
   USAGE,
-} from '../../fakes/scripted-upstream.ts';
+} from '../../kit/scripted-upstream.ts';
 
 test('P-01: an answer passes byte for byte under /v1, and the openai package reads it', async (t) => {
   const body = JSON.stringify(completionOf('Hi "there"', { system_fingerprint: 'fp_1', extra: [1, { deep: null }] }));

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { startCompletions } from '../../completions/pipeline/start-completions.ts';
+import { startCompletions } from '../../kit/completions/start-completions.ts';
 import {
   answers,
   type Behaviour,
   refuses,
   type SeenRequest,
   startScriptedUpstream,
-} from '../../fakes/scripted-upstream.ts';
+} from '../../kit/scripted-upstream.ts';
 
 const upstream = await startScriptedUpstream({ after });
 const { post, usage } = await startCompletions(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { HELLO, LAB_KEY, labAt, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
+import { HELLO, LAB_KEY, labAt, readStream, startCompletions } from '../../kit/completions/start-completions.ts';
 import {
   answers,
   chunkOf,
@@ -14,7 +14,7 @@ import {
   startScriptedUpstream,
   streams,
   streamsLater,
-} from '../../fakes/scripted-upstream.ts';
+} from '../../kit/scripted-upstream.ts';
 
 interface ApiError {
   readonly error: { message: string; type: string; param: string | null; code: string };

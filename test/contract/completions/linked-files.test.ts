@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { startCompletions } from '../../completions/pipeline/start-completions.ts';
-import { answers, type Behaviour, startScriptedUpstream } from '../../fakes/scripted-upstream.ts';
+import { startCompletions } from '../../kit/completions/start-completions.ts';
+import { answers, type Behaviour, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
 
 const upstream = await startScriptedUpstream({ after });
 const files = await startScriptedUpstream({ after });

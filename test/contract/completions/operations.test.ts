@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HELLO, labAt, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
+import { HELLO, labAt, readStream, startCompletions } from '../../kit/completions/start-completions.ts';
 import {
   answers,
   completionOf,
@@ -9,7 +9,7 @@ import {
   startScriptedUpstream,
   streams,
   USAGE,
-} from '../../fakes/scripted-upstream.ts';
+} from '../../kit/scripted-upstream.ts';
 
 type Json = Record<string, unknown>;
 const jsonOf = async (response: Response) => (await response.json()) as Json;

@@ -7,8 +7,8 @@ import { EmbeddingsRequest, TextRequest } from '../../../src/completions/contrac
 import { createRequestReader } from '../../../src/completions/contract/read-request.ts';
 import { ResponsesRequest } from '../../../src/completions/contract/responses.ts';
 import type { AppError } from '../../../src/platform/errors/app-error.ts';
-import { DIALECTS, startDialectUpstreams, UPSTREAM_MODELS } from '../../completions/dialect-upstreams.ts';
-import { answers, completionOf, refuses } from '../../fakes/scripted-upstream.ts';
+import { DIALECTS, startDialectUpstreams, UPSTREAM_MODELS } from '../../kit/completions/dialect-upstreams.ts';
+import { answers, completionOf, refuses } from '../../kit/scripted-upstream.ts';
 
 type Json = Record<string, unknown>;
 interface Node {

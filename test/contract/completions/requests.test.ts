@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HELLO, LAB_KEY, labAt, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
+import { HELLO, LAB_KEY, labAt, readStream, startCompletions } from '../../kit/completions/start-completions.ts';
 import {
   answers,
   completionOf,
@@ -8,7 +8,7 @@ import {
   eventsOf,
   refuses,
   startScriptedUpstream,
-} from '../../fakes/scripted-upstream.ts';
+} from '../../kit/scripted-upstream.ts';
 
 interface ApiError {
   readonly error: { message: string; type: string; param: string | null; code: string };

@@ -2,16 +2,10 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { test } from 'node:test';
-import {
-  HELLO,
-  labAt,
-  parseStream,
-  readStream,
-  startCompletions,
-} from '../../completions/pipeline/start-completions.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { chunkOf, diesAfter, eventsOf, startScriptedUpstream, streams } from '../../fakes/scripted-upstream.ts';
-import { until } from '../../fakes/until.ts';
+import { HELLO, labAt, parseStream, readStream, startCompletions } from '../../kit/completions/start-completions.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { chunkOf, diesAfter, eventsOf, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
+import { until } from '../../kit/until.ts';
 
 const STREAM = { ...HELLO, stream: true };
 const eventText = (content: string) => `data: ${JSON.stringify(chunkOf({ content }))}\n\n`;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
-import { HELLO, LAB_KEY, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { HELLO, LAB_KEY, readStream, startCompletions } from '../../kit/completions/start-completions.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 import {
   answers,
   completionOf,
@@ -11,8 +11,8 @@ import {
   refuses,
   type ScriptedUpstream,
   startScriptedUpstream,
-} from '../../fakes/scripted-upstream.ts';
-import { until } from '../../fakes/until.ts';
+} from '../../kit/scripted-upstream.ts';
+import { until } from '../../kit/until.ts';
 
 const api = ({ url }: ScriptedUpstream) => ({ dialect: 'openai', base_url: url, api_key: LAB_KEY });
 const textOf = async (response: Response) => {
@@ -296,7 +296,7 @@ test('P-30: base URLs come from the settings alone, and never lead to where a cl
 test('new keys of an API count after a reload', async (t) => {
   const upstream = await startScriptedUpstream(t, answers(completionOf('ok')));
   const { completions, post } = await startCompletions(t, { settings: { apis: { lab: api(upstream) } } });
-  const { settingsOf } = await import('../../completions/pipeline/start-completions.ts');
+  const { settingsOf } = await import('../../kit/completions/start-completions.ts');
   completions.reload(settingsOf({ apis: { lab: { ...api(upstream), api_key: 'another-key-77aa' } } }));
   await post('/v1/chat/completions', HELLO);
   assert.equal(upstream.requests[0]?.headers.authorization, 'Bearer another-key-77aa');

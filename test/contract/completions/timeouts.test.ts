@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { describe, test } from 'node:test';
-import { HELLO, labAt, parseStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { HELLO, labAt, parseStream, startCompletions } from '../../kit/completions/start-completions.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 import {
   answers,
   completionOf,
@@ -11,8 +11,8 @@ import {
   refuses,
   saysNothing,
   startScriptedUpstream,
-} from '../../fakes/scripted-upstream.ts';
-import { until } from '../../fakes/until.ts';
+} from '../../kit/scripted-upstream.ts';
+import { until } from '../../kit/until.ts';
 
 const MINUTE_MS = 60_000;
 const codeOf = async (response: Response) => ((await response.json()) as { error: { code: string } }).error.code;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HELLO, readStream, startCompletions } from '../../completions/pipeline/start-completions.ts';
+import { HELLO, readStream, startCompletions } from '../../kit/completions/start-completions.ts';
 import {
   answers,
   diesAfter,
@@ -8,7 +8,7 @@ import {
   startScriptedUpstream,
   streams,
   streamsLater,
-} from '../../fakes/scripted-upstream.ts';
+} from '../../kit/scripted-upstream.ts';
 
 const event = (type: string, data: object) => `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
 

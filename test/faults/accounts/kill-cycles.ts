@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type RunningProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
-import { createScope } from '../../fakes/create-scope.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../../kit/running-program.ts';
 import {
   countFigure,
   type FaultFigure,

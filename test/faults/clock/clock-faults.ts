@@ -2,8 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { startProgram, temporaryFolder } from '../../e2e/running-program.ts';
-import { createScope } from '../../fakes/create-scope.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { startProgram, temporaryFolder } from '../../kit/running-program.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
@@ -11,7 +11,7 @@ import { followJobs } from './jobs-under-jumps.ts';
 import { followPerson } from './person-under-jumps.ts';
 
 const SHIFTED_CLOCK = new URL('shifted-clock.ts', import.meta.url).href;
-const AGENT = fileURLToPath(new URL('../../fakes/scripted-acp-agent.ts', import.meta.url));
+const AGENT = fileURLToPath(new URL('../../kit/scripted-acp-agent.ts', import.meta.url));
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 /** Longer than the program takes to see another clock. */

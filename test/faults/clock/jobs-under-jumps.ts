@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { getJob, hasEnded, submit } from '../../bridge/jobs/job-client.ts';
+import { getJob, hasEnded, submit } from '../../kit/bridge/job-client.ts';
 import type { JobOperation } from './check-operations.ts';
 
 const LOOK_EVERY_MS = 100;

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { startProgram, temporaryFolder } from '../../e2e/running-program.ts';
-import { createScope } from '../../fakes/create-scope.ts';
-import { type RealPostgres, startPostgres } from '../../fakes/real-postgres.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { type RealPostgres, startPostgres } from '../../kit/real-postgres.ts';
+import { startProgram, temporaryFolder } from '../../kit/running-program.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { storedJobs, submitJob } from '../jobs/job-operations.ts';
 import { openOperationLog } from '../operation-log.ts';

@@ -1,7 +1,7 @@
-import { type NodeProcessOptions, startNodeProcess, storedTurns } from '../../bridge/forwarding/node-process.ts';
-import type { RunningProgram } from '../../e2e/running-program.ts';
-import { createScope } from '../../fakes/create-scope.ts';
-import { type Fault, type FaultProxy, startFaultProxy } from '../../fakes/fault-proxy.ts';
+import { type NodeProcessOptions, startNodeProcess, storedTurns } from '../../kit/bridge/node-process.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { type Fault, type FaultProxy, startFaultProxy } from '../../kit/fault-proxy.ts';
+import type { RunningProgram } from '../../kit/running-program.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, type FoundTurn, figuresOf, type TurnOperation } from './check-operations.ts';

@@ -1,6 +1,6 @@
 import { WebSocket } from 'ws';
-import { asMain } from '../../bridge/forwarding/start-nodes.ts';
-import { type Envelope, postRpc } from '../../contract/bridge/bridge-client.ts';
+import { type Envelope, postRpc } from '../../kit/bridge/bridge-client.ts';
+import { asMain } from '../../kit/bridge/start-nodes.ts';
 import type { TurnOperation } from './check-operations.ts';
 
 export const TRANSPORTS = ['http', 'sse', 'websocket'] as const;

@@ -1,4 +1,4 @@
-import type { CountedTries } from '../../fuzz/count-tries.ts';
+import type { CountedTries } from '../../kit/count-tries.ts';
 import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
 
 /** How the properties of one file ended. */

@@ -4,9 +4,9 @@ import { globSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { projectRoot } from '../../architecture/source-file.ts';
-import { temporaryFolder } from '../../e2e/running-program.ts';
-import { createScope } from '../../fakes/create-scope.ts';
-import type { CountedTries } from '../../fuzz/count-tries.ts';
+import type { CountedTries } from '../../kit/count-tries.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { temporaryFolder } from '../../kit/running-program.ts';
 import type { FaultSuite } from '../fault-suite.ts';
 import { checkRun, type FuzzRun, figuresOf } from './check-run.ts';
 

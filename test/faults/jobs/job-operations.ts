@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { JobList, JobRecord, JobStatistics } from '../../../src/bridge/contract/jobs.ts';
-import { call } from '../../contract/bridge/session-client.ts';
+import { call } from '../../kit/bridge/session-client.ts';
 import type { CheckedStore, SeenJob, SubmitOperation } from './check-operations.ts';
 
 const PAGE = 1000;

@@ -1,10 +1,10 @@
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { JobList, JobRecord } from '../../../src/bridge/contract/jobs.ts';
-import { call } from '../../contract/bridge/session-client.ts';
-import { type RunningProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
-import { createScope } from '../../fakes/create-scope.ts';
-import { listenOnLoopback } from '../../fakes/loopback-server.ts';
+import { call } from '../../kit/bridge/session-client.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { listenOnLoopback } from '../../kit/loopback-server.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../../kit/running-program.ts';
 import { type FaultOptions, type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DatabaseLocation } from '../../../src/platform/database/database.ts';
-import { listJobs, submit } from '../../bridge/jobs/job-client.ts';
-import { call } from '../../contract/bridge/session-client.ts';
-import { type BridgeUnderTest, startBridge } from '../../contract/bridge/start-bridge.ts';
-import type { Scope } from '../../e2e/running-program.ts';
-import { createScope } from '../../fakes/create-scope.ts';
-import { startPostgres } from '../../fakes/real-postgres.ts';
-import { createScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
-import { until } from '../../fakes/until.ts';
+import { listJobs, submit } from '../../kit/bridge/job-client.ts';
+import { call } from '../../kit/bridge/session-client.ts';
+import { type BridgeUnderTest, startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { startPostgres } from '../../kit/real-postgres.ts';
+import type { Scope } from '../../kit/running-program.ts';
+import { createScriptedProvider, type TurnScript } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 import { countFigure, type FaultSuite, neverFigure } from '../fault-suite.ts';
 
 export interface SharedPlace {

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { chunkEvent } from '../../fakes/chat-chunk.ts';
-import { listenOnLoopback } from '../../fakes/loopback-server.ts';
+import { chunkEvent } from '../../kit/chat-chunk.ts';
+import { listenOnLoopback } from '../../kit/loopback-server.ts';
 import type { CallPrice } from './check-operations.ts';
 
 /** No more than what is reserved for a call before it begins, so that a budget can be kept exactly. */

@@ -1,7 +1,7 @@
 import { createServer, type ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { deltaEvent } from '../../fakes/chat-chunk.ts';
-import { listenOnLoopback } from '../../fakes/loopback-server.ts';
+import { deltaEvent } from '../../kit/chat-chunk.ts';
+import { listenOnLoopback } from '../../kit/loopback-server.ts';
 
 export interface CountingModel {
   /** Base URL of OpenAI's dialect. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type RunningProgram, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
-import { createScope } from '../../fakes/create-scope.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { type RunningProgram, startProgram, temporaryFolder } from '../../kit/running-program.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';

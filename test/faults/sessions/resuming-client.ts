@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WebSocket } from 'ws';
-import type { Envelope } from '../../contract/bridge/bridge-client.ts';
-import { stream, type Update } from '../../contract/bridge/session-client.ts';
+import type { Envelope } from '../../kit/bridge/bridge-client.ts';
+import { stream, type Update } from '../../kit/bridge/session-client.ts';
 import type { Operation, TurnCall } from './check-operations.ts';
 import { readUpdate } from './stored-sessions.ts';
 

@@ -1,9 +1,9 @@
 import type { Randomness } from '../../../src/platform/clock/randomness.ts';
 import { createSortableIds, type MakeId } from '../../../src/platform/ids/sortable-id.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
-import { createFakeClock, type FakeClock } from '../../fakes/fake-clock.ts';
-import { createFakeRandomness } from '../../fakes/fake-randomness.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
+import { createFakeClock, type FakeClock } from '../../kit/fake-clock.ts';
+import { createFakeRandomness } from '../../kit/fake-randomness.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
 import { type Chance, createChance } from './chance.ts';
 
 /** Everything that is not the program, from one seed: time, chance, and the log of what happened. */

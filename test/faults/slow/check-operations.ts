@@ -1,5 +1,5 @@
+import { quantile } from '../../kit/samples.ts';
 import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
-import { quantile } from '../timing/samples.ts';
 
 export type Phase = 'all read' | 'slow readers' | 'slow senders';
 

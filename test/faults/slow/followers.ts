@@ -1,7 +1,7 @@
 // Runs in a thread of its own, so that reading takes no time from whoever measures.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
-import { openBareWebSocket } from '../../fakes/bare-web-socket.ts';
+import { openBareWebSocket } from '../../kit/bare-web-socket.ts';
 import { inBatches } from '../in-batches.ts';
 
 /** What the thread is to do: it says when all follow, and at the end which of them were cut off. */

@@ -1,5 +1,5 @@
-import { startProgram } from '../../e2e/running-program.ts';
-import { createScope } from '../../fakes/create-scope.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { startProgram } from '../../kit/running-program.ts';
 import type { FaultSuite } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';

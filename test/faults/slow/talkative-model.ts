@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { deltaEvent } from '../../fakes/chat-chunk.ts';
-import { listenOnLoopback } from '../../fakes/loopback-server.ts';
+import { deltaEvent } from '../../kit/chat-chunk.ts';
+import { listenOnLoopback } from '../../kit/loopback-server.ts';
 
 /**
  * Whoever follows a turn gets nearly ten megabytes: an update carries its text several times. That is more than the buffers

@@ -1,5 +1,5 @@
+import { quantile } from '../../kit/samples.ts';
 import { countFigure, type FaultFigure, neverFigure } from '../fault-suite.ts';
-import { quantile } from '../timing/samples.ts';
 
 /** The kinds of call, and the status that each must get; 0: the client leaves before the end. */
 export const CALLS = { whole: 200, stream: 200, refused: 400, unknown: 404, hang: 0 } as const;

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
-import { chunkEvent, deltaEvent } from '../../fakes/chat-chunk.ts';
-import { listenOnLoopback } from '../../fakes/loopback-server.ts';
+import { chunkEvent, deltaEvent } from '../../kit/chat-chunk.ts';
+import { listenOnLoopback } from '../../kit/loopback-server.ts';
 
 /** A model API in a process of its own: answers at once, whole or as a stream, or refuses when it is told to. */
 const WORDS = 50;

@@ -1,7 +1,7 @@
 // Runs in a process of its own: it holds as many files open as the program does, and its times are its own.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openBareWebSocket } from '../../fakes/bare-web-socket.ts';
-import { CLOSE, frame, PING, PONG, TEXT } from '../../platform/http/raw-web-socket.ts';
+import { openBareWebSocket } from '../../kit/bare-web-socket.ts';
+import { CLOSE, frame, PING, PONG, TEXT } from '../../kit/raw-web-socket.ts';
 import { inBatches } from '../in-batches.ts';
 import { CALLS_PER_SECOND, type EndedCalls, type Operation, type Phase } from './check-operations.ts';
 import { readFrames, type ServerFrame } from './read-frames.ts';

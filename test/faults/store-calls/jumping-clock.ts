@@ -1,4 +1,4 @@
-import { createFakeClock, type FakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock, type FakeClock } from '../../kit/fake-clock.ts';
 
 /** A clock whose time passes in jumps. What happens each second would otherwise hide what happens every ten minutes. */
 export function createJumpingClock(wallStart?: number): FakeClock {

@@ -1,5 +1,5 @@
-import type { FakeClock } from '../../fakes/fake-clock.ts';
-import { until } from '../../fakes/until.ts';
+import type { FakeClock } from '../../kit/fake-clock.ts';
+import { until } from '../../kit/until.ts';
 
 const TRIES = 5;
 const SOON_MS = 120;

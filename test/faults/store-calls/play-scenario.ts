@@ -1,4 +1,4 @@
-import { createScope } from '../../fakes/create-scope.ts';
+import { createScope } from '../../kit/create-scope.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { type BrokenCall, type BrokenDatabase, breakDatabases } from './broken-database.ts';
 import { type BrokenRun, checkRun, type Operation } from './check-operations.ts';

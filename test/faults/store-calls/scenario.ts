@@ -1,4 +1,4 @@
-import type { Scope } from '../../e2e/running-program.ts';
+import type { Scope } from '../../kit/running-program.ts';
 import type { BreakableDatabase } from './broken-database.ts';
 import type { Operation } from './check-operations.ts';
 import type { Stored } from './check-steps.ts';

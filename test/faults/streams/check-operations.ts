@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
+import { quantile } from '../../kit/samples.ts';
 import { countFigure, type FaultFigure, neverFigure } from '../fault-suite.ts';
 import { wordOf } from '../numbered-words.ts';
-import { quantile } from '../timing/samples.ts';
 
 /** What was done and seen, one line of the log each. */
 export type Operation =

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createScope } from '../../fakes/create-scope.ts';
-import { residentBytes } from '../../fakes/resident-bytes.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { residentBytes } from '../../kit/resident-bytes.ts';
 import type { FaultSuite } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { startBeforeModel } from '../program-before-model.ts';

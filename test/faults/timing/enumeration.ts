@@ -1,9 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { emailOf, seedAccounts } from '../../../bench/accounts/seed-accounts.ts';
 import { createPasswordHasher } from '../../../src/accounts/passwords/password-hasher.ts';
-import { type Scope, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
-import { type Samples, takeSamples } from './samples.ts';
+import { emailOf, seedAccounts } from '../../kit/accounts/seed-accounts.ts';
+import { type Scope, startProgram, temporaryFolder } from '../../kit/running-program.ts';
+import { type Samples, takeSamples } from '../../kit/samples.ts';
 
 /** Calls by which a stranger might learn who has an account: `first` about people who do, `second` about people who do not. */
 export interface EnumerationTimes {

@@ -1,8 +1,8 @@
-import { createScope } from '../../fakes/create-scope.ts';
+import { createScope } from '../../kit/create-scope.ts';
+import { quantile } from '../../kit/samples.ts';
 import { type FaultFigure, type FaultReport, type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { timeEnumeration } from './enumeration.ts';
 import { timeHostileTexts } from './hostile-texts.ts';
-import { quantile } from './samples.ts';
 import { timeTokenCompare } from './token-compare.ts';
 
 const MOST_T = 4.5;

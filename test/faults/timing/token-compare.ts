@@ -1,5 +1,5 @@
 import { createSecretMatcher } from '../../../src/platform/secrets/tokens.ts';
-import { type Samples, welch } from './samples.ts';
+import { type Samples, welch } from '../../kit/samples.ts';
 
 const TOKEN_LENGTH = 43;
 const WARM_UP = 20_000;

@@ -1,5 +1,5 @@
+import { quantile } from '../../kit/samples.ts';
 import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
-import { quantile } from '../timing/samples.ts';
 
 /** What an upstream does in the middle of a stream; `whole` is the one that does nothing wrong. */
 export const FAULTS = [

@@ -1,8 +1,8 @@
 import { createServer, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { deltaEvent } from '../../fakes/chat-chunk.ts';
-import { listenOnLoopback } from '../../fakes/loopback-server.ts';
+import { deltaEvent } from '../../kit/chat-chunk.ts';
+import { listenOnLoopback } from '../../kit/loopback-server.ts';
 import type { Fault, Operation } from './check-operations.ts';
 
 /** What a call tells the upstream to do; it travels as the text of the user. */

@@ -1,9 +1,9 @@
 import { after, test } from 'node:test';
 import { WebSocket } from 'ws';
-import { asMain, asNode, asReview, FORWARD_TOKEN, startNode } from '../../bridge/forwarding/start-nodes.ts';
-import { postRpc } from '../../contract/bridge/bridge-client.ts';
-import { startBridge } from '../../contract/bridge/start-bridge.ts';
-import { createScriptedProvider } from '../../fakes/scripted-provider.ts';
+import { postRpc } from '../../kit/bridge/bridge-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { asMain, asNode, asReview, FORWARD_TOKEN, startNode } from '../../kit/bridge/start-nodes.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
 import { checkPermissions } from './permission-matrix.ts';
 
 const guarded = await startNode({ after }, { id: 'b' });

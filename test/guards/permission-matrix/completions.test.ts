@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import type { Owner } from '../../../src/platform/identity/owner.ts';
-import { labAt, startCompletions } from '../../completions/pipeline/start-completions.ts';
-import { MASTER_KEY } from '../../completions/start-keys.ts';
-import { answers, completionOf, startScriptedUpstream } from '../../fakes/scripted-upstream.ts';
+import { labAt, startCompletions } from '../../kit/completions/start-completions.ts';
+import { MASTER_KEY } from '../../kit/completions/start-keys.ts';
+import { answers, completionOf, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
 import { checkPermissions } from './permission-matrix.ts';
 
 const EMBEDDINGS = {

@@ -7,8 +7,8 @@ import { type TestContext, test } from 'node:test';
 import { childEnvironment } from '../../../src/platform/child-process/child-environment.ts';
 import { startProcess } from '../../../src/platform/child-process/start-process.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { runToEnd } from '../../fakes/run-to-end.ts';
-import { cwd, env, startShell, temporaryFolder } from './processes.ts';
+import { cwd, env, startShell, temporaryFolder } from '../../kit/processes.ts';
+import { runToEnd } from '../../kit/run-to-end.ts';
 
 const limits = { timeoutMs: 10_000, maxOutputBytes: 100_000 };
 

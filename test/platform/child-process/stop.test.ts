@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { sweepLeftovers } from '../../../src/platform/child-process/process-journal.ts';
 import { readProcess, readProcessTree, scanProcessTree } from '../../../src/platform/child-process/process-table.ts';
-import { until } from '../../fakes/until.ts';
-import { isAlive, readNumbers, startShell, temporaryFolder } from './processes.ts';
+import { isAlive, readNumbers, startShell, temporaryFolder } from '../../kit/processes.ts';
+import { until } from '../../kit/until.ts';
 
 /** A leader with a child, a grandchild in the background, and one that moved to a session of its own. */
 const FAMILY = 'sleep 60 & echo $!; (sleep 60 & echo $!; wait) & setsid sleep 60 & echo $!; wait';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import { deadline, repeat } from '../../../src/platform/clock/clock.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 test('a deadline aborts its signal when the time is up, with the given reason', async () => {
   const clock = createFakeClock();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import { pause } from '../../../src/platform/clock/clock.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 test('a pause lasts as long as it should, and leaves no listener behind', async () => {
   const clock = createFakeClock();

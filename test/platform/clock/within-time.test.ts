@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { withinTime } from '../../../src/platform/clock/clock.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 test('work that ends in time gives its own result, and its timer is gone', async () => {
   const clock = createFakeClock();

@@ -8,8 +8,8 @@ import { findProblems, restoreDatabases } from '../../../src/platform/database/b
 import type { Database } from '../../../src/platform/database/database.ts';
 import { ownSqliteFile } from '../../../src/platform/database/sqlite/sqlite-file.ts';
 import { digestTables } from '../../../src/platform/database/tables.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
-import { until } from '../../fakes/until.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { until } from '../../kit/until.ts';
 import { fillSample } from './fill-sample.ts';
 import { type GrownSchema, grownDatabase, versionOf } from './grown-database.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';

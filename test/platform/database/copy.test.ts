@@ -6,7 +6,7 @@ import { findProblems } from '../../../src/platform/database/backup/restore-data
 import type { EngineName } from '../../../src/platform/database/database.ts';
 import type { DatabaseDefinition } from '../../../src/platform/database/migration.ts';
 import { compareDigests, digestTables } from '../../../src/platform/database/tables.ts';
-import { databasePlaces } from '../../fakes/database-engines.ts';
+import { databasePlaces } from '../../kit/database-engines.ts';
 import { fillSample } from './fill-sample.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';
 

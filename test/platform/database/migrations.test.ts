@@ -9,7 +9,7 @@ import type { DatabaseLocation } from '../../../src/platform/database/database.t
 import type { Migration, MigrationTools } from '../../../src/platform/database/migration.ts';
 import { openEngine } from '../../../src/platform/database/open-engine.ts';
 import { readTables } from '../../../src/platform/database/tables.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { type GrownSchema, grownDatabase, versionOf } from './grown-database.ts';
 import type { MigrationVictim } from './migration-victim.ts';
 

@@ -3,8 +3,8 @@ import { describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Database } from '../../../src/platform/database/database.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
-import { databasePlaces } from '../../fakes/database-engines.ts';
-import { until } from '../../fakes/until.ts';
+import { databasePlaces } from '../../kit/database-engines.ts';
+import { until } from '../../kit/until.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';
 
 describe('faults on PostgreSQL', { timeout: 120_000 }, () => {

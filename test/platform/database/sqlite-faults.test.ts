@@ -11,7 +11,7 @@ import { promisify } from 'node:util';
 import workerThreads, { Worker } from 'node:worker_threads';
 import { findProblems } from '../../../src/platform/database/backup/restore-databases.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
-import { databasePlaces } from '../../fakes/database-engines.ts';
+import { databasePlaces } from '../../kit/database-engines.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';
 
 const VICTIM = fileURLToPath(new URL('./writing-victim.ts', import.meta.url));

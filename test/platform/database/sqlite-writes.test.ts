@@ -5,7 +5,7 @@ import { describe, test } from 'node:test';
 import type { Database } from '../../../src/platform/database/database.ts';
 import type { SqliteLimits } from '../../../src/platform/database/sqlite/sqlite-engine.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
-import { databasePlaces } from '../../fakes/database-engines.ts';
+import { databasePlaces } from '../../kit/database-engines.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';
 
 describe('writes on SQLite', () => {

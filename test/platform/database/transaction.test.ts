@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Clock } from '../../../src/platform/clock/clock.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
-import { databasePlaces, engines } from '../../fakes/database-engines.ts';
+import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';
 
 /** A clock whose only timer goes off when the test says so. */

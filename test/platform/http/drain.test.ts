@@ -4,9 +4,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { type EventStream, openEventStream } from '../../../src/platform/sse/sse-writer.ts';
-import { until } from '../../fakes/until.ts';
-import { exchange, openRaw, statusOf } from './raw-connection.ts';
-import { echoOf, type RunningListener, routeOf, startListener, surfaceOf } from './start-listener.ts';
+import { exchange, openRaw, statusOf } from '../../kit/raw-connection.ts';
+import { echoOf, type RunningListener, routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
+import { until } from '../../kit/until.ts';
 
 const statusAt = async ({ url }: RunningListener, path: string) => (await fetch(url + path)).status;
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createFailureThrottle } from '../../../src/platform/http/failure-throttle.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 test('B-46: from the 21st failure in a minute an address is told when to come back, and it is news only once', async () => {
   const clock = createFakeClock();

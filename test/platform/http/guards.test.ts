@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import type { RequestHead } from '../../../src/platform/http/surface.ts';
-import { exchange, openRaw, statusOf } from './raw-connection.ts';
-import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
+import { exchange, openRaw, statusOf } from '../../kit/raw-connection.ts';
+import { echoOf, routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
 
 const UPGRADE =
   'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';

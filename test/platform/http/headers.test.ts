@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import type { Route } from '../../../src/platform/http/surface.ts';
-import { exchange, statusOf } from './raw-connection.ts';
-import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
+import { exchange, statusOf } from '../../kit/raw-connection.ts';
+import { echoOf, routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
 
 test('O-02: every response has a type with charset, nosniff, a request id and the other security headers', async (t) => {
   const routes = [

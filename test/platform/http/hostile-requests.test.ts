@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { until } from '../../fakes/until.ts';
-import { bodyOf, exchange, openRaw, statusOf } from './raw-connection.ts';
-import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
+import { bodyOf, exchange, openRaw, statusOf } from '../../kit/raw-connection.ts';
+import { echoOf, routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
+import { until } from '../../kit/until.ts';
 
 function labSurface(calls: unknown[] = []) {
   const handle = ({ body }: { body: unknown }) => {

@@ -4,10 +4,10 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { deflateRawSync } from 'node:zlib';
 import type { ListenerOptions } from '../../../src/platform/http/listener.ts';
 import type { ChannelEnd, MessageChannel } from '../../../src/platform/json-rpc/message-channel.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { until } from '../../fakes/until.ts';
-import { BINARY, CLOSE, closeCodeOf, frame, openRawWebSocket, PING, PONG, TEXT } from './raw-web-socket.ts';
-import { echoOf, startListener, surfaceOf } from './start-listener.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { BINARY, CLOSE, closeCodeOf, frame, openRawWebSocket, PING, PONG, TEXT } from '../../kit/raw-web-socket.ts';
+import { echoOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
+import { until } from '../../kit/until.ts';
 
 /** Starts an echo and opens one socket by hand; `ends` hears how channels ended, `got` what they received. */
 async function start(t: TestContext, options: Partial<ListenerOptions> = {}) {

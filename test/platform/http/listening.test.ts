@@ -6,8 +6,8 @@ import { test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { describeError, platformErrors } from '../../../src/platform/errors/error-table.ts';
 import { refusalToListen } from '../../../src/platform/http/listen-address.ts';
-import { exchange, statusOf } from './raw-connection.ts';
-import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
+import { exchange, statusOf } from '../../kit/raw-connection.ts';
+import { echoOf, routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
 
 const routes = [routeOf({ path: '/lab/ok' })];
 /** Of a version that nobody speaks: where the Host is allowed, the answer is 426. */

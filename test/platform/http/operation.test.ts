@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { until } from '../../fakes/until.ts';
-import { exchange, statusOf } from './raw-connection.ts';
-import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
+import { exchange, statusOf } from '../../kit/raw-connection.ts';
+import { echoOf, routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
+import { until } from '../../kit/until.ts';
 
 test('A-63: liveness says ok and nothing else while readiness fails with the part that is down', async (t) => {
   let down = true;

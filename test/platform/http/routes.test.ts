@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import { Type } from 'typebox';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { anyone, defineRoute } from '../../../src/platform/http/surface.ts';
-import { bodyOf, exchange, openRaw, statusOf } from './raw-connection.ts';
-import { routeOf, startListener, surfaceOf } from './start-listener.ts';
+import { bodyOf, exchange, openRaw, statusOf } from '../../kit/raw-connection.ts';
+import { routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
 
 const json = { 'content-type': 'application/json' };
 const rpc = routeOf({ method: 'POST', path: '/lab/rpc', body: 'json', handle: ({ body }) => ({ got: body }) });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { checkOperations, type EndedCalls, figuresOf, type Operation } from '../../faults/sockets/check-operations.ts';
 import { readFrames } from '../../faults/sockets/read-frames.ts';
-import { frame, PING, TEXT } from './raw-web-socket.ts';
+import { frame, PING, TEXT } from '../../kit/raw-web-socket.ts';
 
 const held: EndedCalls = { kind: 'calls', phase: 'held', outcome: 'ok', times: { '2': 990, '250': 5, '900': 5 } };
 const last: EndedCalls = { ...held, phase: 'last', times: { '3': 10 } };

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { test } from 'node:test';
 import { stopListening } from '../../../src/platform/http/http-server.ts';
-import { listenOnLoopback } from '../../fakes/loopback-server.ts';
-import { until } from '../../fakes/until.ts';
-import { exchange, openRaw, statusOf } from './raw-connection.ts';
+import { listenOnLoopback } from '../../kit/loopback-server.ts';
+import { exchange, openRaw, statusOf } from '../../kit/raw-connection.ts';
+import { until } from '../../kit/until.ts';
 
 const REQUEST = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
 

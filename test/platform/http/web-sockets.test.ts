@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
 import type { ChannelEnd, MessageChannel } from '../../../src/platform/json-rpc/message-channel.ts';
-import { until } from '../../fakes/until.ts';
-import { exchange, statusOf } from './raw-connection.ts';
-import { CLOSE, frame, openRawWebSocket, TEXT } from './raw-web-socket.ts';
-import { echoOf, routeOf, startListener, surfaceOf } from './start-listener.ts';
+import { exchange, statusOf } from '../../kit/raw-connection.ts';
+import { CLOSE, frame, openRawWebSocket, TEXT } from '../../kit/raw-web-socket.ts';
+import { echoOf, routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
+import { until } from '../../kit/until.ts';
 
 async function openSocket(t: TestContext, url: string): Promise<WebSocket> {
   const socket = new WebSocket(`${url.replace('http', 'ws')}/lab/socket`);

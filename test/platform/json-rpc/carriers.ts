@@ -15,7 +15,7 @@ import {
   type MethodRow,
 } from '../../../src/platform/json-rpc/method-table.ts';
 import { createPeer, type Peer } from '../../../src/platform/json-rpc/peer.ts';
-import { createMemoryChannels } from '../../fakes/memory-channel.ts';
+import { createMemoryChannels } from '../../kit/memory-channel.ts';
 
 /** Any message that came back, with its members as the tests look at them. */
 export interface Message {

@@ -5,7 +5,7 @@ import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { bareEnvelope, plainEnvelope, RemoteError, rawJson } from '../../../src/platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
 import { createPeer } from '../../../src/platform/json-rpc/peer.ts';
-import { createMemoryChannels } from '../../fakes/memory-channel.ts';
+import { createMemoryChannels } from '../../kit/memory-channel.ts';
 import { assertFailure, call, type Message, openRawClient, serving } from './carriers.ts';
 import { createManualTimers } from './manual-timers.ts';
 

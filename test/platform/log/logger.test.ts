@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createLogger, type LoggerOptions } from '../../../src/platform/log/logger.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 function recorded(options: Partial<LoggerOptions> = {}) {
   const lines: string[] = [];

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { createLogger, type LogFields } from '../../../src/platform/log/logger.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 function loggerOf(secrets: () => readonly string[], format: 'json' | 'pretty' = 'json') {
   const lines: string[] = [];

@@ -5,7 +5,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterReads } from '../../../src/platform/queue/after-reads.ts';
-import { runNode } from '../../fakes/run-node.ts';
+import { runNode } from '../../kit/run-node.ts';
 
 test('tasks run together and in order, and what they lead to comes after all of them', async () => {
   const seen: string[] = [];

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { type BatcherOptions, createBatcher } from '../../../src/platform/queue/batcher.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
 
 function prepare(overrides: Partial<BatcherOptions<number>> = {}) {
   const clock = createFakeClock();

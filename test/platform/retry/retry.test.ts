@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { backoffDelay, type RetryOptions, retry } from '../../../src/platform/retry/retry.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { createFakeRandomness } from '../../fakes/fake-randomness.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { createFakeRandomness } from '../../kit/fake-randomness.ts';
 
 const longest = { below: (limit: number) => limit - 1 };
 

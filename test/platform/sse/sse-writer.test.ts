@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type EventStream, type EventStreamOptions, openEventStream } from '../../../src/platform/sse/sse-writer.ts';
-import { createFakeClock } from '../../fakes/fake-clock.ts';
-import { until } from '../../fakes/until.ts';
-import { exchange, openRaw, statusOf } from '../http/raw-connection.ts';
-import { routeOf, startListener, surfaceOf } from '../http/start-listener.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { exchange, openRaw, statusOf } from '../../kit/raw-connection.ts';
+import { routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
+import { until } from '../../kit/until.ts';
 import { readEvents } from './read-events.ts';
 
 /** A listener whose one route opens an event stream and hands it to the test. */

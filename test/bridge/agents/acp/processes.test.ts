@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createHiding } from '../../../../src/bridge/agents/agent-text.ts';
-import { createFakeClock } from '../../../fakes/fake-clock.ts';
-import { until } from '../../../fakes/until.ts';
+import { createFakeClock } from '../../../kit/fake-clock.ts';
+import { until } from '../../../kit/until.ts';
 import { startScripted } from '../scripted-agent.ts';
 
 const isText = (event: { kind: string }) => event.kind === 'text';

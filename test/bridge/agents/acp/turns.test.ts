@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { startOtherBridge, TOKEN } from '../remote/other-bridge.ts';
+import { startOtherBridge, TOKEN } from '../../../kit/bridge/other-bridge.ts';
 import { startScripted } from '../scripted-agent.ts';
 
 test('a turn streams its text and ends with it, the reason and the usage', async (t) => {

@@ -4,9 +4,9 @@ import type { CompletionChunk, CompletionRequest } from '../../../../src/bridge/
 import { createCompleteOverHttp } from '../../../../src/bridge/agents/builtin/complete-over-http.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import type { AppError } from '../../../../src/platform/errors/app-error.ts';
-import { createFakeRandomness } from '../../../fakes/fake-randomness.ts';
-import { freePort } from '../../../fakes/free-port.ts';
-import { type SeenRequest, sendEvents, startScriptedHttp } from '../../../fakes/scripted-http.ts';
+import { createFakeRandomness } from '../../../kit/fake-randomness.ts';
+import { freePort } from '../../../kit/free-port.ts';
+import { type SeenRequest, sendEvents, startScriptedHttp } from '../../../kit/scripted-http.ts';
 
 const KEY = 'sk-test-0123456789';
 const request: CompletionRequest = {

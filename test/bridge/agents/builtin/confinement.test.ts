@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { toolTable } from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
 import { locate, openFolder, replaceFile, withFile } from '../../../../src/bridge/agents/builtin/tools/confinement.ts';
-import { confine, toolContext, workingDirectory } from './builtin-agent.ts';
+import { confine, toolContext, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
 
 const REFUSED = { code: 'TOOL_CALL_REFUSED' };
 

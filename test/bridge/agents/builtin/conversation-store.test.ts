@@ -3,9 +3,9 @@ import { describe, test } from 'node:test';
 import { bridgeMigrations } from '../../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
 import { createBuiltinConversationStore } from '../../../../src/bridge/storage/builtin-conversation-store.ts';
-import { databasePlaces, engines } from '../../../fakes/database-engines.ts';
+import { scriptedAgent, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
+import { databasePlaces, engines } from '../../../kit/database-engines.ts';
 import { recordTurn } from '../recorded-turn.ts';
-import { scriptedAgent, workingDirectory } from './builtin-agent.ts';
 
 const definition = { name: 'bridge', migrations: bridgeMigrations };
 

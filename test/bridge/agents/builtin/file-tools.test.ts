@@ -3,7 +3,7 @@ import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { toolTable } from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
-import { toolContext, workingDirectory } from './builtin-agent.ts';
+import { toolContext, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
 
 const REFUSED = { code: 'TOOL_CALL_REFUSED' };
 

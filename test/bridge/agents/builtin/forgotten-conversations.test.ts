@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '../../../../src/platform/errors/app-error.ts';
-import { createFakeClock } from '../../../fakes/fake-clock.ts';
+import { memoryStore, scriptedAgent, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
+import { createFakeClock } from '../../../kit/fake-clock.ts';
 import { recordTurn } from '../recorded-turn.ts';
-import { memoryStore, scriptedAgent, workingDirectory } from './builtin-agent.ts';
 
 const unavailable = () => new AppError('STORAGE_UNAVAILABLE');
 

@@ -6,9 +6,9 @@ import { createCompleteOverHttp } from '../../../../src/bridge/agents/builtin/co
 import { echo } from '../../../../src/completions/apis/demo-echo.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
-import { type ModelReply, startScriptedModel } from '../../../fakes/scripted-model.ts';
+import { scriptedAgent, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
+import { type ModelReply, startScriptedModel } from '../../../kit/scripted-model.ts';
 import { recordTurn } from '../recorded-turn.ts';
-import { scriptedAgent, workingDirectory } from './builtin-agent.ts';
 
 test('over a real model API the agent finds, mends and checks a fault in a folder', async (context) => {
   const root = await workingDirectory(context);

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { runCommandTool } from '../../../../src/bridge/agents/builtin/tools/run-command.ts';
 import { childEnvironment } from '../../../../src/platform/child-process/child-environment.ts';
-import { until } from '../../../fakes/until.ts';
-import { isAlive } from '../../../platform/child-process/processes.ts';
-import { environment, toolContext, workingDirectory } from './builtin-agent.ts';
+import { environment, toolContext, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
+import { isAlive } from '../../../kit/processes.ts';
+import { until } from '../../../kit/until.ts';
 
 const shell = (script: string) => ({ command: 'sh', args: ['-c', script] });
 

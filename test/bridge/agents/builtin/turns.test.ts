@@ -3,10 +3,10 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { AppError } from '../../../../src/platform/errors/app-error.ts';
-import { until } from '../../../fakes/until.ts';
-import { isAlive } from '../../../platform/child-process/processes.ts';
+import { scriptedAgent, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
+import { isAlive } from '../../../kit/processes.ts';
+import { until } from '../../../kit/until.ts';
 import { recordTurn } from '../recorded-turn.ts';
-import { scriptedAgent, workingDirectory } from './builtin-agent.ts';
 
 const USAGE = { inputTokens: 10, outputTokens: 5, totalTokens: 15 };
 

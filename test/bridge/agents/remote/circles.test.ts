@@ -5,10 +5,10 @@ import { type TestContext, test } from 'node:test';
 import { createRemoteAgent } from '../../../../src/bridge/agents/remote/create-remote-agent.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
-import { call } from '../../../contract/bridge/session-client.ts';
-import { startBridge } from '../../../contract/bridge/start-bridge.ts';
-import { silentLogger } from '../../../fakes/silent-logger.ts';
-import { makeId } from '../builtin/builtin-agent.ts';
+import { makeId } from '../../../kit/bridge/builtin-agent.ts';
+import { call } from '../../../kit/bridge/session-client.ts';
+import { startBridge } from '../../../kit/bridge/start-bridge.ts';
+import { silentLogger } from '../../../kit/silent-logger.ts';
 
 /** An address that can be given to a bridge before the bridge behind it exists. Counts the turns that go through. */
 async function startLane(context: TestContext) {

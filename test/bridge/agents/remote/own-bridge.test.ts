@@ -6,13 +6,13 @@ import { type TestContext, test } from 'node:test';
 import { createRemoteAgent } from '../../../../src/bridge/agents/remote/create-remote-agent.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
-import type { ScriptedAnswer } from '../../../fakes/scripted-answers.ts';
-import { silentLogger } from '../../../fakes/silent-logger.ts';
-import { until } from '../../../fakes/until.ts';
-import { isAlive } from '../../../platform/child-process/processes.ts';
-import { makeId, scriptedAgent } from '../builtin/builtin-agent.ts';
+import { makeId, scriptedAgent } from '../../../kit/bridge/builtin-agent.ts';
+import { startCuttableLink, startOtherBridge, TOKEN } from '../../../kit/bridge/other-bridge.ts';
+import { isAlive } from '../../../kit/processes.ts';
+import type { ScriptedAnswer } from '../../../kit/scripted-answers.ts';
+import { silentLogger } from '../../../kit/silent-logger.ts';
+import { until } from '../../../kit/until.ts';
 import { recordTurn } from '../recorded-turn.ts';
-import { startCuttableLink, startOtherBridge, TOKEN } from './other-bridge.ts';
 
 /** The built-in agent behind another bridge, reached through a link that can be cut. */
 async function farAgent(context: TestContext, answer: (index: number) => ScriptedAnswer) {

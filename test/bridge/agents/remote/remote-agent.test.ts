@@ -4,9 +4,9 @@ import { createRemoteAgent } from '../../../../src/bridge/agents/remote/create-r
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../../../src/platform/ids/sortable-id.ts';
-import { createFakeRandomness } from '../../../fakes/fake-randomness.ts';
-import { freePort } from '../../../fakes/free-port.ts';
-import { type SeenRequest, sendEvents, startScriptedHttp } from '../../../fakes/scripted-http.ts';
+import { createFakeRandomness } from '../../../kit/fake-randomness.ts';
+import { freePort } from '../../../kit/free-port.ts';
+import { type SeenRequest, sendEvents, startScriptedHttp } from '../../../kit/scripted-http.ts';
 import { recordTurn } from '../recorded-turn.ts';
 
 type Json = Record<string, unknown>;

@@ -1,4 +1,4 @@
-import type { FakeClock } from '../../../fakes/fake-clock.ts';
+import type { FakeClock } from '../../../kit/fake-clock.ts';
 import type { Chance } from '../chance.ts';
 import type { PlayedProgram } from '../played-program.ts';
 import type { AccountEvent } from './account-events.ts';

@@ -1,7 +1,7 @@
 import { accountsMigrations } from '../../../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../../../src/accounts/storage/accounts-schema.ts';
 import { accountsSettingsOf } from '../../../../src/system/settings.ts';
-import { resolveTrestle } from '../../../system/resolve-trestle.ts';
+import { resolveTrestle } from '../../../kit/resolve-trestle.ts';
 import { chooseManners, choosePause, GOOD_MANNERS, stepWall } from '../choices.ts';
 import { startPlayedProgram } from '../played-program.ts';
 import { createPlayedStore } from '../played-store.ts';

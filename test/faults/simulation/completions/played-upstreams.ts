@@ -1,7 +1,7 @@
 import type { Dispatcher, Pool } from 'undici';
 import type { UpstreamPools } from '../../../../src/completions/upstream/upstream-pools.ts';
 import { pause } from '../../../../src/platform/clock/clock.ts';
-import { chunkEvent, deltaEvent } from '../../../fakes/chat-chunk.ts';
+import { chunkEvent, deltaEvent } from '../../../kit/chat-chunk.ts';
 import type { Chance } from '../chance.ts';
 import type { PlayedProcess } from '../played-process.ts';
 import type { AskedEvent, ToldEvent, UpstreamPart, UpstreamStatus } from './attempt-events.ts';

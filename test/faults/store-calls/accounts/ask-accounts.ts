@@ -1,8 +1,8 @@
 import { Compile } from 'typebox/schema';
 import { AccountError } from '../../../../src/accounts/contract/conventions.ts';
 import { accountsErrorBody, accountsErrors } from '../../../../src/accounts/errors.ts';
-import type { Answer, CallOptions } from '../../../accounts/accounts-client.ts';
-import type { RunningAccounts } from '../../../accounts/start-accounts.ts';
+import type { Answer, CallOptions } from '../../../kit/accounts/accounts-client.ts';
+import type { RunningAccounts } from '../../../kit/accounts/start-accounts.ts';
 import type { Asked } from '../scenario.ts';
 
 export type AskAccounts = (method: string, path: string, options?: CallOptions) => Promise<Asked<Answer>>;

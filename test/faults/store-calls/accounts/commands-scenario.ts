@@ -1,6 +1,6 @@
 import { accountsErrors } from '../../../../src/accounts/errors.ts';
-import { GOOD_PASSWORD } from '../../../accounts/accounts-client.ts';
-import { startAccounts } from '../../../accounts/start-accounts.ts';
+import { GOOD_PASSWORD } from '../../../kit/accounts/accounts-client.ts';
+import { startAccounts } from '../../../kit/accounts/start-accounts.ts';
 import { askInside } from '../ask-inside.ts';
 import type { Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';

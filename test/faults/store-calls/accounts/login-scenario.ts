@@ -1,7 +1,7 @@
 import { createPasswordHasher } from '../../../../src/accounts/passwords/password-hasher.ts';
-import { type Answer, GOOD_PASSWORD } from '../../../accounts/accounts-client.ts';
-import { loggedInAs } from '../../../accounts/people.ts';
-import { startAccounts } from '../../../accounts/start-accounts.ts';
+import { type Answer, GOOD_PASSWORD } from '../../../kit/accounts/accounts-client.ts';
+import { loggedInAs } from '../../../kit/accounts/people.ts';
+import { startAccounts } from '../../../kit/accounts/start-accounts.ts';
 import type { Asked, Scenario } from '../scenario.ts';
 import { createAskAccounts } from './ask-accounts.ts';
 import { noteStore } from './note-store.ts';

@@ -1,4 +1,4 @@
-import type { RunningAccounts } from '../../../accounts/start-accounts.ts';
+import type { RunningAccounts } from '../../../kit/accounts/start-accounts.ts';
 import type { Stage } from '../scenario.ts';
 
 /** Events of the audit log that tell how someone came. */

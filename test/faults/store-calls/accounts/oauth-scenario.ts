@@ -1,6 +1,6 @@
-import { loggedInAs } from '../../../accounts/people.ts';
-import { accountsSettingsOf, startAccounts } from '../../../accounts/start-accounts.ts';
-import { startScriptedHttp } from '../../../fakes/scripted-http.ts';
+import { loggedInAs } from '../../../kit/accounts/people.ts';
+import { accountsSettingsOf, startAccounts } from '../../../kit/accounts/start-accounts.ts';
+import { startScriptedHttp } from '../../../kit/scripted-http.ts';
 import type { Asked, Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';
 import { createAskAccounts } from './ask-accounts.ts';

@@ -1,7 +1,7 @@
-import { GOOD_PASSWORD } from '../../../accounts/accounts-client.ts';
-import { loggedInAs } from '../../../accounts/people.ts';
-import { type RunningAccounts, startAccounts } from '../../../accounts/start-accounts.ts';
-import { until } from '../../../fakes/until.ts';
+import { GOOD_PASSWORD } from '../../../kit/accounts/accounts-client.ts';
+import { loggedInAs } from '../../../kit/accounts/people.ts';
+import { type RunningAccounts, startAccounts } from '../../../kit/accounts/start-accounts.ts';
+import { until } from '../../../kit/until.ts';
 import type { Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';
 import { createAskAccounts } from './ask-accounts.ts';

@@ -1,5 +1,5 @@
-import { GOOD_PASSWORD } from '../../../accounts/accounts-client.ts';
-import { type RunningAccounts, startAccounts } from '../../../accounts/start-accounts.ts';
+import { GOOD_PASSWORD } from '../../../kit/accounts/accounts-client.ts';
+import { type RunningAccounts, startAccounts } from '../../../kit/accounts/start-accounts.ts';
 import type { Stored } from '../check-steps.ts';
 import type { Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';

@@ -4,7 +4,7 @@ import type {
   CredentialRow,
   UserRow,
 } from '../../../../src/accounts/storage/accounts-schema.ts';
-import type { RunningAccounts } from '../../../accounts/start-accounts.ts';
+import type { RunningAccounts } from '../../../kit/accounts/start-accounts.ts';
 import type { Stored } from '../check-steps.ts';
 import { storedOf } from '../stored-of.ts';
 

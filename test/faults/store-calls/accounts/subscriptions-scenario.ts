@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
-import { loggedInAs } from '../../../accounts/people.ts';
-import { startAccounts } from '../../../accounts/start-accounts.ts';
+import { loggedInAs } from '../../../kit/accounts/people.ts';
+import { startAccounts } from '../../../kit/accounts/start-accounts.ts';
 import type { Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';
 import { createAskAccounts } from './ask-accounts.ts';

@@ -1,7 +1,7 @@
 import { readdir, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { startBridge } from '../../../contract/bridge/start-bridge.ts';
-import { createScriptedProvider } from '../../../fakes/scripted-provider.ts';
+import { startBridge } from '../../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider } from '../../../kit/scripted-provider.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Asked, Scenario } from '../scenario.ts';

@@ -3,9 +3,9 @@ import { Compile } from 'typebox/schema';
 import { RpcError } from '../../../../src/bridge/contract/surface.ts';
 import { bridgeErrors } from '../../../../src/bridge/errors.ts';
 import type { ErrorTable } from '../../../../src/platform/errors/error-table.ts';
-import { type Envelope, postRpc } from '../../../contract/bridge/bridge-client.ts';
-import type { Headers } from '../../../contract/bridge/session-client.ts';
-import type { FakeClock } from '../../../fakes/fake-clock.ts';
+import { type Envelope, postRpc } from '../../../kit/bridge/bridge-client.ts';
+import type { Headers } from '../../../kit/bridge/session-client.ts';
+import type { FakeClock } from '../../../kit/fake-clock.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Asked } from '../scenario.ts';
 

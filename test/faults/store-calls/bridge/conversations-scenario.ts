@@ -4,9 +4,9 @@ import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.
 import { createBuiltinConversationStore } from '../../../../src/bridge/storage/builtin-conversation-store.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { openDatabase } from '../../../../src/platform/database/open-database.ts';
-import { scriptedAgent } from '../../../bridge/agents/builtin/builtin-agent.ts';
-import { startBridge } from '../../../contract/bridge/start-bridge.ts';
-import { temporaryFolder } from '../../../e2e/running-program.ts';
+import { scriptedAgent } from '../../../kit/bridge/builtin-agent.ts';
+import { startBridge } from '../../../kit/bridge/start-bridge.ts';
+import { temporaryFolder } from '../../../kit/running-program.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Scenario } from '../scenario.ts';

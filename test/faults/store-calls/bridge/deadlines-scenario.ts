@@ -1,9 +1,9 @@
 import { createJobStore } from '../../../../src/bridge/storage/job-store.ts';
-import { waitingJob } from '../../../bridge/jobs/job-rows.ts';
-import { call } from '../../../contract/bridge/session-client.ts';
-import { startBridge } from '../../../contract/bridge/start-bridge.ts';
-import { createScriptedProvider, endless } from '../../../fakes/scripted-provider.ts';
-import { until } from '../../../fakes/until.ts';
+import { waitingJob } from '../../../kit/bridge/job-rows.ts';
+import { call } from '../../../kit/bridge/session-client.ts';
+import { startBridge } from '../../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, endless } from '../../../kit/scripted-provider.ts';
+import { until } from '../../../kit/until.ts';
 import { submitJob } from '../../jobs/job-operations.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';

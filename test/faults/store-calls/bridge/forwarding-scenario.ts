@@ -1,6 +1,6 @@
-import { asMain, asReview, startNode } from '../../../bridge/forwarding/start-nodes.ts';
-import type { Scope } from '../../../e2e/running-program.ts';
-import { startScriptedHttp } from '../../../fakes/scripted-http.ts';
+import { asMain, asReview, startNode } from '../../../kit/bridge/start-nodes.ts';
+import type { Scope } from '../../../kit/running-program.ts';
+import { startScriptedHttp } from '../../../kit/scripted-http.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Scenario } from '../scenario.ts';

@@ -1,11 +1,11 @@
 import type { JobStatistics } from '../../../../src/bridge/contract/jobs.ts';
-import { listJobs } from '../../../bridge/jobs/job-client.ts';
-import { call } from '../../../contract/bridge/session-client.ts';
-import { type BridgeUnderTest, startBridge } from '../../../contract/bridge/start-bridge.ts';
-import type { FakeClock } from '../../../fakes/fake-clock.ts';
-import { startScriptedHttp } from '../../../fakes/scripted-http.ts';
-import { createScriptedProvider, echo, endless, type TurnScript } from '../../../fakes/scripted-provider.ts';
-import { until } from '../../../fakes/until.ts';
+import { listJobs } from '../../../kit/bridge/job-client.ts';
+import { call } from '../../../kit/bridge/session-client.ts';
+import { type BridgeUnderTest, startBridge } from '../../../kit/bridge/start-bridge.ts';
+import type { FakeClock } from '../../../kit/fake-clock.ts';
+import { startScriptedHttp } from '../../../kit/scripted-http.ts';
+import { createScriptedProvider, echo, endless, type TurnScript } from '../../../kit/scripted-provider.ts';
+import { until } from '../../../kit/until.ts';
 import { storedJobs, submitJob } from '../../jobs/job-operations.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';

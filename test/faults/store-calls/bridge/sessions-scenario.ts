@@ -1,7 +1,7 @@
-import { bearer, openClient } from '../../../contract/bridge/session-client.ts';
-import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../../contract/bridge/start-bridge.ts';
-import { createMemoryChannels } from '../../../fakes/memory-channel.ts';
-import { createScriptedProvider } from '../../../fakes/scripted-provider.ts';
+import { bearer, openClient } from '../../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../../kit/bridge/start-bridge.ts';
+import { createMemoryChannels } from '../../../kit/memory-channel.ts';
+import { createScriptedProvider } from '../../../kit/scripted-provider.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import type { Asked, Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';

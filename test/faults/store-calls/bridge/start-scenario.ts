@@ -5,11 +5,11 @@ import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.
 import { createJobStore } from '../../../../src/bridge/storage/job-store.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { openDatabase } from '../../../../src/platform/database/open-database.ts';
-import { waitingJob } from '../../../bridge/jobs/job-rows.ts';
-import { call } from '../../../contract/bridge/session-client.ts';
-import { startBridge } from '../../../contract/bridge/start-bridge.ts';
-import { temporaryFolder } from '../../../e2e/running-program.ts';
-import { createScriptedProvider } from '../../../fakes/scripted-provider.ts';
+import { waitingJob } from '../../../kit/bridge/job-rows.ts';
+import { call } from '../../../kit/bridge/session-client.ts';
+import { startBridge } from '../../../kit/bridge/start-bridge.ts';
+import { temporaryFolder } from '../../../kit/running-program.ts';
+import { createScriptedProvider } from '../../../kit/scripted-provider.ts';
 import { askInside } from '../ask-inside.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';

@@ -1,7 +1,7 @@
 import { usdOfNano } from '../../../../src/completions/apis/prices.ts';
-import { startCompletions } from '../../../completions/pipeline/start-completions.ts';
-import { MASTER_KEY } from '../../../completions/start-keys.ts';
-import { createFakeClock } from '../../../fakes/fake-clock.ts';
+import { startCompletions } from '../../../kit/completions/start-completions.ts';
+import { MASTER_KEY } from '../../../kit/completions/start-keys.ts';
+import { createFakeClock } from '../../../kit/fake-clock.ts';
 import { CALL_PRICE, MOST_TOKENS, PRICES, startCountingUpstream } from '../../metering/counting-upstream.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Scenario } from '../scenario.ts';

@@ -1,4 +1,4 @@
-import type { Scope } from '../e2e/running-program.ts';
+import type { Scope } from './running-program.ts';
 
 /** Collects what is to be closed, for what lasts as long as a measurement or a fault run; the newest is closed first. */
 export function createScope(): Scope & { end(): Promise<void> } {

@@ -1,12 +1,12 @@
 import { Writable } from 'node:stream';
 import type { TestContext } from 'node:test';
 import { pino } from 'pino';
-import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
-import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
-import type { BoundAddress } from '../../../src/platform/http/listen-address.ts';
-import { createListener, type Listener, type ListenerOptions } from '../../../src/platform/http/listener.ts';
-import { anyone, type HttpSurface, type Route, type UpgradeRoute } from '../../../src/platform/http/surface.ts';
+import { systemClock } from '../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../src/platform/clock/randomness.ts';
+import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
+import type { BoundAddress } from '../../src/platform/http/listen-address.ts';
+import { createListener, type Listener, type ListenerOptions } from '../../src/platform/http/listener.ts';
+import { anyone, type HttpSurface, type Route, type UpgradeRoute } from '../../src/platform/http/surface.ts';
 
 export interface RunningListener {
   readonly listener: Listener;

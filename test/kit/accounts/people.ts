@@ -1,4 +1,4 @@
-import type { Role } from '../../src/accounts/permissions.ts';
+import type { Role } from '../../../src/accounts/permissions.ts';
 import { GOOD_PASSWORD, type LoggedIn } from './accounts-client.ts';
 import type { RunningAccounts } from './start-accounts.ts';
 

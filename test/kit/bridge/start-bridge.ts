@@ -16,11 +16,11 @@ import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
-import type { Scope } from '../../e2e/running-program.ts';
-import { handOnDatabaseThread } from '../../fakes/hand-on-database-thread.ts';
-import { openServiceDatabase } from '../../fakes/open-service-database.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
-import { resolveTrestle } from '../../system/resolve-trestle.ts';
+import { handOnDatabaseThread } from '../hand-on-database-thread.ts';
+import { openServiceDatabase } from '../open-service-database.ts';
+import { resolveTrestle } from '../resolve-trestle.ts';
+import type { Scope } from '../running-program.ts';
+import { silentLogger } from '../silent-logger.ts';
 
 export const MAIN_TOKEN = 'main-token-5f1d0c1e9b7a';
 export const REVIEW_TOKEN = 'review-token-a81c2b3d4e5f';

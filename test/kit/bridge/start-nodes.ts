@@ -1,9 +1,9 @@
 import type { LookupFunction } from 'node:net';
 import type { ForwardingLimits } from '../../../src/bridge/forwarding/create-forwarding.ts';
 import type { Clock } from '../../../src/platform/clock/clock.ts';
-import { type BridgeUnderTest, MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../contract/bridge/start-bridge.ts';
-import type { Scope } from '../../e2e/running-program.ts';
-import { createScriptedProvider, type ScriptedProvider, type TurnScript } from '../../fakes/scripted-provider.ts';
+import type { Scope } from '../running-program.ts';
+import { createScriptedProvider, type ScriptedProvider, type TurnScript } from '../scripted-provider.ts';
+import { type BridgeUnderTest, MAIN_TOKEN, REVIEW_TOKEN, startBridge } from './start-bridge.ts';
 
 export const FORWARD_TOKEN = 'forward-token-0c9e8d7f6a5b';
 

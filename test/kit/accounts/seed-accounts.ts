@@ -1,15 +1,15 @@
 import { join } from 'node:path';
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
-import { tokenKey } from '../../src/accounts/flows.ts';
-import { FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from '../../src/accounts/login/session-opening.ts';
-import { newUserRow } from '../../src/accounts/registration/new-user.ts';
-import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
-import type { UserCountRow, UserRow } from '../../src/accounts/storage/accounts-schema.ts';
-import { DAY_MS, dayOf } from '../../src/accounts/storage/user-count-store.ts';
-import { systemClock } from '../../src/platform/clock/clock.ts';
-import { systemRandomness } from '../../src/platform/clock/randomness.ts';
-import { openDatabase } from '../../src/platform/database/open-database.ts';
-import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
+import { tokenKey } from '../../../src/accounts/flows.ts';
+import { FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from '../../../src/accounts/login/session-opening.ts';
+import { newUserRow } from '../../../src/accounts/registration/new-user.ts';
+import { accountsMigrations } from '../../../src/accounts/storage/accounts-migrations.ts';
+import type { UserCountRow, UserRow } from '../../../src/accounts/storage/accounts-schema.ts';
+import { DAY_MS, dayOf } from '../../../src/accounts/storage/user-count-store.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import { openDatabase } from '../../../src/platform/database/open-database.ts';
+import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 
 export interface Seeding {
   /** Of the data directory. */

@@ -14,8 +14,8 @@ import {
   readProcessTree,
 } from '../../../src/platform/child-process/process-table.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import type { Scope } from '../../e2e/running-program.ts';
-import { silentLogger } from '../../fakes/silent-logger.ts';
+import type { Scope } from '../running-program.ts';
+import { silentLogger } from '../silent-logger.ts';
 
 export interface ProgramUnderTest {
   readonly id: string;

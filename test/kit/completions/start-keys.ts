@@ -1,14 +1,14 @@
-import { type PriceOf, priceFrom } from '../../src/completions/apis/prices.ts';
-import type { KeyHolder } from '../../src/completions/keys/admission.ts';
-import { createMeteredKeys, type MeteredKeys, type MeteredKeysOptions } from '../../src/completions/metered-keys.ts';
-import { completionsMigrations } from '../../src/completions/storage/completions-migrations.ts';
-import type { CompletionsSchema } from '../../src/completions/storage/completions-schema.ts';
-import { systemClock } from '../../src/platform/clock/clock.ts';
-import { systemRandomness } from '../../src/platform/clock/randomness.ts';
-import type { Database } from '../../src/platform/database/database.ts';
-import type { RequestHead } from '../../src/platform/http/surface.ts';
-import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
-import type { Logger } from '../../src/platform/log/logger.ts';
+import { type PriceOf, priceFrom } from '../../../src/completions/apis/prices.ts';
+import type { KeyHolder } from '../../../src/completions/keys/admission.ts';
+import { createMeteredKeys, type MeteredKeys, type MeteredKeysOptions } from '../../../src/completions/metered-keys.ts';
+import { completionsMigrations } from '../../../src/completions/storage/completions-migrations.ts';
+import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import type { Database } from '../../../src/platform/database/database.ts';
+import type { RequestHead } from '../../../src/platform/http/surface.ts';
+import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
+import type { Logger } from '../../../src/platform/log/logger.ts';
 
 export const completionsDatabase = { name: 'completions', migrations: completionsMigrations };
 

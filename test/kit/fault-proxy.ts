@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, createConnection, createServer, type Server, type Socket } from 'node:net';
-import type { Scope } from '../e2e/running-program.ts';
+import type { Scope } from './running-program.ts';
 
 /** What happens to one connection. Bytes are counted in both directions together. */
 export interface Fault {

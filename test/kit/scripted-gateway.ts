@@ -2,7 +2,7 @@ import { createHash, createPublicKey, verify } from 'node:crypto';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
-import type { Scope } from '../e2e/running-program.ts';
+import type { Scope } from './running-program.ts';
 
 type Members = Record<string, unknown>;
 

@@ -1,5 +1,9 @@
-import { createTrestleClient, type TrestleClient, type TrestleClientOptions } from '../../src/client/trestle-client.ts';
-import type { Scope } from '../e2e/running-program.ts';
+import {
+  createTrestleClient,
+  type TrestleClient,
+  type TrestleClientOptions,
+} from '../../../src/client/trestle-client.ts';
+import type { Scope } from '../running-program.ts';
 
 /** A client that is closed when the test ends. */
 export function clientOf(scope: Scope, options: TrestleClientOptions): TrestleClient {

@@ -1,7 +1,7 @@
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
-import type { Scope } from '../e2e/running-program.ts';
 import { inTime } from './in-time.ts';
 import { listenOnLoopback } from './loopback-server.ts';
+import type { Scope } from './running-program.ts';
 
 export interface SeenRequest {
   readonly path: string;

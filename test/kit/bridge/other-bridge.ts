@@ -4,12 +4,12 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider.ts';
-import { createConfinement } from '../../../../src/bridge/agents/builtin/tools/confinement.ts';
-import { createBridge } from '../../../../src/bridge/create-bridge.ts';
-import { systemCallbackNetwork } from '../../../../src/bridge/jobs/callbacks.ts';
-import { createPrivatePlaces } from '../../../../src/bridge/sessions/private-places.ts';
-import { createWorkingDirectories } from '../../../../src/bridge/sessions/working-directory.ts';
+import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
+import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confinement.ts';
+import { createBridge } from '../../../src/bridge/create-bridge.ts';
+import { systemCallbackNetwork } from '../../../src/bridge/jobs/callbacks.ts';
+import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
+import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import {
   agentsSettings,
   type BridgeGroups,
@@ -17,16 +17,16 @@ import {
   distributedSettings,
   gatewaySettings,
   jobsSettings,
-} from '../../../../src/bridge/settings.ts';
-import { bridgeMigrations } from '../../../../src/bridge/storage/bridge-migrations.ts';
-import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
-import { systemClock } from '../../../../src/platform/clock/clock.ts';
-import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
-import { defaultOf } from '../../../../src/platform/config/read-setting.ts';
-import { openServiceDatabase } from '../../../fakes/open-service-database.ts';
-import { silentLogger } from '../../../fakes/silent-logger.ts';
-import { startListener } from '../../../platform/http/start-listener.ts';
-import { makeId } from '../builtin/builtin-agent.ts';
+} from '../../../src/bridge/settings.ts';
+import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
+import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import { defaultOf } from '../../../src/platform/config/read-setting.ts';
+import { openServiceDatabase } from '../open-service-database.ts';
+import { silentLogger } from '../silent-logger.ts';
+import { startListener } from '../start-listener.ts';
+import { makeId } from './builtin-agent.ts';
 
 export const TOKEN = 'the-token-of-the-other-bridge';
 export const REVIEW_TOKEN = 'the-review-token-of-the-other-bridge';

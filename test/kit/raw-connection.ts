@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import type { TestContext } from 'node:test';
-import { until } from '../../fakes/until.ts';
+import { until } from './until.ts';
 
 export interface RawConnection {
   readonly socket: Socket;

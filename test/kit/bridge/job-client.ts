@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { JobList, JobRecord } from '../../../src/bridge/contract/jobs.ts';
-import type { Envelope } from '../../contract/bridge/bridge-client.ts';
-import { call, type Headers } from '../../contract/bridge/session-client.ts';
+import type { Envelope } from './bridge-client.ts';
+import { call, type Headers } from './session-client.ts';
 
 /** Submits a job and gives its id. */
 export async function submit(url: string, params: object, headers: Headers = {}): Promise<string> {

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { EventStreamCodec } from '@smithy/eventstream-codec';
-import type { Scope } from '../e2e/running-program.ts';
-import { type Behaviour, startScriptedUpstream } from '../fakes/scripted-upstream.ts';
-import { type RunningCompletions, startCompletions } from './pipeline/start-completions.ts';
+import type { Scope } from '../running-program.ts';
+import { type Behaviour, startScriptedUpstream } from '../scripted-upstream.ts';
+import { type RunningCompletions, startCompletions } from './start-completions.ts';
 
 /** One upstream that plays whatever a test scripts, reachable as an API of every dialect. */
 export interface DialectUpstreams {

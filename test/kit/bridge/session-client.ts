@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { WebSocket } from 'ws';
-import type { Scope } from '../../e2e/running-program.ts';
-import { inTime } from '../../fakes/in-time.ts';
+import { inTime } from '../in-time.ts';
+import type { Scope } from '../running-program.ts';
 import { type Envelope, postRpc } from './bridge-client.ts';
 
 /** What `session.update` carries. */

@@ -4,8 +4,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { inTime } from '../fakes/in-time.ts';
-import { START_ARGUMENTS } from '../fakes/start-command.ts';
+import { inTime } from './in-time.ts';
+import { START_ARGUMENTS } from './start-command.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** As npm scripts start it, with the cache of compiled code: a second of work less for each program. */

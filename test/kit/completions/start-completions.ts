@@ -14,10 +14,10 @@ import type { Database } from '../../../src/platform/database/database.ts';
 import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener, type Listener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
-import type { Scope } from '../../e2e/running-program.ts';
-import { handOnDatabaseThread } from '../../fakes/hand-on-database-thread.ts';
-import { openServiceDatabase } from '../../fakes/open-service-database.ts';
-import { resolveTrestle } from '../../system/resolve-trestle.ts';
+import { handOnDatabaseThread } from '../hand-on-database-thread.ts';
+import { openServiceDatabase } from '../open-service-database.ts';
+import { resolveTrestle } from '../resolve-trestle.ts';
+import type { Scope } from '../running-program.ts';
 
 export interface RunningCompletions {
   readonly url: string;

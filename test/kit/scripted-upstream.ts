@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import type { Scope } from '../e2e/running-program.ts';
+import type { Scope } from './running-program.ts';
 
 export interface SeenRequest {
   readonly path: string;

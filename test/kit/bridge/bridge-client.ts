@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type ClientOptions, WebSocket } from 'ws';
-import type { Scope } from '../../e2e/running-program.ts';
-import { inTime } from '../../fakes/in-time.ts';
+import { inTime } from '../in-time.ts';
+import type { Scope } from '../running-program.ts';
 
 export interface Envelope {
   readonly jsonrpc: string;

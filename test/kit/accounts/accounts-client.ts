@@ -1,6 +1,6 @@
 import { Secret, TOTP } from 'otpauth';
-import type { FakeClock } from '../fakes/fake-clock.ts';
-import { until } from '../fakes/until.ts';
+import type { FakeClock } from '../fake-clock.ts';
+import { until } from '../until.ts';
 
 export interface CallOptions {
   readonly body?: unknown;

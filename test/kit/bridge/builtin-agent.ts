@@ -4,16 +4,16 @@ import { join } from 'node:path';
 import {
   type BuiltinAgentOptions,
   createBuiltinAgent,
-} from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
-import { createConfinement } from '../../../../src/bridge/agents/builtin/tools/confinement.ts';
-import type { ToolContext } from '../../../../src/bridge/agents/builtin/tools/tool.ts';
-import { createPrivatePlaces } from '../../../../src/bridge/sessions/private-places.ts';
-import type { BuiltinConversationStore } from '../../../../src/bridge/storage/builtin-conversation-store.ts';
-import { systemClock } from '../../../../src/platform/clock/clock.ts';
-import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
-import { createSortableIds } from '../../../../src/platform/ids/sortable-id.ts';
-import type { Scope } from '../../../e2e/running-program.ts';
-import { createScriptedAnswers, type ScriptedAnswer } from '../../../fakes/scripted-answers.ts';
+} from '../../../src/bridge/agents/builtin/create-builtin-agent.ts';
+import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confinement.ts';
+import type { ToolContext } from '../../../src/bridge/agents/builtin/tools/tool.ts';
+import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
+import type { BuiltinConversationStore } from '../../../src/bridge/storage/builtin-conversation-store.ts';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
+import type { Scope } from '../running-program.ts';
+import { createScriptedAnswers, type ScriptedAnswer } from '../scripted-answers.ts';
 
 /** Roots with nothing private in them. */
 export const confine = createConfinement({

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { TestContext } from 'node:test';
-import { readProcess } from '../../../src/platform/child-process/process-table.ts';
-import { type RunningProcess, startProcess } from '../../../src/platform/child-process/start-process.ts';
+import { readProcess } from '../../src/platform/child-process/process-table.ts';
+import { type RunningProcess, startProcess } from '../../src/platform/child-process/start-process.ts';
 
 export const env = { PATH: '/usr/local/bin:/usr/bin:/bin' };
 export const cwd = tmpdir();

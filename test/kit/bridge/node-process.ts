@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../../e2e/running-program.ts';
+import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../running-program.ts';
 import { asMain, FORWARD_TOKEN } from './start-nodes.ts';
 
 export interface NodeProcessOptions {

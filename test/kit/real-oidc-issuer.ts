@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 // @ts-expect-error: the package has no types.
 import Provider from 'oidc-provider';
-import type { Scope } from '../e2e/running-program.ts';
+import type { Scope } from './running-program.ts';
 
 export interface IssuerPerson {
   readonly sub: string;
