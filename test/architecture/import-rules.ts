@@ -106,19 +106,13 @@ export function findFolderCycles(files: readonly SourceFile[], service: string):
 
 const MIN_LINES = 60;
 
-/**
- * Folders where small files are still being merged. A folder without such a file must leave this list, which is to
- * become empty.
- */
-const UNFINISHED_FOLDERS = ['src/completions/'];
-
 /** Small files that exactly one file imports, and that file lies in the same folder: the two are one topic. */
-export function findFragments(files: readonly SourceFile[], unfinished = UNFINISHED_FOLDERS): Violation[] {
+export function findFragments(files: readonly SourceFile[]): Violation[] {
   const importers = new Map<string, Set<string>>(files.map(({ path }) => [path, new Set()]));
   for (const { path, imports } of files) {
     for (const { target } of imports) if (target !== undefined) importers.get(target)?.add(path);
   }
-  const fragments = files.flatMap((file) => {
+  return files.flatMap((file) => {
     const [importer, ...others] = importers.get(file.path) ?? [];
     const lines = file.text.trimEnd().split('\n').length;
     // Scripts of a page (.js) are sent to browsers one by one.
@@ -126,11 +120,4 @@ export function findFragments(files: readonly SourceFile[], unfinished = UNFINIS
     if (dirname(importer) !== dirname(file.path)) return [];
     return [violation(file, 0, `${lines} lines that only ${importer} imports: merge the two`)];
   });
-  const isIn = (folder: string) => fragments.some(({ path }) => path.startsWith(folder));
-  return [
-    ...fragments.filter(({ path }) => !unfinished.some((folder) => path.startsWith(folder))),
-    ...unfinished
-      .filter((folder) => !isIn(folder))
-      .map((path) => ({ path, line: 1, message: 'no small file is left: remove the folder from UNFINISHED_FOLDERS' })),
-  ];
 }
