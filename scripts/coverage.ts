@@ -7,7 +7,7 @@ import { parseArgs } from 'node:util';
 import { coverageReport } from './coverage-report/coverage-report.ts';
 import { measureFiles } from './coverage-report/measure-files.ts';
 
-/** `npm run coverage`: what `npm test` reaches of the sources; with `--e2e` also what `npm run test:e2e` does. */
+/** `npm run coverage`: what `npm test` and `npm run test:deep` reach of the sources; with `--e2e` also what `npm run test:e2e` does. */
 
 const PROJECT = join(import.meta.dirname, '..');
 const NOT_COUNTED = `
@@ -19,7 +19,7 @@ const { values } = parseArgs({ options: { e2e: { type: 'boolean', default: false
 const { scripts } = JSON.parse(await readFile(join(PROJECT, 'package.json'), 'utf8')) as {
   scripts: Record<string, string>;
 };
-const chosen = values.e2e ? ['test', 'test:e2e'] : ['test'];
+const chosen = values.e2e ? ['test', 'test:deep', 'test:e2e'] : ['test', 'test:deep'];
 const patterns = chosen.flatMap((name) =>
   [...(scripts[name] ?? '').matchAll(/"(test\/[^"]+)"/g)].map(([, found = '']) => found),
 );
