@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path/posix';
 import { test } from 'node:test';
 import {
@@ -166,4 +166,19 @@ test('benchmarks, fault runs and tests of the whole program take shared tools fr
       .map((target) => `${path} imports ${target}`);
   });
   assert.deepEqual(elsewhere, []);
+});
+
+test('every test file is run by exactly one script', () => {
+  const { scripts } = JSON.parse(readFileSync(`${projectRoot}package.json`, 'utf8')) as {
+    scripts: Record<string, string>;
+  };
+  const files = (pattern: string) =>
+    globSync(pattern, { cwd: projectRoot, exclude: (path) => path.includes('node_modules') });
+  const ran = Object.values(scripts).flatMap((script) =>
+    [...script.matchAll(/"(test\/[^"]+)"/g)].flatMap(([, pattern = '']) => files(pattern)),
+  );
+  // These have a program in scripts/ that installs or starts something first.
+  const byProgram = /^test\/(?:agents|clients|faults|gateway|pages|patterns)\//;
+  const wanted = files('test/**/*.test.ts').filter((path) => !byProgram.test(path));
+  assert.deepEqual(ran.toSorted(), wanted.toSorted());
 });
