@@ -32,6 +32,9 @@ const EXCEPTIONS: readonly (readonly [part: string, reason: string])[] = [
   ['qwen --auth-type openai', 'needs a terminal program that is not part of Trestle'],
   ['trestle adapter opencode --listen 10.0.0.7', 'needs a second machine'],
   ['export OPENAI_API_KEY=sk-...', 'needs a key of a model API'],
+  ["from '@ai-sdk/openai-compatible'", 'runs in test/clients, which installs the package'],
+  ["from '@langchain/openai'", 'runs in test/clients, which installs the package'],
+  ["from '@anthropic-ai/sdk'", 'runs in test/clients, which installs the package'],
   ['trestle models test groq/', 'needs a key of a model API'],
 ];
 
