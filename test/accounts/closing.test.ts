@@ -158,16 +158,18 @@ for (const engine of engines) {
       await assert.rejects(async () => keys.access.withKey(headWith(key)), { code: 'INVALID_API_KEY' });
       const refused = await accounts.post('keys', { name: 'third' }, { token });
       assert.deepEqual([refused.status, refused.body.error], [403, 'account_closing']);
-      await accounts.clock.advance(14 * DAY_MS - 120_000);
+      await accounts.clock.sleep(14 * DAY_MS - 120_000);
       const again = await accounts.login(person);
       assert.equal(again.status, 200, 'the owner can still log in');
       const repeated = await accounts.post('delete', { password: GOOD_PASSWORD }, { token: again.body.token });
       assert.equal(repeated.body.user.deletesAt, asked.body.user.deletesAt, 'asking again does not put it off');
       assert.equal((await accounts.database.read(usersNamed(accounts, person.id))).length, 1);
       await accounts.clock.advance(300_000);
-      await accounts.eventually(
-        async () => (await accounts.database.read(usersNamed(accounts, person.id))).length === 0,
-      );
+      await accounts.eventually(async () => {
+        // A sweep that is under way sets its next time when it ends, which may be after the time that was let pass.
+        await accounts.clock.advance(60_000);
+        return (await accounts.database.read(usersNamed(accounts, person.id))).length === 0;
+      });
       await accounts.eventually(async () => (await tracesIn(world)).length === 0);
       const entries = await auditOf(accounts, await relogged(accounts, admin), `subject=${person.id}`);
       assert.deepEqual(
