@@ -18,7 +18,12 @@ export interface KnownDifferences {
   /** What it does with a model that it does not know. */
   readonly unknownModel: 'passed on' | 'reported';
   /** What a whole turn of one model call says it used. */
-  readonly usage: { readonly inputTokens: number; readonly outputTokens: number; readonly totalTokens: number };
+  readonly usage: {
+    readonly inputTokens: number;
+    readonly outputTokens: number;
+    readonly totalTokens: number;
+    readonly costUsd?: number;
+  };
 }
 
 const CANCEL_LIMIT_MS = 5_000;
