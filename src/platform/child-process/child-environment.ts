@@ -24,7 +24,7 @@ const ALLOWED: ReadonlySet<string> = new Set([
 
 const ALLOWED_PREFIXES = /^(?:LC|XDG)_/;
 
-/** Gives whoever has it the keys of the user who runs this program. */
+/** Gives its holder the keys of the user who runs this program. */
 const SSH_AGENT = 'SSH_AUTH_SOCK';
 
 /**

@@ -3,10 +3,16 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
-import { setTimeout as pause } from 'node:timers/promises';
+import { pause, systemClock } from '../clock/clock.ts';
 import { AppError, errorCode } from '../errors/app-error.ts';
-import { noteProcess } from './process-journal.ts';
-import { endProcessTree, killTree, markEnvironment, type ProcessLeader, readProcess } from './process-table.ts';
+import {
+  endProcessTree,
+  killTree,
+  markEnvironment,
+  noteProcess,
+  type ProcessLeader,
+  readProcess,
+} from './process-table.ts';
 
 export interface ProcessOptions {
   readonly command: string;
@@ -74,7 +80,7 @@ function superviseChild(child: PipedChild, identity: ProcessLeader, onGone: () =
   watchExit();
   running.add(identity);
   const stderrTail = keepTail(child.stderr);
-  // A peer that is gone is told by `exited`; a broken pipe is no news beside it.
+  // `exited` reports the end of the child; a broken pipe adds nothing to that.
   for (const emitter of [child, child.stdin, child.stdout, child.stderr]) emitter.on('error', () => undefined);
   const closed = once(child, 'close');
   closed.catch(() => undefined);
@@ -95,7 +101,7 @@ function superviseChild(child: PipedChild, identity: ProcessLeader, onGone: () =
     child.once('exit', (code, signal) => {
       ended.resolve();
       void end(GRACE_FOR_SURVIVORS_MS);
-      const waited = pause(LAST_WORDS_MS, undefined, { ref: false });
+      const waited = pause(systemClock, LAST_WORDS_MS);
       void Promise.race([closed, waited]).then(() => resolve({ code, signal, stderrTail: stderrTail() }));
     });
   });

@@ -17,7 +17,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** Resolves when the time has passed, or at once when `signal` aborts: whoever pauses looks at it then. */
+/** Resolves when the time has passed, or as soon as `signal` aborts: the caller checks it then. */
 export function pause(clock: Pick<Clock, 'after'>, ms: number, signal?: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const cancel = clock.after(ms, done);
@@ -49,6 +49,24 @@ export async function withinTime<T, Late>(
 }
 
 const TIME_UP = Symbol('time up');
+
+/** What the work gives, or undefined as soon as the signal aborts; late work is not stopped. */
+export async function unlessAborted<Value>(work: Promise<Value>, signal: AbortSignal): Promise<Value | undefined> {
+  const { promise: aborted, resolve } = Promise.withResolvers<undefined>();
+  const release = onAbort(signal, () => resolve(undefined));
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    release();
+  }
+}
+
+/** Calls the action when the signal aborts, or now if it has; the result takes it off. */
+export function onAbort(signal: AbortSignal, action: () => void): () => void {
+  signal.addEventListener('abort', action, { once: true });
+  if (signal.aborted) action();
+  return () => signal.removeEventListener('abort', action);
+}
 
 interface JoinedSignal {
   readonly signal: AbortSignal;

@@ -2,7 +2,6 @@ import {
   annotationOf,
   joinPath,
   keywordsOf,
-  memberSchema,
   type Setting,
   type SettingAnnotation,
   type SettingsDeclaration,
@@ -12,8 +11,7 @@ import {
 interface Row {
   readonly path: string;
   readonly annotation: Exclude<SettingAnnotation, { shape: 'group' }>;
-  /** Undefined inside lists and records, whose members no variable reaches. */
-  readonly variables: readonly string[] | undefined;
+  readonly variables: readonly string[];
 }
 
 const HEADER = '| key | type | default | environment | what it does |\n| --- | --- | --- | --- | --- |';
@@ -26,32 +24,26 @@ export function settingsTables<T>({ schema, environmentPrefix }: SettingsDeclara
   const isGroup = ([, member]: readonly [string, Setting<unknown>]): boolean => annotationOf(member).shape === 'group';
   const single = members
     .filter((member) => !isGroup(member))
-    .flatMap(([key, member]) => rows(member, key, [key], environmentPrefix));
+    .flatMap(([key, member]) => rows(member, key, environmentPrefix));
   const sections = members.filter(isGroup).map(([key, member]) => {
     const { description } = annotationOf(member);
-    return `## ${key}\n\n${description}\n\n${table(rows(member, key, [key], environmentPrefix))}`;
+    return `## ${key}\n\n${description}\n\n${table(rows(member, key, environmentPrefix))}`;
   });
   return [`## At the top\n\n${top.description}\n\n${table(single)}`, ...sections].join('\n\n');
 }
 
-function rows(
-  schema: Setting<unknown>,
-  path: string,
-  keys: readonly string[] | undefined,
-  prefix: string,
-): readonly Row[] {
+/** Without a prefix: inside lists and records, whose members no variable reaches. */
+function rows(schema: Setting<unknown>, path: string, prefix?: string): readonly Row[] {
   const annotation = annotationOf(schema);
   if (annotation.shape === 'group') {
-    return Object.entries(annotation.members).flatMap(([key, member]) =>
-      rows(member, joinPath(path, key), keys && [...keys, key], prefix),
-    );
+    return Object.entries(annotation.members).flatMap(([key, member]) => rows(member, joinPath(path, key), prefix));
   }
-  const variables = keys && variablesOf({ path, keys, schema, annotation }, prefix);
+  const variables = prefix === undefined ? [] : variablesOf({ path, annotation }, prefix);
   const own: Row = { path, annotation, variables };
   if (annotation.shape === 'leaf') return [own];
-  const inner = memberSchema(annotation);
+  const inner = annotation.member;
   if (annotationOf(inner).shape !== 'group') return [own];
-  return [own, ...rows(inner, annotation.shape === 'list' ? `${path}[]` : `${path}.<name>`, undefined, prefix)];
+  return [own, ...rows(inner, annotation.shape === 'list' ? `${path}[]` : `${path}.<name>`)];
 }
 
 function table(lines: readonly Row[]): string {
@@ -59,7 +51,7 @@ function table(lines: readonly Row[]): string {
 }
 
 function line({ path, annotation, variables }: Row): string {
-  const names = variables?.map(code).join(', ') ?? '';
+  const names = variables.map(code).join(', ');
   const cells = [code(path), annotation.type, fallback(annotation), names, annotation.description + marks(annotation)];
   return `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
 }
@@ -77,7 +69,7 @@ function marks(annotation: Row['annotation']): string {
 function isMasked(annotation: SettingAnnotation): boolean {
   if (annotation.shape === 'leaf') return annotation.secrecy !== 'open';
   if (annotation.shape === 'group') return false;
-  return isMasked(annotationOf(memberSchema(annotation)));
+  return isMasked(annotationOf(annotation.member));
 }
 
 function code(text: string): string {
@@ -101,10 +93,9 @@ function convert(schema: Setting<unknown>): Keywords {
     const members = Object.entries(annotation.members).map(([key, member]) => [key, convert(member)] as const);
     return { ...about, ...keywords, properties: Object.fromEntries(members) };
   }
-  if (annotation.shape === 'list')
-    return { ...about, anyOf: [{ ...keywords, items: convert(annotation.item) }, REFERENCE] };
-  if (annotation.shape === 'record') {
-    return { ...about, anyOf: [{ ...keywords, additionalProperties: convert(annotation.value) }, REFERENCE] };
+  if (annotation.shape !== 'leaf') {
+    const member = { [annotation.shape === 'list' ? 'items' : 'additionalProperties']: convert(annotation.member) };
+    return { ...about, anyOf: [{ ...keywords, ...member }, REFERENCE] };
   }
   const restricted = keywords.type !== 'string' || keywords.pattern !== undefined || keywords.enum !== undefined;
   if (!restricted) return { ...about, ...keywords };

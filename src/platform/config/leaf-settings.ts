@@ -4,6 +4,7 @@ import {
   annotate,
   type Folders,
   type LeafAnnotation,
+  type RawValue,
   type Reading,
   type Secrecy,
   type Setting,
@@ -12,7 +13,7 @@ import {
 /** What can be said about any single value. An item of a list needs no description of its own. */
 export interface LeafOptions<Raw> {
   readonly description?: string;
-  /** As a file would have it. Without one the setting has to be given. An empty text is allowed only where it is the default. */
+  /** As a file would have it. Without one the setting has to be given. An empty string is allowed only where it is the default. */
   readonly default?: Raw;
   readonly env?: string;
   readonly flag?: string;
@@ -23,43 +24,38 @@ export interface LeafOptions<Raw> {
   readonly emptyClears?: boolean;
 }
 
-type LeafKind = Pick<LeafAnnotation, 'type' | 'expects'> & {
-  /** What a file may hold, as a JSON schema. */
+/** A kind of leaf: the schema of what a file may hold, and how a value is decoded. */
+interface LeafKind extends Pick<LeafAnnotation, 'type' | 'expects' | 'decode'> {
   readonly json: Readonly<Record<string, unknown>>;
   readonly secrecy?: Secrecy;
-  readonly write?: LeafAnnotation['write'];
-} & (
-    | Pick<LeafAnnotation, 'read'>
-    /** For one line of text: anything else is refused before. */
-    | { decode(text: string, folders: Folders): Reading<unknown> }
-  );
+  readonly encode?: LeafAnnotation['encode'];
+}
 
-export function leaf<T>(options: LeafOptions<unknown>, kind: LeafKind): Setting<T> {
-  const json = options.default === undefined ? kind.json : { ...kind.json, default: options.default };
-  return annotate<T>(json, {
+export function leaf<T>(options: LeafOptions<unknown>, { json, ...kind }: LeafKind): Setting<T> {
+  const { description = '', env, flag, reload = false, emptyClears = false, default: fallback, secret } = options;
+  const secrecy = secret === true ? 'secret' : secret === 'maybe' ? 'private' : (kind.secrecy ?? 'open');
+  return annotate<T>(fallback === undefined ? json : { ...json, default: fallback }, {
     shape: 'leaf',
-    description: options.description ?? '',
-    env: options.env,
-    flag: options.flag,
-    reload: options.reload ?? false,
-    fallback: options.default,
-    type: kind.type,
-    secrecy: secrecyOf(options.secret, kind.secrecy),
-    emptyClears: options.emptyClears ?? false,
-    expects: kind.expects,
-    read:
-      'read' in kind ? kind.read : (raw, _textual, folders) => faultOfText(raw) ?? kind.decode(String(raw), folders),
-    write: kind.write ?? ((value) => value),
+    encode: (value) => value,
+    ...kind,
+    ...{ description, env, flag, reload, emptyClears, fallback, secrecy },
   });
 }
 
-function secrecyOf(secret: boolean | 'maybe' | undefined, otherwise: Secrecy = 'open'): Secrecy {
-  if (secret === true) return 'secret';
-  return secret === 'maybe' ? 'private' : otherwise;
+const MAX_CHARACTERS = 4096;
+const ONE_LINE = { type: 'string', maxLength: MAX_CHARACTERS };
+
+/** Decodes one line of text; anything else is refused before. */
+export function line(decode: (text: string, folders: Folders) => Reading<unknown>): LeafKind['decode'] {
+  return (raw, _textual, folders) => faultOfText(raw) ?? decode(String(raw), folders);
 }
 
-const LONGEST_TEXT = 4096;
-const CONTROL_CHARACTER = /\p{Cc}/u;
+/** What is wrong with anything that should be one line of text. */
+function faultOfText(raw: RawValue): { readonly wrong: string; readonly fix?: string } | undefined {
+  if (typeof raw !== 'string') return { wrong: `is a ${typeof raw}`, fix: 'quote it to make it a string' };
+  if (raw.length > MAX_CHARACTERS) return { wrong: `is longer than ${MAX_CHARACTERS} characters` };
+  return /\p{Cc}/u.test(raw) ? { wrong: 'has a control character or a line end in it' } : undefined;
+}
 
 interface TextOptions extends LeafOptions<string> {
   /** What it has to look like; said in words by `expects`. Goes into the JSON schema, too. */
@@ -68,88 +64,70 @@ interface TextOptions extends LeafOptions<string> {
 }
 
 /** One line of text. */
-export function text(options: TextOptions): Setting<string> {
-  const pattern = options.pattern === undefined ? undefined : new RegExp(options.pattern);
+function text(options: TextOptions): Setting<string> {
+  const { pattern = '', expects = 'one line of text' } = options;
+  const form = new RegExp(pattern);
   return leaf(options, {
-    json: { type: 'string', maxLength: LONGEST_TEXT, ...(options.pattern && { pattern: options.pattern }) },
+    json: pattern === '' ? ONE_LINE : { ...ONE_LINE, pattern },
     type: 'text',
-    expects: options.expects ?? 'one line of text',
-    decode: (written) =>
-      pattern?.test(written) === false ? { wrong: 'does not have the right form' } : { value: written },
+    expects,
+    decode: line((value) => (form.test(value) ? { value } : { wrong: 'does not have the right form' })),
   });
 }
 
 /** A credential that travels in a header: visible ASCII characters only. Always a secret. */
-export function token(options: LeafOptions<string>): Setting<string> {
-  return leaf(
-    { secret: true, ...options },
-    {
-      json: { type: 'string', maxLength: LONGEST_TEXT, pattern: '^[!-~]+$' },
-      type: 'text',
-      expects: 'letters, digits and signs of ASCII, without spaces',
-      read(raw) {
-        if (/\s/.test(String(raw))) return { wrong: 'has a space or a line end in it' };
-        const isAscii = /^[!-~]+$/.test(String(raw));
-        return faultOfText(raw) ?? (isAscii ? { value: raw } : { wrong: 'has a character outside ASCII in it' });
-      },
-    },
+function token(options: LeafOptions<string>): Setting<string> {
+  const pattern = '^[!-~]+$';
+  const decode = line((value) =>
+    new RegExp(pattern).test(value) ? { value } : { wrong: 'has a character outside ASCII in it' },
   );
+  return leaf(options, {
+    json: { ...ONE_LINE, pattern },
+    type: 'text',
+    expects: 'letters, digits and signs of ASCII, without spaces',
+    secrecy: 'secret',
+    decode: (raw, ...rest) =>
+      /\s/.test(String(raw)) ? { wrong: 'has a space or a line end in it' } : decode(raw, ...rest),
+  });
 }
 
 /** Random bytes in base64, such as an encryption key. Always a secret. */
-export function keyBytes(options: LeafOptions<string> & { readonly bytes: number }): Setting<string> {
+function keyBytes(options: LeafOptions<string> & { readonly bytes: number }): Setting<string> {
   const { bytes } = options;
-  return leaf(
-    { secret: true, ...options },
-    {
-      json: { type: 'string', pattern: '^[A-Za-z0-9+/_-]+={0,2}$' },
-      type: `${bytes} bytes in base64`,
-      expects: `${bytes} bytes in base64; "openssl rand -base64 ${bytes}" makes one`,
-      read(raw) {
-        if (typeof raw !== 'string' || !/^[A-Za-z0-9+/_-]+={0,2}$/.test(raw)) return { wrong: 'is not base64' };
-        const { length } = Buffer.from(raw, 'base64');
-        return length === bytes ? { value: raw } : { wrong: `holds ${length} bytes` };
-      },
+  const pattern = '^[A-Za-z0-9+/_-]+={0,2}$';
+  return leaf(options, {
+    json: { type: 'string', pattern },
+    type: `${bytes} bytes in base64`,
+    expects: `${bytes} bytes in base64; "openssl rand -base64 ${bytes}" makes one`,
+    secrecy: 'secret',
+    decode(raw) {
+      if (typeof raw !== 'string' || !new RegExp(pattern).test(raw)) return { wrong: 'is not base64' };
+      const { length } = Buffer.from(raw, 'base64');
+      return length === bytes ? { value: raw } : { wrong: `holds ${length} bytes` };
     },
-  );
+  });
 }
 
 /** A file or folder. Absolute in the result; relative ones start at the file's folder, or at the working directory. */
-export function path(options: LeafOptions<string>): Setting<string> {
-  return leaf(options, {
-    json: { type: 'string', maxLength: LONGEST_TEXT },
-    type: 'path',
-    expects: 'a path such as ./data, ~/data or /srv/data',
-    decode: readPath,
-  });
+function path(options: LeafOptions<string>): Setting<string> {
+  const expects = 'a path such as ./data, ~/data or /srv/data';
+  return leaf(options, { json: ONE_LINE, type: 'path', expects, decode: line(decodePath) });
 }
 
 /** A program: a bare name, which is looked up in PATH, or a path. */
-export function command(options: LeafOptions<string>): Setting<string> {
+function command(options: LeafOptions<string>): Setting<string> {
   return leaf(options, {
-    json: { type: 'string', maxLength: LONGEST_TEXT },
+    json: ONE_LINE,
     type: 'program',
     expects: 'the name of a program, or its path',
-    decode: (written, folders) => (/[\\/]/.test(written) ? readPath(written, folders) : { value: written }),
+    decode: line((value, folders) => (/[\\/]/.test(value) ? decodePath(value, folders) : { value })),
   });
 }
 
-function readPath(written: string, { directory, homeDirectory }: Folders): Reading<string> {
-  if (written === '~') return { value: homeDirectory };
-  if (/^~[\\/]/.test(written)) return { value: resolve(homeDirectory, written.slice(2)) };
-  if (written.startsWith('~')) return { wrong: 'starts with another user’s home', mend: 'write that path in full' };
-  return { value: resolve(directory, written) };
-}
-
-/** What is wrong with anything that should be one line of text. */
-function faultOfText(raw: string | number | boolean): { readonly wrong: string; readonly mend?: string } | undefined {
-  if (typeof raw !== 'string') return { wrong: `is a ${kindOf(raw)}`, mend: 'quote it to make it a string' };
-  if (raw.length > LONGEST_TEXT) return { wrong: `is longer than ${LONGEST_TEXT} characters` };
-  return CONTROL_CHARACTER.test(raw) ? { wrong: 'has a control character or a line end in it' } : undefined;
-}
-
-function kindOf(raw: number | boolean): string {
-  return typeof raw === 'number' ? 'number' : 'boolean';
+function decodePath(written: string, { directory, homeDirectory }: Folders): Reading<string> {
+  if (!written.startsWith('~')) return { value: resolve(directory, written) };
+  if (/^~(?:[\\/]|$)/.test(written)) return { value: resolve(homeDirectory, written.slice(2)) };
+  return { wrong: 'starts with another user’s home', fix: 'write that path in full' };
 }
 
 interface RangeOptions extends LeafOptions<number> {
@@ -158,35 +136,39 @@ interface RangeOptions extends LeafOptions<number> {
 }
 
 /** A whole number. */
-export function integer(options: RangeOptions): Setting<number> {
-  const { minimum, maximum } = options;
-  return leaf(options, {
-    json: { type: 'integer', minimum, maximum },
-    type: `whole number, ${minimum} to ${maximum}`,
-    expects: `a whole number from ${minimum} to ${maximum}`,
-    read: (raw, textual) => readNumber(raw, textual, /^[+-]?\d{1,16}$/, 'is not a whole number', options),
-  });
+function integer(options: RangeOptions): Setting<number> {
+  return ranged(options, 'integer', 'whole number', /^[+-]?\d{1,16}$/);
 }
 
 /** Any number. */
-export function number(options: RangeOptions): Setting<number> {
+function number(options: RangeOptions): Setting<number> {
+  return ranged(options, 'number', 'number', /^[+-]?\d{1,16}(\.\d{1,20})?(e[+-]?\d{1,3})?$/i);
+}
+
+function ranged(options: RangeOptions, type: string, name: string, pattern: RegExp): Setting<number> {
   const { minimum, maximum } = options;
   return leaf(options, {
-    json: { type: 'number', minimum, maximum },
-    type: `number, ${minimum} to ${maximum}`,
-    expects: `a number from ${minimum} to ${maximum}`,
-    read: (raw, textual) =>
-      readNumber(raw, textual, /^[+-]?\d{1,16}(\.\d{1,20})?(e[+-]?\d{1,3})?$/i, 'is not a number', options),
+    json: { type, minimum, maximum },
+    type: `${name}, ${minimum} to ${maximum}`,
+    expects: `a ${name} from ${minimum} to ${maximum}`,
+    decode(raw, textual) {
+      // A number that a file has as a number still has to match: 1.5 is not whole, .nan and .inf are not numbers.
+      const written = String(raw).trim();
+      if (!pattern.test(written)) return { wrong: `is not a ${name}` };
+      if (typeof raw !== 'number' && !textual) return { wrong: 'is a text', fix: `write ${raw} without quotes` };
+      const value = Number(written);
+      return value < minimum || value > maximum ? { wrong: 'is out of range' } : { value };
+    },
   });
 }
 
 /** True or false. */
-export function flag(options: LeafOptions<boolean>): Setting<boolean> {
+function flag(options: LeafOptions<boolean>): Setting<boolean> {
   return leaf(options, {
     json: { type: 'boolean' },
     type: 'true or false',
     expects: 'true or false',
-    read(raw, textual) {
+    decode(raw, textual) {
       if (typeof raw === 'boolean') return { value: raw };
       const word = textual ? String(raw).trim().toLowerCase() : '';
       if (['true', 'yes', 'on', '1'].includes(word)) return { value: true };
@@ -197,7 +179,7 @@ export function flag(options: LeafOptions<boolean>): Setting<boolean> {
 }
 
 /** One of some words. Empty is a choice where it is the default. */
-export function choice<const Choice extends string, const Default extends Choice | '' = never>(
+function choice<const Choice extends string, const Default extends Choice | '' = never>(
   choices: readonly Choice[],
   options: LeafOptions<Default>,
 ): Setting<Choice | Default> {
@@ -206,12 +188,12 @@ export function choice<const Choice extends string, const Default extends Choice
     json: { type: 'string', enum: [...choices] },
     type: choices.map((word) => `\`${word}\``).join(', '),
     expects,
-    read(raw, textual) {
+    decode(raw, textual) {
       const word = textual ? String(raw).trim() : raw;
       if (choices.some((known) => known === word)) return { value: word };
       const near = nearestName(String(word), choices);
-      if (near === undefined) return { wrong: 'is not a possible value' };
-      return { wrong: 'is not a possible value', mend: `expected ${expects}; did you mean "${near}"?` };
+      const wrong = 'is not a possible value';
+      return near === undefined ? { wrong } : { wrong, fix: `expected ${expects}; did you mean "${near}"?` };
     },
   });
 }
@@ -223,65 +205,40 @@ interface DurationOptions extends LeafOptions<string> {
 }
 
 /** `30s` in a file, milliseconds in the result. */
-export function duration(options: DurationOptions): Setting<number> {
+function duration(options: DurationOptions): Setting<number> {
   const minimum = parseDuration(options.minimum) ?? 0;
   const maximum = parseDuration(options.maximum) ?? Number.MAX_SAFE_INTEGER;
   return leaf(options, {
-    json: { type: 'string', pattern: DURATION_PATTERN },
+    json: { type: 'string', pattern: DURATION.source },
     type: `duration, ${options.minimum} to ${options.maximum}`,
     expects: `a duration from ${options.minimum} to ${options.maximum}, such as 30s, 10m or 30d`,
-    read(raw): Reading<number> {
-      const text = String(raw).trim();
-      const value = parseDuration(text);
-      if (value === undefined) {
-        if (!/^\d{1,12}$/.test(text)) return { wrong: 'is not a duration' };
-        return { wrong: 'has no unit', mend: `say ${text}s for seconds or ${text}ms for milliseconds` };
-      }
-      return value < minimum || value > maximum ? { wrong: 'is out of range' } : { value };
+    decode(raw): Reading<number> {
+      const written = String(raw).trim();
+      const value = parseDuration(written);
+      if (value !== undefined) return value < minimum || value > maximum ? { wrong: 'is out of range' } : { value };
+      if (!/^\d{1,12}$/.test(written)) return { wrong: 'is not a duration' };
+      return { wrong: 'has no unit', fix: `say ${written}s for seconds or ${written}ms for milliseconds` };
     },
-    write: (value) => formatDuration(value as number),
+    encode: (value) => formatDuration(value as number),
   });
 }
 
-function readNumber(
-  raw: string | number | boolean,
-  textual: boolean,
-  pattern: RegExp,
-  otherwise: string,
-  { minimum, maximum }: RangeOptions,
-): Reading<number> {
-  // A number that a file has as a number still passes the pattern: 1.5 is not whole, .nan and .inf are none at all.
-  const text = typeof raw === 'number' || textual ? String(raw).trim() : '';
-  if (!pattern.test(text))
-    return typeof raw === 'string' && !textual ? quoted(raw, pattern, otherwise) : { wrong: otherwise };
-  const value = Number(text);
-  return value < minimum || value > maximum ? { wrong: 'is out of range' } : { value };
-}
-
-function quoted(raw: string, pattern: RegExp, otherwise: string): Reading<number> {
-  return pattern.test(raw) ? { wrong: 'is a text', mend: `write ${raw} without quotes` } : { wrong: otherwise };
-}
+export const leafKinds = { text, token, keyBytes, path, command, choice, integer, number, flag, duration };
 
 const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
 
 /** What a duration looks like: a whole number and its unit. */
-const DURATION_PATTERN = '^\\d{1,12}(ms|s|m|h|d)$';
-
 const DURATION = /^(\d{1,12})(ms|s|m|h|d)$/;
 
-/** `30s` as milliseconds; undefined when it is no duration. */
+/** `30s` as milliseconds; undefined when it is not a duration. */
 export function parseDuration(text: string): number | undefined {
   const [, count, unit] = DURATION.exec(text) ?? [];
-  if (count === undefined || unit === undefined) return undefined;
   const milliseconds = Number(count) * UNITS[unit as keyof typeof UNITS];
   return Number.isSafeInteger(milliseconds) ? milliseconds : undefined;
 }
 
 /** Milliseconds in the largest unit that holds them exactly: 90000 is `90s`. */
 export function formatDuration(milliseconds: number): string {
-  if (milliseconds === 0) return '0s';
-  for (const [unit, size] of Object.entries(UNITS)) {
-    if (milliseconds % size === 0) return `${milliseconds / size}${unit}`;
-  }
-  return `${milliseconds}ms`;
+  const [unit, size] = Object.entries(UNITS).find(([, each]) => milliseconds % each === 0) ?? ['ms', 1];
+  return milliseconds === 0 ? '0s' : `${milliseconds / size}${unit}`;
 }

@@ -2,21 +2,24 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { errorCode } from '../errors/app-error.ts';
 import type { Environment } from '../runtime/runtime.ts';
+import { parseYaml } from './parse-yaml.ts';
 import { type Complaint, ConfigurationError, nearestName, type Problem } from './problem.ts';
 import {
-  type ConfigurationFile,
-  type FileLayer,
-  type Flags,
-  type Layer,
-  type LayerValue,
-  readEnvironmentLayer,
-  readFileLayer,
-  readFlagLayer,
-} from './read-layers.ts';
-import { defaultOf, UNREADABLE } from './read-setting.ts';
+  defaultOf,
+  emptyNotes,
+  isAbsent,
+  own,
+  type ReadingContext,
+  type ReadingNotes,
+  readKeys,
+  readSetting,
+  readText,
+  UNREADABLE,
+  variableNotSet,
+  WHOLE_REFERENCE,
+} from './read-setting.ts';
 import {
   annotationOf,
-  type Folders,
   isWithin,
   joinPath,
   type Setting,
@@ -27,14 +30,9 @@ import {
   variablesOf,
 } from './setting-annotation.ts';
 
-export interface LoadInput<T> {
-  readonly declaration: SettingsDeclaration<T>;
+export interface LoadInput<T> extends Omit<ResolveInput<T>, 'file'> {
   /** What the `--config` flag says. */
   readonly configFile?: string | undefined;
-  readonly environment: Environment;
-  readonly flags: Flags;
-  readonly homeDirectory: string;
-  readonly workingDirectory: string;
 }
 
 export interface Configuration<T> extends Omit<Resolution<T>, 'problems'> {
@@ -45,25 +43,16 @@ export interface Configuration<T> extends Omit<Resolution<T>, 'problems'> {
 const MAX_FILE_BYTES = 256 * 1024;
 
 /** Reads the file and resolves the settings. Throws a `ConfigurationError` with every problem. */
-export async function loadConfiguration<T>(input: LoadInput<T>): Promise<Configuration<T>> {
-  const { declaration, environment, flags, homeDirectory, workingDirectory } = input;
-  const choice = chooseFile(input);
-  const read = await readConfigurationFile(choice.name, resolve(workingDirectory, choice.name));
-  const absent = 'code' in read && read.code === 'ENOENT';
+export async function loadConfiguration<T>({ configFile, ...input }: LoadInput<T>): Promise<Configuration<T>> {
+  const choice = chooseFile(input, configFile);
+  const path = resolve(input.workingDirectory, choice.name);
+  const read = await readConfigurationFile(choice.name, path);
   const file = 'text' in read ? read : undefined;
-  const missing: readonly Problem[] =
-    file !== undefined || (absent && !choice.mustExist) ? [] : [unreadableFile(choice, read)];
-  const { problems, ...resolution } = resolveSettings({
-    declaration,
-    ...(file !== undefined && { file }),
-    environment,
-    flags,
-    homeDirectory,
-    workingDirectory,
-  });
+  const missing = 'code' in read && (choice.mustExist || read.code !== 'ENOENT') ? [unreadableFile(choice, read)] : [];
+  const { problems, ...resolution } = resolveSettings({ ...input, file });
   if (missing.length + problems.length > 0)
     throw new ConfigurationError([...missing, ...problems], resolution.warnings);
-  return { ...resolution, file: file && resolve(workingDirectory, choice.name) };
+  return { ...resolution, file: file && path };
 }
 
 interface FileChoice {
@@ -73,17 +62,30 @@ interface FileChoice {
   readonly mustExist: boolean;
 }
 
-function chooseFile<T>({ declaration, configFile, environment }: LoadInput<T>): FileChoice {
+function chooseFile<T>(
+  { declaration: { fileVariable, fileName }, environment }: Pick<ResolveInput<T>, 'declaration' | 'environment'>,
+  configFile: string | undefined,
+): FileChoice {
   if (configFile !== undefined) return { name: configFile, where: 'flag --config', mustExist: true };
-  const { fileVariable, fileName } = declaration;
   const named = environment[fileVariable] ?? '';
   if (named !== '') return { name: named, where: `environment variable ${fileVariable}`, mustExist: true };
   return { name: fileName, where: fileName, mustExist: false };
 }
 
-type ReadFile = (ConfigurationFile & { readonly mode?: number }) | { readonly code: string };
+interface ConfigurationFile {
+  readonly text: string;
+  /** As problems name it. */
+  readonly name: string;
+  readonly directory: string;
+  /** Permission bits, where the system has them. */
+  readonly mode?: number;
+}
 
-async function readConfigurationFile(name: string, path: string): Promise<ReadFile> {
+interface UnreadFile {
+  readonly code: string;
+}
+
+async function readConfigurationFile(name: string, path: string): Promise<ConfigurationFile | UnreadFile> {
   try {
     await using handle = await open(path, 'r');
     const { mode } = await handle.stat();
@@ -108,8 +110,7 @@ async function readAtMost(handle: FileHandle, limit: number): Promise<Uint8Array
   }
 }
 
-function unreadableFile({ name, where }: FileChoice, read: ReadFile): Problem {
-  const code = 'code' in read ? read.code : '';
+function unreadableFile({ name, where }: FileChoice, { code }: UnreadFile): Problem {
   const [wrong, right] = FILE_FAULTS[code] ?? ['cannot be read', 'check the path and the disk'];
   return { where, path: '', wrong: `the file ${name} ${wrong}`, right };
 }
@@ -122,12 +123,12 @@ const FILE_FAULTS: Readonly<Record<string, readonly [wrong: string, right: strin
   TOO_LARGE: [`is larger than ${MAX_FILE_BYTES} bytes`, 'name a configuration file'],
 };
 
+/** Values by flag, such as `--listen`; undefined for those that were not given. */
+export type Flags = Readonly<Record<string, string | boolean | undefined>>;
+
 export interface ResolveInput<T> {
   readonly declaration: SettingsDeclaration<T>;
-  readonly file?: ConfigurationFile & {
-    /** Permission bits, where the system has them. */
-    readonly mode?: number;
-  };
+  readonly file?: ConfigurationFile | undefined;
   readonly environment: Environment;
   readonly flags: Flags;
   readonly homeDirectory: string;
@@ -147,82 +148,169 @@ const MAX_PROBLEMS = 100;
 
 /** Flags over environment over file over defaults. Reports every problem, throws none. */
 export function resolveSettings<T>(input: ResolveInput<T>): Resolution<T> {
-  const { declaration, file, environment, flags, homeDirectory, workingDirectory } = input;
-  const { schema, environmentPrefix } = declaration;
+  const { declaration, file, homeDirectory, workingDirectory } = input;
+  const { schema } = declaration;
   const problems: Problem[] = [];
   let unreported = 0;
   const report = (problem: Problem): void => {
     if (problems.length < MAX_PROBLEMS) problems.push(problem);
     else unreported += 1;
   };
-  const surroundings = { homeDirectory, report };
   const entries = settingEntries(schema);
-  const fromFile = file === undefined ? undefined : readFileLayer(schema, entries, file, environment, surroundings);
-  const fromEnvironment = readEnvironmentLayer(entries, environmentPrefix, environment, workingDirectory, surroundings);
-  const fromFlags = readFlagLayer(entries, flags, workingDirectory, surroundings);
-  for (const problem of unknownVariables(declaration, entries, environment)) report(problem);
+  const read = file && readFile(input, file, entries, report);
+  // The stronger one comes later. One that could not be read still hides the weaker ones.
+  const chosen = new Map(read?.values);
+  const folders = { directory: workingDirectory, homeDirectory };
+  for (const { entry, text, where: place, source } of textsGiven(input, entries)) {
+    const where = (): string => place;
+    const context = { ...folders, refuse: refuser(where, report), notes: emptyNotes() };
+    chosen.set(entry.path, { value: readText(entry.schema, text, entry.path, context), source, where });
+  }
+  for (const problem of unknownVariables(input, entries)) report(problem);
 
-  const layers = [fromFlags, fromEnvironment, ...(fromFile === undefined ? [] : [fromFile.values])];
-  const chosen = chooseValues(entries, layers);
   const whole = file?.name ?? 'configuration';
   const missing = entries.filter(({ path, annotation }) => annotation.fallback === undefined && !chosen.has(path));
   for (const { path, annotation } of missing) {
     report({ where: whole, path, wrong: 'this has to be given', right: `expected: ${annotation.type}` });
   }
-  const settings = deepFreeze(assemble(schema, '', chosen, { directory: workingDirectory, homeDirectory })) as T;
-  if (fromFile?.readable !== false && missing.length === 0) {
-    const placeOf = (path: string): string => findPlace(path, chosen, fromFile?.places) ?? whole;
-    const unset = fromFile?.unset ?? new Map<string, string>();
-    for (const problem of placeComplaints(declaration.check(settings), problems, placeOf, unset)) report(problem);
+  const valueFor = ({ path, schema: ownSchema }: SettingEntry): unknown => {
+    const value = chosen.get(path)?.value ?? UNREADABLE;
+    return value === UNREADABLE ? defaultOf(ownSchema, folders) : value;
+  };
+  const settings = deepFreeze(assemble(schema, '', valueFor)) as T;
+  if (read?.readable !== false && missing.length === 0) {
+    const placeOf = (path: string): string => {
+      const owner = [...chosen].find(([entry]) => isWithin(path, entry))?.[1];
+      return (owner ?? read)?.where(path) ?? whole;
+    };
+    for (const problem of placeComplaints(declaration.check(settings), problems, placeOf, read?.unset)) report(problem);
   }
   if (unreported > 0) {
-    problems.push({
-      where: whole,
-      path: '',
-      wrong: `there are ${unreported} more problems`,
-      right: 'fix these first',
-    });
+    const wrong = `there are ${unreported} more problems`;
+    problems.push({ where: whole, path: '', wrong, right: 'fix these first' });
   }
   return {
     settings,
     problems: inFileOrder(problems, file?.name ?? ''),
-    warnings: file === undefined || fromFile === undefined ? [] : warningsAbout(file, fromFile, chosen),
+    warnings: file === undefined || read === undefined ? [] : warningsAbout(file, read, chosen),
     sources: Object.fromEntries(entries.map(({ path }) => [path, chosen.get(path)?.source ?? 'default'])),
   };
 }
 
-/** The value of the strongest layer that has one. One that could not be read still hides the weaker ones. */
-function chooseValues(entries: readonly SettingEntry[], layers: readonly Layer[]): ReadonlyMap<string, LayerValue> {
-  const chosen = new Map<string, LayerValue>();
-  for (const { path } of entries) {
-    const found = layers.find((layer) => layer.has(path))?.get(path);
-    if (found !== undefined) chosen.set(path, found);
-  }
-  return chosen;
+type Report = (problem: Problem) => void;
+type Where = (path: string, part?: 'key') => string;
+
+function refuser(where: Where, report: Report): ReadingContext['refuse'] {
+  return (path, wrong, right, part) => {
+    report({ where: where(path, part), path, wrong, right });
+    return UNREADABLE;
+  };
 }
 
-function assemble(schema: Setting<unknown>, path: string, chosen: Layer, folders: Folders): unknown {
-  const annotation = annotationOf(schema);
-  if (annotation.shape === 'group') {
-    const members = Object.entries(annotation.members);
-    return Object.fromEntries(
-      members.map(([key, member]) => [key, assemble(member, joinPath(path, key), chosen, folders)]),
-    );
+/** One value for one setting, and where it stands. */
+interface ChosenValue {
+  readonly value: unknown;
+  /** For people: `trestle.yaml:12`, `env NAME`, `flag --name`. */
+  readonly source: string;
+  /** The place of the value, or of something inside it, for problems that show later. */
+  readonly where: Where;
+}
+
+interface FileReading extends ReadingNotes {
+  readonly values: ReadonlyMap<string, ChosenValue>;
+  readonly readable: boolean;
+  readonly where: Where;
+}
+
+/** Reads the whole file: what is overridden elsewhere is still checked. */
+function readFile<T>(
+  { declaration: { schema }, environment, homeDirectory }: ResolveInput<T>,
+  { text, name, directory }: ConfigurationFile,
+  entries: readonly SettingEntry[],
+  report: Report,
+): FileReading {
+  const parsed = parseYaml(text);
+  const { faults, readable } = parsed;
+  /** The place of a value, or of the nearest thing around it that was written down. */
+  const where: Where = (path, part) => {
+    const places = part === 'key' ? parsed.keys : parsed.values;
+    const written = selfAndAncestors(path).find((candidate) => places.has(candidate));
+    const at = written === undefined ? undefined : places.get(written);
+    return at === undefined ? name : `${name}:${at.line}:${at.column}`;
+  };
+  for (const { at, path, wrong, right } of faults) {
+    report({ where: `${name}:${at.line}:${at.column}`, path, wrong, right });
   }
-  const value = chosen.get(path)?.value ?? UNREADABLE;
-  return value === UNREADABLE ? defaultOf(schema, folders) : value;
+  const notes = emptyNotes();
+  const context = { directory, homeDirectory, environment, refuse: refuser(where, report), notes };
+  const everywhere = entries.map(({ path }) => path);
+  const values = new Map<string, ChosenValue>();
+
+  function collect(member: Setting<unknown>, raw: unknown, path: string): void {
+    if (isAbsent(raw)) return;
+    const annotation = annotationOf(member);
+    if (annotation.shape === 'group') {
+      const mapping = readKeys(annotation, raw, path, context, everywhere) ?? {};
+      for (const [key, child] of Object.entries(annotation.members)) {
+        collect(child, own(mapping, key), joinPath(path, key));
+      }
+      return;
+    }
+    const [, variable] = typeof raw === 'string' ? (WHOLE_REFERENCE.exec(raw) ?? []) : [];
+    const line = `${name}:${parsed.values.get(path)?.line ?? 1}`;
+    const source = variable === undefined ? line : `${line}, env ${variable}`;
+    values.set(path, { value: readSetting(member, raw, path, context), source, where });
+  }
+
+  collect(schema, parsed.value, '');
+  return { ...notes, values, readable, where };
+}
+
+/** A text for a setting from outside of the file, and its name in problems and as a source. */
+interface GivenText {
+  readonly entry: SettingEntry;
+  readonly text: string;
+  readonly where: string;
+  readonly source: string;
+}
+
+/** The variables and flags that are set, the stronger one later. An empty variable counts as not set, unless the setting says that it clears. */
+function textsGiven<T>(input: ResolveInput<T>, entries: readonly SettingEntry[]): readonly GivenText[] {
+  const { declaration, environment, flags } = input;
+  const variables = entries.flatMap((entry) => {
+    const emptyClears = entry.annotation.shape === 'leaf' && entry.annotation.emptyClears;
+    return variablesOf(entry, declaration.environmentPrefix)
+      .toReversed()
+      .flatMap((name) => {
+        const text = environment[name] ?? '';
+        const given = text !== '' || (emptyClears && environment[name] !== undefined);
+        return given ? [{ entry, text, where: `environment variable ${name}`, source: `env ${name}` }] : [];
+      });
+  });
+  const fromFlags = entries.flatMap((entry) => {
+    const { flag = '' } = entry.annotation;
+    const text = flags[flag];
+    return text === undefined ? [] : [{ entry, text: String(text), where: `flag ${flag}`, source: `flag ${flag}` }];
+  });
+  return [...variables, ...fromFlags];
+}
+
+function assemble(schema: Setting<unknown>, path: string, valueFor: (entry: SettingEntry) => unknown): unknown {
+  const annotation = annotationOf(schema);
+  if (annotation.shape !== 'group') return valueFor({ path, schema, annotation });
+  const members = Object.entries(annotation.members);
+  return Object.fromEntries(members.map(([key, member]) => [key, assemble(member, joinPath(path, key), valueFor)]));
 }
 
 function unknownVariables<T>(
-  { environmentPrefix, fileVariable, otherVariables }: SettingsDeclaration<T>,
+  { declaration: { environmentPrefix, fileVariable, otherVariables }, environment }: ResolveInput<T>,
   entries: readonly SettingEntry[],
-  environment: Environment,
 ): readonly Problem[] {
-  const known = new Set(entries.flatMap((entry) => variablesOf(entry, environmentPrefix)));
-  const names = [...known, fileVariable, ...otherVariables];
+  const names = [...entries.flatMap((entry) => variablesOf(entry, environmentPrefix)), fileVariable, ...otherVariables];
+  const known = new Set(names);
   return Object.keys(environment).flatMap((variable) => {
     if (environment[variable] === undefined) return [];
-    if (!variable.startsWith(environmentPrefix) || names.includes(variable)) return [];
+    if (!variable.startsWith(environmentPrefix) || known.has(variable)) return [];
     const longest = names.filter((name) => variable.startsWith(`${name}_`)).sort((a, b) => b.length - a.length)[0];
     const near = nearestName(variable, names) ?? longest;
     const right = near === undefined ? 'unset it' : `did you mean ${near}?`;
@@ -235,27 +323,16 @@ function placeComplaints(
   complaints: readonly Complaint[],
   problems: readonly Problem[],
   placeOf: (path: string) => string,
-  unset: ReadonlyMap<string, string>,
+  unset: ReadonlyMap<string, string> | undefined,
 ): readonly Problem[] {
   const unreadable = problems.map(({ path }) => path).filter((path) => path !== '');
   return complaints.flatMap(({ path, wrong, right, involves = [] }) => {
     const rests = [path, ...involves];
     if (rests.some((other) => unreadable.some((bad) => isWithin(bad, other) || isWithin(other, bad)))) return [];
-    const variable = unset.get(path);
-    if (variable === undefined) return [{ where: placeOf(path), path, wrong, right }];
-    const cause = `the environment variable ${variable} is not set`;
-    return [{ where: placeOf(path), path, wrong: cause, right: `set ${variable}, or write the value` }];
+    const variable = unset?.get(path);
+    const [cause, remedy] = variable === undefined ? [wrong, right] : variableNotSet(variable);
+    return [{ where: placeOf(path), path, wrong: cause, right: remedy }];
   });
-}
-
-/** The place of a value, or of the nearest thing around it that was written down. */
-function findPlace(path: string, chosen: Layer, groups: ReadonlyMap<string, string> | undefined): string | undefined {
-  const owner = [...chosen].find(([own]) => isWithin(path, own))?.[1];
-  for (const candidate of selfAndAncestors(path)) {
-    const place = owner?.places.get(candidate) ?? groups?.get(candidate);
-    if (place !== undefined) return place;
-  }
-  return undefined;
 }
 
 /** What stands in the file comes first, from top to bottom. */
@@ -267,21 +344,18 @@ function inFileOrder(problems: readonly Problem[], name: string): readonly Probl
   return problems.toSorted((one, other) => rank(one) - rank(other));
 }
 
-function warningsAbout(file: { readonly name: string; readonly mode?: number }, layer: FileLayer, chosen: Layer) {
-  const unset = [...layer.unset].flatMap(([path, variable]) => {
-    const overridden = [...chosen].some(([own, { source }]) => isWithin(path, own) && !source.startsWith(file.name));
+function warningsAbout(
+  { name, mode = 0 }: ConfigurationFile,
+  { unset, clearSecrets }: FileReading,
+  chosen: ReadonlyMap<string, ChosenValue>,
+): readonly string[] {
+  const empty = [...unset].flatMap(([path, variable]) => {
+    const overridden = [...chosen].some(([entry, { source }]) => isWithin(path, entry) && !source.startsWith(name));
     return overridden ? [] : [`${path} is empty: the environment variable ${variable} is not set`];
   });
-  return [...openSecrets(file, layer.clearSecrets), ...unset];
-}
-
-function openSecrets(
-  { name, mode = 0 }: { readonly name: string; readonly mode?: number },
-  secrets: readonly string[],
-): readonly string[] {
-  if (secrets.length === 0 || (mode & 0o077) === 0) return [];
-  const which = secrets.slice(0, 3).join(', ') + (secrets.length > 3 ? ', ...' : '');
-  return [`${name} holds secrets (${which}) and others on this machine may open it; run: chmod 600 ${name}`];
+  if (clearSecrets.length === 0 || (mode & 0o077) === 0) return empty;
+  const which = clearSecrets.slice(0, 3).join(', ') + (clearSecrets.length > 3 ? ', ...' : '');
+  return [`${name} holds secrets (${which}) and others on this machine may open it; run: chmod 600 ${name}`, ...empty];
 }
 
 function deepFreeze(value: unknown): unknown {

@@ -2,6 +2,12 @@ import { createRequire } from 'node:module';
 import type { Node, Pair } from 'yaml';
 import { joinPath } from './setting-annotation.ts';
 
+/** Where something stands in a text, counted from 1. */
+export interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
 interface YamlFault {
   readonly at: Position;
   readonly path: string;
@@ -10,20 +16,27 @@ interface YamlFault {
 }
 
 interface ParsedYaml {
-  /** Undefined when the text is empty, or when it is no YAML at all. */
-  readonly root: ValueNode | undefined;
+  /** Plain data; undefined when the text is empty, or when it is not YAML. */
+  readonly value: unknown;
+  /** Where each value stands, by its path. What an alias (*...) brings in has the place of the alias only. */
+  readonly values: ReadonlyMap<string, Position>;
+  /** Where the key of each value stands, by the path of the value. */
+  readonly keys: ReadonlyMap<string, Position>;
   readonly faults: readonly YamlFault[];
   /** False after a syntax error: what was read then is a guess and is not looked at. */
   readonly readable: boolean;
 }
 
+const START: Position = { line: 1, column: 1 };
 const MAX_DEPTH = 32;
 /** Values after aliases are followed: keeps a small file from growing into a huge one. */
 const MAX_VALUES = 50_000;
 const MAX_SYNTAX_FAULTS = 5;
 
+type Words = readonly [wrong: string, right: string];
+
 /** Own words, because the parser's messages quote the text, and the text may be a secret. */
-const SYNTAX_FAULTS: Readonly<Record<string, readonly [wrong: string, right: string]>> = {
+const SYNTAX_FAULTS: Readonly<Record<string, Words>> = {
   BAD_DQ_ESCAPE: [
     'there is a wrong escape after a backslash',
     'use single quotes where backslashes are meant literally',
@@ -39,6 +52,10 @@ const SYNTAX_FAULTS: Readonly<Record<string, readonly [wrong: string, right: str
   NON_STRING_KEY: ['a key is not a plain word', 'write keys as plain words'],
   TAB_AS_INDENT: ['there is a tab in the indentation', 'indent with spaces'],
 };
+const OTHER_FAULT: Words = ['this is not valid YAML', 'check quotes, colons and indentation'];
+const TAG: Words = ['the value has a YAML tag (!...)', 'write the value without a tag, or quote it'];
+const ALIAS: Words = ['an alias (*...) refers to nothing before it', 'quote the value if the * belongs to it'];
+const TOO_MANY: Words = ['there are too many values here, or they nest too deeply', 'use fewer aliases'];
 
 /** Reads one YAML 1.2 document, aliases followed. Never throws. */
 export function parseYaml(text: string): ParsedYaml {
@@ -61,27 +78,21 @@ export function parseYaml(text: string): ParsedYaml {
       // The parser's own check compares every key with every other one; ours below is a map.
       uniqueKeys: false,
     });
-    if (document.errors.length > 0) {
-      const faults = document.errors.slice(0, MAX_SYNTAX_FAULTS).map(({ code, pos }) => {
-        const [wrong, right] = SYNTAX_FAULTS[code] ?? [
-          'this is not valid YAML',
-          'check quotes, colons and indentation',
-        ];
-        return { at: position(pos[0]), path: '', wrong, right };
-      });
-      return { root: undefined, faults, readable: false };
-    }
-    return buildTree(document.contents, position);
+    if (document.errors.length === 0) return readDocument(document.contents, position);
+    const errors = document.errors.slice(0, MAX_SYNTAX_FAULTS);
+    return unreadable(errors.map(({ code, pos }) => fault(SYNTAX_FAULTS[code] ?? OTHER_FAULT, position(pos[0]), '')));
   } catch {
     // The parser is recursive: brackets nested by the thousand exhaust its stack.
-    const fault = {
-      at: { line: 1, column: 1 },
-      path: '',
-      wrong: 'this cannot be read as YAML',
-      right: 'nest less deeply',
-    };
-    return { root: undefined, faults: [fault], readable: false };
+    return unreadable([fault(['this cannot be read as YAML', 'nest less deeply'], START, '')]);
   }
+}
+
+function fault([wrong, right]: Words, at: Position, path: string): YamlFault {
+  return { at, path, wrong, right };
+}
+
+function unreadable(faults: readonly YamlFault[]): ParsedYaml {
+  return { value: undefined, values: new Map(), keys: new Map(), faults, readable: false };
 }
 
 /** Most starts have no text to read: the library is loaded for the first one, and kept. */
@@ -89,134 +100,71 @@ function loadLibrary(): typeof import('yaml') {
   return createRequire(import.meta.url)('yaml');
 }
 
-function buildTree(contents: Node | null, position: (offset: number) => Position): ParsedYaml {
+function readDocument(contents: Node | null, position: (offset: number) => Position): ParsedYaml {
   const { isAlias, isMap, isScalar, isSeq } = loadLibrary();
   const faults: YamlFault[] = [];
-  const anchors = new Map<string, { readonly node: ValueNode; readonly size: number }>();
+  const values = new Map<string, Position>();
+  const keys = new Map<string, Position>();
+  const anchors = new Map<string, { readonly value: unknown; readonly size: number }>();
   let size = 0;
   let tooMany = false;
 
-  const placeOf = (node: unknown, fallback: Position): Position => {
+  const placeOf = (node: unknown, otherwise: Position): Position => {
     const range = (node as Node | null)?.range;
-    return range === undefined || range === null ? fallback : position(range[0]);
+    return range === undefined || range === null ? otherwise : position(range[0]);
   };
 
-  function empty(at: Position): ValueNode {
-    return { kind: 'scalar', at, value: null };
-  }
-
-  function build(node: unknown, path: string, depth: number, fallback: Position): ValueNode {
-    const at = placeOf(node, fallback);
-    if (tooMany) return empty(at);
-    size += 1;
-    if (isAlias(node)) return follow(node.source, path, at);
-    if (size > MAX_VALUES || depth > MAX_DEPTH) return giveUp(path, at);
+  function read(node: unknown, path: string, depth: number, otherwise: Position): unknown {
+    if (tooMany) return null;
+    const at = placeOf(node, otherwise);
+    if (!values.has(path)) values.set(path, at);
     const before = size;
-    const built = convert(node, path, depth, at);
+    const target = isAlias(node) ? anchors.get(node.source) : undefined;
+    size += target?.size ?? 1;
+    if (size > MAX_VALUES || depth > MAX_DEPTH) {
+      tooMany = true;
+      faults.push(fault(TOO_MANY, at, path));
+      return null;
+    }
+    if (isAlias(node)) {
+      if (target === undefined) faults.push(fault(ALIAS, at, path));
+      return target?.value ?? null;
+    }
+    const value = readNode(node, path, depth, at);
     const { tag, anchor } = (node ?? {}) as { tag?: string; anchor?: string };
-    if (tag !== undefined && !isCoreTag(tag)) {
-      faults.push({
-        at,
-        path,
-        wrong: 'the value has a YAML tag (!...)',
-        right: 'write the value without a tag, or quote it',
-      });
-    }
-    if (anchor !== undefined) anchors.set(anchor, { node: built, size: size - before + 1 });
-    return built;
+    if (tag !== undefined && !CORE_TAG.test(tag)) faults.push(fault(TAG, at, path));
+    if (anchor !== undefined) anchors.set(anchor, { value, size: size - before });
+    return value;
   }
 
-  function giveUp(path: string, at: Position): ValueNode {
-    tooMany = true;
-    faults.push({
-      at,
-      path,
-      wrong: 'there are too many values here, or they nest too deeply',
-      right: 'use fewer aliases',
-    });
-    return empty(at);
-  }
-
-  function follow(anchor: string, path: string, at: Position): ValueNode {
-    const target = anchors.get(anchor);
-    if (target === undefined) {
-      const wrong = 'an alias (*...) refers to nothing before it';
-      faults.push({ at, path, wrong, right: 'quote the value if the * belongs to it' });
-      return empty(at);
-    }
-    size += target.size;
-    return size > MAX_VALUES ? giveUp(path, at) : target.node;
-  }
-
-  function convert(node: unknown, path: string, depth: number, at: Position): ValueNode {
-    if (isMap(node)) return convertMapping(node.items, path, depth, at);
-    if (isSeq(node)) {
-      const items = node.items.map((item, index) => build(item, joinPath(path, index), depth + 1, at));
-      return { kind: 'list', at, items };
-    }
+  function readNode(node: unknown, path: string, depth: number, at: Position): unknown {
+    if (isMap(node)) return readMapping(node.items, path, depth, at);
+    if (isSeq(node)) return node.items.map((item, index) => read(item, joinPath(path, index), depth + 1, at));
     const value = isScalar(node) ? node.value : null;
-    const plain = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
-    return { kind: 'scalar', at, value: plain ? value : null };
+    return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? value : null;
   }
 
-  function convertMapping(pairs: readonly Pair[], path: string, depth: number, at: Position): ValueNode {
-    const entries = new Map<string, MappingEntry>();
+  /** Of a key that is there twice, the first counts. */
+  function readMapping(pairs: readonly Pair[], path: string, depth: number, at: Position): unknown {
+    const entries = new Map<string, { readonly value: unknown; readonly line: number }>();
     for (const { key, value } of pairs) {
       const keyAt = placeOf(key, at);
       const name = isScalar(key) ? String(key.value) : '';
-      const childPath = joinPath(path, name.slice(0, 100));
+      const memberPath = joinPath(path, name);
       const first = entries.get(name);
       if (first !== undefined) {
-        const wrong = `the key is there twice, first on line ${first.keyAt.line}`;
-        faults.push({ at: keyAt, path: childPath, wrong, right: 'keep one of the two' });
+        const wrong = `the key is there twice, first on line ${first.line}`;
+        faults.push(fault([wrong, 'keep one of the two'], keyAt, memberPath));
       }
-      const node = build(value, childPath, depth + 1, keyAt);
-      if (first === undefined) entries.set(name, { keyAt, node });
+      if (!keys.has(memberPath)) keys.set(memberPath, keyAt);
+      const member = read(value, memberPath, depth + 1, keyAt);
+      if (first === undefined) entries.set(name, { value: member, line: keyAt.line });
     }
-    return { kind: 'mapping', at, entries };
+    return Object.fromEntries([...entries].map(([name, entry]) => [name, entry.value]));
   }
 
-  const root = contents === null ? undefined : build(contents, '', 0, { line: 1, column: 1 });
-  return { root, faults, readable: true };
+  const value = contents === null ? undefined : read(contents, '', 0, START);
+  return { value, values, keys, faults, readable: true };
 }
 
-function isCoreTag(tag: string): boolean {
-  return /^tag:yaml\.org,2002:(str|int|float|bool|null|map|seq)$/.test(tag);
-}
-
-/** Where something stands in a text, counted from 1. */
-export interface Position {
-  readonly line: number;
-  readonly column: number;
-}
-
-/** A value as somebody wrote it, with its place, before anything is known about the settings. */
-export type ValueNode = ScalarNode | ListNode | MappingNode;
-
-export interface ScalarNode {
-  readonly kind: 'scalar';
-  readonly at: Position;
-  readonly value: string | number | boolean | null;
-}
-
-interface ListNode {
-  readonly kind: 'list';
-  readonly at: Position;
-  readonly items: readonly ValueNode[];
-}
-
-export interface MappingNode {
-  readonly kind: 'mapping';
-  readonly at: Position;
-  readonly entries: ReadonlyMap<string, MappingEntry>;
-}
-
-interface MappingEntry {
-  readonly keyAt: Position;
-  readonly node: ValueNode;
-}
-
-/** A key with nothing after it counts as not written. */
-export function isAbsent(node: ValueNode | undefined): boolean {
-  return node === undefined || (node.kind === 'scalar' && node.value === null);
-}
+const CORE_TAG = /^tag:yaml\.org,2002:(str|int|float|bool|null|map|seq)$/;

@@ -1,4 +1,4 @@
-/** One thing that is wrong with the configuration, and how to mend it. Never holds the value of a secret. */
+/** One thing that is wrong with the configuration, and how to fix it. Never holds the value of a secret. */
 export interface Problem {
   /** `trestle.yaml:12:3`, `environment variable NAME` or `flag --name`. */
   readonly where: string;
@@ -23,7 +23,7 @@ export function formatProblem({ where, path, wrong, right }: Problem): string {
   return path === '' ? `${where}: ${what}` : `${where}: ${path}: ${what}`;
 }
 
-/** Thrown when the configuration cannot be used. Carries every problem at once. */
+/** Thrown when the configuration cannot be used. Carries every problem. */
 export class ConfigurationError extends Error {
   readonly problems: readonly Problem[];
   readonly warnings: readonly string[];
@@ -45,7 +45,9 @@ export function nearestName(name: string, candidates: Iterable<string>): string 
   let best: string | undefined;
   let bestDistance = Math.min(3, Math.max(1, Math.floor(wanted.length / 3))) + 1;
   for (const candidate of candidates) {
-    const distance = editDistance(wanted, comparable(candidate), bestDistance);
+    const other = comparable(candidate);
+    if (Math.abs(other.length - wanted.length) >= bestDistance) continue;
+    const distance = editDistance(wanted, other);
     if (distance >= bestDistance) continue;
     best = candidate;
     bestDistance = distance;
@@ -61,27 +63,19 @@ function comparable(name: string): string {
     .toLowerCase();
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours; gives up (and returns `limit`) when it takes that many. */
-function editDistance(from: string, to: string, limit: number): number {
-  if (Math.abs(from.length - to.length) >= limit) return limit;
-  let beforeLast: number[] = [];
-  let last = Array.from({ length: to.length + 1 }, (_, column) => column);
+/** Insertions, deletions, replacements and swaps of neighbours that make one text of the other. */
+function editDistance(from: string, to: string): number {
+  const rows = [Array.from({ length: to.length + 1 }, (_, column) => column)];
+  const at = (row: number, column: number): number => rows[row]?.[column] ?? Number.POSITIVE_INFINITY;
   for (let row = 1; row <= from.length; row += 1) {
     const current = [row];
+    rows.push(current);
     for (let column = 1; column <= to.length; column += 1) {
-      const same = from[row - 1] === to[column - 1];
-      let cost = Math.min(at(last, column) + 1, at(current, column - 1) + 1, at(last, column - 1) + (same ? 0 : 1));
-      const swapped = row > 1 && column > 1 && from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1];
-      if (swapped) cost = Math.min(cost, at(beforeLast, column - 2) + 1);
-      current.push(cost);
+      const replaced = at(row - 1, column - 1) + (from[row - 1] === to[column - 1] ? 0 : 1);
+      const swapped = from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1];
+      const swap = swapped ? at(row - 2, column - 2) + 1 : replaced;
+      current.push(Math.min(at(row - 1, column) + 1, at(row, column - 1) + 1, replaced, swap));
     }
-    if (Math.min(...current) >= limit) return limit;
-    beforeLast = last;
-    last = current;
   }
-  return Math.min(at(last, to.length), limit);
-}
-
-function at(row: readonly number[], column: number): number {
-  return row[column] ?? Number.POSITIVE_INFINITY;
+  return at(from.length, to.length);
 }

@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from 'node:util';
 import { type TSchema, type TUnsafe, Type } from 'typebox';
+import { isSecretParameter } from '../log/hidden-secrets.ts';
 import type { Complaint } from './problem.ts';
 
 /** A setting's schema; `T` is its type in the frozen result. */
@@ -14,13 +16,15 @@ export interface Folders {
 }
 
 /** What stands before `wrong` is the value itself, or "the value" where it must not be shown. */
-export type Reading<T> = { readonly value: T } | { readonly wrong: string; readonly mend?: string };
+export type Reading<T> = { readonly value: T } | { readonly wrong: string; readonly fix?: string };
+
+export type RawValue = string | number | boolean;
 
 interface CommonAnnotation {
   readonly description: string;
   /** A name that the variable had before this program; the derived one works besides. */
   readonly env: string | undefined;
-  readonly flag: string | undefined;
+  readonly flag?: string | undefined;
   readonly reload: boolean;
   /** In the form in which a file would have it. Undefined: has to be given. */
   readonly fallback: unknown;
@@ -36,20 +40,16 @@ export interface LeafAnnotation extends CommonAnnotation {
   /** What would be right, said without knowing the value: "a whole number from 1 to 10". */
   readonly expects: string;
   /** `textual`: the value comes from a variable or a flag, where numbers and booleans are strings. */
-  read(raw: string | number | boolean, textual: boolean, folders: Folders): Reading<unknown>;
+  decode(raw: RawValue, textual: boolean, folders: Folders): Reading<unknown>;
   /** The value in the form in which a file would have it. */
-  write(value: unknown): unknown;
+  encode(value: unknown): unknown;
 }
 
-export interface ListAnnotation extends CommonAnnotation {
-  readonly shape: 'list';
-  readonly item: Setting<unknown>;
+/** Values of one kind: in a list, or under keys that the user chooses. */
+export interface CollectionAnnotation<Shape = 'list' | 'record'> extends CommonAnnotation {
+  readonly shape: Shape;
+  readonly member: Setting<unknown>;
   readonly minimum: number;
-}
-
-export interface RecordAnnotation extends CommonAnnotation {
-  readonly shape: 'record';
-  readonly value: Setting<unknown>;
   readonly keyPattern: RegExp;
   readonly keyExpects: string;
 }
@@ -60,7 +60,8 @@ export interface GroupAnnotation {
   readonly members: Readonly<Record<string, Setting<unknown>>>;
 }
 
-export type SettingAnnotation = LeafAnnotation | ListAnnotation | RecordAnnotation | GroupAnnotation;
+type ValueAnnotation = LeafAnnotation | CollectionAnnotation<'list'> | CollectionAnnotation<'record'>;
+export type SettingAnnotation = ValueAnnotation | GroupAnnotation;
 
 const ANNOTATION = 'x-setting';
 
@@ -73,11 +74,6 @@ export function annotationOf(schema: Setting<unknown>): SettingAnnotation {
   return (schema as unknown as Record<typeof ANNOTATION, SettingAnnotation>)[ANNOTATION];
 }
 
-/** The schema of everything in a list or record. */
-export function memberSchema(annotation: ListAnnotation | RecordAnnotation): Setting<unknown> {
-  return annotation.shape === 'list' ? annotation.item : annotation.value;
-}
-
 /** The JSON schema's own keywords. */
 export function keywordsOf(schema: Setting<unknown>): Readonly<Record<string, unknown>> {
   return Object.fromEntries(Object.entries(schema).filter(([key]) => key !== ANNOTATION));
@@ -86,53 +82,46 @@ export function keywordsOf(schema: Setting<unknown>): Readonly<Record<string, un
 /** A setting that can be set by itself: from a variable, a flag, or under its own key. */
 export interface SettingEntry {
   readonly path: string;
-  readonly keys: readonly string[];
   readonly schema: Setting<unknown>;
-  readonly annotation: LeafAnnotation | ListAnnotation | RecordAnnotation;
+  readonly annotation: ValueAnnotation;
 }
 
 /** Every such setting, in the order of the declaration. */
-export function settingEntries(
-  schema: Setting<unknown>,
-  path = '',
-  keys: readonly string[] = [],
-): readonly SettingEntry[] {
+export function settingEntries(schema: Setting<unknown>, path = ''): readonly SettingEntry[] {
   const annotation = annotationOf(schema);
-  if (annotation.shape !== 'group') return [{ path, keys, schema, annotation }];
-  return Object.entries(annotation.members).flatMap(([key, member]) =>
-    settingEntries(member, joinPath(path, key), [...keys, key]),
-  );
+  if (annotation.shape !== 'group') return [{ path, schema, annotation }];
+  return Object.entries(annotation.members).flatMap(([key, member]) => settingEntries(member, joinPath(path, key)));
 }
 
 /** The variables that set it, the stronger one first. */
-export function variablesOf({ keys, annotation }: SettingEntry, prefix: string): readonly string[] {
-  const derived = prefix + keys.join('_').toUpperCase();
-  return annotation.env === undefined || annotation.env === derived ? [derived] : [annotation.env, derived];
+export function variablesOf(
+  { path, annotation: { env } }: Pick<SettingEntry, 'path' | 'annotation'>,
+  prefix: string,
+): readonly string[] {
+  const derived = prefix + path.replaceAll('.', '_').toUpperCase();
+  return env === undefined || env === derived ? [derived] : [env, derived];
 }
 
 const PLAIN_KEY = /^[A-Za-z_][\w-]*$/;
+const MAX_KEY_CHARACTERS = 100;
 
-/** `log` + `level` = `log.level`; list items as `list[0]`, keys that are no plain words as `map["a/b"]`. */
+/** `log` + `level` = `log.level`; list items as `list[0]`, keys that are not plain words as `map["a/b"]`. */
 export function joinPath(base: string, key: string | number): string {
   if (typeof key === 'number') return `${base}[${key}]`;
-  if (!PLAIN_KEY.test(key)) return `${base}[${JSON.stringify(key)}]`;
-  return base === '' ? key : `${base}.${key}`;
+  const name = key.slice(0, MAX_KEY_CHARACTERS);
+  if (!PLAIN_KEY.test(name)) return `${base}[${JSON.stringify(name)}]`;
+  return base === '' ? name : `${base}.${name}`;
 }
 
 /** Whether `path` is `ancestor` itself or lies below it. */
 export function isWithin(path: string, ancestor: string): boolean {
-  if (!path.startsWith(ancestor)) return false;
-  const next = path.charAt(ancestor.length);
-  return ancestor === '' || next === '' || next === '.' || next === '[';
+  return ancestor === '' || selfAndAncestors(path).includes(ancestor);
 }
 
 /** `a.b[0].c`, then `a.b[0]`, `a.b`, `a`. */
 export function selfAndAncestors(path: string): readonly string[] {
-  const paths = [path];
-  for (let end = path.length - 1; end > 0; end -= 1) {
-    if (path[end] === '.' || path[end] === '[') paths.push(path.slice(0, end));
-  }
-  return paths;
+  const ends = [...path.matchAll(/[.[]/g)].map(({ index }) => index).filter((index) => index > 0);
+  return [path, ...ends.reverse().map((end) => path.slice(0, end))];
 }
 
 /** All that a program says about its settings. */
@@ -144,8 +133,107 @@ export interface SettingsDeclaration<T> {
   readonly fileVariable: string;
   /** Looked for in the working directory when nobody names a file. */
   readonly fileName: string;
-  /** Variables with the prefix that are no settings. */
+  /** Variables with the prefix that are not settings. */
   readonly otherVariables: readonly string[];
   /** What must hold between settings. */
   check(settings: T): readonly Complaint[];
+}
+
+const MASK = '********';
+
+type Values = Readonly<Record<string, unknown>>;
+type Member = readonly [key: string, schema: Setting<unknown>, value: unknown];
+
+/** What a group, list or record holds, each value with its schema. */
+function membersOf(annotation: Exclude<SettingAnnotation, LeafAnnotation>, value: unknown): readonly Member[] {
+  return Object.entries(value as Values).flatMap(([key, member]) => {
+    const schema = annotation.shape === 'group' ? annotation.members[key] : annotation.member;
+    return schema === undefined ? [] : [[key, schema, member] as const];
+  });
+}
+
+/** Settings as a file would have them, with every secret replaced: for print, logs and support requests. */
+export function maskSettings(schema: Setting<unknown>, value: unknown): unknown {
+  const annotation = annotationOf(schema);
+  if (annotation.shape === 'leaf') {
+    const written = annotation.encode(value);
+    if (annotation.secrecy === 'open' || written === '') return written;
+    return annotation.secrecy === 'url' ? maskUrl(String(written)) : MASK;
+  }
+  const masked = membersOf(annotation, value).map(([key, member, own]) => [key, maskSettings(member, own)] as const);
+  return annotation.shape === 'list' ? masked.map(([, own]) => own) : Object.fromEntries(masked);
+}
+
+function maskUrl(text: string): string {
+  const url = URL.parse(text);
+  if (url === null) return MASK;
+  if (url.password !== '') url.password = MASK;
+  for (const name of new Set(url.searchParams.keys())) {
+    if (isSecretParameter(name)) url.searchParams.set(name, MASK);
+  }
+  return url.href;
+}
+
+/** Every secret among the settings that is set, for the log to leave out. */
+export function secretValues<T>(schema: Setting<T>, settings: T): readonly string[] {
+  return [...new Set(collect(schema, settings))];
+}
+
+function collect(schema: Setting<unknown>, value: unknown): readonly string[] {
+  const annotation = annotationOf(schema);
+  if (annotation.shape === 'leaf') {
+    const written = annotation.secrecy === 'open' ? '' : String(annotation.encode(value));
+    if (written === '') return [];
+    return annotation.secrecy === 'url' ? secretsOfUrl(written) : [written];
+  }
+  return membersOf(annotation, value).flatMap(([, member, own]) => collect(member, own));
+}
+
+export interface ChangedSettings {
+  /** Paths of what may change while the program runs. */
+  readonly reloadable: readonly string[];
+  /** Paths of what counts only after a restart. */
+  readonly restart: readonly string[];
+}
+
+/** What differs between two readings of the configuration. */
+export function changedSettings<T>(schema: Setting<T>, before: T, after: T): ChangedSettings {
+  const changes = compare(schema, before, after, '');
+  return {
+    reloadable: changes.filter(({ reload }) => reload).map(({ path }) => path),
+    restart: changes.filter(({ reload }) => !reload).map(({ path }) => path),
+  };
+}
+
+interface Change {
+  readonly path: string;
+  readonly reload: boolean;
+}
+
+function compare(schema: Setting<unknown>, before: unknown, after: unknown, path: string): readonly Change[] {
+  if (isDeepStrictEqual(before, after)) return [];
+  const annotation = annotationOf(schema);
+  const whole: Change = { path, reload: annotation.shape !== 'group' && annotation.reload };
+  if (annotation.shape === 'leaf' || whole.reload) return [whole];
+  // A list or record that gains or loses members changed as a whole; otherwise each member answers for itself.
+  if (!isDeepStrictEqual(Object.keys(before as Values), Object.keys(after as Values))) return [whole];
+  return membersOf(annotation, after).flatMap(([key, member, own]) =>
+    compare(member, (before as Values)[key], own, joinPath(path, annotation.shape === 'list' ? Number(key) : key)),
+  );
+}
+
+/** Returns the secrets inside a URL, as written there and decoded. */
+export function secretsOfUrl(text: string): readonly string[] {
+  const url = URL.parse(text);
+  if (url === null) return [text];
+  const parameters = [...url.searchParams].flatMap(([name, value]) => (isSecretParameter(name) ? [value] : []));
+  return [url.password, decoded(url.password), ...parameters].filter((secret) => secret !== '');
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

@@ -1,20 +1,7 @@
 import { isIP } from 'node:net';
 import type { Static } from 'typebox';
 import { createAddressMatcher, isHostName, parseListenAddress } from '../network-address/ip-address.ts';
-import {
-  choice,
-  command,
-  duration,
-  flag,
-  integer,
-  keyBytes,
-  type LeafOptions,
-  leaf,
-  number,
-  path,
-  text,
-  token,
-} from './leaf-settings.ts';
+import { type LeafOptions, leaf, leafKinds, line } from './leaf-settings.ts';
 import { annotate, annotationOf, type Setting } from './setting-annotation.ts';
 
 type Members = Readonly<Record<string, Setting<unknown>>>;
@@ -24,14 +11,9 @@ function group<const M extends Members>(
   description: string,
   members: M,
 ): Setting<{ readonly [Key in keyof M]: Static<M[Key]> }> {
-  const required = Object.keys(members).filter((key) => isRequired(members[key]));
-  const json = {
-    type: 'object',
-    properties: members,
-    additionalProperties: false,
-    ...(required.length > 0 && { required }),
-  };
-  return annotate(json, { shape: 'group', description, members });
+  const required = Object.entries(members).flatMap(([key, member]) => (isRequired(member) ? [key] : []));
+  const json = { type: 'object', properties: members, additionalProperties: false };
+  return annotate(required.length > 0 ? { ...json, required } : json, { shape: 'group', description, members });
 }
 
 interface CollectionOptions {
@@ -45,16 +27,10 @@ function list<T>(
   item: Setting<T>,
   options: CollectionOptions & { readonly default?: readonly unknown[]; readonly minimum?: number },
 ): Setting<readonly T[]> {
-  const { minimum = 0, env, reload = false, description } = options;
-  const fallback = minimum > 0 ? options.default : (options.default ?? []);
-  const json = {
-    type: 'array',
-    items: item,
-    ...(minimum > 0 && { minItems: minimum }),
-    ...(fallback && { default: fallback }),
-  };
-  const type = `list of ${typeName(item)}`;
-  return annotate(json, { shape: 'list', description, env, flag: undefined, reload, fallback, type, item, minimum });
+  const { minimum = 0 } = options;
+  const fallback = options.default ?? (minimum > 0 ? undefined : []);
+  const json = { type: 'array', items: item, ...(minimum > 0 && { minItems: minimum }) };
+  return collection(item, { ...options, shape: 'list', fallback, minimum }, json);
 }
 
 /** Values under keys that the user chooses; set as a whole. Empty by default. */
@@ -62,53 +38,37 @@ function record<T>(
   value: Setting<T>,
   options: CollectionOptions & { readonly keyPattern: string; readonly keyExpects: string },
 ): Setting<Readonly<Record<string, T>>> {
-  const { env, reload = false, description, keyPattern, keyExpects } = options;
-  const json = { type: 'object', propertyNames: { pattern: keyPattern }, additionalProperties: value, default: {} };
-  return annotate(json, {
-    shape: 'record',
-    description,
-    env,
-    flag: undefined,
-    reload,
-    fallback: {},
-    type: `map of ${typeName(value)}`,
-    value,
+  const json = { type: 'object', propertyNames: { pattern: options.keyPattern }, additionalProperties: value };
+  return collection(value, { ...options, shape: 'record', fallback: {} }, json);
+}
+
+function collection<T>(
+  member: Setting<unknown>,
+  options: CollectionOptions & {
+    readonly shape: 'list' | 'record';
+    readonly fallback: object | undefined;
+    readonly minimum?: number;
+    readonly keyPattern?: string;
+    readonly keyExpects?: string;
+  },
+  json: Readonly<Record<string, unknown>>,
+): Setting<T> {
+  const { shape, description, env, reload = false, fallback, minimum = 0, keyPattern = '', keyExpects = '' } = options;
+  const inner = annotationOf(member);
+  const type = `${shape === 'list' ? 'list' : 'map'} of ${inner.shape === 'group' ? 'groups' : inner.type}`;
+  return annotate(fallback === undefined ? json : { ...json, default: fallback }, {
+    ...{ shape, description, env, reload, fallback, type, member, minimum, keyExpects },
     keyPattern: new RegExp(keyPattern),
-    keyExpects,
   });
 }
 
-function isRequired(schema: Setting<unknown> | undefined): boolean {
-  const annotation = schema === undefined ? undefined : annotationOf(schema);
-  return annotation !== undefined && annotation.shape !== 'group' && annotation.fallback === undefined;
-}
-
-function typeName(schema: Setting<unknown>): string {
+function isRequired(schema: Setting<unknown>): boolean {
   const annotation = annotationOf(schema);
-  return annotation.shape === 'group' ? 'groups' : annotation.type;
+  return annotation.shape !== 'group' && annotation.fallback === undefined;
 }
 
 /** How settings are declared: one call each, from which type, validation, names, schema, documentation and masking follow. */
-export const setting = {
-  group,
-  list,
-  record,
-  text,
-  token,
-  keyBytes,
-  path,
-  command,
-  url,
-  origin,
-  hostName,
-  cidr,
-  listenAddress,
-  choice,
-  integer,
-  number,
-  flag,
-  duration,
-} as const;
+export const setting = { group, list, record, ...leafKinds, url, origin, hostName, cidr, listenAddress };
 
 interface UrlOptions extends LeafOptions<string> {
   /** Without the colon: `['https']`. */
@@ -125,7 +85,7 @@ function url(options: UrlOptions): Setting<string> {
     type: 'URL',
     expects: `a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,
     ...(credentials && { secrecy: 'url' as const }),
-    decode(written) {
+    decode: line((written) => {
       const parsed = /^[a-z][a-z\d+.-]*:\/\/\S+$/i.test(written) ? URL.parse(written) : null;
       if (parsed === null) return { wrong: 'is not a URL' };
       if (!schemes.includes(parsed.protocol.slice(0, -1))) return { wrong: 'has another scheme' };
@@ -135,10 +95,10 @@ function url(options: UrlOptions): Setting<string> {
       }
       if (credentials) return { value: written };
       if (parsed.username !== '' || parsed.password !== '')
-        return { wrong: 'has a user or password in it', mend: 'leave them out' };
-      if (/[?#]/.test(written)) return { wrong: 'has a query or fragment', mend: 'end it after the path' };
+        return { wrong: 'has a user or password in it', fix: 'leave them out' };
+      if (/[?#]/.test(written)) return { wrong: 'has a query or fragment', fix: 'end it after the path' };
       return parsed.hostname === '' ? { wrong: 'names no host' } : { value: written.replace(/\/{1,9}$/, '') };
-    },
+    }),
   });
 }
 
@@ -158,10 +118,10 @@ function origin(options: OriginOptions): Setting<string> {
     json: { type: 'string', pattern: word === undefined ? `^${pattern}$` : `^(?:${word}|${pattern})$` },
     type: 'origin',
     expects: `an origin such as ${example}, without a path`,
-    decode(written) {
+    decode: line((written) => {
       if (word !== undefined && written === word) return { value: written };
       if (written === '*' || /:\/\/\*/.test(written))
-        return { wrong: 'has a wildcard for a host', mend: 'list each origin by its name' };
+        return { wrong: 'has a wildcard for a host', fix: 'list each origin by its name' };
       const anyPort = options.anyPort === true && written.endsWith(':*');
       const base = anyPort ? written.slice(0, -2) : written;
       const parsed = /^[a-z][a-z\d+.-]*:\/\/[^\s*]+$/i.test(base) ? URL.parse(base) : null;
@@ -169,8 +129,8 @@ function origin(options: OriginOptions): Setting<string> {
       const proper = `${parsed.protocol}//${anyPort ? parsed.hostname : parsed.host}`;
       if (proper === base) return { value: written };
       // Browsers send origins in exactly one spelling, and they are compared as text.
-      return { wrong: 'is not spelled as browsers send it', mend: `say ${proper}${anyPort ? ':*' : ''}` };
-    },
+      return { wrong: 'is not spelled as browsers send it', fix: `say ${proper}${anyPort ? ':*' : ''}` };
+    }),
   });
 }
 
@@ -180,14 +140,14 @@ function hostName(options: LeafOptions<string>): Setting<string> {
     json: { type: 'string', pattern: '^(\\[[0-9a-fA-F:.]+\\]|[A-Za-z0-9_.:-]+)$' },
     type: 'host name',
     expects: 'a host name or address without scheme and port, such as app.example',
-    decode(text) {
+    decode: line((text) => {
       const written = text.toLowerCase();
       const bare = written.startsWith('[') && written.endsWith(']') ? written.slice(1, -1) : written;
       if (isIP(bare) === 6) return { value: `[${bare}]` };
       if (isIP(written) === 4 || isHostName(written)) return { value: written };
       const found = URL.parse(written.includes('://') ? written : `http://${written}`)?.hostname ?? '';
-      return { wrong: 'is not a host name', ...(isHostName(found) && { mend: `say ${found}` }) };
-    },
+      return { wrong: 'is not a host name', ...(isHostName(found) && { fix: `say ${found}` }) };
+    }),
   });
 }
 
@@ -197,7 +157,7 @@ function cidr(options: LeafOptions<string>): Setting<string> {
     json: { type: 'string', pattern: '^[0-9a-fA-F:.]+(/[0-9]{1,3})?$' },
     type: 'CIDR',
     expects: 'a range such as 10.0.0.0/8, or one address',
-    decode(text) {
+    decode: line((text) => {
       const written = text.trim();
       try {
         createAddressMatcher([written]);
@@ -205,7 +165,7 @@ function cidr(options: LeafOptions<string>): Setting<string> {
       } catch {
         return { wrong: 'is not a range of addresses' };
       }
-    },
+    }),
   });
 }
 
@@ -215,7 +175,7 @@ function listenAddress(options: LeafOptions<string>): Setting<string> {
     json: { type: 'string', pattern: '^(\\[[^\\[\\]]+\\]|[^:\\[\\]*]+):[0-9]{1,5}$' },
     type: 'address:port',
     expects: 'an address and a port, such as 127.0.0.1:8787 or [::1]:8787',
-    read(raw) {
+    decode(raw) {
       const written = String(raw).trim();
       const parsed = parseListenAddress(written);
       return 'wrong' in parsed ? parsed : { value: written };

@@ -27,7 +27,7 @@ const MAX_LINE_BYTES = 1024 * 1024;
 const OWNER_ONLY = 0o177;
 
 /**
- * Serves JSON-RPC to commands on the same machine. Whoever may open the file (mode 0600) may call: it is the operator.
+ * Serves JSON-RPC to commands on the same machine. Anyone who may open the file (mode 0600) may call: that is the operator.
  * The caller holds the lock of the data, so a socket file that is already there was left by a killed server.
  */
 export async function serveControlSocket(options: ServeControlSocketOptions): Promise<ControlSocket> {

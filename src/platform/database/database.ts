@@ -1,4 +1,5 @@
 import type { Compilable, Kysely } from 'kysely';
+import type { ErrorCode } from '../errors/app-error.ts';
 import type { RowOf, Runnable, StatementMaker, StatementResult } from './statement.ts';
 
 /** The database of one service, on either engine. Everything it throws is an `AppError` or a programming error. */
@@ -24,7 +25,7 @@ export interface Database<Schema = unknown> {
     refusals?: WriteRefusals,
   ): Promise<WriteResults<Batch>>;
   /**
-   * For what cannot be said in one batch. On SQLite all other writers wait meanwhile, so `work` waits for nothing but
+   * For what cannot be said in one batch. On SQLite all other writers wait until it ends, so `work` waits for nothing but
    * its own statements; on PostgreSQL it may run more than once.
    */
   transaction<T>(work: (transaction: Transaction<Schema>) => Promise<T>, options?: { timeoutMs?: number }): Promise<T>;
@@ -51,8 +52,8 @@ export type AnyDatabase = Omit<Database<never>, 'query' | 'statement' | 'transac
 
 /** The errors that callers get instead of STORAGE_CONFLICT and STORAGE_DUPLICATE. */
 export interface WriteRefusals {
-  readonly conflict?: string;
-  readonly duplicate?: string;
+  readonly conflict?: ErrorCode;
+  readonly duplicate?: ErrorCode;
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
@@ -72,7 +73,7 @@ export type DatabaseLocation =
   | { readonly engine: 'sqlite'; readonly file: string }
   | { readonly engine: 'postgres'; readonly url: string; readonly schema: string };
 
-/** One connection that nobody else uses meanwhile: its statements run one after another. */
+/** One connection that nobody else uses until it is released: its statements run one after another. */
 export interface SqlConnection {
   readonly engine: EngineName;
   execute<Row>(statement: Runnable<Row>): Promise<StatementResult<Row>>;

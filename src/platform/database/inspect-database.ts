@@ -1,9 +1,8 @@
 import { stat } from 'node:fs/promises';
 import type { DatabaseLocation, SqlConnection } from './database.ts';
 import { hasTable, readFact, SECRET_KEY_FACT } from './database-facts.ts';
-import type { DatabaseDefinition } from './migration.ts';
+import { type DatabaseDefinition, refuseNewerSchema } from './migrations.ts';
 import { openEngine } from './open-engine.ts';
-import { refuseNewerSchema } from './run-migrations.ts';
 import { useSqliteFile } from './sqlite/sqlite-file.ts';
 import { MIGRATIONS_TABLE } from './tables.ts';
 

@@ -1,11 +1,10 @@
 import { type Clock, withinTime } from '../clock/clock.ts';
-import { AppError, errorCode } from '../errors/app-error.ts';
+import { AppError, type ErrorCode, errorCode } from '../errors/app-error.ts';
 import { copyInto } from './backup/copy-into.ts';
 import type { Database, DatabaseLocation, Engine, SqlConnection, Transaction, WriteRefusals } from './database.ts';
 import { createQueryBuilder, isSelect } from './kysely-dialect.ts';
-import type { DatabaseDefinition } from './migration.ts';
+import { type DatabaseDefinition, migrate } from './migrations.ts';
 import { openEngine, runTransaction } from './open-engine.ts';
-import { migrate } from './run-migrations.ts';
 import type { SqliteLimits } from './sqlite/sqlite-engine.ts';
 import { copySqliteFile, emptySqliteLog, foldLog, makeNewFile } from './sqlite/sqlite-file.ts';
 import { compileStatement, type Runnable, type StatementResult } from './statement.ts';
@@ -74,7 +73,7 @@ export function withRefusals(
   const refusing = (statements: readonly Runnable[], refusals?: WriteRefusals): Promise<StatementResult[]> => {
     if (refusals === undefined) return write(statements);
     const { conflict, duplicate, details } = refusals;
-    const codes: Readonly<Record<string, string | undefined>> = {
+    const codes: Readonly<Record<string, ErrorCode | undefined>> = {
       STORAGE_CONFLICT: conflict,
       STORAGE_DUPLICATE: duplicate,
     };

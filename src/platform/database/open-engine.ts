@@ -20,7 +20,7 @@ export async function openEngine(location: DatabaseLocation, limits: Partial<Sql
   }
 }
 
-/** PostgreSQL is told too how long it may take: a statement that waits for a lock would outlive its transaction. */
+/** PostgreSQL gets the same limit: a statement that waits for a lock would outlive its transaction. */
 const BEGIN: Readonly<Record<EngineName, (timeoutMs: number) => string>> = {
   sqlite: () => 'BEGIN IMMEDIATE',
   postgres: (timeoutMs) => `BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL statement_timeout = ${timeoutMs};
@@ -30,7 +30,7 @@ const ATTEMPTS = 5;
 const FIRST_PAUSE_MS = 5;
 
 /**
- * Runs `work` in a transaction that behaves as if nothing else ran meanwhile. PostgreSQL may refuse that afterwards
+ * Runs `work` in a transaction that behaves as if nothing else ran at the same time. PostgreSQL may refuse that afterwards
  * (STORAGE_CONFLICT without details): then `work` runs again, a few times. It is given up after `timeoutMs`, because
  * on SQLite every other writer waits for it.
  */

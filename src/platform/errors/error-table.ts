@@ -83,6 +83,7 @@ export const platformErrors = {
   CALL_CANCELLED: { status: 499, rpc: -32603, message: 'The call was cancelled.' },
   ADDRESS_RANGE_INVALID: { status: 400, rpc: -32602, message: '"{range}" is not an address range such as 10.0.0.0/8.' },
   SECRET_KEY_INVALID: { status: 500, rpc: -32603, message: 'The secret key cannot be used: {reason}' },
+  PASSWORD_FILTER_INVALID: { status: 500, message: 'The password filter or list "{file}" cannot be used: {reason}' },
   SECRET_UNREADABLE: { status: 500, rpc: -32603, message: 'A stored secret cannot be opened: {reason}' },
   PROCESS_NOT_STARTED: { status: 500, rpc: -32603, message: '"{command}" could not be started: {reason}' },
   REMOTE_ERROR: { status: 502, rpc: -32603, message: 'The other side answered with an error.' },
@@ -94,6 +95,17 @@ export const platformErrors = {
   SCHEMA_CHANGED: { status: 503, rpc: -32603, message: 'Migration {id} of "{name}" is not the one that was applied.' },
   BACKUP_FAILED: { status: 500, rpc: -32603, message: 'Backup or restore failed: {reason}' },
   UNAUTHORIZED: { status: 401, rpc: -32001, message: 'A valid credential is needed.' },
+  ISSUER_UNAVAILABLE: {
+    status: 503,
+    rpc: -32603,
+    message:
+      'The token could not be checked, because {issuer}, which has issued it, cannot be reached from here; try again in a moment.',
+  },
+  CROSS_SITE_REQUEST: {
+    status: 403,
+    rpc: -32003,
+    message: 'A request with the session cookie must come from this site itself; or send the token as a bearer token.',
+  },
   FORBIDDEN: { status: 403, rpc: -32003, message: 'This is not open to you.' },
   LISTEN_REFUSED: { status: 500, message: '{reason}' },
   LISTEN_DENIED: { status: 500, message: 'This user may not listen on {host}, port {port}; take a port above 1023.' },
@@ -106,3 +118,9 @@ export const platformErrors = {
     message: 'The path {file} is longer than the {limit} bytes that a socket takes; choose a shorter data directory.',
   },
 } as const satisfies ErrorTable;
+
+export type PlatformErrorCode = keyof typeof platformErrors;
+
+declare module './app-error.ts' {
+  interface ErrorCodes extends Record<PlatformErrorCode, unknown> {}
+}

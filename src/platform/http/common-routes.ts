@@ -112,7 +112,7 @@ interface ReadinessOptions {
   readonly logger: Logger;
 }
 
-/** Asks all checks at once, each within the time limit. Whoever asks while they are being asked gets the same answer. */
+/** Runs all checks at the same time, each within the time limit. Calls during that time share one report. */
 export function createReadiness(options: ReadinessOptions): () => Promise<ReadinessReport> {
   let running: Promise<ReadinessReport> | undefined;
   return () => {

@@ -32,6 +32,21 @@ export function refuseOrigin({ headers }: Head): never {
   throw new AppError('ORIGIN_NOT_ALLOWED', { origin: (headers.origin ?? '').slice(0, 200) });
 }
 
+/**
+ * Throws CROSS_SITE_REQUEST for a request whose cookie must not count, because a page of another origin may have caused it.
+ * Another port of this host is another origin, although browsers send it the same cookies. Changes and upgrades must say that
+ * they come from us; a read must not say that it comes from elsewhere. `publicUrl` is our address for browsers.
+ */
+export function refuseCrossSite(head: RequestHead, publicUrl: string): void {
+  const { origin, host = '', upgrade, 'sec-fetch-site': site } = head.headers;
+  const own = [URL.parse(publicUrl)?.origin, `${head.secure ? 'https' : 'http'}://${host}`];
+  const isOwnPage = origin !== undefined && own.includes(origin);
+  const isForeign = (site !== undefined && !OWN_SITES.has(String(site))) || (origin !== undefined && !isOwnPage);
+  const isRead = (head.method === 'GET' || head.method === 'HEAD') && upgrade === undefined;
+  const saysSo = isOwnPage || (upgrade === undefined && site === 'same-origin');
+  if (isForeign || (!isRead && !saysSo)) throw new AppError('CROSS_SITE_REQUEST');
+}
+
 /** Whether a page was loaded from the address that it calls. TLS may end before us, so both schemes count. */
 function isOwnOrigin(origin: string, host: string | undefined): boolean {
   return host !== undefined && host !== '' && (origin === `http://${host}` || origin === `https://${host}`);

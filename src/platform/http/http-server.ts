@@ -6,7 +6,7 @@ import { STALLED_AFTER_MS } from '../queue/stalled-writes.ts';
 import { plainAddress } from './request-state.ts';
 
 interface ServerEvents {
-  /** `awaitsContinue`: the client holds its body back until it is told to go on. */
+  /** `awaitsContinue`: the client holds its body back until it gets 100 Continue. */
   request(request: IncomingMessage, response: ServerResponse, awaitsContinue: boolean): void;
   /** An `Expect` header with something else in it. */
   strangeExpectation(request: IncomingMessage, response: ServerResponse): void;
@@ -73,7 +73,7 @@ export interface ListenerLimits {
   /** A reader of a WebSocket that takes nothing for this long, although something waits for it, is closed. */
   readonly stalledAfterMs: number;
   readonly pingIntervalMs: number;
-  /** How long the peer of a closed WebSocket may take to say goodbye. */
+  /** How long the peer of a closed WebSocket may take to confirm the close. */
   readonly closeTimeoutMs: number;
   /** How long the rest of a refused body is thrown away, so that the refusal reaches a client that is still sending. */
   readonly lingerMs: number;
@@ -104,7 +104,7 @@ export const defaultLimits: ListenerLimits = {
   readinessTimeoutMs: 2_000,
 };
 
-/** Closes a new connection at once when its address has too many already. Trusted proxies speak for many: not counted. */
+/** Closes a new connection when its address has too many already. Trusted proxies speak for many: not counted. */
 export function limitConnections(
   server: Server,
   perAddress: number,

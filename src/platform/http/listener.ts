@@ -1,12 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
 import { pause, withinTime } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
+import type { LogFields } from '../log/logger.ts';
 import { createAddressMatcher, type ListenAddress } from '../network-address/ip-address.ts';
 import { afterReads } from '../queue/after-reads.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import { createAdmission, createCommonSurface, createReadiness, type ReadinessCheck } from './common-routes.ts';
 import { preflightRoutes } from './cross-origin.ts';
-import type { HttpMetrics } from './http-metrics.ts';
+import type { HttpMetrics, RouteMeter } from './http-metrics.ts';
 import {
   createHttpServer,
   defaultLimits,
@@ -16,11 +18,138 @@ import {
 } from './http-server.ts';
 import { type BoundAddress, createHostCheck, openAddress, refusalToListen } from './listen-address.ts';
 import { createClientErrorAnswer, createRefuser } from './refusal.ts';
-import { createInFlight, createRequestRecord, type RequestLines } from './request-record.ts';
-import { createRequestIds, RequestState } from './request-state.ts';
+import { createRequestIds, RequestState, stateOf } from './request-state.ts';
 import { createRouteRow, createRouter } from './serve-routes.ts';
 import type { HttpSurface, Route } from './surface.ts';
 import { createWebSockets } from './web-sockets.ts';
+
+interface RequestRecord {
+  /** From here to the end of the answer the request is in flight; then it is counted and logged, once. */
+  begin(state: RequestState, response: ServerResponse): void;
+  /** The latest request on a connection, while it is in flight. */
+  requestOn(socket: Duplex): RequestState | undefined;
+  /** For requests, or answers without a request, that found no row. */
+  unmatched(method: string): RouteMeter;
+}
+
+interface RequestRecordOptions extends Pick<Runtime, 'clock' | 'logger'> {
+  readonly inFlight: InFlight;
+  readonly metrics: HttpMetrics;
+  readonly requestLines?: RequestLines | undefined;
+}
+
+/**
+ * Takes finished log lines. To look for secrets in a line costs more than to answer an empty request; where every part
+ * of it is ours (our id, our pattern, numbers) there is nothing to look for, and it goes this way.
+ */
+interface RequestLines {
+  write(line: string): void;
+}
+
+const LATEST = Symbol('latest request');
+const NAMED_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+/** nginx's number for a client that left before the answer. */
+const CLIENT_GONE = 499;
+const MAX_LOGGED_PATH = 200;
+
+interface MarkedSocket extends Duplex {
+  [LATEST]?: RequestState | undefined;
+}
+
+function createRequestRecord(options: RequestRecordOptions): RequestRecord {
+  const { inFlight, metrics, clock, logger, requestLines } = options;
+  const meterOf = (method: string) => metrics.meter({ service: 'none', route: 'unmatched', method });
+  const named = new Map(NAMED_METHODS.map((method) => [method, meterOf(method)]));
+  const other = meterOf('OTHER');
+  const unmatched = (method: string) => named.get(method) ?? other;
+
+  function onClose(this: ServerResponse): void {
+    const state = stateOf(this.req);
+    const socket: MarkedSocket = state.request.socket;
+    if (socket[LATEST] === state) socket[LATEST] = undefined;
+    const status = state.rawStatus !== 0 ? state.rawStatus : this.headersSent ? this.statusCode : CLIENT_GONE;
+    const elapsed = clock.monotonic() - state.startedAt;
+    (state.row?.meter ?? unmatched(state.method)).observe(status, elapsed / 1000);
+    const cut = !this.writableFinished && state.rawStatus === 0;
+    const ms = Math.round(elapsed * 10) / 10;
+    if (requestLines !== undefined && state.row !== undefined && state.about === undefined && hasOwnId(state)) {
+      requestLines.write(finishedLine(state, state.row.path, status, ms, cut));
+    } else if (logger.isLevelEnabled('info')) {
+      logger.info(fieldsOf(state, status, ms, cut), 'request');
+    }
+    inFlight.end(this);
+  }
+
+  let moment = 0;
+  let time = '';
+
+  function finishedLine(state: RequestState, route: string, status: number, ms: number, cut: boolean) {
+    const { requestId, method, ownAbout } = state;
+    const now = clock.now();
+    if (now !== moment) {
+      moment = now;
+      time = new Date(now).toISOString();
+    }
+    const rest = `${ownAbout}"status":${status},"ms":${ms},${cut ? '"cut":true,' : ''}"msg":"request"}\n`;
+    return `{"level":"info","time":"${time}","requestId":"${requestId}","method":"${method}","route":"${route}",${rest}`;
+  }
+
+  return {
+    unmatched,
+    begin(state, response) {
+      inFlight.begin(response);
+      const socket: MarkedSocket = state.request.socket;
+      socket[LATEST] = state;
+      response.on('close', onClose);
+    },
+    requestOn: (socket) => (socket as MarkedSocket)[LATEST],
+  };
+}
+
+/** The row's pattern stands for the path: paths may hold signatures, and query strings credentials. */
+function fieldsOf(state: RequestState, status: number, ms: number, cut: boolean): LogFields {
+  const { requestId, method, row, ownAbout } = state;
+  const place = row === undefined ? { path: state.path.slice(0, MAX_LOGGED_PATH) } : { route: row.path };
+  const about = ownAbout === '' ? state.about : (JSON.parse(`{${ownAbout.slice(0, -1)}}`) as LogFields);
+  return { requestId, method, ...place, ...about, status, ms, ...(cut ? { cut } : {}) };
+}
+
+/** An id that the caller chose may be anything, a token included. */
+function hasOwnId({ request, requestId }: RequestState): boolean {
+  return request.headers['x-request-id'] !== requestId;
+}
+
+/** What is under way. */
+interface InFlight {
+  begin(response: ServerResponse): void;
+  end(response: ServerResponse): void;
+  count(): number;
+  whenIdle(): Promise<void>;
+  /** Lets every answer that has not begun say that its connection closes after it. */
+  closeAfterAnswers(): void;
+}
+
+function createInFlight(): InFlight {
+  const open = new Set<ServerResponse>();
+  let waiting: (() => void)[] = [];
+  return {
+    begin(response) {
+      open.add(response);
+    },
+    end(response) {
+      open.delete(response);
+      if (open.size !== 0 || waiting.length === 0) return;
+      const resolved = waiting;
+      waiting = [];
+      for (const resolve of resolved) resolve();
+    },
+    count: () => open.size,
+    whenIdle: () => (open.size === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))),
+    closeAfterAnswers() {
+      for (const response of open) response.shouldKeepAlive = false;
+    },
+  };
+}
 
 export interface ListenerOptions extends Pick<Runtime, 'clock' | 'randomness' | 'logger'> {
   readonly surfaces: readonly HttpSurface[];
@@ -46,9 +175,9 @@ export interface Listener {
   readonly surfaces: readonly HttpSurface[];
   /** Asks for every open WebSocket whether its caller is still allowed; for after a reload. */
   revalidate(): void;
-  /** Refuses new work at once, gives what is under way this long, then closes everything. */
+  /** Refuses new work from now on, gives what is under way this long, then closes everything. */
   drain(graceMs: number): Promise<void>;
-  /** Closes everything at once. */
+  /** Closes everything immediately. */
   close(): Promise<void>;
 }
 
@@ -100,7 +229,7 @@ export function createListener(options: ListenerOptions): Listener {
   function serve(state: RequestState, response: ServerResponse): void {
     try {
       const refusal = admit(state);
-      if (refusal === undefined) router.routing(state.request, response);
+      if (refusal === undefined) router.serve(state.request, response);
       else refuse(state, refusal);
     } catch (error) {
       refuse(state, error);
@@ -155,7 +284,6 @@ export function createListener(options: ListenerOptions): Listener {
     server.close(() => resolve());
     server.closeAllConnections();
     await promise;
-    await router.close();
   }
 
   return {
@@ -163,7 +291,6 @@ export function createListener(options: ListenerOptions): Listener {
     async start() {
       const reason = refusalToListen({ host: address.host, insecure, surfaces });
       if (reason !== undefined) throw new AppError('LISTEN_REFUSED', { reason });
-      await router.ready();
       return openAddress(server, address);
     },
     revalidate: webSockets.revalidate,

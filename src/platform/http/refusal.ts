@@ -176,7 +176,7 @@ export function createClientErrorAnswer(options: ClientErrorOptions): (error: Er
     const refusal = describeRefusal(shape, appError, state ?? headlessRequest(makeRequestId(), socket));
     if (state === undefined) noted(refusal.status);
     else state.rawStatus = refusal.status;
-    // Whoever was too slow is not waited for again.
+    // A client that was too slow gets no time to read the rest.
     endSocket(socket, rawResponse(refusal), clock, appError.code === 'REQUEST_TIMEOUT' ? 0 : lingerMs);
   };
 }

@@ -11,10 +11,15 @@ export const MIN_LARGE_BODY = 1024 * 1024;
 const UTF8 = /^"?utf-?8"?$/i;
 
 /** Why a body must not be read at all, from the head alone: its type first, then its size (contract order of checks). */
-export function refusalOfBody({ headers }: IncomingMessage, limit: number): AppError | undefined {
+export function refusalOfBody(
+  { headers }: IncomingMessage,
+  limit: number,
+  takesAnyType: boolean,
+): AppError | undefined {
   const type = headers['content-type'];
   const encoding = headers['content-encoding'];
-  if (type === undefined ? hasBody(headers) : !isJsonType(type)) return new AppError('UNSUPPORTED_MEDIA_TYPE');
+  const isRefused = type === undefined ? hasBody(headers) : !isJsonType(type);
+  if (isRefused && !takesAnyType) return new AppError('UNSUPPORTED_MEDIA_TYPE');
   // A compressed body could grow without bound while its length looks harmless.
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return new AppError('UNSUPPORTED_MEDIA_TYPE');
   if (Number(headers['content-length'] ?? 0) > limit) return new AppError('BODY_TOO_LARGE', { limit });

@@ -1,5 +1,5 @@
-import type { IncomingHttpHeaders } from 'node:http';
-import type { FastifyReply } from 'fastify';
+import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import { pipeline, Readable } from 'node:stream';
 import type { Static, TSchema } from 'typebox';
 import type { DescribedError, ErrorTable } from '../errors/error-table.ts';
 import type { MessageChannel } from '../json-rpc/message-channel.ts';
@@ -14,7 +14,7 @@ export interface RequestHead {
   readonly headers: IncomingHttpHeaders;
   /** The client's address: the socket's peer, or what a trusted proxy says. */
   readonly address: string;
-  /** The other end of the socket, whoever that is. */
+  /** The other end of the socket: the client, or the nearest proxy. */
   readonly peerAddress: string;
   readonly secure: boolean;
 }
@@ -22,36 +22,33 @@ export interface RequestHead {
 /** Decides who is calling, before the body is read. Throws an `AppError` to refuse. */
 export type Guard<Caller = unknown> = (head: RequestHead) => Caller | Promise<Caller>;
 
-export interface Call<
-  Caller = unknown,
-  Body = unknown,
-  Query = Readonly<Record<string, unknown>>,
-  Params = Readonly<Record<string, string>>,
-> {
+export interface Call<Caller = unknown, Body = unknown, Query = Readonly<Record<string, unknown>>, Params = unknown> {
   readonly head: RequestHead;
   readonly caller: Caller;
   /** `body: 'json'`: the validated value; `body: 'bytes'`: a Buffer; otherwise undefined. */
   readonly body: Body;
   readonly params: Params;
   readonly query: Query;
-  /** For status, headers and streams (`reply.hijack()`); a returned value is sent as JSON with status 200. */
-  readonly reply: FastifyReply;
+  /** For status, headers and streams (`reply.takeOver()`); a returned value is sent as JSON with status 200. */
+  readonly reply: Reply;
 }
 
 /** One row of a service's route table: the table is the security review. */
 export interface Route<Caller = unknown> {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS';
-  /** Fastify's syntax: `/models/*`, `/sessions/:id`. */
+  /** Fixed segments, `:name` for one segment, a final `*` for the rest: `/sessions/:id`, `/models/*`. */
   readonly path: string;
   readonly guard: Guard<Caller>;
   readonly summary: string;
   /** `json`: parsed and checked against `schema.body`; `bytes`: a Buffer, for what parses by itself. Default: no body. */
   readonly body?: 'json' | 'bytes';
   readonly bodyLimit?: number;
-  /** Nobody is told that it is there: not in the API description, and not by a 405 to other methods. */
+  /** Takes a body of any content type, not only JSON: a file. */
+  readonly anyType?: true;
+  /** In neither the API description nor a 405 to other methods. */
   readonly unlisted?: true;
   readonly schema?: RouteSchema;
-  handle(call: Call<Caller>): unknown;
+  handle(call: Call<Caller, unknown, Readonly<Record<string, unknown>>, Readonly<Record<string, string>>>): unknown;
 }
 
 export interface RouteSchema {
@@ -71,10 +68,17 @@ export interface Operation {
   readonly body?: TSchema;
   /** The handler gets the bytes of the body and parses them; `body` is there for the documents. */
   readonly raw?: true;
+  /** With `raw`: takes a body of any content type, not only JSON. */
+  readonly anyType?: true;
   readonly bodyLimit?: number;
   readonly query?: TSchema;
+  readonly params?: TSchema;
   /** By status; the first one is the status of a success. */
   readonly response?: Readonly<Record<number, TSchema>>;
+  /** The shape of this row's errors, where it is not the surface's `errorSchema`. */
+  readonly error?: TSchema;
+  /** In neither the API description nor a 405 to other methods. */
+  readonly unlisted?: true;
 }
 
 type RowName = `${Route['method']} /${string}`;
@@ -87,12 +91,14 @@ export type BodyOf<Given extends Operation> = Given extends { raw: true }
 type QueryOf<Given extends Operation> = Given extends { query: infer Query extends TSchema }
   ? Static<Query>
   : Readonly<Record<string, unknown>>;
-/** The names after the colons of a path. */
+/** The names after the colons of a path, and `*` for the rest of one. */
 type ParamsOf<Path extends string> = Path extends `${string}:${infer Name}/${infer Rest}`
   ? { readonly [Key in Name]: string } & ParamsOf<Rest>
   : Path extends `${string}:${infer Name}`
     ? { readonly [Key in Name]: string }
-    : unknown;
+    : Path extends `${string}/*`
+      ? { readonly '*': string }
+      : unknown;
 
 /**
  * One row of a route table. The handler takes the types of body, query and path from the operation and the name, and its
@@ -105,16 +111,24 @@ export function defineRoute<Caller, const Name extends RowName, const Given exte
   handle: (call: Call<Caller, BodyOf<Given>, QueryOf<Given>, ParamsOf<Name>>) => unknown,
 ): Route {
   const space = name.indexOf(' ');
-  const { summary, body, raw, bodyLimit, query, response } = operation;
+  const { summary, body, raw, anyType, bodyLimit, query, params, response, error, unlisted } = operation;
   const status = Number(Object.keys(response ?? {})[0] ?? 200);
   return {
     method: name.slice(0, space) as Route['method'],
     path: name.slice(space + 1),
     guard,
     summary,
-    ...(body !== undefined && { body: raw === true ? 'bytes' : 'json' }),
+    ...(raw === true ? { body: 'bytes' } : body !== undefined && { body: 'json' }),
     ...(bodyLimit !== undefined && { bodyLimit }),
-    schema: { ...(body && { body }), ...(query && { query }), ...(response && { response }) },
+    ...(anyType && { anyType }),
+    ...(unlisted && { unlisted }),
+    schema: {
+      ...(body && { body }),
+      ...(query && { query }),
+      ...(params && { params }),
+      ...(response && { response }),
+      ...(error && { error }),
+    },
     handle(call) {
       if (status === 201 || status === 202) call.reply.code(status);
       // The listener has checked every part against the schemas that these types come from.
@@ -128,9 +142,16 @@ export interface UpgradeRoute<Caller = unknown> {
   readonly path: string;
   readonly guard: Guard<Caller>;
   readonly summary: string;
+  /** The shape of this row's errors, where it is not the surface's `errorSchema`. */
+  readonly error?: TSchema;
   accept(channel: MessageChannel, head: RequestHead, caller: Caller): void;
   /** Asked for every open socket after a reload: false closes it (1008). */
   stillAllowed(caller: Caller): boolean;
+  /**
+   * Calls the listener, which closes the socket (1008), when the credential of the caller ends. Returns a function that
+   * forgets the listener. Absent, or undefined: it ends with a reload only.
+   */
+  onRevoked?(caller: Caller, listener: () => void): (() => void) | undefined;
 }
 
 /** What a service shows on a listener. */
@@ -180,3 +201,80 @@ export const anyone: Guard<never> = () => undefined as never;
 export function bearerToken({ headers }: RequestHead): string {
   return /^bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? '';
 }
+
+/** Status, headers and body of a response. Nothing is written before `send`, so a refusal can still replace it all. */
+export class Reply {
+  readonly raw: ServerResponse;
+  statusCode = 200;
+  /** Whether the response was written, or is written by the handler from now on. */
+  sent = false;
+  readonly #headers: OutgoingHttpHeaders = {};
+
+  constructor(raw: ServerResponse) {
+    this.raw = raw;
+  }
+
+  code(status: number): this {
+    this.statusCode = status;
+    return this;
+  }
+
+  /** Names are in lower case. Cookies add up; any other header replaces an earlier one of its name. */
+  header(name: string, value: number | string | readonly string[]): this {
+    const before = name === 'set-cookie' ? this.#headers[name] : undefined;
+    const all = typeof value === 'object' ? [...value] : value;
+    this.#headers[name] = before === undefined ? all : [before, all].flat().map(String);
+    return this;
+  }
+
+  headers(values: Readonly<Record<string, string>>): this {
+    Object.assign(this.#headers, values);
+    return this;
+  }
+
+  type(value: string): this {
+    this.#headers['content-type'] = value;
+    return this;
+  }
+
+  /** Returns the headers so far. From now on the handler writes the response to `raw` itself. */
+  takeOver(): OutgoingHttpHeaders {
+    this.sent = true;
+    return this.#headers;
+  }
+
+  /** Sends text, bytes and streams as they are and any other value as JSON. Throws when a header cannot be sent. */
+  send(value?: unknown): this {
+    if (this.sent) throw new Error('the response was sent already');
+    const headers = this.#headers;
+    if (value instanceof Readable) {
+      this.#write(headers);
+      // Ends or cuts off the response with the stream, and stops the stream when the client leaves.
+      if (this.raw.req.method !== 'HEAD') pipeline(value, this.raw, ignore);
+      else this.raw.end(() => value.destroy());
+      return this;
+    }
+    let body: string | Uint8Array = '';
+    if (typeof value === 'string') {
+      headers['content-type'] ??= 'text/plain; charset=utf-8';
+      body = value;
+    } else if (value instanceof Uint8Array) {
+      headers['content-type'] ??= 'application/octet-stream';
+      body = value;
+    } else if (value !== undefined) {
+      headers['content-type'] ??= 'application/json; charset=utf-8';
+      body = JSON.stringify(value);
+    }
+    if (this.statusCode !== 204 && this.statusCode !== 304) headers['content-length'] = Buffer.byteLength(body);
+    this.#write(headers);
+    this.raw.end(body);
+    return this;
+  }
+
+  #write(headers: OutgoingHttpHeaders): void {
+    this.raw.writeHead(this.statusCode, headers);
+    this.sent = true;
+  }
+}
+
+function ignore(): void {}

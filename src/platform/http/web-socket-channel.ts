@@ -26,7 +26,7 @@ const MAX_MISSES = 2;
 const MAX_REASON_BYTES = 123;
 /** Less than this waits for everybody now and then. */
 const SMALL_BACKLOG_BYTES = 64 * 1024;
-/** Whoever sends a lot stops here, until the peer has caught up. */
+/** A sender of many messages stops here, until the peer has caught up. */
 const BEHIND_BYTES = 1024 * 1024;
 /** Seen locally when a connection broke; may not be sent. */
 const BROKEN = 1006;
@@ -119,7 +119,7 @@ export class WebSocketChannel implements MessageChannel, Beating {
     if (this.#closedWith !== 0 || this.#end !== undefined) return;
     this.#closedWith = isSendable(code) ? code : 1011;
     this.#socket.close(this.#closedWith, fit(reason));
-    // A socket that is not read never hears the peer's goodbye.
+    // A socket that is not read never sees the peer's close frame.
     if (this.#socket.isPaused) this.#socket.resume();
   }
 

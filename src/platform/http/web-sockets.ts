@@ -18,7 +18,7 @@ export interface WebSockets {
   /** Closes (1008) every socket whose route no longer allows its caller. */
   revalidate(): void;
   count(): number;
-  /** Says goodbye to all, and resolves when all have gone. */
+  /** Closes all sockets, and resolves when all are closed. */
   closeAll(code: number, reason: string): Promise<void>;
   terminateAll(): void;
 }
@@ -39,6 +39,8 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
   const { surfaces, limits, metrics, clock, logger, refuse, admit } = options;
   const rows = new Map(upgradeRows(surfaces, metrics).map((row) => [row.path, row]));
   const channels = new Map<WebSocketChannel, UpgradeRoute>();
+  /** What forgets the credential that a socket was opened with. */
+  const forgets = new WeakMap<WebSocketChannel, () => void>();
   const perAddress = new Map<string, number>();
   const heartbeat = createHeartbeat(limits.pingIntervalMs, clock);
   const handshakes = new WeakMap<IncomingMessage, { state: RequestState; row: UpgradeRow }>();
@@ -66,6 +68,7 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
     backlog: { bytes: 0, readers: 0 },
     ended(channel, { code }) {
       channels.delete(channel);
+      forgets.get(channel)?.();
       heartbeat.remove(channel);
       const left = (perAddress.get(channel.address) ?? 1) - 1;
       if (left === 0) perAddress.delete(channel.address);
@@ -88,6 +91,8 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
     heartbeat.add(channel);
     state.rawStatus = 101;
     note(state, row);
+    const forget = row.route.onRevoked?.(caller, () => channel.close(1008, 'no longer allowed'));
+    if (forget !== undefined) forgets.set(channel, forget);
     try {
       row.route.accept(channel, state, caller);
     } catch (error) {
@@ -142,7 +147,7 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
         return;
       }
       handshaking.add(socket);
-      // `then` also catches what the guard throws at once; the microtask costs nothing beside a handshake.
+      // `then` also catches what the guard throws synchronously; the microtask costs nothing beside a handshake.
       Promise.resolve(state)
         .then(row.route.guard)
         .then(

@@ -9,6 +9,10 @@ export interface Limits {
   readonly requestsPerMinute?: number;
   readonly tokensPerMinute?: number;
   readonly budget?: Budget;
+  /** Turns of agents that run at the same time; others wait. */
+  readonly runningTurns?: number;
+  /** Jobs that wait or run. */
+  readonly jobs?: number;
 }
 
 /** Whose limits apply to a call: a key's own, or those of the person that the key belongs to. */
@@ -20,9 +24,30 @@ export interface Bucket {
   readonly limits: Limits;
 }
 
+/** A team, as it limits the work that its members do for it. */
+export interface OwnerTeam {
+  /** `team_...`; what is done for it has the owner `team:<id>`, which is also the id of its bucket. */
+  readonly id: string;
+  /** Patterns of what its plan includes. Undefined: everything. */
+  readonly allowed: readonly string[] | undefined;
+  /** Whether agents may work for it. */
+  readonly bridge: boolean;
+  readonly bucket: Bucket;
+}
+
+/** The lowest limit of a kind among buckets. Undefined: none of them limits it. */
+export function lowestLimit(buckets: readonly Bucket[], kind: 'runningTurns' | 'jobs'): Bucket | undefined {
+  let lowest: Bucket | undefined;
+  for (const bucket of buckets) {
+    const limit = bucket.limits[kind];
+    if (limit !== undefined && limit < (lowest?.limits[kind] ?? Number.POSITIVE_INFINITY)) lowest = bucket;
+  }
+  return lowest;
+}
+
 /**
  * The person that a key belongs to. One object stands for a person as long as it is kept in memory, and its members
- * change with the person: whoever holds it sees a pause without asking again. `revision` changes with any of them.
+ * change with the person: a holder sees a pause without asking again. `revision` changes with any of them.
  */
 export interface Owner {
   readonly id: string;
@@ -34,7 +59,16 @@ export interface Owner {
   /** Patterns of what the plan includes. Undefined: everything. */
   readonly allowed: readonly string[] | undefined;
   readonly buckets: readonly Bucket[];
+  /** The teams that they are in. */
+  readonly teams: readonly OwnerTeam[];
+  /** Whether agents may work for them. */
+  readonly bridge: boolean;
   readonly revision: number;
+}
+
+/** The owner that an id stands for: `usr_...`, which 0.1.0 stored as the owner of a key, is `user:usr_...`. */
+export function ownerIdOf(id: string): string {
+  return id.startsWith('usr_') ? `user:${id}` : id;
 }
 
 /** Returns the owner immediately when it is in memory, otherwise after one read. Undefined for an id of nobody here. */

@@ -6,6 +6,7 @@ export type MakeId = (prefix: string) => string;
 
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const TIME_LENGTH = 10;
+const MAX_TIME = 2 ** 48 - 1;
 const RANDOM_BYTES = 10;
 
 /**
@@ -23,6 +24,11 @@ export function createSortableIds(clock: Pick<Clock, 'now'>, randomness: Pick<Ra
     }
     return prefix + encodeTime(lastTime) + encodeBytes(tail);
   };
+}
+
+/** The characters after the prefix that every id made at that moment begins with: earlier ids sort before them. */
+export function idTime(at: number): string {
+  return encodeTime(Math.min(Math.max(0, Math.floor(at)), MAX_TIME));
 }
 
 /** Adds one; false when every bit was set. */

@@ -1,4 +1,4 @@
-import { AppError } from '../errors/app-error.ts';
+import { AppError, type ErrorCode } from '../errors/app-error.ts';
 import type { DescribedError } from '../errors/error-table.ts';
 
 /**
@@ -157,7 +157,8 @@ export class RelayedError extends AppError {
   constructor(error: ForeignError, status: number) {
     const details = typeof error.data === 'object' && error.data !== null ? { ...error.data } : {};
     const word = 'code' in details && typeof details.code === 'string' ? details.code : 'REMOTE_ERROR';
-    super(word, details);
+    // A code of the other server: our tables are not asked about this error.
+    super(word as ErrorCode, details);
     this.name = 'RelayedError';
     this.text = JSON.stringify(error);
     this.described = { code: word, status, rpc: error.code, message: error.message, details };

@@ -19,7 +19,7 @@ export interface ServingOptions<Caller> {
   readonly dispatch: Dispatch<Caller>;
   readonly errors: ErrorTable;
   readonly makeRequestId: () => string;
-  /** For the log: a handler failed in a way that its error table does not know. The caller is told the id only. */
+  /** For the log: a handler failed in a way that its error table does not know. The caller gets the id only. */
   readonly onUnexpectedError: (error: unknown, requestId: string) => void;
 }
 
@@ -30,7 +30,7 @@ interface ExchangeOptions<Caller> extends ServingOptions<Caller> {
   readonly limits: CallLimits;
   /**
    * Takes the answer to one received message: undefined when it deserves none. `error` is set for a single failure, `parts`
-   * for a large answer: whoever sends the parts does not need the text.
+   * for a large answer: a transport that sends the parts does not need the text.
    */
   readonly answer: (text: string | undefined, error?: DescribedError, parts?: readonly string[]) => void;
   /** Takes notifications made by handlers; without it they are dropped. */

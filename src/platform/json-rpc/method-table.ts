@@ -1,8 +1,13 @@
 import type { Static, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/schema';
 import { AppError } from '../errors/app-error.ts';
-import { findIssues, firstIssue, type Issue } from '../json/describe-issues.ts';
-import { createUnknownMemberSearch, type FindUnknownMembers } from '../json/unknown-members.ts';
+import {
+  createUnknownMemberSearch,
+  type FindUnknownMembers,
+  findIssues,
+  firstIssue,
+  type Issue,
+} from '../json/describe-issues.ts';
 import { RawJson, type RequestId, rawJson, rawJsonOf } from './envelope.ts';
 
 /** One row of a service's method table: all that a caller, a document or a test needs to know about the method. */
@@ -112,7 +117,7 @@ export interface MethodCall<Caller = unknown> {
   /** What a failure is logged under. */
   readonly requestId: string;
   /**
-   * Sends a notification to whoever made the call, before its answer; `eventId` is what a stream can be resumed after.
+   * Sends a notification to the caller, before its answer; `eventId` is what a stream can be resumed after.
    * Where the answer is a single document there is no place for it and it is dropped.
    */
   notify(method: string, params: unknown, eventId?: string | number): void;

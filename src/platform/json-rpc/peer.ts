@@ -34,7 +34,7 @@ export interface RequestOptions {
   readonly timeoutMs?: number;
 }
 
-/** One end of a connection on which both sides may call each other, many calls at once. */
+/** One end of a connection on which both sides may call each other, many calls at the same time. */
 export interface Peer {
   /**
    * Rejects with a `RemoteError` when the other side answers with an error, else with CONNECTION_CLOSED, CALL_TIMEOUT or

@@ -12,7 +12,7 @@ const BYTE_ORDER_MARK = 0xfeff;
 
 /**
  * `JSON.parse` for text from outside. Throws PARSE_ERROR, with a reason that never repeats the text, for what is not
- * JSON and for arrays and objects nested deeper than `maxDepth`: whoever walks or serialises the value later may recurse.
+ * JSON and for arrays and objects nested deeper than `maxDepth`: code that walks or serialises the value later may recurse.
  *
  * A member named `__proto__` becomes an ordinary own property, as `JSON.parse` has it: it is passed on like any other
  * and changes no prototype. A leading byte order mark is skipped (RFC 8259 section 8.1 leaves that to the reader).

@@ -2,11 +2,8 @@ export const REDACTED = '[redacted]';
 
 /** Shorter values would be found in ordinary words and numbers. */
 const LEAST_LENGTH = 6;
-/** An encoded text inside an encoded text inside an encoded text. */
-const DECODING_ROUNDS = 3;
-const MOST_ENCODINGS = 6;
 
-/** Takes the secrets that the program itself was given out of texts, however they are encoded there. */
+/** Takes the secrets that the program itself was given out of texts: as they are, in base64 and hex, and as JSON and URLs write them. */
 export interface KnownSecrets {
   hide(text: string): string;
   /** The longest text that one hidden secret may take: where a text is cut, so much more of it must be looked at. */
@@ -14,59 +11,30 @@ export interface KnownSecrets {
 }
 
 export function createKnownSecrets(secrets: readonly string[]): KnownSecrets {
-  const forms = new Set(secrets.flatMap((secret) => [secret, secret.trim()]).flatMap(formsOf));
-  if (forms.size === 0) return { hide: (text) => text, longest: 0 };
-  const hidePlain = createHider([...forms]);
-  const longest = 12 * Math.max(...[...forms].map((form) => form.length));
-  return {
-    longest,
-    hide(text) {
-      const hidden = hidePlain(text);
-      return hidden.includes('%') || hidden.includes('\\') ? hideEncoded(hidden, hidePlain) : hidden;
-    },
-  };
+  const forms = [...new Set(secrets.flatMap((secret) => [secret, secret.trim()]).flatMap(formsOf))];
+  if (forms.length === 0) return { hide: (text) => text, longest: 0 };
+  return { hide: createHider(forms), longest: Math.max(...forms.map((form) => form.length)) };
 }
 
-/**
- * Percent signs and backslashes can spell one secret in many ways, so it is the decoded text that is searched.
- * When a secret shows up there, the decoded text (without it) is what remains.
- */
-function hideEncoded(text: string, hidePlain: (text: string) => string): string {
-  let kept = text;
-  for (let found = 0; found < MOST_ENCODINGS; found += 1) {
-    const hidden = hideInDecoded(kept, hidePlain);
-    if (hidden === undefined) return kept;
-    kept = hidden;
-  }
-  return REDACTED;
-}
-
-/** The first decoded form of the text that has a secret in it, without the secret; undefined when none has. */
-function hideInDecoded(text: string, hidePlain: (text: string) => string): string | undefined {
-  const seen = new Set([text]);
-  let forms = [text];
-  for (let round = 0; round < DECODING_ROUNDS; round += 1) {
-    const decoded: string[] = [];
-    for (const form of forms) {
-      for (const decode of DECODERS) {
-        const candidate = decode(form);
-        if (seen.has(candidate)) continue;
-        const hidden = hidePlain(candidate);
-        if (hidden !== candidate) return hidden;
-        seen.add(candidate);
-        decoded.push(candidate);
-      }
-    }
-    forms = decoded;
-  }
-  return undefined;
-}
-
-function formsOf(secret: string): string[] {
+function formsOf(secret: string): readonly string[] {
   if (secret.length < LEAST_LENGTH) return [];
   const bytes = Buffer.from(secret, 'utf8');
   const hex = bytes.toString('hex');
-  return [secret, hex, hex.toUpperCase(), ...base64Forms(bytes)];
+  const json = inJson(secret);
+  return [secret, hex, hex.toUpperCase(), ...base64Forms(bytes), json, inJson(json), ...[secret, json].flatMap(inUrls)];
+}
+
+function inJson(text: string): string {
+  return JSON.stringify(text).slice(1, -1);
+}
+
+/** The spellings of the usual encoders, which differ in what they leave as it is; each with large and small hex digits. */
+function inUrls(text: string): readonly string[] {
+  const encoded = encodeURIComponent(text.toWellFormed());
+  const strict = encoded.replaceAll(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
+  const form = new URLSearchParams([['', text]]).toString().slice(1);
+  const forms = [encoded, encoded.replaceAll("'", '%27'), strict, encodeURI(text.toWellFormed()), form];
+  return forms.flatMap((one) => [one, one.replaceAll(/%../g, (code) => code.toLowerCase())]);
 }
 
 /** Base64 looks different at each of three offsets; only the characters that the secret alone decides are compared. */
@@ -121,26 +89,6 @@ function slotAt(text: string, index: number): number {
   return (text.charCodeAt(index) * 31 + text.charCodeAt(index + 1)) & 0xffff;
 }
 
-function decodePercent(text: string): string {
-  if (!text.includes('%')) return text;
-  return text.replaceAll(/(?:%[0-9a-f]{2})+/gi, (run) => Buffer.from(run.replaceAll('%', ''), 'hex').toString('utf8'));
-}
-
-function decodeForm(text: string): string {
-  return text.includes('%') ? decodePercent(text.replaceAll('+', ' ')) : text;
-}
-
-const ESCAPES: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
-
-function decodeEscapes(text: string): string {
-  if (!text.includes('\\')) return text;
-  return text.replaceAll(/\\(?:u([0-9a-f]{4})|(.))/gis, (_whole, code: string | undefined, letter: string) =>
-    code === undefined ? (ESCAPES[letter] ?? letter) : String.fromCharCode(Number.parseInt(code, 16)),
-  );
-}
-
-const DECODERS: readonly ((text: string) => string)[] = [decodePercent, decodeForm, decodeEscapes];
-
 const SCHEMES = /\b(bearer|basic)(\s{1,4})[^\s"'\\,;]{4,}/gi;
 const HEADERS = /\b((?:proxy-)?authorization|(?:set-)?cookie)(\\*["']?\s{0,3}[:=]\s{0,3}\\*["']?)[^\r\n"'\\]+/gi;
 /** Keys whose maker gave them a prefix to be found by: ours, and those of the model APIs and forges. */
@@ -152,7 +100,7 @@ const NAMED = /(?<![\w.%-])([A-Za-z_][\w.%-]{1,63})(\\*["']?\s{0,3}[:=]\s{0,3})/
 const QUOTED_VALUE = /(\\*["'])(.*?)(?:\1|$)/sy;
 const PLAIN_VALUE = /[^\s,;&"'\\}\])]+/y;
 
-/** Takes what looks like a credential out of free text, whoever it belongs to. What is left still reads. */
+/** Replaces what looks like a credential in free text, no matter whose it is. The rest stays readable. */
 export function hideCredentials(text: string): string {
   let hidden = text;
   if (hidden.includes('://')) hidden = hidden.replaceAll(USER_INFO, `$1${REDACTED}@`);

@@ -28,7 +28,7 @@ export interface BufferedOutputOptions {
 
 /**
  * Collects lines and writes them in large pieces, off the event loop; what is left is written when the process ends.
- * When the reader is too slow, lines are dropped rather than memory filled, and their number is told.
+ * When the reader is too slow, lines are dropped rather than memory filled, and a later line says how many.
  */
 export function createBufferedOutput({ clock, descriptor = STANDARD_ERROR }: BufferedOutputOptions): LogOutput {
   let dropped = 0;

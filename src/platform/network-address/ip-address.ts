@@ -104,7 +104,7 @@ export interface ListenAddress {
   readonly port: number;
 }
 
-type ParsedListenAddress = ListenAddress | { readonly wrong: string; readonly mend?: string };
+type ParsedListenAddress = ListenAddress | { readonly wrong: string; readonly fix?: string };
 
 const LABEL = /^[A-Za-z\d_-]{1,63}$/;
 
@@ -114,8 +114,8 @@ export function parseListenAddress(text: string): ParsedListenAddress {
   if (portText === undefined) return mistaken(text);
   const port = Number(portText);
   if (port > 65_535) return { wrong: 'has a port above 65535' };
-  if (plain === '') return { wrong: 'names no address', mend: `say 0.0.0.0:${port} for every address of this machine` };
-  if (plain === '*') return { wrong: 'has * for an address', mend: `say 0.0.0.0:${port} for every address` };
+  if (plain === '') return { wrong: 'names no address', fix: `say 0.0.0.0:${port} for every address of this machine` };
+  if (plain === '*') return { wrong: 'has * for an address', fix: `say 0.0.0.0:${port} for every address` };
   const host = bracketed ?? plain ?? '';
   if (bracketed === undefined ? isHostNameOrIpv4(host) : isIPv6(host)) return { host, port };
   return { wrong: 'names something that is neither an address nor a host name' };
@@ -133,10 +133,10 @@ function isHostNameOrIpv4(text: string): boolean {
 }
 
 function mistaken(text: string): ParsedListenAddress {
-  if (/^\d{1,5}$/.test(text)) return { wrong: 'is a port without an address', mend: `say 127.0.0.1:${text}` };
+  if (/^\d{1,5}$/.test(text)) return { wrong: 'is a port without an address', fix: `say 127.0.0.1:${text}` };
   const [, address, port] = /^(.+):(\d{1,5})$/.exec(text) ?? [];
-  if (address !== undefined && isIPv6(address)) return { wrong: 'has no brackets', mend: `say [${address}]:${port}` };
-  if (isIP(text) === 6) return { wrong: 'has no port', mend: `say [${text}]:8787` };
-  if (isHostNameOrIpv4(text)) return { wrong: 'has no port', mend: `say ${text}:8787` };
+  if (address !== undefined && isIPv6(address)) return { wrong: 'has no brackets', fix: `say [${address}]:${port}` };
+  if (isIP(text) === 6) return { wrong: 'has no port', fix: `say [${text}]:8787` };
+  if (isHostNameOrIpv4(text)) return { wrong: 'has no port', fix: `say ${text}:8787` };
   return { wrong: 'is not an address with a port' };
 }

@@ -1,10 +1,14 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncResource } from 'node:async_hooks';
 
 type Task = () => void;
-/** A task with the async context of whoever added it. */
-interface Waiting {
+
+/** A task with the async context of the code that added it. */
+class Waiting extends AsyncResource {
   readonly run: Task;
-  readonly inContext: (run: Task) => void;
+  constructor(run: Task) {
+    super('afterReads');
+    this.run = run;
+  }
 }
 
 let waiting: Waiting[] = [];
@@ -16,7 +20,7 @@ let waiting: Waiting[] = [];
  * row. Alone, a task waits a few microseconds.
  */
 export function afterReads(task: Task): void {
-  add({ run: task, inContext: AsyncLocalStorage.snapshot() });
+  add(new Waiting(task));
 }
 
 /** Turns of the event loop in which a request that waits in a socket is read, and then answered. */
@@ -37,9 +41,9 @@ function runAll(): void {
   waiting = [];
   let begun = 0;
   try {
-    for (const { run, inContext } of tasks) {
+    for (const task of tasks) {
       begun += 1;
-      inContext(run);
+      task.runInAsyncScope(task.run);
     }
   } finally {
     // One that throws (and ends the program, unless somebody listens) takes none of the others with it.

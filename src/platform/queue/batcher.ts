@@ -1,6 +1,6 @@
 import type { Clock } from '../clock/clock.ts';
 
-/** Collects items and writes them in batches, in order and off the path of whoever adds them. */
+/** Collects items and writes them in batches, in order and off the path of the code that adds them. */
 export interface Batcher<Item> {
   /** False when there was no room: the item is dropped, and counted. */
   add(item: Item): boolean;

@@ -1,7 +1,7 @@
 import type { OutgoingHttpHeaders } from 'node:http';
-import type { FastifyReply } from 'fastify';
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
+import type { Reply } from '../http/surface.ts';
 import { encodeParts } from '../json-rpc/envelope.ts';
 import { STALLED_AFTER_MS, watchStalledWrites } from '../queue/stalled-writes.ts';
 
@@ -16,7 +16,7 @@ export interface EventStreamOptions {
 
 export interface EventStream {
   /**
-   * False when the reader is behind: `whenWritable` tells when it has caught up, and whoever sends a lot waits for that.
+   * False when the reader is behind: `whenWritable` tells when it has caught up, and a sender of many events waits for that.
    * After the end it does nothing.
    */
   send(event: StreamEvent): boolean;
@@ -27,7 +27,7 @@ export interface EventStream {
   whenWritable(): Promise<void>;
   end(): void;
   readonly closed: boolean;
-  /** Called once, when the stream is over for whatever reason; at once when it is over already. */
+  /** Called once, when the stream is over for whatever reason; immediately when it is over already. */
   onClose(listener: () => void): void;
 }
 
@@ -39,8 +39,8 @@ const HEADERS = {
   'x-accel-buffering': 'no',
 };
 
-/** Turns a reply into a stream of events. The headers, those set on the reply included, go out at once. */
-export function openEventStream(reply: FastifyReply, options: EventStreamOptions): EventStream {
+/** Turns a reply into a stream of events. The headers, those set on the reply included, are sent immediately. */
+export function openEventStream(reply: Reply, options: EventStreamOptions): EventStream {
   const { clock, headers = {}, keepAliveMs = KEEP_ALIVE_MS, stalledAfterMs = STALLED_AFTER_MS } = options;
   const response = reply.raw;
   const listeners: (() => void)[] = [];
@@ -86,8 +86,7 @@ export function openEventStream(reply: FastifyReply, options: EventStreamOptions
       ? undefined
       : watchStalledWrites(response.socket, { clock, stalledAfterMs, onStalled: () => response.destroy() });
 
-  const all: OutgoingHttpHeaders = { ...(reply.getHeaders() as OutgoingHttpHeaders), ...HEADERS, ...headers };
-  reply.hijack();
+  const all: OutgoingHttpHeaders = { ...reply.takeOver(), ...HEADERS, ...headers };
   if (!closed) {
     response.on('drain', release);
     response.on('close', () => {

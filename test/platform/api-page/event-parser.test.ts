@@ -79,7 +79,7 @@ test('P-04: however the bytes are cut, the events are the same', () => {
   );
 });
 
-test('P-04: byte for byte it is the same as at once', () => {
+test('P-04: byte for byte it is the same as in one piece', () => {
   const text = '\uFEFFid: 1\r\ndata: é😀\r\n\r\nevent: x\rdata: b\r\rdata: c\n\n';
   assert.deepEqual(
     eventsOf(

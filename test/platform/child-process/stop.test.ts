@@ -5,8 +5,12 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { sweepLeftovers } from '../../../src/platform/child-process/process-journal.ts';
-import { readProcess, readProcessTree, scanProcessTree } from '../../../src/platform/child-process/process-table.ts';
+import {
+  readProcess,
+  readProcessTree,
+  scanProcessTree,
+  sweepLeftovers,
+} from '../../../src/platform/child-process/process-table.ts';
 import { isAlive, readNumbers, startShell, temporaryFolder } from '../../kit/processes.ts';
 import { until } from '../../kit/until.ts';
 
@@ -31,7 +35,7 @@ test('B-62: a process that ignores SIGTERM, and its children too, is killed when
   assert.equal((await child.exited).signal, 'SIGKILL');
 });
 
-test('one that left the group and ignores SIGTERM is killed, though its parent went at once', async (context) => {
+test('one that left the group and ignores SIGTERM is killed, though its parent ended immediately', async (context) => {
   const stray = "trap '' TERM; echo $$; while :; do sleep 0.05; done";
   const child = await startShell(context, `setsid sh -c '${stray.replaceAll("'", `'"'"'`)}' & wait`);
   const [pid] = await readNumbers(child.stdout, 1);
@@ -134,7 +138,9 @@ test('the sweep finds the rest of a family whose leader has gone, one in a sessi
   const [leader = 0, ...others] = pids;
   process.kill(leader, 'SIGKILL');
   await until('the leader to be gone', () => !isAlive(leader));
-  assert.ok(others.some((pid) => readProcess(pid)?.session === pid && isAlive(pid)));
+  await until('one in a session of its own', () =>
+    others.some((pid) => readProcess(pid)?.session === pid && isAlive(pid)),
+  );
   assert.equal(await sweepLeftovers(folder), 1);
   assert.deepEqual(others.filter(isAlive), []);
 });
@@ -191,7 +197,7 @@ test('DP-7: ending processes reads nothing of /proc on the event loop', async (c
   assert.deepEqual(pids.filter(isAlive), []);
 });
 
-test('DP-7: a tree that is scanned in the background is the one that is read at once', async (context) => {
+test('DP-7: a tree that is scanned in the background is the one that is read synchronously', async (context) => {
   const child = await startShell(context, FAMILY);
   await readNumbers(child.stdout, 3);
   const leader = { pid: child.pid, startTime: readProcess(child.pid)?.startTime ?? 0 };

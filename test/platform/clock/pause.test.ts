@@ -18,7 +18,7 @@ test('a pause lasts as long as it should, and leaves no listener behind', async 
   assert.equal(getEventListeners(signal, 'abort').length, 0);
 });
 
-test('a pause ends at once when it is called off, also before it began', async () => {
+test('a pause ends immediately when it is called off, also before it began', async () => {
   const clock = createFakeClock();
   const aborter = new AbortController();
   const paused = pause(clock, 1000, aborter.signal);

@@ -15,7 +15,7 @@ for (const [text, host, port] of GOOD) {
   test(`${text} is an address to listen on`, () => assert.deepEqual(parseListenAddress(text), { host, port }));
 }
 
-const BAD: readonly (readonly [text: string, mend: string | undefined])[] = [
+const BAD: readonly (readonly [text: string, fix: string | undefined])[] = [
   [':8787', 'say 0.0.0.0:8787 for every address of this machine'],
   ['*:8787', 'say 0.0.0.0:8787 for every address'],
   ['8787', 'say 127.0.0.1:8787'],
@@ -34,10 +34,10 @@ const BAD: readonly (readonly [text: string, mend: string | undefined])[] = [
   ['', undefined],
 ];
 
-for (const [text, mend] of BAD) {
-  test(`"${text}" is refused${mend === undefined ? '' : ` with the advice to ${mend}`}`, () => {
+for (const [text, fix] of BAD) {
+  test(`"${text}" is refused${fix === undefined ? '' : ` with the advice to ${fix}`}`, () => {
     const parsed = parseListenAddress(text);
     assert.ok('wrong' in parsed, JSON.stringify(parsed));
-    assert.equal(parsed.mend, mend);
+    assert.equal(parsed.fix, fix);
   });
 }

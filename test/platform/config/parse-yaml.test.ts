@@ -1,38 +1,29 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { parseYaml, type ValueNode } from '../../../src/platform/config/parse-yaml.ts';
-
-function plain(node: ValueNode | undefined): unknown {
-  if (node === undefined) return undefined;
-  if (node.kind === 'scalar') return node.value;
-  if (node.kind === 'list') return node.items.map(plain);
-  return Object.fromEntries([...node.entries].map(([key, entry]) => [key, plain(entry.node)]));
-}
+import { parseYaml } from '../../../src/platform/config/parse-yaml.ts';
 
 test('values, keys and their places are read', () => {
-  const { root, faults, readable } = parseYaml('a: 1\nb:\n  - x\n  - { c: true, d: }\n');
+  const { value, values, keys, faults, readable } = parseYaml('a: 1\nb:\n  - x\n  - { c: true, d: }\n');
   assert.deepEqual({ faults, readable }, { faults: [], readable: true });
-  assert.deepEqual(plain(root), { a: 1, b: ['x', { c: true, d: null }] });
-  assert.ok(root?.kind === 'mapping');
-  const list = root.entries.get('b')?.node;
-  assert.ok(list?.kind === 'list');
-  assert.deepEqual(root.entries.get('b')?.keyAt, { line: 2, column: 1 });
-  assert.deepEqual(list.items[1]?.at, { line: 4, column: 5 });
+  assert.deepEqual(value, { a: 1, b: ['x', { c: true, d: null }] });
+  assert.deepEqual(keys.get('b'), { line: 2, column: 1 });
+  assert.deepEqual(values.get('b[1]'), { line: 4, column: 5 });
+  assert.deepEqual(keys.get('b[1].d'), { line: 4, column: 16 });
 });
 
 test('an empty text and one of comments alone hold nothing', () => {
-  assert.equal(parseYaml('').root, undefined);
-  assert.equal(parseYaml('# nothing\n').root, undefined);
+  assert.equal(parseYaml('').value, undefined);
+  assert.equal(parseYaml('# nothing\n').value, undefined);
 });
 
 test('words that older YAML took for booleans and times are strings', () => {
-  const { root } = parseYaml('%YAML 1.1\n---\n{ a: yes, b: off, c: 2001-01-01, d: 12:30:00 }');
-  assert.deepEqual(plain(root), { a: 'yes', b: 'off', c: '2001-01-01', d: '12:30:00' });
+  const { value } = parseYaml('%YAML 1.1\n---\n{ a: yes, b: off, c: 2001-01-01, d: 12:30:00 }');
+  assert.deepEqual(value, { a: 'yes', b: 'off', c: '2001-01-01', d: '12:30:00' });
 });
 
 test('an alias stands for the value it names', () => {
-  assert.deepEqual(plain(parseYaml('a: &x { k: 1 }\nb: [*x, *x]').root), { a: { k: 1 }, b: [{ k: 1 }, { k: 1 }] });
+  assert.deepEqual(parseYaml('a: &x { k: 1 }\nb: [*x, *x]').value, { a: { k: 1 }, b: [{ k: 1 }, { k: 1 }] });
 });
 
 const FAULTS: readonly (readonly [what: string, text: string, place: string, wrong: RegExp])[] = [
@@ -67,8 +58,8 @@ const BROKEN: readonly (readonly [what: string, text: string, wrong: RegExp])[] 
 
 for (const [what, text, wrong] of BROKEN) {
   test(`${what} makes the text unreadable, in our own words`, () => {
-    const { root, faults, readable } = parseYaml(text);
-    assert.deepEqual({ root, readable }, { root: undefined, readable: false });
+    const { value, faults, readable } = parseYaml(text);
+    assert.deepEqual({ value, readable }, { value: undefined, readable: false });
     assert.match(faults[0]?.wrong ?? '', wrong);
   });
 }
@@ -111,8 +102,8 @@ test('no text makes the reader throw', () => {
   );
   fc.assert(
     fc.property(text, (given) => {
-      const { faults, readable, root } = parseYaml(given);
-      assert.ok(readable || (faults.length > 0 && root === undefined));
+      const { faults, readable, value } = parseYaml(given);
+      assert.ok(readable || (faults.length > 0 && value === undefined));
     }),
     { numRuns: 1500 },
   );

@@ -23,7 +23,7 @@ test('O-07: a key in the wrong place is led to the right one, and one like no ot
   ]);
 });
 
-test('O-07: all problems of file, environment and flags are reported at once, the file’s from top to bottom', () => {
+test('O-07: all problems of file, environment and flags are reported together, the file’s from top to bottom', () => {
   const file = 'verbose: maybe\ngate:\n  width: many\n  mood: opne\nbeds:\n  - { depth: 9 }\nlistn: 1\n';
   assert.deepEqual(lines(file, { GARDEN_GATE_WAIT: '30', GARDEN_LISTN: 'x' }, { '--listen': ':80' }), [
     'garden.yaml:1:10: verbose: "maybe" is neither true nor false; expected true or false',

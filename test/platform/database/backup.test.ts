@@ -3,8 +3,11 @@ import { appendFile, readdir, readFile, stat, writeFile } from 'node:fs/promises
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { backUpDatabases } from '../../../src/platform/database/backup/back-up-databases.ts';
-import { findProblems, restoreDatabases } from '../../../src/platform/database/backup/restore-databases.ts';
+import {
+  backUpDatabases,
+  findProblems,
+  restoreDatabases,
+} from '../../../src/platform/database/backup/database-backup.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
 import { ownSqliteFile } from '../../../src/platform/database/sqlite/sqlite-file.ts';
 import { digestTables } from '../../../src/platform/database/tables.ts';
@@ -105,7 +108,7 @@ for (const engine of engines) {
       );
     });
 
-    test('a restore refuses a target that holds anything, unless it is told to replace it', async () => {
+    test('a restore refuses a target that holds anything, unless it may replace it', async () => {
       const database = await places.open<SampleSchema>(sampleDatabase);
       await fillSample(database, 20);
       const folder = newFolder();

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { DatabaseDefinition } from '../../../src/platform/database/migration.ts';
+import type { DatabaseDefinition } from '../../../src/platform/database/migrations.ts';
 
 /** As the versions of a program made it: a table, a column more, a table that is filled from the first one. */
 export const grownDatabase: DatabaseDefinition = {

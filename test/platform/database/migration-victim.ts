@@ -1,7 +1,7 @@
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import type { DatabaseLocation, Engine } from '../../../src/platform/database/database.ts';
+import { migrate } from '../../../src/platform/database/migrations.ts';
 import { openEngine } from '../../../src/platform/database/open-engine.ts';
-import { migrate } from '../../../src/platform/database/run-migrations.ts';
 import { grownDatabase } from './grown-database.ts';
 
 /** A process that migrates a database and kills itself at a statement: just before it, or while it runs. */

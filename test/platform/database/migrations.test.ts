@@ -6,7 +6,7 @@ import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { sql } from 'kysely';
 import type { DatabaseLocation } from '../../../src/platform/database/database.ts';
-import type { Migration, MigrationTools } from '../../../src/platform/database/migration.ts';
+import type { Migration, MigrationTools } from '../../../src/platform/database/migrations.ts';
 import { openEngine } from '../../../src/platform/database/open-engine.ts';
 import { readTables } from '../../../src/platform/database/tables.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
@@ -95,7 +95,7 @@ for (const engine of engines) {
       });
     });
 
-    test('instances that start at once migrate one after the other', async () => {
+    test('instances that start at the same time migrate one after the other', async () => {
       const location = await prepare(1);
       const starts = [location, location, places.location()].map((place) =>
         runVictim({ location: place, killAt: 0, during: false }),

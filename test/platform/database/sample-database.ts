@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { DatabaseDefinition } from '../../../src/platform/database/migration.ts';
+import type { DatabaseDefinition } from '../../../src/platform/database/migrations.ts';
 
 /** A small schema with every column type, a reference, a composite key and a table that refers to itself. */
 export const sampleDatabase: DatabaseDefinition = {

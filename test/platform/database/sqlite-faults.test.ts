@@ -9,7 +9,7 @@ import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import workerThreads, { Worker } from 'node:worker_threads';
-import { findProblems } from '../../../src/platform/database/backup/restore-databases.ts';
+import { findProblems } from '../../../src/platform/database/backup/database-backup.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import { databasePlaces } from '../../kit/database-engines.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';

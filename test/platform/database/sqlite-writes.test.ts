@@ -30,7 +30,7 @@ describe('writes on SQLite', () => {
     return () => other.close();
   }
 
-  test('batches that come at once share a commit', async () => {
+  test('batches that come at the same time share a commit', async () => {
     const { database } = await open();
     const insert = inserter(database);
     const before = database.statistics();
@@ -129,7 +129,7 @@ describe('writes on SQLite', () => {
     assert.deepEqual(order, ['commit', 'keyed', 'long']);
   });
 
-  test('a full queue refuses at once, and takes more when there is room', async () => {
+  test('a full queue refuses immediately, and takes more when there is room', async () => {
     const { database, file } = await open({ queuedBatches: 3 });
     const insert = inserter(database);
     const unblock = blockCommits(file);

@@ -170,12 +170,12 @@ for (const engine of engines) {
       });
       assert.deepEqual(await query.selectFrom('items').select(['id', 'label']).execute(), [{ id: 'a', label: 'new' }]);
 
-      const refusals = { conflict: 'ITEM_LOST', duplicate: 'ITEM_TAKEN', details: { id: 'a' } };
+      const refusals = { conflict: 'NOT_FOUND', duplicate: 'FORBIDDEN', details: { id: 'a' } } as const;
       const lost = database.write([expectChanges(rename({ from: 'old', to: 'x' }), 1)], refusals);
-      await assert.rejects(lost, { code: 'ITEM_LOST', details: { id: 'a' } });
+      await assert.rejects(lost, { code: 'NOT_FOUND', details: { id: 'a' } });
       const twice = query.insertInto('items').values(item('a')).compile();
-      await assert.rejects(database.write([twice], refusals), { code: 'ITEM_TAKEN', details: { id: 'a' } });
-      await assert.rejects(database.write([twice], { conflict: 'ITEM_LOST' }), { code: 'STORAGE_DUPLICATE' });
+      await assert.rejects(database.write([twice], refusals), { code: 'FORBIDDEN', details: { id: 'a' } });
+      await assert.rejects(database.write([twice], { conflict: 'NOT_FOUND' }), { code: 'STORAGE_DUPLICATE' });
     });
 
     test('text sorts by its bytes', async () => {

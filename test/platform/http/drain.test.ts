@@ -25,7 +25,7 @@ async function isRefused(t: TestContext, port: number): Promise<boolean> {
   }
 }
 
-test('P-36: with 200 open streams readiness is 503 at once, new work is refused, the streams finish, then all is closed', async (t) => {
+test('P-36: with 200 open streams readiness is 503 immediately, new work is refused, the streams finish, then all is closed', async (t) => {
   const streams: EventStream[] = [];
   const routes = [
     routeOf({
@@ -63,7 +63,9 @@ test('P-36: with 200 open streams readiness is 503 at once, new work is refused,
     stream.end();
   }
   const texts = await Promise.all(responses.map((response) => response.text()));
-  assert.deepEqual(new Set(texts), new Set(['data: first\n\ndata: [DONE]\n\n']));
+  // On a busy machine a stream may have been silent for so long that a comment was sent.
+  const events = texts.map((text) => text.replaceAll(': keep-alive\n\n', ''));
+  assert.deepEqual(new Set(events), new Set(['data: first\n\ndata: [DONE]\n\n']));
   await draining;
   await assert.rejects(openRaw(t, bound.port), { code: 'ECONNREFUSED' });
 });
@@ -83,7 +85,7 @@ test('O-08: a request in flight gets its answer, and the connection is closed af
   await idle.closed();
 });
 
-test('O-08: a connection that was kept after a stream is told to leave by its next answer, and not cut', async (t) => {
+test('O-08: a connection that was kept after a stream is closed by its next response, and not cut', async (t) => {
   const opened = Promise.withResolvers<EventStream>();
   const routes = [
     routeOf({
@@ -156,7 +158,7 @@ test('O-08: a WebSocket stays open until the work of its surface is done, and is
   await draining;
 });
 
-test('O-08: a peer that does not answer the goodbye cannot hold up the end', async (t) => {
+test('O-08: a peer that does not confirm the close cannot hold up the end', async (t) => {
   const { listener, url } = await startListener(t, {
     surfaces: [surfaceOf({ upgrades: [echoOf()] })],
     limits: { closeTimeoutMs: 100 },
@@ -167,7 +169,7 @@ test('O-08: a peer that does not answer the goodbye cannot hold up the end', asy
   await listener.drain(30_000);
 });
 
-test('O-08: closing at once ends everything, also a guard that is still thinking', async (t) => {
+test('O-08: closing immediately ends everything, also a guard that is still thinking', async (t) => {
   const thinking = Promise.withResolvers<void>();
   const guard = () => {
     thinking.resolve();

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { createFailureThrottle } from '../../../src/platform/http/failure-throttle.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
-test('B-46: from the 21st failure in a minute an address is told when to come back, and it is news only once', async () => {
+test('B-46: from the 21st failure in a minute an address learns when to come back, and it is logged only once', async () => {
   const clock = createFakeClock();
   const throttle = createFailureThrottle({ clock });
   for (let count = 1; count <= 20; count += 1)

@@ -61,7 +61,7 @@ test('B-25: the address of a WebSocket, called without an upgrade, asks for the 
   assert.equal((await fetch(`${url}/lab/socket`, { method: 'POST' })).headers.get('allow'), 'GET, HEAD');
 });
 
-test("a guard's answer, given at once or later, is the caller", async (t) => {
+test("a guard's answer, given immediately or later, is the caller", async (t) => {
   const handle = ({ caller }: { caller: unknown }) => ({ caller });
   const routes = [
     routeOf({ path: '/lab/now', guard: needsToken, handle }),

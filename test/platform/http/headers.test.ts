@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { AppError } from '../../../src/platform/errors/app-error.ts';
+import { AppError, type ErrorCode } from '../../../src/platform/errors/app-error.ts';
 import type { Route } from '../../../src/platform/http/surface.ts';
 import { exchange, statusOf } from '../../kit/raw-connection.ts';
 import { echoOf, routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
@@ -58,7 +58,7 @@ test('a route may state its own policy and caching', async (t) => {
 test('a refusal hands out no cookie that was set before the handler failed', async (t) => {
   const handle: Route['handle'] = async ({ reply }) => {
     reply.header('set-cookie', ['session=worth-something', 'device=too']).header('x-kept', 'yes');
-    throw new AppError('TEAPOT', { what: 'late' });
+    throw new AppError('TEAPOT' as ErrorCode, { what: 'late' });
   };
   const { url } = await startListener(t, {
     surfaces: [surfaceOf({ routes: [routeOf({ path: '/lab/late', handle })] })],
@@ -95,7 +95,7 @@ test('P-38: a harmless x-request-id is taken over, any other replaced; it is ret
 test('B-44: a line break in a value that reaches a header never splits the response', async (t) => {
   const evil = 'x\r\nSet-Cookie: stolen=1\r\n\r\n<script>';
   const refuse = (): never => {
-    throw new AppError('TEAPOT', { what: evil });
+    throw new AppError('TEAPOT' as ErrorCode, { what: evil });
   };
   const routes = [
     routeOf({ path: '/lab/reply', handle: ({ reply }) => reply.header('x-node', evil).send('fine') }),

@@ -22,7 +22,7 @@ function labSurface(calls: unknown[] = []) {
 
 const POST = 'POST /lab/post HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
 
-test('B-40: connections that never finish their headers are closed, and others are served meanwhile', async (t) => {
+test('B-40: connections that never finish their headers are closed, and others are served', async (t) => {
   const limits = { headersTimeoutMs: 300, requestTimeoutMs: 2_000 };
   const { bound, url } = await startListener(t, { surfaces: [labSurface()], limits });
   const slow = await Promise.all(Array.from({ length: 100 }, () => openRaw(t, bound.port)));
@@ -190,7 +190,7 @@ test('B-45: too many headers, or too large ones, are 431', async (t) => {
   assert.equal(statusOf(await exchange(t, bound.port, upgrade)), 431);
 });
 
-test('B-47: an address has only so many connections; one more is closed at once, and a freed place can be taken', async (t) => {
+test('B-47: an address has only so many connections; one more is closed immediately, and a freed place can be taken', async (t) => {
   const { bound, url } = await startListener(t, { surfaces: [labSurface()], limits: { connectionsPerAddress: 3 } });
   const held = await Promise.all([1, 2, 3].map(() => openRaw(t, bound.port)));
   const fourth = await openRaw(t, bound.port);

@@ -68,7 +68,7 @@ test('B-33: while nothing asks for a credential, the Host must be a name of this
   assert.deepEqual(await ask(['localhost', 'localhost']), [421, 421], 'two');
 });
 
-test('B-33: with a credential any one Host will do, and a reload that takes it away counts at once', async (t) => {
+test('B-33: with a credential any one Host will do, and a reload that takes it away counts immediately', async (t) => {
   let open = false;
   const { bound } = await startListener(t, { surfaces: [surfaceOf({ isOpen: () => open, routes })] });
   const ask = async (hosts: string, version = '1.1') =>

@@ -46,7 +46,7 @@ test('a readiness check that hangs or throws counts as failed, and is asked once
   assert.equal(asked, 1);
 });
 
-test('/metrics is for this machine, or for whoever has the metrics token', async (t) => {
+test('/metrics is for this machine, or for callers with the metrics token', async (t) => {
   const forwarded = { 'x-forwarded-for': '203.0.113.9' };
   const { url, bound } = await startListener(t);
   assert.equal((await fetch(`${url}/metrics`)).status, 200);

@@ -39,7 +39,7 @@ const store: SharedStore = { jobs: [job], jobOfKey: new Map([['key', 'a']]), tur
 const missedOf = (operations: readonly Operation[], found = store) =>
   figuresOf(operations, found).flatMap(({ name, met }) => (met ? [] : [name]));
 
-test('a restart that nobody noticed is no violation, and the tries and the longest drain are told', () => {
+test('a restart that nobody noticed is no violation, and the tries and the longest drain are reported', () => {
   assert.deepEqual(checkOperations(run, store), []);
   assert.deepEqual(missedOf(run), []);
   const values = new Map(figuresOf(run, store).map(({ name, value }) => [name, value]));

@@ -20,7 +20,7 @@ const closeOf = async (socket: WebSocket) => {
   return [code, String(reason)];
 };
 
-test('messages go both ways, many at once, in order', async (t) => {
+test('messages go both ways, many at the same time, in order', async (t) => {
   const { url } = await startListener(t, { surfaces: [surfaceOf({ upgrades: [echoOf()] })] });
   const socket = await openSocket(t, url);
   const got: string[] = [];
@@ -47,7 +47,7 @@ test('what is sent within one turn of the loop leaves in one write', async (t) =
   assert.equal(chunks.length, 1);
 });
 
-test('messages that come before anyone listens are kept, and the end is told to who asks late', async (t) => {
+test('messages that come before anyone listens are kept, and a late listener learns of the end', async (t) => {
   const opened = Promise.withResolvers<MessageChannel>();
   const upgrades = [echoOf({ accept: opened.resolve })];
   const { bound } = await startListener(t, { surfaces: [surfaceOf({ upgrades })] });

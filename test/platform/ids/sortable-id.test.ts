@@ -35,7 +35,7 @@ test('ids of one millisecond stay unique and sorted when the random part is used
   assert.deepEqual(ids, [...new Set(ids)].sort());
 });
 
-test('ids made later sort later, whoever made them', async () => {
+test('ids made later sort later, no matter who made them', async () => {
   const clock = createFakeClock();
   const first = createSortableIds(clock, createFakeRandomness(1))('');
   await clock.advance(1);

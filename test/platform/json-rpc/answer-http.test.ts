@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { AppError } from '../../../src/platform/errors/app-error.ts';
+import { AppError, type ErrorCode } from '../../../src/platform/errors/app-error.ts';
 import { answerHttp } from '../../../src/platform/json-rpc/answer-http.ts';
 import type { Dispatch } from '../../../src/platform/json-rpc/method-table.ts';
 import { assertFailure, call, type Message, serving, toText } from './carriers.ts';
@@ -17,7 +17,7 @@ function post(message: unknown, extra: Extra = {}) {
   return answerHttp({ ...serving(), ...extra, body: toText(message), requestId: 'http-1' });
 }
 
-const failing = (code: string) => (): never => {
+const failing = (code: ErrorCode) => (): never => {
   throw new AppError(code, { reason: 'so' });
 };
 

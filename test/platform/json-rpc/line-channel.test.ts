@@ -113,7 +113,7 @@ describe('the end of a line channel', () => {
     assert.equal((await peer.closed).code, 1000);
   });
 
-  test('is told once, with the code it was closed with, also to a listener that comes late', async () => {
+  test('is reported once, with the code it was closed with, also to a listener that comes late', async () => {
     const line = openLineChannel();
     line.channel.send('{"last":1}');
     line.channel.close(1008, 'no more');

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { type TSchema, Type } from 'typebox';
 import { rawJson, rawJsonOf } from '../../../src/platform/json-rpc/envelope.ts';
 import { createDispatch, defineMethod, type MethodRow } from '../../../src/platform/json-rpc/method-table.ts';
+import { startProcessorTime } from '../../kit/time.ts';
 import { call, type Message, openRawClient, rows } from './carriers.ts';
 
 interface Issue {
@@ -130,7 +131,7 @@ test('an issue with the parameters as a whole names them', async () => {
   assert.equal(message, 'The parameters are not valid: params must be an object');
 });
 
-test('only the first few issues are told, with paths of bounded length', async () => {
+test('only the first few issues are listed, with paths of bounded length', async () => {
   const wrong = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`${'n'.repeat(3000)}${index}`, 1]));
   const { issues } = await issuesOf(Type.Object({}, { additionalProperties: false }), wrong);
   assert.ok(issues.length > 0 && issues.length <= 8);
@@ -143,13 +144,13 @@ test('only the first few issues are told, with paths of bounded length', async (
 
 test('very many wrong values are refused quickly, without saying where', async () => {
   const schema = Type.Object({ list: Type.Array(Type.Object({ x: Type.Optional(Type.String()) })) });
-  const started = performance.now();
+  const processorTime = startProcessorTime();
   for (const list of [new Array(150_000).fill(1), new Array(3000).fill({ x: 1 })]) {
     const { issues, message } = await issuesOf(schema, { list });
     assert.deepEqual(issues, []);
     assert.equal(message, 'The parameters are not valid: they do not fit the schema');
   }
-  assert.ok(performance.now() - started < 3000);
+  assert.ok(processorTime() < 3000);
 });
 
 const Task = Type.Object({

@@ -23,7 +23,7 @@ function openCaller(options: { idPrefix?: string; cancelMethod?: string } = {}) 
 }
 
 describe('a peer that calls', () => {
-  test('both sides call each other on one connection, many calls at once', async () => {
+  test('both sides call each other on one connection, many calls at the same time', async () => {
     const [left, right] = createMemoryChannels();
     const doubling = serving(async ({ params }) => ({ value: 2 * (params as { value: number }).value }));
     const leftPeer = createPeer({ ...doubling, channel: left, idPrefix: 'left-' });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { rawJson } from '../../../src/platform/json-rpc/envelope.ts';
+import { startProcessorTime } from '../../kit/time.ts';
 import { assertFailure, call, carriers, type Message, openRawClient, serving } from './carriers.ts';
 
 for (const { name, isHttp, open } of carriers) {
@@ -115,9 +116,9 @@ for (const { name, isHttp, open } of carriers) {
       );
     });
 
-    test('B-15: JSON nested 10,000 levels deep is refused at once, without a stack overflow', async () => {
+    test('B-15: JSON nested 10,000 levels deep is refused, without a stack overflow', async () => {
       const exchange = open();
-      const started = performance.now();
+      const processorTime = startProcessorTime();
       for (const [opening, closing] of [
         ['[', ']'],
         ['{"a":', '}'],
@@ -131,7 +132,7 @@ for (const { name, isHttp, open } of carriers) {
         );
         assertFailure(await exchange(opening.repeat(1_000_000)), -32700, 'PARSE_ERROR');
       }
-      assert.ok(performance.now() - started < 2000);
+      assert.ok(processorTime() < 2000);
       assert.equal(((await exchange(call(1, 'echo'))) as Message).ok, true);
     });
 
@@ -218,7 +219,7 @@ test('B-19: a notification has event like method and payload like params, and co
   assert.deepEqual([(bare as Message).params, (bare as Message).payload, (bare as Message).seq], [{}, {}, 4]);
 });
 
-test('seq rises over the messages of a connection and starts anew on the next', async () => {
+test('seq rises over the messages of a connection and starts again on the next', async () => {
   const client = openRawClient();
   const seqs: unknown[] = [];
   for (const message of [call(1, 'echo'), 'not JSON', call(2, 'later'), '[]', call(3, 'no.such')]) {

@@ -44,7 +44,7 @@ test('a call with nothing to notify has only its final envelope, without an even
   assert.deepEqual([sent[0]?.[0], sent[0]?.[1]?.result, sent[0]?.[2]], ['final', { x: 1 }, undefined]);
 });
 
-test('a call that is accepted opens the stream at once, long before its answer', async () => {
+test('a call that is accepted opens the stream immediately, long before its answer', async () => {
   const gate = Promise.withResolvers<object>();
   const { sent, answer } = stream(call(1, 'any'), (incoming) => {
     incoming.accept();
@@ -94,7 +94,7 @@ test('B-05: a body that is not JSON is a plain 400', async () => {
   assert.deepEqual(sent, []);
 });
 
-test('a notification is a plain 204, whatever its handler says meanwhile', async () => {
+test('a notification is a plain 204, whatever its handler sends', async () => {
   const { sent, answer } = stream({ jsonrpc: '2.0', method: 'any' }, async (incoming) => {
     incoming.accept();
     incoming.notify('news', {});

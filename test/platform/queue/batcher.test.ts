@@ -38,7 +38,7 @@ test('items are written together after the delay', async () => {
   assert.equal(clock.pending(), 0);
 });
 
-test('a full batch is written at once, and what came meanwhile right after it', async () => {
+test('a full batch is written immediately, and later items right after it', async () => {
   const { batcher, batches } = prepare();
   for (const item of [1, 2, 3, 4, 5, 6]) batcher.add(item);
   await batcher.flush();

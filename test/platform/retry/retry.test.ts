@@ -48,7 +48,7 @@ test('every pause lies between nothing and the bound, and the pauses spread over
   assert.ok(Math.min(...delays) < 20 && Math.max(...delays) > 80);
 });
 
-test('an error that will not get better is thrown at once', async () => {
+test('an error that will not get better is thrown immediately', async () => {
   const { options, starts, failing } = prepare({ shouldRetry: (error) => !String(error).includes('attempt 1') });
   await assert.rejects(retry(failing, options), /attempt 1/);
   assert.equal(starts.length, 1);
@@ -74,7 +74,7 @@ test('no listener stays on the signal when a pause is over', async () => {
   assert.equal(getEventListeners(signal, 'abort').length, 0);
 });
 
-test('a cancelled retry stops waiting at once and leaves no timer', async () => {
+test('a cancelled retry stops waiting immediately and leaves no timer', async () => {
   const stop = new AbortController();
   const { clock, options, starts, failing } = prepare({ signal: stop.signal });
   const outcome = assert.rejects(retry(failing, options), { code: 'CALL_CANCELLED', cause: 'enough' });

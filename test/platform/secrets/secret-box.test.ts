@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { createSecretBox } from '../../../src/platform/secrets/secret-box.ts';
+import { createSecretBox } from '../../../src/platform/secrets/secret-keys.ts';
 
 const oldKey = randomBytes(32);
 const newKey = randomBytes(32);

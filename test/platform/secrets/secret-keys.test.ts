@@ -69,7 +69,7 @@ test('several keys may be listed, the first one first', async (context) => {
   assert.equal((await load(file, `${old},${fresh.toString('base64')}`)).length, 2);
 });
 
-test('O-07: a key file that others may read or write is refused with the command that mends it', async (context) => {
+test('O-07: a key file that others may read or write is refused with the command that fixes it', async (context) => {
   const file = await keyFile(context);
   await load(file);
   for (const mode of [0o640, 0o604, 0o620, 0o602, 0o644, 0o610]) {

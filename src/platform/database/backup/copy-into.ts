@@ -2,9 +2,8 @@ import type { Clock } from '../../clock/clock.ts';
 import { AppError } from '../../errors/app-error.ts';
 import type { Database, DatabaseLocation, Engine, EngineName, SqlConnection } from '../database.ts';
 import { copyFacts } from '../database-facts.ts';
-import type { DatabaseDefinition } from '../migration.ts';
+import { type DatabaseDefinition, migrate } from '../migrations.ts';
 import { openEngine, runTransaction } from '../open-engine.ts';
-import { migrate } from '../run-migrations.ts';
 import {
   compareDigests,
   digestTable,
@@ -33,7 +32,7 @@ const VALUES_PER_STATEMENT = 16_000;
 /**
  * Makes the schema at the target, fills it in one transaction and compares counts and checksums before it commits: a
  * copy that was interrupted or does not match leaves the target as it was. The data of the source must not change
- * meanwhile, and its schema must be up to date.
+ * until then, and its schema must be up to date.
  */
 export async function copyInto(source: SqlConnection, target: CopyTarget): Promise<TableDigest[]> {
   const { name, location, clock } = target;

@@ -34,7 +34,7 @@ export async function openPostgresEngine(url: string, schema: string): Promise<E
     keepAlive: true,
     types: portableTypes,
   });
-  // Connections break while nobody uses them (a restart of the server): whoever needs one next gets a new one.
+  // Connections break while nobody uses them (a restart of the server): the next caller gets a new one.
   pool.on('error', () => undefined);
   pool.on('connect', (client) => void client.on('error', () => undefined));
   const problems = new WeakMap<Error, PostgresProblem>();
@@ -106,7 +106,7 @@ export async function openPostgresEngine(url: string, schema: string): Promise<E
   const read = async <Row>(statement: Runnable<Row>): Promise<Row[]> => {
     reads += 1;
     // A read changes nothing, so when its connection turns out to be lost it is asked again. All connections of the
-    // pool may be lost at once, after a restart of the server; one that cannot even be made ends the attempts.
+    // pool may be lost at the same time, after a restart of the server; one that cannot even be made ends the attempts.
     const ask = () => withConnection((connection) => connection.execute(statement));
     return (await again('connectionLost', CONNECTIONS + 1, ask)).rows;
   };

@@ -1,11 +1,11 @@
-import { AppError } from '../../errors/app-error.ts';
+import { AppError, type ErrorCode } from '../../errors/app-error.ts';
 
 /** Error codes: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const DUPLICATE = '23505';
 const DISK_FULL = '53100';
 /** Serialisation failure, deadlock. */
 const TRY_AGAIN = new Set(['40001', '40P01']);
-/** A prepared statement whose table was changed by a newer instance meanwhile. */
+/** A prepared statement whose table a newer instance has changed since. */
 const STALE_PLAN = '0A000';
 /** Cancelled by its timeout, read-only server, lock timeout: the connection itself is well. */
 const UNAVAILABLE_ONCE = new Set(['57014', '25006', '55P03']);
@@ -44,7 +44,7 @@ export function describeConnectFailure(cause: unknown, url: string): string | un
 /** Translates an error of the server, or of the connection to it, for the rest of the program. */
 export function describePostgresError(cause: unknown): PostgresProblem {
   const { code, table, detail, severity, message } = fieldsOf(cause);
-  const problem = (name: string, details: object, rest: Partial<PostgresProblem> = {}): PostgresProblem => {
+  const problem = (name: ErrorCode, details: object, rest: Partial<PostgresProblem> = {}): PostgresProblem => {
     const error = new AppError(name, { ...details }, { cause });
     return { error, connectionLost: false, tryAgain: false, ...rest };
   };

@@ -34,7 +34,7 @@ export function commitRound(connection: SqliteConnection, units: readonly Unit[]
     return commitTogether(connection, units, onCommit);
   } catch (error) {
     rollback(connection);
-    // After a failed write to the disk nothing is tried again at once: what reached it is not known.
+    // After a failed write to the disk nothing is tried again immediately: what reached it is not known.
     if (isDiskFailure(error)) return units.map(() => toFailure(error));
     return units.map((unit) => commitAlone(connection, unit, onCommit));
   }

@@ -100,7 +100,7 @@ export function openSqliteConnection(
   };
 }
 
-/** Several processes that start at once may find each other in the way here; SQLite does not wait by itself for this. */
+/** Several processes that start at the same time may find each other in the way here; SQLite does not wait by itself for this. */
 function enableWriteAheadLog(database: DatabaseSync): void {
   for (let attempt = 1; ; attempt += 1) {
     try {

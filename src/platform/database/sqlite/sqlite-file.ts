@@ -14,7 +14,7 @@ import { claimThread } from './sqlite-thread.ts';
 /** All pages in one step, so that the copy is of one moment; a copy in steps would start again after each commit. */
 const PAGES_PER_STEP = 2 ** 31 - 1;
 const BUSY_TIMEOUT_MS = 5000;
-/** Other writers wait meanwhile. */
+/** Other writers wait until then. */
 const EMPTY_LOG_WAIT_MS = 100;
 
 /** Copies a database that may be in use into a new file (0600), in a thread of the pool. */

@@ -21,7 +21,7 @@ export interface BoundStatement {
 interface SqliteThread {
   open(file: string, mode: SqliteMode): Promise<number>;
   run(connection: number, statement: BoundStatement): Promise<SqliteResult>;
-  /** Stores the statements together with whatever else is submitted meanwhile. Those of one tick travel together. */
+  /** Stores the statements together with whatever else is submitted until then. Those of one tick travel together. */
   submit(connection: number, unit: readonly BoundStatement[]): Promise<readonly SqliteResult[]>;
   ping(): Promise<void>;
   closeConnection(connection: number): Promise<void>;
@@ -33,7 +33,7 @@ interface SqliteThread {
 
 /**
  * When commits are faster than this, waking a sleeping event loop would take a good part of their time. Then the result
- * for a lone caller is looked for, a moment in each turn of the event loop. On one core the writer could not run meanwhile.
+ * for a lone caller is looked for, a moment in each turn of the event loop. On one core the writer could not run at the same time.
  */
 const QUICK_MS = availableParallelism() > 1 ? 0.25 : 0;
 const LOOK_MS = 0.02;
@@ -91,7 +91,7 @@ function startSqliteThread(): SqliteThread {
     answerMs = performance.now() - postedAt;
   };
   port.on('message', receive);
-  /** The event loop turns meanwhile; it just does not go to sleep. */
+  /** The event loop turns at the same time; it just does not go to sleep. */
   const lookForAnswer = (): void => {
     const lookUntil = performance.now() + LOOK_MS;
     while (Atomics.load(signal, ANSWERS) === answersSeen && performance.now() < lookUntil);
@@ -181,7 +181,7 @@ function startSqliteThread(): SqliteThread {
   };
 }
 
-/** Nothing of the program's, but where compiled code is kept: a thread that compiles anew starts later and is larger. */
+/** Nothing of the program's, but where compiled code is kept: a thread that compiles again starts later and is larger. */
 function threadEnvironment(): Record<string, string> {
   const ofThisVersion = getCompileCacheDir();
   return ofThisVersion === undefined ? {} : { NODE_COMPILE_CACHE: dirname(ofThisVersion) };

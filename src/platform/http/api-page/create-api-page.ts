@@ -1,12 +1,14 @@
-import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import type { Call, Guard, Route } from '../surface.ts';
+import { pagePolicy, type StoredText, sendPage, sendText, storedText } from '../page.ts';
+import type { Guard, Route } from '../surface.ts';
 
 interface ApiPageInput<Caller> {
   readonly guard: Guard<Caller>;
   /** Where the page is served; its scripts and styles lie below. */
   readonly path?: string;
   readonly openApiPath?: string;
+  /** Other pages of this server, offered beside the title. Both are texts of the program. */
+  readonly links?: readonly { readonly href: string; readonly label: string }[];
 }
 
 interface ApiPage<Caller> {
@@ -14,11 +16,6 @@ interface ApiPage<Caller> {
   readonly page: Route<Caller>;
   /** One row per file: no name from a request ever becomes a file name. */
   readonly assets: readonly Route<Caller>[];
-}
-
-interface StoredText {
-  readonly text: string;
-  readonly etag: string;
 }
 
 const ASSETS = [
@@ -37,35 +34,20 @@ const ASSETS = [
   'stream-text.js',
 ] as const;
 
-/** Trusted types make the browser itself refuse any markup made from data. */
-const POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "connect-src 'self'",
-  "img-src 'self' data:",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-].join('; ');
+/** Pictures of the description itself. */
+const POLICY = pagePolicy("img-src 'self' data:");
 
 /** The page on which the API can be read and tried out. It needs nothing from any other host. */
 export function createApiPage<Caller>(input: ApiPageInput<Caller>): ApiPage<Caller> {
-  const { guard, path = '/docs', openApiPath = '/openapi.json' } = input;
-  const html = stored(pageHtml({ assetsPath: `${path}/`, openApiPath }));
+  const { guard, path = '/docs', openApiPath = '/openapi.json', links = [] } = input;
+  const html = storedText(pageHtml({ assetsPath: `${path}/`, openApiPath, links }));
   return {
     page: {
       method: 'GET',
       path,
       guard,
       summary: 'This page.',
-      handle: (call) => {
-        call.reply.header('content-security-policy', POLICY);
-        call.reply.header('referrer-policy', 'no-referrer');
-        call.reply.header('cross-origin-opener-policy', 'same-origin');
-        return send(call, 'text/html; charset=utf-8', html);
-      },
+      handle: (call) => sendPage(call, POLICY, html),
     },
     assets: ASSETS.map((name) => assetRoute(`${path}/${name}`, name, guard)),
   };
@@ -80,32 +62,21 @@ function assetRoute<Caller>(path: string, name: (typeof ASSETS)[number], guard: 
     guard,
     summary: 'A part of the API page.',
     handle: async (call) => {
-      loaded ??= stored(await readFile(new URL(`browser/${name}`, import.meta.url), 'utf8'));
-      return send(call, contentType, loaded);
+      loaded ??= storedText(await readFile(new URL(`browser/${name}`, import.meta.url), 'utf8'));
+      return sendText(call, contentType, loaded);
     },
   };
 }
 
-function stored(text: string): StoredText {
-  return { text, etag: `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"` };
-}
-
-/** Always asked for again, and answered without a body while it is the same: a new release shows at once. */
-function send({ head, reply }: Call<unknown>, contentType: string, { text, etag }: StoredText): unknown {
-  reply.header('cache-control', 'no-cache').header('etag', etag).header('x-content-type-options', 'nosniff');
-  // The header may be a list, and a proxy that compresses marks the tag as weak.
-  if (head.headers['if-none-match']?.includes(etag)) return reply.code(304).send();
-  return reply.type(contentType).send(text);
-}
-
-interface PageAddresses {
+interface PageAddresses extends Required<Pick<ApiPageInput<unknown>, 'links'>> {
   /** Where scripts and styles are served, with a slash at the end. */
   readonly assetsPath: string;
   readonly openApiPath: string;
 }
 
 /** The page before its script has run: no inline script or style, so that the policy can forbid them all. */
-function pageHtml({ assetsPath, openApiPath }: PageAddresses): string {
+function pageHtml({ assetsPath, openApiPath, links }: PageAddresses): string {
+  const others = links.map(({ href, label }) => `<a href="${href}">${label}</a>\n`).join('');
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -123,7 +94,7 @@ function pageHtml({ assetsPath, openApiPath }: PageAddresses): string {
 <header>
 <button type="button" id="menu" aria-expanded="false" aria-controls="menu-panel">Operations</button>
 <h1><span id="title">API</span> <small id="version"></small></h1>
-<div class="token">
+${others}<div class="token">
 <label for="token">Bearer token</label>
 <input id="token" type="password" autocomplete="off" spellcheck="false" placeholder="only kept in this tab">
 </div>

@@ -157,7 +157,10 @@ function createOperationDescriber({ components, tag, error }: DescriberInput): O
       description: SOCKET_DESCRIPTION,
       tags: [tag],
       ...(parameters.length > 0 && { parameters }),
-      responses: { 101: { description: 'Switching Protocols' }, ...(plain?.responses ?? errorResponse()) },
+      responses: {
+        101: { description: 'Switching Protocols' },
+        ...(plain?.responses ?? errorResponse(ownError(upgrade.error))),
+      },
       'x-websocket': methods === undefined ? {} : { message: methods.request, received: methods.received },
     };
   };
@@ -168,7 +171,11 @@ function createOperationDescriber({ components, tag, error }: DescriberInput): O
     return { required: true, content: { [body === 'json' ? JSON_TYPE : 'application/octet-stream']: {} } };
   }
 
-  function responses({ response = {}, error: ownError }: RouteSchema, methods: MethodSchemas | undefined) {
+  function ownError(own: TSchema | undefined): JsonSchema | undefined {
+    return own === undefined ? error : components.describe(own);
+  }
+
+  function responses({ response = {}, error: own }: RouteSchema, methods: MethodSchemas | undefined) {
     const described: Record<string, JsonObject> = {};
     for (const [status, schema] of Object.entries(response)) {
       const content = contentOf(schema);
@@ -189,7 +196,7 @@ function createOperationDescriber({ components, tag, error }: DescriberInput): O
       described[200] = { description: 'OK', ...described[200], content };
     }
     if (Object.keys(described).length === 0) described[200] = { description: 'OK' };
-    return { ...described, ...errorResponse(ownError === undefined ? error : components.describe(ownError)) };
+    return { ...described, ...errorResponse(ownError(own)) };
   }
 
   function errorResponse(schema: JsonSchema | undefined = error): Record<string, JsonObject> {

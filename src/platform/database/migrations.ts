@@ -1,9 +1,54 @@
+import { createHash } from 'node:crypto';
+import type { Compilable, CompiledQuery, Kysely, SchemaModule } from 'kysely';
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
-import type { DatabaseLocation, Engine, SqlConnection } from './database.ts';
+import type { DatabaseLocation, Engine, EngineName, SqlConnection } from './database.ts';
 import { FACTS_COLUMNS, FACTS_TABLE } from './database-facts.ts';
-import { type DatabaseDefinition, type PlannedMigration, planMigrations } from './migration.ts';
+import { createPortableSchema, createQueryBuilder } from './kysely-dialect.ts';
 import { MIGRATIONS_TABLE, readTables } from './tables.ts';
+
+/** What a migration builds its statements with. Rows are loosely typed: the schema is what it was at that time. */
+export interface MigrationTools {
+  readonly engine: EngineName;
+  /** Column types are text, integer, real and blob, on both engines: see `kysely-dialect.ts`. */
+  readonly schema: SchemaModule;
+  readonly query: Kysely<Record<string, Record<string, unknown>>>;
+}
+
+/** One step of a schema, forward only. Once released it never changes. */
+export interface Migration {
+  /** Sorts by its beginning: `0001-jobs`. */
+  readonly id: string;
+  statements(tools: MigrationTools): readonly (Compilable | CompiledQuery)[];
+}
+
+/** What a service says of its database: its name, and how its schema came to be. */
+export interface DatabaseDefinition {
+  readonly name: string;
+  readonly migrations: readonly Migration[];
+}
+
+interface PlannedMigration {
+  readonly id: string;
+  /** Tells later whether the statements are still the same. */
+  readonly checksum: string;
+  readonly statements: readonly CompiledQuery[];
+}
+
+export function planMigrations(engine: EngineName, migrations: readonly Migration[]): PlannedMigration[] {
+  const builder = createQueryBuilder<Record<string, Record<string, unknown>>>(engine, () => {
+    throw new Error('a migration lists its statements; it does not run them');
+  });
+  const query = builder.withPlugin(createPortableSchema(engine));
+  return migrations.map(({ id, statements }, index) => {
+    const before = migrations[index - 1]?.id;
+    if (before !== undefined && before >= id) throw new TypeError(`migration ${id} must sort after ${before}`);
+    const listed = statements({ engine, schema: query.schema, query });
+    const compiled = listed.map((statement) => ('compile' in statement ? statement.compile() : statement));
+    const text = JSON.stringify(compiled.map(({ sql, parameters }) => [sql, parameters.map(String)]));
+    return { id, statements: compiled, checksum: createHash('sha256').update(text).digest('hex') };
+  });
+}
 
 interface Applied {
   readonly id: string;
@@ -39,7 +84,7 @@ const DIFFERENCES = {
 
 /**
  * Brings the schema up to date. Each migration is one transaction together with the row that records it, so that a
- * killed process leaves it done or not begun; instances that start at once do it one after another.
+ * killed process leaves it done or not begun; instances that start at the same time do it one after another.
  */
 export async function migrate(
   engine: Engine,

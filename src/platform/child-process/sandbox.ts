@@ -1,0 +1,291 @@
+import { lstatSync, readlinkSync } from 'node:fs';
+import { delimiter, isAbsolute } from 'node:path';
+import type { Clock } from '../clock/clock.ts';
+import { errorCode } from '../errors/app-error.ts';
+import type { Environment } from '../runtime/runtime.ts';
+import { findExecutable } from './child-environment.ts';
+import { findLimitEnforcement, type LimitEnforcement, type SandboxLimits } from './sandbox-limits.ts';
+import { createSandboxNetworks, NETWORK_URL, type SandboxNetworks, type ServeOwn } from './sandbox-network.ts';
+import { type ProcessOptions, type RunningProcess, startProcess } from './start-process.ts';
+
+/** What a program sees of this machine, besides the system's own programs and libraries. Paths are the same inside. */
+export interface Fence {
+  /** The folder that the program works in. */
+  readonly folder: string;
+  /** `device:inode` of that folder; a folder that was put in its place since then is refused. */
+  readonly identity: string;
+  readonly isReadOnly: boolean;
+  /** Where the program runs; inside `folder`. */
+  readonly startIn: string;
+  /** Where the program finds its home, and the folder that it finds there. Without `source` the home is empty and private. */
+  readonly home: { readonly path: string; readonly source?: string };
+  /** Further files and folders that can be read, as far as they exist. */
+  readonly readable: readonly string[];
+  /** Further files and folders that can be changed, as far as they exist. */
+  readonly writable: readonly string[];
+  /** What must not be seen although `folder` contains it. */
+  readonly hidden: { readonly folders: readonly string[]; readonly files: readonly string[] };
+  /** Inside a hidden folder, what can be read all the same. */
+  readonly installation: readonly string[];
+  /** The network that the program shares with others of this name. */
+  readonly network: string;
+}
+
+export interface Sandbox {
+  /** What is in force, for people. */
+  readonly description: string;
+  /** Starts a program behind a fence. */
+  start(options: ProcessOptions, fence: Fence): Promise<RunningProcess>;
+  stop(): Promise<void>;
+}
+
+/** Whether programs can be fenced in on this machine; if not, the reason and what to do. */
+export type SandboxState =
+  | { readonly works: true; readonly sandbox: Sandbox }
+  | { readonly works: false; readonly reason: string };
+
+export interface SandboxOptions {
+  /** Path of bubblewrap's program. Empty: `bwrap` in PATH. */
+  readonly program: string;
+  readonly environment: Environment;
+  readonly limits: SandboxLimits;
+  /** Hosts that may be reached; see `SandboxNetworksOptions`. Empty: none. */
+  readonly hosts: readonly string[];
+  readonly serveOwn: ServeOwn;
+  readonly clock: Pick<Clock, 'after'>;
+}
+
+const TRIAL_MS = 10_000;
+/** The first version that can bound the size of a private folder. */
+const MIN_VERSION = [0, 7] as const;
+
+/** Finds the programs that a sandbox is made of, and tries it once. */
+export async function openSandbox(options: SandboxOptions): Promise<SandboxState> {
+  const { program, environment, clock } = options;
+  if (process.platform !== 'linux') return { works: false, reason: 'it needs Linux' };
+  const path = environment.PATH ?? '';
+  const find = (name: string) =>
+    findExecutable(name, `${path}${delimiter}/usr/bin${delimiter}/usr/sbin${delimiter}/bin`);
+  const bubblewrap = await find(program === '' ? 'bwrap' : program);
+  if (bubblewrap === undefined) {
+    const reason =
+      program === ''
+        ? 'bubblewrap (bwrap) is not in PATH; install the package bubblewrap, or name its program in bridge.sandbox_program'
+        : `there is no program ${program}; correct bridge.sandbox_program`;
+    return { works: false, reason };
+  }
+  const [nsenter, prlimit] = await Promise.all([find('nsenter'), find('prlimit')]);
+  if (nsenter === undefined || prlimit === undefined) {
+    return { works: false, reason: 'nsenter and prlimit are not in PATH; install the package util-linux' };
+  }
+  const version = await run({ command: bubblewrap, args: ['--version'], cwd: '/', env: {} }, clock);
+  const [major = 0, minor = 0] = version.output.replace(/^\D+/, '').split('.').map(Number);
+  if (major === MIN_VERSION[0] && minor < MIN_VERSION[1]) {
+    const needed = MIN_VERSION.join('.');
+    return { works: false, reason: `bubblewrap ${major}.${minor} is too old; install ${needed} or newer` };
+  }
+  const enforcement = findLimitEnforcement();
+  const networks = createSandboxNetworks({ ...options, bubblewrap });
+  const tools = { bubblewrap, nsenter, prlimit };
+  const sandbox = createSandbox({ ...options, tools, networks, enforcement });
+  const failure = await tryOut(sandbox, clock);
+  if (failure === undefined) return { works: true, sandbox };
+  await sandbox.stop();
+  return { works: false, reason: `${bubblewrap} cannot create a sandbox here (${failure})` };
+}
+
+interface CreateSandboxOptions extends SandboxOptions {
+  readonly tools: Tools;
+  readonly networks: SandboxNetworks;
+  readonly enforcement: LimitEnforcement;
+}
+
+interface Tools {
+  readonly bubblewrap: string;
+  readonly nsenter: string;
+  readonly prlimit: string;
+}
+
+/** Joins control groups, then becomes the program. Each argument up to `--` is a file to write to. */
+const JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@"';
+/** Runs inside: refuses a folder that is not the one that was checked, then becomes the program. */
+const CHECK =
+  '[ "$(stat -c %d:%i "$1")" = "$2" ] || { echo "the working directory was replaced" >&2; exit 125; }; shift 2; exec "$@"';
+
+function createSandbox(options: CreateSandboxOptions): Sandbox {
+  const { tools, networks, enforcement, limits } = options;
+  const system = systemMounts();
+  const path = (options.environment.PATH ?? '').split(delimiter).filter(isAbsolute);
+
+  return {
+    description: describe(options),
+    async start(given, fence) {
+      const network = await networks.hold(fence.network);
+      const group = enforcement.createGroup(limits);
+      const release = (): void => {
+        network.release();
+        group?.remove();
+      };
+      const [command = '', ...args] = [
+        ...(group === undefined ? [] : ['/bin/sh', '-c', JOIN, 'join', ...group.procs, '--']),
+        ...limitArguments(tools.prlimit, options),
+        ...[tools.nsenter, '--user', '--net', '--preserve-credentials', '--target', String(network.pid), '--'],
+        tools.bubblewrap,
+        ...fenceArguments(fence, { system, path, temporaryBytes: limits.temporaryBytes }),
+        ...['--', '/bin/sh', '-c', CHECK, 'check', fence.folder, fence.identity, given.command, ...given.args],
+      ];
+      try {
+        const started = await startProcess({ ...given, command, args, cwd: '/', env: fencedEnvironment(given, fence) });
+        void started.exited.then(release);
+        return started;
+      } catch (error) {
+        release();
+        throw error;
+      }
+    },
+    stop: networks.stop,
+  };
+}
+
+function describe({ tools, hosts, enforcement, limits }: CreateSandboxOptions): string {
+  const reach = hosts.length === 0 ? 'no host' : hosts.includes('*') ? 'public hosts' : hosts.join(', ');
+  const processes =
+    enforcement.processes === 'none'
+      ? 'processes not limited (the program runs as root without a control group)'
+      : `at most ${limits.processes} processes (${enforcement.processes})`;
+  const memory = `memory by ${enforcement.memory === 'cgroup' ? 'cgroup' : 'rlimit, for each process'}`;
+  return `${tools.bubblewrap}, network: ${reach}, ${processes}, ${memory}`;
+}
+
+function limitArguments(prlimit: string, { enforcement, limits }: CreateSandboxOptions): readonly string[] {
+  return [
+    prlimit,
+    '--core=0',
+    ...(enforcement.memory === 'rlimit' ? [`--data=${limits.memoryBytes}`] : []),
+    ...(enforcement.processes === 'rlimit' ? [`--nproc=${limits.processes}`] : []),
+    '--',
+  ];
+}
+
+/** Programs find the way out by the usual variables. */
+function fencedEnvironment({ env }: ProcessOptions, { home }: Fence): Record<string, string> {
+  const own = Object.entries(env).filter(([name]) => !/^(?:https?|all|no)_proxy$|^TE?MP(?:DIR)?$/i.test(name));
+  return {
+    ...Object.fromEntries(own),
+    HOME: home.path,
+    TMPDIR: '/tmp',
+    HTTP_PROXY: NETWORK_URL,
+    HTTPS_PROXY: NETWORK_URL,
+    http_proxy: NETWORK_URL,
+    https_proxy: NETWORK_URL,
+    NO_PROXY: 'localhost,127.0.0.1',
+    no_proxy: 'localhost,127.0.0.1',
+    NODE_USE_ENV_PROXY: '1',
+  };
+}
+
+const SYSTEM_FOLDERS = ['/usr', '/nix'];
+/** Links into `/usr` on most systems. */
+const SYSTEM_LINKS = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
+/** Of `/etc`, what programs need to run, to find names and to check certificates. Nothing here holds a secret. */
+const SYSTEM_SETTINGS = (
+  'alternatives ca-certificates ca-certificates.conf crypto-policies fonts group host.conf hosts inputrc ld.so.cache ' +
+  'ld.so.conf ld.so.conf.d locale.alias locale.conf localtime magic mime.types nsswitch.conf os-release passwd pki ' +
+  'profile protocols resolv.conf services shells ssl terminfo timezone'
+).split(' ');
+
+function systemMounts(): readonly string[] {
+  return [
+    ...SYSTEM_FOLDERS.flatMap((folder) => ['--ro-bind-try', folder, folder]),
+    ...SYSTEM_LINKS.flatMap((link) => {
+      const target = linkTarget(link);
+      return target === undefined ? ['--ro-bind-try', link, link] : ['--symlink', target, link];
+    }),
+    ...SYSTEM_SETTINGS.flatMap((name) => ['--ro-bind-try', `/etc/${name}`, `/etc/${name}`]),
+    ...['--proc', '/proc', '--dev', '/dev', '--dir', '/run', '--dir', '/var', '--symlink', '/tmp', '/var/tmp'],
+  ];
+}
+
+function linkTarget(path: string): string | undefined {
+  try {
+    return lstatSync(path).isSymbolicLink() ? readlinkSync(path) : undefined;
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+interface Surroundings {
+  readonly system: readonly string[];
+  /** Folders with programs. */
+  readonly path: readonly string[];
+  readonly temporaryBytes: number;
+}
+
+/** The arguments of bubblewrap. Later mounts lie over earlier ones: what must stay hidden comes last. */
+function fenceArguments(fence: Fence, { system, path, temporaryBytes }: Surroundings): readonly string[] {
+  const { folder, home, hidden } = fence;
+  const bounded = ['--size', String(temporaryBytes), '--tmpfs'];
+  const secret = [fence.home.path, ...hidden.folders, ...hidden.files];
+  const readable = [...path, ...fence.readable].filter((place) => !secret.some((kept) => isInside(kept, place)));
+  const both = (option: string, places: readonly string[]) => places.flatMap((place) => [option, place, place]);
+  return [
+    ...['--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try'],
+    '--die-with-parent',
+    ...system,
+    ...[...bounded, '/tmp'],
+    ...(home.source === undefined ? [...bounded, home.path] : ['--bind', home.source, home.path]),
+    ...both('--ro-bind-try', readable),
+    ...both('--bind-try', fence.writable),
+    ...both(fence.isReadOnly ? '--ro-bind' : '--bind', [folder]),
+    ...hidden.folders.filter((place) => isInside(place, folder)).flatMap((place) => ['--tmpfs', place]),
+    ...hidden.files.filter((file) => isInside(file, folder)).flatMap((file) => ['--ro-bind', '/dev/null', file]),
+    ...both('--ro-bind-try', fence.installation),
+    ...['--chdir', fence.startIn],
+  ];
+}
+
+/** Whether a path is a folder, or lies in it. */
+function isInside(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith('/') ? folder : `${folder}/`);
+}
+
+/** Starts a program that does nothing; returns why that did not work. */
+async function tryOut(sandbox: Sandbox, clock: Pick<Clock, 'after'>): Promise<string | undefined> {
+  const { dev, ino } = lstatSync('/usr/share');
+  const fence: Fence = {
+    folder: '/usr/share',
+    identity: `${dev}:${ino}`,
+    isReadOnly: true,
+    startIn: '/usr/share',
+    home: { path: '/home' },
+    readable: [],
+    writable: [],
+    hidden: { folders: [], files: [] },
+    installation: [],
+    network: 'trial',
+  };
+  const options = { command: '/bin/sh', args: ['-c', 'exit 0'], cwd: '/', env: {} };
+  try {
+    const { code, output } = await run(options, clock, (given) => sandbox.start(given, fence));
+    return code === 0 ? undefined : output || `exit code ${code}`;
+  } catch (error) {
+    return error instanceof Error ? error.message : 'it did not start';
+  }
+}
+
+async function run(
+  options: ProcessOptions,
+  clock: Pick<Clock, 'after'>,
+  start: (options: ProcessOptions) => Promise<RunningProcess> = startProcess,
+): Promise<{ readonly code: number | null; readonly output: string }> {
+  const started = await start(options);
+  let said = '';
+  started.stdout.setEncoding('utf8').on('data', (text: string) => {
+    said = `${said}${text}`.slice(0, 1000);
+  });
+  const stopTimer = clock.after(TRIAL_MS, () => void started.stop({ graceMs: 0 }));
+  const { code, stderrTail } = await started.exited;
+  stopTimer();
+  return { code, output: `${said}${stderrTail}`.replaceAll(/\s+/g, ' ').trim().slice(0, 300) };
+}
