@@ -12,7 +12,7 @@ import { createListener } from '../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../src/platform/ids/sortable-id.ts';
 import { createBufferedOutput } from '../../src/platform/log/log-output.ts';
 import { createLogger } from '../../src/platform/log/logger.ts';
-import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
+import { createSecretBox } from '../../src/platform/secrets/secret-keys.ts';
 import { accountsSettingsOf } from '../../src/system/settings.ts';
 import { resolveTrestle } from '../../test/kit/resolve-trestle.ts';
 

@@ -8,13 +8,17 @@ export interface SessionRound {
   readonly port: number;
   readonly ms: number;
   readonly connections: number;
-  /** Used in turn; always the same for one port. */
+  /** Used in turn; always the same for one name. */
   readonly tokens: readonly string[];
+  /** What is sent; `GET /api/auth/session` unless given. */
+  readonly request?: { readonly method: string; readonly path: string; readonly body: string };
+  /** Tells rounds on one port apart. */
+  readonly name?: string;
 }
 
 const CLOSING_BRACE = 0x7d;
 const OK = Buffer.from('HTTP/1.1 200 ');
-const pools = new Map<number, Promise<(() => void)[]>>();
+const pools = new Map<string, Promise<(() => void)[]>>();
 let answers = 0;
 let under = 0;
 let running = false;
@@ -40,20 +44,24 @@ async function connect(port: number, requests: readonly Buffer[], first: number)
   return send;
 }
 
-function requestFor(token: string): Buffer {
+const CHECK = { method: 'GET', path: '/api/auth/session', body: '' };
+
+function requestFor(token: string, { method, path, body }: NonNullable<SessionRound['request']>): Buffer {
+  const type = body === '' ? '' : `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n`;
   return Buffer.from(
-    `GET /api/auth/session HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\nAuthorization: Bearer ${token}\r\n\r\n`,
+    `${method} ${path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\nAuthorization: Bearer ${token}\r\n${type}\r\n${body}`,
   );
 }
 
-function openPool({ port, connections, tokens }: SessionRound): Promise<(() => void)[]> {
-  const requests = tokens.map(requestFor);
+function openPool({ port, connections, tokens, request = CHECK }: SessionRound): Promise<(() => void)[]> {
+  const requests = tokens.map((token) => requestFor(token, request));
   return Promise.all(Array.from({ length: connections }, (_, index) => connect(port, requests, index)));
 }
 
 async function run(round: SessionRound): Promise<AnswerCount> {
-  const pool = pools.get(round.port) ?? openPool(round);
-  pools.set(round.port, pool);
+  const name = `${round.port} ${round.name ?? ''}`;
+  const pool = pools.get(name) ?? openPool(round);
+  pools.set(name, pool);
   const senders = await pool;
   answers = 0;
   under = round.connections;

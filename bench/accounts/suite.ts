@@ -1,11 +1,14 @@
 import { type Figure, limitFigure, median, ratioFigure, round, type Table } from '../report/figure.ts';
 import type { Rounds } from '../report/take-turns.ts';
+import { benchCredentials } from './credentials.bench.ts';
 import { benchGrowth } from './growth.bench.ts';
 import { benchLogins } from './login.bench.ts';
 import { benchSessionChecks } from './session-check.bench.ts';
 
 const CHECKS_PER_SECOND = 10_000;
 const MOST_GROWTH = 1.3;
+const LEAST_SHARE_OF_KEY = 0.87;
+const LEAST_SHARE_OF_BARE_ROUTE = 0.7;
 const FEW = 1000;
 const METRICS_USERS = 100_000;
 
@@ -14,21 +17,24 @@ const PARAMETERS = {
   full: {
     logins: { warmUpMs: 3000, rounds: 30, roundMs: 1500 },
     sessions: { warmUpMs: 3000, rounds: 30, roundMs: 250 },
+    calls: { warmUpMs: 3000, rounds: 30, roundMs: 250 },
     growth: { many: 1_000_000, rounds: 30, metricsCalls: 400 },
   },
   quick: {
     logins: { warmUpMs: 1000, rounds: 4, roundMs: 1000 },
     sessions: { warmUpMs: 1000, rounds: 6, roundMs: 250 },
+    calls: { warmUpMs: 1000, rounds: 4, roundMs: 250 },
     growth: { many: 100_000, rounds: 4, metricsCalls: 60 },
   },
 };
 
 /** What identity costs: logins, the check of every request, and both with many users. */
 export async function accountsSuite({ quick }: { quick: boolean }): Promise<readonly Table[]> {
-  const { logins, sessions, growth } = quick ? PARAMETERS.quick : PARAMETERS.full;
+  const { logins, sessions, calls, growth } = quick ? PARAMETERS.quick : PARAMETERS.full;
   return [
     { title: 'Accounts: logins', figures: await loginFigures(logins) },
     { title: 'Accounts: sessions', figures: await sessionFigures(sessions) },
+    { title: 'Accounts: calls by credential', figures: await callFigures(calls) },
     { title: 'Accounts: growth', figures: await growthFigures(growth) },
   ];
 }
@@ -61,6 +67,13 @@ async function sessionFigures(rounds: Rounds): Promise<readonly Figure[]> {
       met: median(ours.perSecond) >= CHECKS_PER_SECOND,
       amounts: { ours: median(ours.perSecond), bound: median(bound.perSecond), goal: CHECKS_PER_SECOND },
     },
+    ratioFigure({
+      name: 'the same against the bare route, at the same time',
+      unit: 'calls/s',
+      ours: ours.perSecond,
+      bound: bound.perSecond,
+      goal: LEAST_SHARE_OF_BARE_ROUTE,
+    }),
     {
       ...rate,
       name: 'the check itself',
@@ -76,6 +89,20 @@ async function sessionFigures(rounds: Rounds): Promise<readonly Figure[]> {
       goal: 0,
     }),
   ];
+}
+
+/** A call with another credential costs at most 15 % more than one with a key: as many per second, divided by 1.15. */
+async function callFigures(rounds: Rounds): Promise<readonly Figure[]> {
+  const { calls } = await benchCredentials(rounds);
+  return Object.entries(calls).map(([name, { ours, bound }]) =>
+    ratioFigure({
+      name: `a chat completion with ${name}, against one with a key`,
+      unit: 'calls per CPU s',
+      ours: ours.perCpuSecond,
+      bound: bound.perCpuSecond,
+      goal: LEAST_SHARE_OF_KEY,
+    }),
+  );
 }
 
 async function growthFigures(options: typeof PARAMETERS.full.growth): Promise<readonly Figure[]> {

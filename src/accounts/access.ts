@@ -1,16 +1,22 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
+import { refuseCrossSite } from '../platform/http/cross-origin.ts';
 import { bearerToken, type Call, type Guard, type RequestHead } from '../platform/http/surface.ts';
+import { isSignedToken, type Principal, type Scope } from '../platform/identity/principal.ts';
 import { isSecretParameter } from '../platform/log/hidden-secrets.ts';
 import { readCookie, SESSION_COOKIE } from './cookies.ts';
 import { requireFreshLogin, type SessionCheck } from './login/session-check.ts';
 import { type AdminPermission, holdsPermission, type PermissionMatrix } from './permissions.ts';
 import type { FoundSession } from './storage/session-store.ts';
+import type { UserStore } from './storage/user-store.ts';
+import { type FoundToken, type Identities, TOKEN_PREFIX } from './tokens/identities.ts';
 
 /** Someone who is logged in. */
 export interface UserCaller {
   /** The user's row, and the session that the request came with. */
   readonly user: FoundSession;
+  /** Set when the request came with a personal access token instead of a login. */
+  readonly token?: FoundToken;
 }
 
 /** A call of someone who is logged in, whatever it takes. */
@@ -24,9 +30,11 @@ export interface AgentCaller {
 export interface AccountsAccess {
   /** Open to everyone; `allowed` are names in the query that look like credentials and are none here. */
   anyone(...allowed: readonly string[]): Guard<never>;
-  /** A user's session by bearer token or cookie; `readonly` users may only read. */
+  /** A login session by bearer token or cookie, or an access token for the account; `readonly` users may only read. */
   readonly user: Guard<UserCaller>;
-  /** As `user`, for what a `readonly` user may change too: the own logout, password and second factor. */
+  /** As `user`, by a login alone: an access token changes nothing of what its person is known by. */
+  readonly loggedIn: Guard<UserCaller>;
+  /** A login session, for what a `readonly` user may change too: the own logout, password and second factor. */
   readonly userEvenReadonly: Guard<UserCaller>;
   /**
    * A user who has logged in within the last five minutes, for changes of what proves who someone is: a session that was
@@ -41,10 +49,14 @@ export interface AccountsAccess {
   /** As `adminOnly`, with a login from the last five minutes. */
   readonly freshAdmin: Guard<UserCaller>;
   readonly agent: Guard<AgentCaller>;
+  /** Anyone with a login or an access token, whatever it is good for; a token for five minutes is not one. */
+  readonly principal: Guard<Principal>;
 }
 
 export interface AccountsAccessOptions {
   readonly checkSession: SessionCheck;
+  readonly identities: Pick<Identities, 'byToken' | 'identify'>;
+  readonly users: Pick<UserStore, 'byId'>;
   readonly agents: { byToken(token: string): Promise<{ readonly id: string } | undefined> };
   matrix(): Promise<PermissionMatrix>;
   /** Under which users reach this program: `https://accounts.example`. */
@@ -55,7 +67,38 @@ export interface AccountsAccessOptions {
 const ADMIN_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
 
 export function createAccountsAccess(options: AccountsAccessOptions): AccountsAccess {
-  const { checkSession, agents, matrix, publicUrl, clock } = options;
+  const { checkSession, identities, users, agents, matrix, publicUrl, clock } = options;
+
+  /** The user of a personal access token that has the scope, in the place of a login. */
+  async function withToken(token: string, scope: Scope): Promise<UserCaller> {
+    const found = await identities.byToken(token);
+    if (found === undefined) throw new AppError('INVALID_SESSION');
+    const { row, principal } = found;
+    const user = await users.byId(row.owner.slice(row.owner.indexOf(':') + 1));
+    if (user === undefined || !principal.scopes.has(scope)) throw new AppError('FORBIDDEN');
+    const session = {
+      session_id: row.id,
+      session_epoch: user.access_epoch,
+      session_created_at: row.created_at,
+      session_last_seen_at: clock.now(),
+      access_expires_at: row.expires_at,
+      token_expires_at: row.expires_at,
+      bearer_until: row.expires_at,
+    };
+    return { user: { ...user, ...session }, token: found };
+  }
+
+  /** `scope` is what a personal access token must have; undefined: only a login counts. */
+  const caller =
+    (scope: Scope | undefined) =>
+    (head: RequestHead): Promise<UserCaller> => {
+      const token = bearerToken(head);
+      if (!token.startsWith(TOKEN_PREFIX)) return session(head);
+      refuseCredentialsInQuery(head, []);
+      if (scope === undefined) throw new AppError('LOGIN_REQUIRED');
+      return withToken(token, scope);
+    };
+  const login = caller(undefined);
 
   async function session(head: RequestHead): Promise<UserCaller> {
     refuseCredentialsInQuery(head, []);
@@ -65,48 +108,60 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
     if (token === '') throw new AppError('SESSION_TOKEN_REQUIRED');
     const user = await checkSession(token, byHeader ? 'bearer' : 'cookie');
     if (user === undefined) throw new AppError('INVALID_SESSION');
-    if (!byHeader && isWrite(head) && !isSameOrigin(head, publicUrl())) throw new AppError('CROSS_SITE_REQUEST');
+    if (!byHeader) refuseCrossSite(head, publicUrl());
     return { user };
   }
 
   const adminBy =
-    (allows: (role: string) => Promise<boolean>): ((head: RequestHead) => Promise<UserCaller>) =>
-    async (head) => {
-      const caller = await session(head);
-      const { role } = caller.user;
+    (find: (head: RequestHead) => Promise<UserCaller>, allows: (role: string) => Promise<boolean>) =>
+    async (head: RequestHead): Promise<UserCaller> => {
+      const found = await find(head);
+      const { role } = found.user;
       if (!ADMIN_ROLES.has(role) || !(await allows(role))) throw new AppError('FORBIDDEN');
-      return caller;
+      return found;
     };
-
-  const adminOnly = adminBy(async (role) => role !== 'operator');
+  const isNoOperator = async (role: string) => role !== 'operator';
   const fresh =
     (guard: (head: RequestHead) => Promise<UserCaller>): Guard<UserCaller> =>
     async (head) => {
-      const caller = await guard(head);
-      requireFreshLogin(caller.user, clock);
-      return caller;
+      const found = await guard(head);
+      requireFreshLogin(found.user, clock);
+      return found;
     };
 
-  async function user(head: RequestHead): Promise<UserCaller> {
-    const caller = await session(head);
-    if (caller.user.role === 'readonly' && isWrite(head)) throw new AppError('READ_ONLY_ACCOUNT');
-    return caller;
-  }
+  const notReadonly =
+    (find: (head: RequestHead) => Promise<UserCaller>) =>
+    async (head: RequestHead): Promise<UserCaller> => {
+      const found = await find(head);
+      if (found.user.role === 'readonly' && isWrite(head)) throw new AppError('READ_ONLY_ACCOUNT');
+      return found;
+    };
 
   return {
-    user,
-    freshUser: fresh(user),
-    freshLogin: fresh(session),
-    freshAdmin: fresh(adminOnly),
+    user: notReadonly(caller('account')),
+    loggedIn: notReadonly(login),
+    freshUser: fresh(notReadonly(login)),
+    freshLogin: fresh(login),
+    freshAdmin: fresh(adminBy(login, isNoOperator)),
     anyone: (...allowed) => {
       return (head) => {
         refuseCredentialsInQuery(head, allowed);
         return undefined as never;
       };
     },
-    userEvenReadonly: session,
-    adminWith: (permission) => adminBy(async (role) => holdsPermission(role, permission, await matrix())),
-    adminOnly,
+    userEvenReadonly: login,
+    adminWith: (permission) =>
+      adminBy(caller('admin'), async (role) => holdsPermission(role, permission, await matrix())),
+    adminOnly: adminBy(caller('admin'), isNoOperator),
+    async principal(head) {
+      refuseCredentialsInQuery(head, []);
+      const token = bearerToken(head);
+      if (isSignedToken(token)) throw new AppError('INVALID_SESSION');
+      const found = await identities.identify(head, 'token or cookie');
+      if (found !== undefined) return found;
+      const hasNone = head.headers.authorization === undefined && readCookie(head, SESSION_COOKIE) === '';
+      throw new AppError(hasNone ? 'SESSION_TOKEN_REQUIRED' : 'INVALID_SESSION');
+    },
     async agent(head) {
       refuseCredentialsInQuery(head, []);
       const token = bearerToken(head);
@@ -129,13 +184,4 @@ function refuseCredentialsInQuery({ query }: RequestHead, allowed: readonly stri
 
 function isWrite({ method }: RequestHead): boolean {
   return method !== 'GET' && method !== 'HEAD';
-}
-
-/** Browsers say where a request comes from; a request that does not say so brings no cookie of ours along. */
-function isSameOrigin(head: RequestHead, publicUrl: string): boolean {
-  const { origin, host = '', 'sec-fetch-site': site } = head.headers;
-  if (site !== undefined && site !== 'same-origin') return false;
-  if (origin === undefined) return site === 'same-origin';
-  const own = [URL.parse(publicUrl)?.origin, `${head.secure ? 'https' : 'http'}://${host}`];
-  return own.includes(origin);
 }

@@ -1,11 +1,13 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import { type CallbackNetwork, systemCallbackNetwork } from '../platform/callbacks/callback-post.ts';
 import type { Database } from '../platform/database/database.ts';
 import { originAllowed } from '../platform/http/cross-origin.ts';
 import type { RequestHead } from '../platform/http/surface.ts';
 import { createBatcher } from '../platform/queue/batcher.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
-import type { SecretBox } from '../platform/secrets/secret-box.ts';
+import type { IsBreached } from '../platform/secrets/password-filter.ts';
+import type { SecretBox } from '../platform/secrets/secret-keys.ts';
 import { type AccountsAccess, createAccountsAccess } from './access.ts';
 import { type Audit, createAudit } from './audit.ts';
 import { createFlows, type Flows } from './flows.ts';
@@ -32,9 +34,16 @@ import {
 } from './storage/proxy-node-store.ts';
 import { createSessionStore, type SessionStore } from './storage/session-store.ts';
 import { createSubscriptionStore, type SubscriptionStore } from './storage/subscription-store.ts';
+import { createTeamStore, type TeamStore } from './storage/team-store.ts';
+import { type AccessTokenStore, createAccessTokenStore, createCredentialCheckStore } from './storage/token-stores.ts';
 import { createUserAdministrationStore, type UserAdministrationStore } from './storage/user-administration-store.ts';
 import { createOwnerStore, createUserStore, type OwnerStore, type UserStore } from './storage/user-store.ts';
+import { watchWrites } from './storage/watched-database.ts';
+import { createWebhookStore } from './storage/webhook-store.ts';
+import { createIdentities, type Identities } from './tokens/identities.ts';
+import { createSignedTokens, type SignedTokens } from './tokens/signed-tokens.ts';
 import { createUserObjects, type UserObjects } from './user-object.ts';
+import { createWebhookPost, type WebhookPost } from './webhooks/webhook-post.ts';
 
 export interface AccountsOptions extends Runtime {
   readonly settings: AccountsSettings;
@@ -49,6 +58,8 @@ export interface AccountsOptions extends Runtime {
   readonly passwords?: PasswordHasher;
   /** Hands mails over instead of SMTP and the outbox folder. */
   readonly mailer?: Mailer;
+  /** How webhooks reach their receivers; the system's network unless given. */
+  readonly network?: CallbackNetwork;
   /** The keys of users, while the completions service runs beside this one. */
   completionKeys?(): CompletionKeys | undefined;
 }
@@ -66,6 +77,7 @@ export interface PeoplePort {
   readonly userAdministration: UserAdministrationStore;
   readonly userObjects: UserObjects;
   readonly subscriptions: SubscriptionStore;
+  readonly teams: TeamStore;
   readonly blacklist: BlacklistStore;
   /** The people that keys belong to, as other services may know them. */
   readonly owners: Owners;
@@ -80,10 +92,15 @@ export interface PeoplePort {
 export interface CredentialsPort {
   readonly credentials: CredentialStore;
   readonly passwords: PasswordHasher;
+  /** Whether a password is known from breaches, by the filter that the operator supplies. */
+  readonly isBreached: IsBreached;
   readonly limiter: Limiter;
   readonly flows: Flows;
   readonly flowStore: FlowStore;
   readonly secretBox: SecretBox;
+  readonly accessTokens: AccessTokenStore;
+  readonly identities: Identities;
+  readonly signedTokens: SignedTokens;
 }
 
 /** Login sessions, the guards that check them, and the addresses under which browsers reach this program. */
@@ -101,9 +118,10 @@ export interface SessionsPort {
   frontendUrl(): string;
 }
 
-/** What is told to people and to the operator. */
+/** Mails to people, notices to the operator, and events to other programs. */
 export interface PostPort {
   readonly mail: MailPost;
+  readonly webhooks: WebhookPost;
   readonly audit: Audit;
 }
 
@@ -118,15 +136,21 @@ const SEEN_DELAY_MS = 1000;
 /** Where several instances share a database, a change made elsewhere counts here after this long. */
 const SHARED_FRESH_MS = 1000;
 
-export function createAccountsCore(options: AccountsOptions, settings: () => AccountsSettings): AccountsCore {
-  const { database, secretBox, clock, randomness, makeId, logger, ownUrl } = options;
+export function createAccountsCore(
+  options: AccountsOptions,
+  settings: () => AccountsSettings,
+  isBreached: IsBreached,
+): AccountsCore {
+  const { secretBox, clock, randomness, makeId, logger, ownUrl } = options;
+  const database = watchWrites(options.database, (ids) => identities.changed(ids));
+  const freshMs = database.engine === 'postgres' ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY;
   const users = createUserStore(database);
   const ownerStore = createOwnerStore(database);
   const owners = createOwners({
     store: ownerStore,
     settings,
     clock,
-    freshMs: database.engine === 'postgres' ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY,
+    freshMs,
     onError: (error) => logger.warn({ err: error }, 'an owner of keys was not read'),
   });
   const sessions = createSessionStore(database);
@@ -134,13 +158,28 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
   const flowStore = createFlowStore(database);
   const audit = createAudit({ store: createAuditStore(database), clock, makeId });
   const agentRegistry = createAgentRegistry({ database, store: agents, audit, settings, clock, randomness });
-  const userObjects = createUserObjects(createPermissionStore(database), createLimitStore(database), clock);
+  const teams = createTeamStore(database);
+  const userObjects = createUserObjects(createPermissionStore(database), createLimitStore(database), teams, clock);
   const mail = createMailPost({
     database,
     secretBox,
     settings: () => settings().smtp,
+    language: () => settings().mail_language,
     outboxFolder: join(options.dataDirectory, 'outbox'),
     mailer: options.mailer,
+    clock,
+    makeId,
+    logger,
+  });
+  const webhooks = createWebhookPost({
+    database,
+    store: createWebhookStore(database),
+    secretBox,
+    network: options.network ?? systemCallbackNetwork,
+    allow: settings().webhook_allow,
+    users,
+    audit,
+    mail,
     clock,
     makeId,
     logger,
@@ -149,16 +188,45 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     capacity: SEEN_CAPACITY,
     maxBatch: SEEN_BATCH,
     maxDelayMs: SEEN_DELAY_MS,
-    write: async (batch) => void (await database.write(batch.map(sessions.touch))),
+    // Uses decide nothing: they are written past those who watch for changes.
+    write: async (batch) => void (await options.database.write(batch.map(sessions.touch))),
     clock,
     onDropped: () => undefined,
   });
   const checkSession = createSessionCheck({ store: sessions, settings, clock, seen });
+  const accessTokens = createAccessTokenStore(database);
+  const used = createBatcher<{ readonly id: string; readonly now: number }>({
+    capacity: SEEN_CAPACITY,
+    maxBatch: SEEN_BATCH,
+    maxDelayMs: SEEN_DELAY_MS,
+    write: async (batch) => void (await options.database.write(batch.map(accessTokens.touch))),
+    clock,
+    onDropped: () => undefined,
+  });
   const publicUrl = () => withoutSlash(settings().public_url === '' ? ownUrl() : settings().public_url);
+  const signedTokens = createSignedTokens({ database, secretBox, publicUrl, clock, makeId });
+  const identities = createIdentities({
+    checkSession,
+    tokens: accessTokens,
+    signed: signedTokens,
+    credentials: createCredentialCheckStore(database),
+    owners,
+    matrix: userObjects.matrix,
+    publicUrl,
+    clock,
+    freshMs,
+    used,
+    onError: (error) => logger.warn({ err: error }, 'a login or token was not looked at'),
+  });
 
   return {
     ...options,
+    database,
+    accessTokens,
+    identities,
+    signedTokens,
     settings,
+    isBreached,
     completionKeys: () => options.completionKeys?.(),
     publicUrl,
     frontendUrl: () => (settings().frontend_url === '' ? publicUrl() : withoutSlash(settings().frontend_url)),
@@ -170,6 +238,7 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     userAdministration: createUserAdministrationStore(database, owners.refresh),
     sessions,
     subscriptions: createSubscriptionStore(database, owners.refresh),
+    teams,
     blacklist: createBlacklistStore(database),
     agents,
     agentRegistry,
@@ -178,16 +247,28 @@ export function createAccountsCore(options: AccountsOptions, settings: () => Acc
     flows: createFlows({ store: flowStore, secretBox, clock, randomness }),
     audit,
     mail,
+    webhooks,
     credentials: createCredentialStore(database),
     limiter: createLimiter(database, clock),
-    // Two more than there are cores: none of them waits while the end of one is told and the next begins.
+    // Two more than there are cores: none of them waits while one ends and the next begins.
     passwords: options.passwords ?? createPasswordHasher({ concurrency: availableParallelism() + 2 }),
     userObjects,
     checkSession,
-    access: createAccountsAccess({ checkSession, agents: agentRegistry, matrix: userObjects.matrix, publicUrl, clock }),
+    access: createAccountsAccess({
+      checkSession,
+      identities,
+      users,
+      agents: agentRegistry,
+      matrix: userObjects.matrix,
+      publicUrl,
+      clock,
+    }),
     async stop() {
+      await webhooks.stop();
       await mail.stop();
+      await identities.stop();
       await seen.close();
+      await used.close();
     },
   };
 }

@@ -52,6 +52,11 @@ export function createAudit({ store, clock, makeId }: AuditOptions): Audit {
   };
 }
 
+/** How the audit log names an owner: people by their id alone, so that all that is about a person is found together. */
+export function auditName(owner: string): string {
+  return owner.startsWith('user:') ? owner.slice('user:'.length) : owner;
+}
+
 /** Reads the audit log for administrators, newest first. */
 export async function listAudit(store: AuditStore, query: AuditQuery) {
   const { cursor, limit, from, to, ...given } = query;

@@ -5,12 +5,14 @@ import { type Export, MAX_EXPORTED_ENTRIES } from './contract/own-data.ts';
 import type { User } from './contract/user.ts';
 import type { Credentials } from './credentials/credentials.ts';
 import type { OwnSessions } from './login/own-sessions.ts';
-import type { Reauthentication } from './login/reauthentication.ts';
+import type { Reauthentication } from './login/password-check.ts';
 import { accountClosingMail, securityNoticeMail } from './mail/messages.ts';
 import type { AuditRow, FoundUser } from './storage/accounts-schema.ts';
 import { createAuditStore } from './storage/audit-store.ts';
-import { DAY_MS } from './storage/user-count-store.ts';
+import { DAY_MS } from './storage/user-store.ts';
 import { describeSubscription } from './subscriptions/subscriptions.ts';
+import { describeTeam } from './teams/teams.ts';
+import { describeToken } from './tokens/access-tokens.ts';
 import { timeText } from './user-object.ts';
 
 /** How long owners can undo the deletion of their account. */
@@ -65,6 +67,8 @@ export function createClosing(parts: Parts): Closing {
         credentials: [...(await parts.ownCredentials.list(user.id))],
         sessions: await parts.ownSessions.list(user),
         subscriptions: subscriptions.map((row) => describeSubscription(row, now)),
+        teams: (await parts.teams.teamsOf(user.id)).map((team) => describeTeam(team, team.member_role)),
+        tokens: (await parts.accessTokens.ofOwner(`user:${user.id}`, now)).map(describeToken),
         keys: [...((await keys?.list(user.id)) ?? [])],
         usage: (await keys?.usage(user.id)) ?? null,
         audit: entries.slice(0, MAX_EXPORTED_ENTRIES).map((row) => ownEntry(row, user.id)),
@@ -90,7 +94,7 @@ export function createClosing(parts: Parts): Closing {
       const { user } = call.caller;
       const changed = await store.change(user.id, (standing) => {
         if (standing.user.closing_at === null) return { change: {}, also: [] };
-        const notice = mail.enqueue(securityNoticeMail(user.email, 'Your account stays: its deletion was undone.'));
+        const notice = mail.enqueue(securityNoticeMail(user.email, 'accountKept'));
         return {
           change: { closing_at: null, updated_at: clock.now() },
           also: [entryOf('user.closing_undone', call), notice],

@@ -2,18 +2,18 @@ import { Type } from 'typebox';
 import { AppError } from '../platform/errors/app-error.ts';
 import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { AccountsCore } from './accounts-core.ts';
-import { createUserAdministration, explainTaken } from './administration/user-administration.ts';
+import { createUserAdministration } from './administration/user-administration.ts';
 import { PageQuery, pageOf } from './contract/conventions.ts';
 import { Agent, NewAgent } from './contract/proxy-node.ts';
 import { User } from './contract/user.ts';
-import { checkNewPassword } from './passwords/password-rules.ts';
 import { isRole, ROLE_NAMES, type Role } from './permissions.ts';
 import { describeAgent } from './proxy-nodes/agent-registry.ts';
-import { nameKey, normalizeEmail, normalizeName } from './registration/identity.ts';
-import { newUserRow } from './registration/new-user.ts';
+import { nameKey, normalizeEmail } from './registration/identity.ts';
+import { createPersonCreation } from './registration/new-user.ts';
+import type { AccountsSettings } from './settings.ts';
 import type { FoundUser } from './storage/accounts-schema.ts';
 
-/** Whoever may run commands on this data directory is above all users. */
+/** Anyone who may run commands on this data directory is above all users. */
 const COMMAND = { id: 'command', role: 'root' };
 
 const Made = Type.Object({
@@ -24,7 +24,8 @@ const Named = { user: Type.String({ minLength: 1, maxLength: 254, description: '
 
 /** What the operator's commands ask of this service: `trestle user`, `trestle proxy-node`. */
 export function accountsControlMethods(core: AccountsCore): readonly MethodRow<undefined>[] {
-  const { database, users, userAdministration, userObjects, agentRegistry, flows, audit, clock } = core;
+  const { database, users, userAdministration, userObjects, agentRegistry, flows, audit } = core;
+  const createPerson = createPersonCreation(core);
   const administration = createUserAdministration(core);
 
   async function findUser(named: string): Promise<FoundUser> {
@@ -50,32 +51,17 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
         password: Type.Optional(Type.String()),
       }),
       result: Made,
-      async handle({ email: address, name: given, role: asked, password }) {
-        const email = normalizeEmail(address);
-        if (email === undefined) throw new AppError('INVALID_EMAIL');
-        const name = normalizeName(given);
-        if (name === undefined) throw new AppError('NAME_REQUIRED');
-        const role = await roleOf(asked);
-        if (password !== undefined) checkNewPassword(password, { name, email });
-        const passwordHash = password === undefined ? null : await core.passwords.hash(password);
-        const user = newUserRow(
-          {
-            name,
-            email,
-            emailVerified: password !== undefined,
-            confirmed: password !== undefined,
-            passwordHash,
-            role,
-            now: clock.now(),
-          },
-          core.makeId,
-          core.randomness,
-        );
-        const made = audit.statement({ event: 'user.created', actor: COMMAND.id, subject: user.id, details: { role } });
-        const flow = password === undefined ? flows.issue('set_password', { userId: user.id }) : undefined;
-        const statements = [...users.add(user), made, ...(flow === undefined ? [] : [flow.statement])];
-        await database.write(statements).catch(explainTaken);
-        return { user: await userObjects.describe(user), ...(flow !== undefined && { token: flow.token }) };
+      async handle({ email, name, role: asked, password }) {
+        const { user, token } = await createPerson({
+          how: 'command',
+          name,
+          email,
+          emailVerified: password !== undefined,
+          password,
+          role: await roleOf(asked),
+          actor: COMMAND.id,
+        });
+        return { user: await userObjects.describe(user), ...(token !== undefined && { token }) };
       },
     }),
     defineMethod({
@@ -142,6 +128,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       params: NewAgent,
       result: Type.Object({ agent: Agent, token: Type.String() }),
       async handle(agent) {
+        requireProxyNodes(core.settings());
         const created = await agentRegistry.create(agent, COMMAND);
         return { agent: describeAgent(created.agent), token: created.token };
       },
@@ -151,7 +138,10 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       summary: 'Lists the agents of proxy nodes.',
       params: Type.Object({}),
       result: Type.Object({ agents: Type.Array(Agent) }),
-      handle: async () => ({ agents: (await agentRegistry.list()).map(describeAgent) }),
+      async handle() {
+        requireProxyNodes(core.settings());
+        return { agents: (await agentRegistry.list()).map(describeAgent) };
+      },
     }),
     defineMethod({
       name: 'agents.revoke',
@@ -159,9 +149,15 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       params: Type.Object({ id: Type.String({ minLength: 1, maxLength: 64 }) }),
       result: Type.Object({}),
       async handle({ id }) {
+        requireProxyNodes(core.settings());
         await agentRegistry.revoke(id, COMMAND);
         return {};
       },
     }),
   ];
+}
+
+/** Throws PROXY_NODES_OFF where their agents could not report to the server. */
+function requireProxyNodes({ proxy_nodes: served }: Pick<AccountsSettings, 'proxy_nodes'>): void {
+  if (!served) throw new AppError('PROXY_NODES_OFF');
 }

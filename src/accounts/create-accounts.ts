@@ -1,9 +1,11 @@
 import { type Clock, type Repeated, repeat } from '../platform/clock/clock.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
+import type { Identify, PersonTokens } from '../platform/identity/principal.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
-import { type AccountsOptions, createAccountsCore } from './accounts-core.ts';
+import { readPasswordFilter } from '../platform/secrets/password-filter.ts';
+import { type AccountsCore, type AccountsOptions, createAccountsCore } from './accounts-core.ts';
 import { createUserAdministration } from './administration/user-administration.ts';
-import type { AuditEntry } from './audit.ts';
+import { type AuditEntry, auditName } from './audit.ts';
 import { AccountError } from './contract/conventions.ts';
 import { accountsControlMethods } from './control-methods.ts';
 import { accountsErrorBody, accountsErrors } from './errors.ts';
@@ -13,21 +15,31 @@ import { accountsRoutes } from './routes.ts';
 import type { AccountsSettings } from './settings.ts';
 import { createSetup } from './setup/setup.ts';
 import { createSweepStore, type SweepStore, type SweptTable } from './storage/sweep-store.ts';
+import { KEY_KEPT_MS } from './tokens/signed-tokens.ts';
+import type { WebhookPost } from './webhooks/webhook-post.ts';
 
 export interface Accounts {
   readonly surface: HttpSurface;
   readonly controls: readonly MethodRow<undefined>[];
   /** A token for the set-up page while there is no administrator. Asked for by a server that starts. */
   offerSetup(): Promise<string | undefined>;
+  /** Whether there is no administrator yet. */
+  needsSetup(): Promise<boolean>;
   /** The people that keys belong to, for services that serve keys. */
   readonly owners: Pick<Owners, 'ownerOf' | 'watch'> & { record(entry: AuditEntry): Promise<void> };
+  /** Posts an event of another service to the webhooks that want it. Nobody waits for it. */
+  readonly announce: WebhookPost['announce'];
+  /** Finds out who sends a request, for all services. */
+  readonly identify: Identify;
+  readonly personTokens: PersonTokens;
   reload(settings: AccountsSettings): void;
   stop(): Promise<void>;
 }
 
 export async function createAccounts(options: AccountsOptions): Promise<Accounts> {
   let { settings } = options;
-  const core = createAccountsCore(options, () => settings);
+  const isBreached = await readPasswordFilter(settings.breached_passwords);
+  const core = createAccountsCore(options, () => settings, isBreached);
   const sweep = startSweep({
     store: createSweepStore(options.database),
     clock: options.clock,
@@ -39,7 +51,15 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
     surface: {
       name: 'accounts',
       title: 'Accounts',
-      prefixes: ['/api/auth', '/api/agent-server', '/api/admin', '/api/billing', '/setup'],
+      prefixes: [
+        '/api/auth',
+        '/api/agent-server',
+        '/api/admin',
+        '/api/billing',
+        '/setup',
+        '/device',
+        '/.well-known/jwks.json',
+      ],
       routes: accountsRoutes(core),
       upgrades: [],
       errors: accountsErrors,
@@ -50,8 +70,16 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
       isOpen: () => false,
     },
     controls: accountsControlMethods(core),
-    owners: { ownerOf: core.owners.ownerOf, watch: core.owners.watch, record: core.audit.record },
+    owners: {
+      ownerOf: core.owners.ownerOf,
+      watch: core.owners.watch,
+      record: (entry) => recordOfOthers(core, entry),
+    },
+    announce: core.webhooks.announce,
+    identify: core.identities.identify,
+    personTokens: core.identities.personTokens,
     offerSetup: createSetup(core).issueToken,
+    needsSetup: async () => !(await core.userAdministration.hasAdmin()),
     reload(next) {
       settings = next;
       core.owners.forgetPlans();
@@ -61,6 +89,16 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
       await core.stop();
     },
   };
+}
+
+/** Records what another service did. A key is in its database: the record and the event follow once the key is stored. */
+async function recordOfOthers({ database, audit, webhooks }: AccountsCore, given: AuditEntry): Promise<void> {
+  const { actor = '', subject = '', details = {} } = given;
+  const entry = { ...given, actor: auditName(actor), subject: auditName(subject) };
+  if (given.event !== 'key.created') return audit.record(entry);
+  const data = { keyId: String(details.key), owner: subject };
+  await database.write([audit.statement(entry), ...webhooks.enqueue({ event: 'key.created', data })]);
+  webhooks.wake();
 }
 
 export interface SweepOptions {
@@ -78,6 +116,7 @@ const EVERY_MS = 60_000;
 const STEP_ROWS = 200;
 const STEPS = 50;
 const BILLING_KEPT_MS = 30 * 24 * 3_600_000;
+const DELIVERIES_KEPT_MS = 7 * 24 * 3_600_000;
 
 const EXPIRING: readonly SweptTable[] = [
   { table: 'sessions', key: ['id'], time: 'expires_at', keptMs: 0 },
@@ -85,8 +124,12 @@ const EXPIRING: readonly SweptTable[] = [
   { table: 'refresh_tokens', key: ['token_hash'], time: 'expires_at', keptMs: 0 },
   { table: 'flows', key: ['kind', 'key'], time: 'expires_at', keptMs: 0 },
   { table: 'invitations', key: ['id'], time: 'expires_at', keptMs: 0 },
+  { table: 'access_tokens', key: ['id'], time: 'expires_at', keptMs: 0 },
+  { table: 'device_logins', key: ['code_hash'], time: 'expires_at', keptMs: 0 },
+  { table: 'signing_keys', key: ['id'], time: 'created_at', keptMs: KEY_KEPT_MS },
   { table: 'limits', key: ['policy', 'key'], time: 'expires_at', keptMs: 0 },
   { table: 'devices', key: ['user_id', 'device_hash'], time: 'last_seen_at', keptMs: DEVICE_LIFETIME_MS },
+  { table: 'webhook_deliveries', key: ['id'], time: 'created_at', keptMs: DELIVERIES_KEPT_MS },
   { table: 'billing_deliveries', key: ['digest'], time: 'received_at', keptMs: BILLING_KEPT_MS },
 ];
 

@@ -6,11 +6,8 @@ export const accountsErrors = {
   ...platformErrors,
   CREDENTIALS_IN_QUERY: { status: 400, message: 'Send "{name}" in the body or a header, never in the address.' },
   SESSION_TOKEN_REQUIRED: { status: 401, message: 'Log in first: send the session token as a bearer token or cookie.' },
+  PROXY_NODES_OFF: { status: 404, message: 'Proxy nodes are switched off; set accounts.proxy_nodes to true.' },
   INVALID_SESSION: { status: 401, message: 'The session has ended; log in again.' },
-  CROSS_SITE_REQUEST: {
-    status: 403,
-    message: 'A change with the session cookie must come from this site itself; or send the token as a bearer token.',
-  },
   READ_ONLY_ACCOUNT: { status: 403, message: 'This account may read, and change nothing.' },
   RATE_LIMITED: { status: 429, message: 'Too often; try again in {retryAfterSeconds} seconds.' },
   INVALID_EMAIL: { status: 400, message: 'That is not an e-mail address that can be used here.' },
@@ -41,6 +38,15 @@ export const accountsErrors = {
     status: 409,
     message: 'Nobody could log in to the account without this one; set a password or link a login first.',
   },
+  INVALID_PASSKEY: {
+    status: 401,
+    message: 'The passkey was not accepted; start again, or log in another way.',
+  },
+  TOO_MANY_PASSKEYS: { status: 409, message: 'There can be {most} passkeys; remove one first.' },
+  PASSKEYS_UNAVAILABLE: {
+    status: 503,
+    message: 'Passkeys need a host name instead of an IP address; the operator sets accounts.public_url.',
+  },
   INVALID_EXCHANGE_CODE: {
     status: 401,
     message: 'The exchange code is unknown, was used, has ended, or is for another browser.',
@@ -57,7 +63,7 @@ export const accountsErrors = {
   INVALID_SIGNATURE: { status: 401, message: 'X-App-Signature is missing, wrong, or older than five minutes.' },
   VERSION_CONFLICT: {
     status: 409,
-    message: 'The matrix was changed meanwhile; look at version {version} and try again.',
+    message: 'The matrix was changed by someone else; look at version {version} and try again.',
   },
   INVALID_ROLE: { status: 400, message: '{reason}' },
   INVALID_MODULE: {
@@ -72,6 +78,12 @@ export const accountsErrors = {
     status: 404,
     message: 'The invitation is not there: it was accepted, revoked or has expired.',
   },
+  TEAM_NOT_FOUND: { status: 404, message: 'There is no such team, or you are not in it.' },
+  MEMBER_NOT_FOUND: { status: 404, message: 'There is nobody with this id in the team.' },
+  TOO_MANY_TEAMS: { status: 409, message: 'One person can be in {most} teams.' },
+  CALLBACK_URL_REFUSED: { status: 400, message: 'The url cannot be called: {reason}.' },
+  WEBHOOK_NOT_FOUND: { status: 404, message: 'There is no such webhook; list them at GET admin/webhooks.' },
+  TOO_MANY_WEBHOOKS: { status: 409, message: 'There are {most} webhooks already; remove one first.' },
   INVALID_PLAN: { status: 400, message: 'There is no plan "{plan}"; use one of {plans}.' },
   USER_NOT_FOUND: { status: 404, message: 'There is no such user.' },
   LAST_ADMIN: { status: 409, message: 'This is the last administrator who can log in; make another one first.' },
@@ -84,12 +96,37 @@ export const accountsErrors = {
   COMPLETIONS_UNAVAILABLE: { status: 503, message: 'The completions service does not run here, so there are no keys.' },
   KEY_NOT_FOUND: { status: 404, message: 'There is no such key.' },
   TOO_MANY_KEYS: { status: 409, message: 'Your plan includes {most} keys; remove one first.' },
+  TOKEN_NOT_FOUND: { status: 404, message: 'There is no such token; list them at GET tokens.' },
+  TOKEN_LIFETIME_TOO_LONG: {
+    status: 400,
+    message: 'A token may last {days} days at most here; give a smaller expires_in_days.',
+  },
+  TOO_MANY_TOKENS: { status: 409, message: 'There are {most} tokens already; revoke one first.' },
+  LOGIN_REQUIRED: {
+    status: 403,
+    message: 'An access token cannot do this; log in, and send the session token or the cookie.',
+  },
+  AUTHORIZATION_PENDING: { status: 400, message: 'Nobody has approved the code yet; ask again after the interval.' },
+  SLOW_DOWN: { status: 400, message: 'Too early; wait five seconds longer between two questions from now on.' },
+  ACCESS_DENIED: { status: 400, message: 'The person has denied it.' },
+  EXPIRED_TOKEN: { status: 400, message: 'The device code is unknown, was used or has expired; start again.' },
+  INVALID_SCOPE: { status: 400, message: 'A device may ask for {scopes}, separated by spaces.' },
+  DEVICE_CODE_NOT_FOUND: {
+    status: 404,
+    message: 'No device waits with this code: look at it again, or start again on the device.',
+  },
+  SERVICE_ACCOUNT_NOT_FOUND: { status: 404, message: 'There is no such service account.' },
+  TOO_MANY_SERVICE_ACCOUNTS: { status: 409, message: 'There are {most} service accounts already; remove one first.' },
   SETUP_DONE: { status: 409, message: 'There is an administrator already; ask them, or use: trestle user create.' },
   PROVIDER_NOT_FOUND: { status: 404, message: 'There is no login with "{provider}" here.' },
 } as const satisfies ErrorTable;
 
 /** The codes that this service may answer with. */
 export type AccountsErrorCode = keyof typeof accountsErrors;
+
+declare module '../platform/errors/app-error.ts' {
+  interface ErrorCodes extends Record<AccountsErrorCode, unknown> {}
+}
 
 /** What callers see where our name and theirs differ. */
 const OUTSIDE_NAMES: Readonly<Record<string, string>> = {

@@ -1,7 +1,7 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Runnable } from '../platform/database/statement.ts';
-import type { SecretBox } from '../platform/secrets/secret-box.ts';
+import type { SecretBox } from '../platform/secrets/secret-keys.ts';
 import { createToken, digestToken } from '../platform/secrets/tokens.ts';
 import type { FlowStore } from './storage/flow-store.ts';
 
@@ -16,6 +16,8 @@ export const FLOW_LIFETIMES = {
   exchange: 60_000,
   oauth_state: 10 * 60_000,
   setup: 15 * 60_000,
+  passkey_add: 10 * 60_000,
+  passkey_login: 10 * 60_000,
 } as const;
 
 export type FlowKind = keyof typeof FLOW_LIFETIMES;

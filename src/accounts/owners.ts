@@ -1,18 +1,30 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import type { RequestHead } from '../platform/http/surface.ts';
-import type { Owner, OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
+import {
+  type Budget,
+  type Owner,
+  type OwnerOf,
+  type OwnerTeam,
+  ownerIdOf,
+  type WatchOwners,
+} from '../platform/identity/owner.ts';
 import type { UserCall } from './access.ts';
 import type { NewKey } from './contract/own-data.ts';
 import { FREE_PLAN, type PlansSettings } from './settings.ts';
-import type { UserRow } from './storage/accounts-schema.ts';
+import type { TeamRow, UserRow } from './storage/accounts-schema.ts';
 import type { OwnerFacts, OwnerStore } from './storage/user-store.ts';
 
 /** The plan of users from 0.1.0: what they could do before there were plans, unless the settings define it. */
 export const LEGACY_PLAN = 'legacy';
 
-/** What a user's id begins with. Any other owner of a key is a label that an operator chose, and nobody here. */
-const USER_PREFIX = 'usr_';
+/** Users among the owners. An owner of a key that is none of these is a label that an operator chose, and nobody here. */
+const PREFIXES = ['user:', 'service:'];
+
+/** Whether an id is one of a person or a service account. */
+export function isPerson(id: string): boolean {
+  return PREFIXES.some((prefix) => id.startsWith(prefix));
+}
 
 type Plan = PlansSettings[string];
 
@@ -22,6 +34,9 @@ const FREE: Plan = {
   tokens_per_minute: 0,
   budget: { usd: 0, period: 'month' },
   keys: 2,
+  bridge: false,
+  running_turns: 1,
+  jobs: 10,
 };
 
 /** The most keys of anyone, with a plan or without one. */
@@ -86,7 +101,8 @@ interface Entry {
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-const MAX_ENTRIES = 10_000;
+/** Owners that are kept in memory. */
+export const MAX_OWNERS = 10_000;
 
 export function createOwners({ store, settings, clock, freshMs, onError }: OwnersOptions): Owners {
   // In the order of their reading: the first one is the one to drop.
@@ -105,7 +121,7 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
     entries.delete(id);
     entries.set(id, { owner, readAt: clock.monotonic(), validUntil });
     const [oldest] = entries.keys();
-    if (entries.size > MAX_ENTRIES && oldest !== undefined) entries.delete(oldest);
+    if (entries.size > MAX_OWNERS && oldest !== undefined) entries.delete(oldest);
     if (isChanged) for (const listener of listeners) listener(owner);
     return owner;
   }
@@ -126,18 +142,20 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
   }
 
   return {
-    ownerOf(id) {
+    ownerOf(given) {
+      const id = ownerIdOf(given);
       const entry = entries.get(id);
       if (entry !== undefined && clock.monotonic() - entry.readAt < freshMs && clock.now() < entry.validUntil) {
         return entry.owner;
       }
-      return id.startsWith(USER_PREFIX) ? readOnce(id) : undefined;
+      return isPerson(id) ? readOnce(id) : undefined;
     },
     watch(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-    async refresh(id) {
+    async refresh(userId) {
+      const id = ownerIdOf(userId);
       changes += 1;
       const entry = entries.get(id);
       if (entry === undefined) return;
@@ -153,10 +171,11 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
   };
 }
 
+/** Roles without a plan, unless one is given to them. */
 const UNLIMITED_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
 
 /** A plan by its name; undefined: without limits. */
-function planBy(name: string, { plans }: PlanSettings): Plan | undefined {
+export function planBy(name: string, { plans }: PlanSettings): Plan | undefined {
   if (Object.hasOwn(plans, name)) return plans[name];
   return name === FREE_PLAN ? FREE : undefined;
 }
@@ -186,12 +205,28 @@ function describeOwner(id: string, facts: OwnerFacts | undefined, settings: Plan
     role: user.role,
     plan: name,
     allowed: plan?.models,
-    buckets: plan === undefined ? [] : [{ id: `user:${id}`, name: `the plan ${name}`, limits: limitsOf(plan) }],
+    bridge: UNLIMITED_ROLES.has(user.role) || plan?.bridge === true,
+    buckets: plan === undefined ? [] : [{ id, name: `the plan ${name}`, limits: limitsOf(plan) }],
+    teams: facts.teams.map((team) => describeTeam(team, settings)),
     validUntil,
   } as const;
 }
 
-const GONE = { state: 'gone', role: '', plan: '', allowed: [], buckets: [] } as const;
+/** What limits the work for a team: its plan, with its own budget in the place of that of the plan. */
+function describeTeam({ id, name, plan: planName, budget }: TeamRow, settings: PlanSettings): OwnerTeam {
+  const plan = planName === '' ? undefined : planBy(planName, settings);
+  const own = budgetOf({ budget });
+  const limits = { ...(plan !== undefined && limitsOf(plan)), ...(own !== undefined && { budget: own }) };
+  const bucket = { id: `team:${id}`, name: `the team ${name}`, limits };
+  return { id, allowed: plan?.models, bridge: plan?.bridge ?? true, bucket };
+}
+
+/** What a team may spend; undefined: as much as its members may. */
+export function budgetOf({ budget }: Pick<TeamRow, 'budget'>): Budget | undefined {
+  return budget === '' ? undefined : (JSON.parse(budget) as Budget);
+}
+
+const GONE = { state: 'gone', role: '', plan: '', allowed: [], buckets: [], teams: [], bridge: false } as const;
 
 /**
  * The plan that counts: of an active subscription before one on trial, then of the newest, when the payment webhook or an
@@ -211,11 +246,13 @@ function planOf({ user, subscriptions }: OwnerFacts, settings: PlanSettings, now
   return given ?? (UNLIMITED_ROLES.has(user.role) ? '' : settings.default_plan);
 }
 
-function limitsOf(plan: Plan): Owner['buckets'][number]['limits'] {
+export function limitsOf(plan: Plan): Owner['buckets'][number]['limits'] {
   return {
     ...(plan.requests_per_minute > 0 && { requestsPerMinute: plan.requests_per_minute }),
     ...(plan.tokens_per_minute > 0 && { tokensPerMinute: plan.tokens_per_minute }),
     budget: plan.budget,
+    ...(plan.running_turns > 0 && { runningTurns: plan.running_turns }),
+    ...(plan.jobs > 0 && { jobs: plan.jobs }),
   };
 }
 
@@ -243,6 +280,7 @@ export function createOwnKeys({
       const keys = keysHere();
       requireNotClosing(user);
       const owner = await owners.ownerOf(user.id);
+      requireInTeam(owner, input.team);
       const most = owner === undefined ? MAX_KEYS : owners.maxKeys(owner);
       if ((await keys.list(user.id)).length >= most) throw new AppError('TOO_MANY_KEYS', { most });
       const by = { actor: user.id, head };
@@ -258,6 +296,11 @@ export function createOwnKeys({
     remove: (id: string, { caller: { user }, head }: UserCall) =>
       keysHere().remove(user.id, id, { actor: user.id, head }),
   };
+}
+
+/** Throws TEAM_NOT_FOUND when something is to be for a team that its owner is not in. */
+export function requireInTeam(owner: Owner | undefined, team: string | undefined): void {
+  if (team !== undefined && !owner?.teams.some(({ id }) => id === team)) throw new AppError('TEAM_NOT_FOUND');
 }
 
 /** Throws ACCOUNT_CLOSING for someone whose account is about to be deleted: nothing new is given to them. */

@@ -21,6 +21,7 @@ export const ADMIN_PERMISSIONS = [
   'admin.blacklist.read',
   'admin.blacklist.write',
   'admin.audit.read',
+  'admin.bridge.read',
 ] as const;
 
 export type AdminPermission = (typeof ADMIN_PERMISSIONS)[number];

@@ -3,9 +3,8 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { type Guard, type Route, defineRoute as row } from '../platform/http/surface.ts';
 import type { UserCall, UserCaller } from './access.ts';
 import type { AccountsCore } from './accounts-core.ts';
-import { createBlacklist } from './administration/blacklist.ts';
 import { createMatrixSettings } from './administration/permission-matrix.ts';
-import { actorOf, createUserAdministration } from './administration/user-administration.ts';
+import { actorOf, createBlacklist, createUserAdministration } from './administration/user-administration.ts';
 import { userMetrics } from './administration/user-metrics.ts';
 import { listAudit } from './audit.ts';
 import { createClosing } from './closing.ts';
@@ -14,11 +13,14 @@ import { loginOperations } from './contract/login.ts';
 import { ownDataOperations } from './contract/own-data.ts';
 import { proxyNodeOperations } from './contract/proxy-node.ts';
 import { registrationOperations } from './contract/registration.ts';
+import { teamOperations } from './contract/teams.ts';
+import { tokenOperations } from './contract/tokens.ts';
 import { createCredentials } from './credentials/credentials.ts';
+import { createPasskeys } from './credentials/passkeys.ts';
+import { createDeviceLogin } from './device/device-login.ts';
 import { createLogin } from './login/login.ts';
 import { createOwnSessions } from './login/own-sessions.ts';
-import { createPasswordCheck } from './login/password-check.ts';
-import { createReauthentication } from './login/reauthentication.ts';
+import { createPasswordCheck, createReauthentication } from './login/password-check.ts';
 import { createRefresh } from './login/refresh.ts';
 import { createSessionOpening } from './login/session-opening.ts';
 import { createEnrolment } from './mfa/enrolment.ts';
@@ -28,6 +30,7 @@ import { createOauthLogin } from './oauth/oauth-login.ts';
 import { createOauthProviders } from './oauth/oauth-providers.ts';
 import { createOwnKeys } from './owners.ts';
 import { createPasswordChange } from './passwords/password-change.ts';
+import { createProfile } from './profile.ts';
 import { describeAgent } from './proxy-nodes/agent-registry.ts';
 import { createProxyNodes } from './proxy-nodes/proxy-nodes.ts';
 import { createInvitations } from './registration/invitations.ts';
@@ -37,9 +40,13 @@ import type { FoundUser } from './storage/accounts-schema.ts';
 import { createAuditStore } from './storage/audit-store.ts';
 import { createPayments } from './subscriptions/payments.ts';
 import { createSubscriptions } from './subscriptions/subscriptions.ts';
+import { createTeams } from './teams/teams.ts';
+import { createAccessTokens, issueSignedToken } from './tokens/access-tokens.ts';
+import { webhookRoutes } from './webhooks/webhook-routes.ts';
 
 /** No body of this service needs more: a password of a megabyte is refused before anybody looks at it. */
 const BODY_LIMIT = 16 * 1024;
+const PROVIDER_LABELS: Readonly<Record<string, string>> = { github: 'GitHub', google: 'Google' };
 const NO_QUERY = Type.Object({}, { additionalProperties: false });
 
 /** What each row takes and returns. */
@@ -47,14 +54,16 @@ const op = {
   ...registrationOperations,
   ...loginOperations,
   ...ownDataOperations,
+  ...teamOperations,
   ...administrationOperations,
   ...proxyNodeOperations,
+  ...tokenOperations,
 };
 
 /** THE TABLE of accounts (spec/accounts 4): path, guard, operation, handler. */
 export function accountsRoutes(core: AccountsCore): readonly Route[] {
   const { registration, ofPerson, ofAdministrators, ofNodes } = tables(core);
-  return [...registration, ...ofPerson, ...ofAdministrators, ...ofNodes].map(withDefaults);
+  return [...registration, ...ofPerson, ...ofAdministrators, ...webhookRoutes(core), ...ofNodes].map(withDefaults);
 }
 
 /**
@@ -79,9 +88,19 @@ function tables(core: AccountsCore) {
   const secondFactor = createSecondFactor(core);
   const reauthentication = createReauthentication({ ...core, passwordCheck, secondFactor });
   const providers = createOauthProviders(() => core.settings().oauth, core.clock);
-  const ownCredentials = createCredentials({ ...core, providers });
+  const passkeys = createPasskeys(core);
+  const ownCredentials = createCredentials({ ...core, providers, passkeys });
   const ownSessions = createOwnSessions(core);
-  const parts = { ...core, opening, passwordCheck, secondFactor, reauthentication, ownCredentials, ownSessions };
+  const parts = {
+    ...core,
+    opening,
+    passwordCheck,
+    secondFactor,
+    reauthentication,
+    ownCredentials,
+    ownSessions,
+    passkeys,
+  };
 
   const register = createRegistration(core);
   const invitations = createInvitations(core);
@@ -91,7 +110,15 @@ function tables(core: AccountsCore) {
   const linkOrLogin: Guard<UserCaller | undefined> = (head) =>
     head.query.get('link') === '1' ? access.user(head) : anyone(head);
 
+  /** Adding a passkey is for those who have just logged in; logging in with one is for everyone. */
+  const addOrLogin: Guard<UserCaller | undefined> = (head) =>
+    head.query.get('add') === '1' ? access.freshLogin(head) : anyone(head);
+
   const registration = [
+    row('GET /api/auth/methods', anyone, op.listMethods, () => ({
+      providers: providers.names().map((id) => ({ id, label: PROVIDER_LABELS[id] ?? id })),
+      registration: core.settings().registration,
+    })),
     row('POST /api/auth/register/send', anyone, op.sendCode, ({ body, head }) => register.sendCode(body.email, head)),
     row('POST /api/auth/register/verify', anyone, op.verifyCode, (call) => register.verify(call.body, call)),
     row('POST /api/auth/register', anyone, op.register, (call) => register.register(call.body, call)),
@@ -120,11 +147,25 @@ function tables(core: AccountsCore) {
   const subscriptions = createSubscriptions(core);
   const keys = createOwnKeys(core);
   const closing = createClosing(parts);
+  const changeProfile = createProfile(parts);
+  const tokens = createAccessTokens(core);
+  const device = createDeviceLogin({ ...core, tokens });
   const payments = createPayments(core);
+  const teams = createTeams(core);
 
   const ofPerson = [
     row('POST /api/auth/login', anyone, op.logIn, (call) => login.withPassword(call.body, call)),
     row('POST /api/auth/mfa/verify', anyone, op.proveSecondFactor, (call) => login.withTicket(call.body, call)),
+    row('POST /api/auth/passkeys/options', addOrLogin, op.passkeyOptions, async ({ body, caller, head, reply }) =>
+      caller === undefined
+        ? login.passkeyOptions(body, head)
+        : { publicKey: await passkeys.addOptions({ caller, head, reply }) },
+    ),
+    row('POST /api/auth/passkeys/verify', addOrLogin, op.verifyPasskey, async ({ body, caller, head, reply }) =>
+      caller === undefined
+        ? login.withPasskey(body, { head, reply })
+        : { credential: await passkeys.add({ ...body.credential, name: body.name }, { caller, head, reply }) },
+    ),
     row('POST /api/auth/token/exchange', anyone, op.exchangeCode, (call) => login.withExchangeCode(call.body, call)),
     row('POST /api/auth/token/refresh', anyone, op.refresh, (call) => refresh(call.body.refresh_token, call)),
     row('POST /api/auth/refresh', anyone, op.refreshAlias, (call) => refresh(call.body.refresh_token, call)),
@@ -177,11 +218,55 @@ function tables(core: AccountsCore) {
     // Signed by the payment system.
     row('POST /api/billing/webhook', anyone, op.receivePayment, ({ body, head }) => payments.receive(body, head)),
 
+    // Names of teams are groups that other apps may trust: only administrators create and change teams.
+    row('GET /api/auth/teams', access.user, op.listTeams, (call) => teams.list(call.query, call)),
+    row('POST /api/auth/teams', access.adminOnly, op.createTeam, (call) => teams.create(call.body, call)),
+    row('PATCH /api/auth/teams/:id', access.adminOnly, op.changeTeam, (call) =>
+      teams.change(call.params.id, call.body, call),
+    ),
+    row('DELETE /api/auth/teams/:id', access.adminOnly, op.removeTeam, (call) => teams.remove(call.params.id, call)),
+    // Owners of the team and administrators; members remove themselves.
+    row('GET /api/auth/teams/:id/members', access.user, op.listMembers, (call) =>
+      teams.members(call.params.id, call.query, call),
+    ),
+    row('POST /api/auth/teams/:id/members', access.user, op.addMember, (call) =>
+      teams.put(call.params.id, call.body, call),
+    ),
+    row('DELETE /api/auth/teams/:id/members/:user', access.user, op.removeMember, (call) =>
+      teams.drop(call.params.id, call.params.user, call),
+    ),
+
     // A key outlives the session that creates it.
     row('POST /api/auth/keys', access.freshUser, op.createKey, (call) => keys.create(call.body, call)),
     row('GET /api/auth/keys', access.user, op.listKeys, keys.list),
     row('DELETE /api/auth/keys/:id', access.user, op.removeKey, (call) => keys.remove(call.params.id, call)),
 
+    // A token outlives the session that creates it, too, and no token creates another.
+    row('POST /api/auth/tokens', access.freshUser, op.createAccessToken, (call) => tokens.create(call.body, call)),
+    row('GET /api/auth/tokens', access.user, op.listAccessTokens, tokens.list),
+    row('DELETE /api/auth/tokens/:id', access.user, op.revokeAccessToken, (call) =>
+      tokens.remove(call.params.id, call),
+    ),
+
+    // For five minutes, verifiable elsewhere. It opens the bridge and completions, never accounts.
+    row('POST /api/auth/token/jwt', access.principal, op.issueSignedToken, ({ body = {}, caller }) =>
+      issueSignedToken(core.signedTokens, caller, body),
+    ),
+    row('GET /.well-known/jwks.json', anyone, op.readKeySet, core.signedTokens.keySet),
+
+    // A program without a browser: it asks, and its person approves by a login from the last five minutes.
+    row('POST /api/auth/device/code', anyone, op.beginDeviceLogin, ({ body, head }) => device.begin(body ?? {}, head)),
+    row('POST /api/auth/device/token', anyone, op.pollDeviceLogin, ({ body, head }) => device.poll(body, head)),
+    row('GET /api/auth/device/approval/:code', access.freshUser, op.showDeviceRequest, (call) =>
+      device.show(call.params.code, call),
+    ),
+    row('POST /api/auth/device/approval/:code', access.freshUser, op.decideDeviceRequest, (call) =>
+      device.decide(call.params.code, call.body, call),
+    ),
+    row('GET /device', anyone, op.showDevicePage, device.showPage),
+    row('GET /device/device.js', anyone, op.showDeviceScript, device.showScript),
+
+    row('PATCH /api/auth/profile', access.loggedIn, op.changeProfile, (call) => changeProfile(call.body, call)),
     row('GET /api/auth/export', access.user, op.exportData, closing.exportOf),
     row('POST /api/auth/delete', own, op.closeAccount, (call) => closing.begin(call.body?.password, call)),
     row('DELETE /api/auth/delete', own, op.keepAccount, closing.undo),
@@ -222,9 +307,6 @@ function tables(core: AccountsCore) {
     row(`POST ${users}/:id/resume`, may('admin.users.resume.write'), op.resumeUser, async (call) =>
       seen(await administration.resume(call.params.id, actorOf(call)), call),
     ),
-    row(`POST ${users}/:id/renew-uuid`, may('admin.users.renew_uuid.write'), op.renewUuid, async (call) =>
-      seen(await administration.renewUuid(call.params.id, call.body ?? {}, actorOf(call)), call),
-    ),
     // Less than a pause, which ends them too.
     row(`POST ${users}/:id/end-sessions`, mayPause, op.endSessionsOfUser, async (call) =>
       seen(await administration.endSessions(call.params.id, actorOf(call)), call),
@@ -245,6 +327,23 @@ function tables(core: AccountsCore) {
     ),
     row('DELETE /api/auth/admin/invitations/:id', may('admin.users.role.write'), op.revokeInvitation, (call) =>
       invitations.revoke(call.params.id, actorOf(call)),
+    ),
+
+    row('POST /api/auth/admin/services', access.freshAdmin, op.createService, (call) =>
+      tokens.services.create(call.body, actorOf(call)),
+    ),
+    row('GET /api/auth/admin/services', access.adminOnly, op.listServices, tokens.services.list),
+    row('DELETE /api/auth/admin/services/:id', access.adminOnly, op.removeService, (call) =>
+      tokens.services.remove(call.params.id, actorOf(call)),
+    ),
+    row('POST /api/auth/admin/services/:id/tokens', access.freshAdmin, op.createServiceToken, (call) =>
+      tokens.services.createToken(call.params.id, call.body, actorOf(call)),
+    ),
+    row('GET /api/auth/admin/services/:id/tokens', access.adminOnly, op.listServiceTokens, (call) =>
+      tokens.services.listTokens(call.params.id),
+    ),
+    row('DELETE /api/auth/admin/services/:id/tokens/:token', access.adminOnly, op.revokeServiceToken, (call) =>
+      tokens.services.revokeToken(call.params.id, call.params.token, actorOf(call)),
     ),
 
     row('GET /api/auth/admin/settings', may('admin.settings.read'), op.readSettings, matrix.read),
@@ -268,9 +367,13 @@ function tables(core: AccountsCore) {
     ),
   ];
 
+  if (!core.settings().proxy_nodes) return { registration, ofPerson, ofAdministrators, ofNodes: [] };
   const nodes = createProxyNodes(core);
   const maySeeAgents = may('admin.agents.status.read');
   const ofNodes = [
+    row(`POST ${users}/:id/renew-uuid`, may('admin.users.renew_uuid.write'), op.renewUuid, async (call) =>
+      seen(await administration.renewUuid(call.params.id, call.body ?? {}, actorOf(call)), call),
+    ),
     row('GET /api/auth/admin/agents/status', maySeeAgents, op.readStatuses, nodes.statuses),
     row('GET /api/admin/agents/status', maySeeAgents, op.readStatusesAlias, nodes.statuses),
     row('GET /api/auth/admin/agents', maySeeAgents, op.listAgents, async () => ({

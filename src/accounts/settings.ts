@@ -44,6 +44,12 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     default: '',
     description: 'Address under which users reach this program. Empty: the listener’s own.',
   }),
+  issuer: setting.url({
+    schemes: ['http', 'https'],
+    default: '',
+    description:
+      'Public address of another Trestle whose people may use the bridge and completions here, with its tokens for five minutes (`POST /api/auth/token/jwt`). Only where accounts does not run: `serve bridge`, `serve completions`. Empty: none.',
+  }),
   frontend_url: setting.url({
     schemes: ['http', 'https'],
     default: '',
@@ -82,11 +88,19 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     default: true,
     description: 'Registration needs a code that was sent by e-mail.',
   }),
+  breached_passwords: setting.path({
+    default: '',
+    description:
+      'A filter of breached passwords, which cannot be chosen; `trestle user password-filter` builds it from a list. Empty: only the built-in list of common passwords counts.',
+  }),
   billing_webhook_secret: setting.text({
     default: '',
     secret: true,
     reload: true,
     description: 'Secret that signs the webhooks of payments; while it is empty they are refused.',
+  }),
+  webhook_allow: setting.list(setting.cidr({}), {
+    description: 'Private ranges to which webhooks may go although they are not public.',
   }),
   sessions: setting.group('How long logins last.', {
     idle: setting.duration({
@@ -110,6 +124,20 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
       reload: true,
       description: 'The most that a session token lasts as a bearer token; a refresh token gives a new one.',
     }),
+  }),
+  tokens: setting.group('Personal access tokens (`tpt_...`).', {
+    max_lifetime: setting.duration({
+      default: '365d',
+      minimum: '1d',
+      maximum: '3650d',
+      reload: true,
+      description: 'The most that a new token lasts. One that names no time lasts 90 days, or this long.',
+    }),
+  }),
+  mail_language: setting.choice(['en', 'de', 'zh'], {
+    default: 'en',
+    reload: true,
+    description: 'Language of all mail: English, German or Chinese.',
   }),
   smtp: setting.group('How mail is sent. Without a host it goes to an outbox folder in the data directory.', {
     host: setting.text({
@@ -166,6 +194,11 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
       { description: 'OpenID Connect issuers.' },
     ),
   }),
+  proxy_nodes: setting.flag({
+    default: true,
+    description:
+      'Serve proxy nodes: their agents, the list of their clients and their reports. Without it these paths do not exist; what is stored stays.',
+  }),
   agents: setting.list(proxyNode, { description: 'Agents of proxy nodes that may report here.' }),
 });
 
@@ -204,6 +237,24 @@ const plan = setting.group('', {
     maximum: 100,
     description: 'Keys of the completions API that a person may have at the same time.',
   }),
+  bridge: setting.flag({
+    default: false,
+    description:
+      'Whether agents work for people with this plan. Without it the bridge refuses them with 403. Needs a sandbox, or `bridge.trust_users`.',
+  }),
+  running_turns: setting.integer({
+    default: 0,
+    minimum: 0,
+    maximum: 1_000_000,
+    description:
+      'Turns of agents that run for a person at the same time; further ones wait. 0: only the limits of the bridge.',
+  }),
+  jobs: setting.integer({
+    default: 0,
+    minimum: 0,
+    maximum: 1_000_000,
+    description: 'Jobs of a person that wait or run; further ones are refused. 0: only `jobs.max_waiting_per_owner`.',
+  }),
 });
 
 /** The plans, at the top level of the configuration because they limit what other services do. */
@@ -227,12 +278,19 @@ type GivenSettings = Static<typeof accountsSettings>;
 
 /** What must hold between the settings of accounts. */
 export function checkAccountsSettings(given: GivenSettings, plans: PlansSettings): readonly Complaint[] {
-  const { smtp, oauth, agents } = given;
-  return [...checkRegistration(given, plans), ...checkMail(smtp), ...checkLogins(oauth), ...checkProxyNodes(agents)];
+  const { smtp, oauth } = given;
+  return [...checkRegistration(given, plans), ...checkMail(smtp), ...checkLogins(oauth), ...checkProxyNodes(given)];
 }
 
 function checkRegistration(given: GivenSettings, plans: PlansSettings): readonly Complaint[] {
   const complaints: Complaint[] = [];
+  if (isSentInTheClear(given.issuer)) {
+    complaints.push({
+      path: 'accounts.issuer',
+      wrong: 'anyone on the way could replace the keys by which tokens are checked',
+      right: 'use https',
+    });
+  }
   if (given.default_plan !== FREE_PLAN && !Object.hasOwn(plans, given.default_plan)) {
     const names = [FREE_PLAN, ...Object.keys(plans)];
     complaints.push({
@@ -309,7 +367,11 @@ function isSentInTheClear(address: string): boolean {
   return url?.protocol === 'http:' && !isLoopbackHost(url.host);
 }
 
-function checkProxyNodes(agents: GivenSettings['agents']): readonly Complaint[] {
+function checkProxyNodes({ agents, proxy_nodes: served }: GivenSettings): readonly Complaint[] {
+  if (!served && agents.length > 0) {
+    const wrong = 'agents are listed, and proxy nodes are switched off';
+    return [{ path: 'accounts.agents', wrong, right: 'remove one of the two', involves: ['accounts.proxy_nodes'] }];
+  }
   const ids = agents.map(({ id }) => id);
   const tokens = agents.map(({ token }) => token);
   return agents.flatMap(({ id, token }, index): readonly Complaint[] => {

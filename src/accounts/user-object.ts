@@ -4,6 +4,7 @@ import { holdsPermission, type PermissionMatrix, permissionsOf } from './permiss
 import type { FoundUser } from './storage/accounts-schema.ts';
 import type { PermissionStore } from './storage/administration-stores.ts';
 import type { LimitStore } from './storage/limit-store.ts';
+import type { TeamStore } from './storage/team-store.ts';
 
 export interface UserObjects {
   /** Read each time: a change of the matrix counts on the next request (contract/accounts, Rules: Admin). */
@@ -17,6 +18,7 @@ export interface UserObjects {
 export function createUserObjects(
   store: PermissionStore,
   limits: Pick<LimitStore, 'lockedUntil'>,
+  teams: Pick<TeamStore, 'namesOf'>,
   clock: Pick<Clock, 'now'>,
 ): UserObjects {
   /** What the text that was read last says. Only the text is read each time. */
@@ -32,17 +34,21 @@ export function createUserObjects(
     const enrolled = users.filter(({ totp_state: state }) => state !== null).map(({ id }) => id);
     return limits.lockedUntil('second_factor', enrolled, clock.now());
   }
+  const groupsOf = (users: readonly FoundUser[]) =>
+    teams.namesOf(users.filter((user) => user.teams > 0).map(({ id }) => id));
   async function describeAll(users: readonly FoundUser[]): Promise<User[]> {
     const read = await current();
-    const locked = await lockedOf(users);
-    return users.map((user) => describeUser(user, permissionsIn(read, user.role), locked.get(user.id)));
+    const [locked, groups] = await Promise.all([lockedOf(users), groupsOf(users)]);
+    return users.map((user) =>
+      describeUser(user, permissionsIn(read, user.role), groups.get(user.id) ?? [], locked.get(user.id)),
+    );
   }
   return {
     matrix: async () => (await current()).matrix,
     async describe(user) {
       const read = await current();
-      const locked = await lockedOf([user]);
-      return describeUser(user, permissionsIn(read, user.role), locked.get(user.id));
+      const [locked, groups] = await Promise.all([lockedOf([user]), groupsOf([user])]);
+      return describeUser(user, permissionsIn(read, user.role), groups.get(user.id) ?? [], locked.get(user.id));
     },
     describeAll,
     async describeFor(viewer, users) {
@@ -68,7 +74,7 @@ function permissionsIn({ matrix, permissions }: ReadMatrix, role: string): strin
   return known;
 }
 
-function describeUser(user: FoundUser, permissions: string[], lockedUntil: number | undefined): User {
+function describeUser(user: FoundUser, permissions: string[], groups: string[], lockedUntil: number | undefined): User {
   const { totp_issued_at: issued, totp_confirmed_at: confirmed } = user;
   const totpEnabled = user.totp_state === 'active';
   return {
@@ -87,8 +93,7 @@ function describeUser(user: FoundUser, permissions: string[], lockedUntil: numbe
       ...(lockedUntil === undefined ? {} : { totpLockedUntil: timeText(lockedUntil) }),
     },
     role: user.role,
-    // The contract names groups; there are none until there are teams.
-    groups: [],
+    groups,
     permissions,
     active: user.active === 1,
     proxyUuid: user.proxy_uuid,

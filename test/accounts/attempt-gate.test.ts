@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createAttemptGate } from '../../src/accounts/limiter/attempt-gate.ts';
+import { createAttemptGate } from '../../src/accounts/limiter/limiter.ts';
 
 const soon = () => new Promise((resolve) => setImmediate(resolve));
 

@@ -129,6 +129,8 @@ const LENIENT: ReadonlySet<string> = new Set([
   'POST /api/auth/admin/agents',
   'POST /api/agent-server/v1/status',
   'POST /api/auth/mfa/totp/provision',
+  // Programs that follow RFC 8628 send a client id.
+  'POST /api/auth/device/token',
   'POST /api/auth/password/reset',
 ]);
 

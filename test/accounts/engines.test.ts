@@ -36,6 +36,11 @@ for (const engine of engines) {
         { token: reset.body.token },
       );
       assert.equal(disabled.status, 200, disabled.text);
+      const { device_code, user_code } = (await accounts.post('device/code')).body;
+      assert.equal((await accounts.post('device/token', { device_code })).body.error, 'authorization_pending');
+      const approval = `device/approval/${user_code}`;
+      assert.equal((await accounts.post(approval, { approve: true }, { token: reset.body.token })).status, 204);
+      assert.equal((await accounts.post('device/token', { device_code })).status, 200);
       const changed = await accounts.post(
         'password/change',
         { currentPassword: NEW_PASSWORD, newPassword: 'third harbour 19' },
@@ -63,7 +68,7 @@ for (const engine of engines) {
       const events = await accounts.database.query.selectFrom('audit').select('event').orderBy('id').execute();
       assert.deepEqual(
         new Set(events.map(({ event }) => event)),
-        new Set(['register', 'login.failed', 'login.locked', 'login.refused', 'login']),
+        new Set(['user.created', 'login.failed', 'login.locked', 'login.refused', 'login']),
       );
     });
 

@@ -6,7 +6,18 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, type TestContext, test } from 'node:test';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
-import { createSmtpMailer, type SmtpSettings } from '../../src/accounts/mail/mailers.ts';
+import { createSmtpMailer, type SmtpSettings } from '../../src/accounts/mail/mail-post.ts';
+import {
+  accountClosingMail,
+  invitationMail,
+  passwordChangedMail,
+  registrationCodeMail,
+  renderMail,
+  securityNoticeMail,
+} from '../../src/accounts/mail/messages.ts';
+import { de } from '../../src/accounts/mail/texts/de.ts';
+import { en } from '../../src/accounts/mail/texts/en.ts';
+import { zh } from '../../src/accounts/mail/texts/zh.ts';
 import type { OutgoingMailRow } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { loggedInAs } from '../kit/accounts/people.ts';
@@ -69,7 +80,7 @@ const settingsFor = (port: number, more: Partial<SmtpSettings> = {}): SmtpSettin
   ...more,
 });
 
-const mail = { to: 'ann@example.org', subject: 'Hello', text: 'A line.\n', lifetimeMs: 60_000 };
+const mail = { to: 'ann@example.org', subject: 'Hello', text: 'A line.\n', html: '<p>Hello</p>' };
 const mailerFor = (settings: SmtpSettings) => createSmtpMailer({ settings: () => settings, clock: systemClock });
 
 test('mail goes out over STARTTLS, to a server whose certificate is trusted, with a login', async (t) => {
@@ -233,3 +244,70 @@ for (const engine of engines) {
     });
   });
 }
+
+const placeholders = (value: unknown): string => (JSON.stringify(value).match(/\{\w+\}/g) ?? []).sort().join(' ');
+
+test('every language has every mail, with the same places to fill in, and none is in English by mistake', () => {
+  for (const texts of [de, zh]) {
+    for (const [name, text] of Object.entries(texts).filter(([key]) => key !== 'notices')) {
+      const english = en[name as 'notice'];
+      assert.equal(placeholders(text), placeholders(english), name);
+      assert.notEqual(JSON.stringify(text), JSON.stringify(english), name);
+    }
+    assert.deepEqual(Object.keys(texts.notices).sort(), Object.keys(en.notices).sort());
+    for (const [name, text] of Object.entries(texts.notices)) {
+      assert.equal(placeholders(text), placeholders(en.notices[name as 'mfaReset']), name);
+      assert.notEqual(text, en.notices[name as 'mfaReset']);
+    }
+  }
+});
+
+test('a mail is text and HTML that says the same, with everything escaped and nothing to load', () => {
+  const link = 'https://console.example/accept-invitation#token=abc&x="><script>';
+  const hostile = '<img src=https://evil.example/x> {token} $& "q"';
+  const mails = [
+    registrationCodeMail('ann@example.org', '012345'),
+    invitationMail('ann@example.org', 'a-token', link),
+    accountClosingMail('ann@example.org', 0),
+    securityNoticeMail('ann@example.org', 'passkeyRemoved', { name: hostile }),
+    passwordChangedMail(
+      'ann@example.org',
+      [{ id: '1', provider: 'passkey', email: '', name: hostile, createdAt: '' }],
+      0,
+    ),
+  ];
+  for (const language of ['en', 'de', 'zh'] as const) {
+    for (const mail of mails) {
+      const { text, html, subject } = renderMail(mail, language);
+      assert.doesNotMatch(html, /<(img|script|link|iframe|style)\b|url\(|@import/i);
+      assert.match(html, new RegExp(`lang="${language}"`));
+      for (const value of Object.values(mail.values)) assert.ok(text.includes(value), `${subject}: ${value}`);
+      assert.doesNotMatch(text.replaceAll(hostile, ''), /\{\w+\}/, 'every place is filled in');
+      const shown = html
+        .replaceAll(/<head>.*<\/head>|<h1.*<\/h1>|<[^>]*>/gs, '')
+        .replaceAll('&lt;', '<')
+        .replaceAll('&gt;', '>')
+        .replaceAll('&quot;', '"')
+        .replaceAll('&#39;', "'")
+        .replaceAll('&amp;', '&');
+      assert.equal(shown.replaceAll(/\s+/g, ' ').trim(), text.replaceAll(/\s+/g, ' ').trim());
+    }
+  }
+});
+
+test('mail leaves as text and HTML, in the language of the settings as they are when it leaves', async (t) => {
+  const smtp = await startSmtp(t, { disabledCommands: ['STARTTLS'] });
+  const settings = (language: string) =>
+    `{ mail_language: ${language}, smtp: { host: 127.0.0.1, port: ${smtp.port}, from: "a@example.org", tls: none } }`;
+  const accounts = await startAccounts(t, { settings: settings('en') });
+  await accounts.post('register/send', { email: 'ann@example.org' });
+  accounts.reload(accountsSettingsOf(settings('de')));
+  await accounts.post('register/send', { email: 'ann@example.org' });
+  const [english, german] = smtp.received.map(({ text }) => text);
+  for (const mail of [english, german]) {
+    assert.match(mail ?? '', /content-type: multipart\/alternative/i);
+    assert.match(mail ?? '', /content-type: text\/plain[\s\S]*content-type: text\/html/i, 'text first');
+  }
+  assert.match(english ?? '', /Your code is \d{6}/);
+  assert.match(german ?? '', /Ihr Code lautet \d{6}/);
+});

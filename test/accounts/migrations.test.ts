@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
-import { recoveryCodeHash } from '../../src/accounts/mfa/codes.ts';
+import { recoveryCodeHash } from '../../src/accounts/mfa/second-factor.ts';
 import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import type { DatabaseLocation } from '../../src/platform/database/database.ts';
-import { type Migration, planMigrations } from '../../src/platform/database/migration.ts';
-import { createSecretBox } from '../../src/platform/secrets/secret-box.ts';
+import { type Migration, planMigrations } from '../../src/platform/database/migrations.ts';
+import { createSecretBox } from '../../src/platform/secrets/secret-keys.ts';
 import { startAccounts } from '../kit/accounts/start-accounts.ts';
 import { type DatabasePlaces, databasePlaces, engines } from '../kit/database-engines.ts';
 
@@ -21,6 +21,12 @@ const RELEASED = {
     '0004-sliding-sessions': 'ae3e135a0b35bc6da1ddb2f0d15192ee5ee294d42b946fd1cd44ad552ef1463d',
     '0005-plans-and-invitations': '2494b21fd77e23082724b3a5c72f14157d8836a335cbe417e9d671faca25ba08',
     '0006-pseudonyms': '35b0ab8866986d96ced5c0eeb876f4ed71b34b6031c0fd4d1a8618116620fb28',
+    '0007-access-tokens': '46bb73a5c97c9e4c7fde68872c29baf17c5b914dad2a4e2ba2f3e0b8d505386b',
+    '0008-teams': '7699e78361cb2419681617c47d65e387d95afa8994b3f182955c82936ef4ccf7',
+    '0009-team-tokens': 'fabb583c00d2e872e3e9cf7564c0c085bed33370f5fb2c9be37c9242397ba331',
+    '0010-device-logins': '9827a6d735ff0c58fbb7acc200c6003da06b3acd7636a0e91deb08ea2cac4843',
+    '0011-signing-keys': '043f9a7952b2962525de41a35ba1b996f7c85b7809d6e79eea70dc275c12ffbd',
+    '0012-webhooks': '215be4e44f42553d31acffd062f6b9fe879cd572ae2db6f0a567693c4b4a520b',
   },
   postgres: {
     '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d',
@@ -29,6 +35,12 @@ const RELEASED = {
     '0004-sliding-sessions': '15266a44c55162a521d022aa3f835f5a6b83a060a7ae675141c3a1ea14d3dfd3',
     '0005-plans-and-invitations': '694a953d283f0a7970e75a2d56b2bc5130b86893636a53411bf6c3e3bc399959',
     '0006-pseudonyms': 'fd67723a66ec2635eed4787acde04ae5d102da0b293395981e8f660074c85454',
+    '0007-access-tokens': 'e54224277d0da32e2bb765ee6193d038137b00eb2456a2ce3a9d06c2fb708245',
+    '0008-teams': 'beedfbef49eb4b97cccebc785e360b2dfbb65dd2bfdf6281b54a4288b1e08962',
+    '0009-team-tokens': '6113081d3cfca7d1a7348562d6d5c68a5b80aa45a730a9f3e382ea00b4f2e84f',
+    '0010-device-logins': '1549e419f03d04e6161856cf5ab34fc30a9bf0e3aeb38501dfd1d645752136c7',
+    '0011-signing-keys': '98b3d9ea804b2258d8f1d048318f8b2e04762a78e4f28a6f8a8ab49d2f645bd3',
+    '0012-webhooks': '1eee1b215d2af15d53c7787cdd8f61e9d97c6086b8b8622549daa9b9caad11bd',
   },
 };
 

@@ -72,7 +72,7 @@ describe('the password check', () => {
     return { clock, attempt, events, comparing };
   }
 
-  test('A-14: of a burst on one account from one address, no more are compared at once than may still fail', async () => {
+  test('A-14: of a burst on one account from one address, no more are compared at the same time than may still fail', async () => {
     const { attempt, events, comparing } = await prepare({ held: true });
     const burst = Promise.all(Array.from({ length: 20 }, () => attempt()));
     await until('the first comparisons', async () => comparing.length >= 5);
@@ -102,7 +102,7 @@ describe('the password check', () => {
     assert.equal((await events('login.failed')).length, 30);
   });
 
-  test('A-15: who is limited is told when the minute is over', async () => {
+  test('A-15: a user who is limited sees when the minute is over', async () => {
     const { clock, attempt } = await prepare();
     for (let index = 0; index < 30; index += 1) {
       await attempt({ user: undefined, identifier: `u${index}@example.org` });

@@ -22,7 +22,7 @@ test('for nobody the same is computed, and the answer is no, whatever the passwo
   assert.equal(await hasher.verify(null, ''), false);
 });
 
-test('only so many are computed at once, so many more wait, and one more is refused', async () => {
+test('only so many are computed at the same time, so many more wait, and one more is refused', async () => {
   const hasher = createPasswordHasher({ ...quick, concurrency: 2, waiting: 3 });
   const outcomes = await Promise.allSettled(Array.from({ length: 8 }, () => hasher.hash('x')));
   const refused = outcomes.filter((outcome) => outcome.status === 'rejected');

@@ -130,7 +130,7 @@ describe('two instances on one PostgreSQL', () => {
     assert.equal(answers.filter(({ status }) => status === 200).length, 1, JSON.stringify(answers));
   });
 
-  test('both start at once on an empty database', async () => {
+  test('both start at the same time on an empty database', async () => {
     const location = places.location();
     const definition = { name: 'accounts', migrations: accountsMigrations };
     const [first, second] = await Promise.all([

@@ -1,18 +1,19 @@
-import type { Runnable } from '../../platform/database/statement.ts';
+import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { UserCall } from '../access.ts';
-import type { AccountsCore } from '../accounts-core.ts';
+import type { AccountsCore, BasePort, PeoplePort, PostPort } from '../accounts-core.ts';
 import type { NewUser, Renewal, UserQuery } from '../contract/administration.ts';
 import { pageOf } from '../contract/conventions.ts';
-import { securityNoticeMail, setPasswordMail } from '../mail/messages.ts';
+import { securityNoticeMail } from '../mail/messages.ts';
 import { isKnownPlan, type PlanSettings } from '../owners.ts';
 import { isAdminRole, isRole, mayActOn, mayAssign, ROLE_NAMES, type Role } from '../permissions.ts';
-import { nameKey, normalizeName, requireEmail } from '../registration/identity.ts';
-import { newUserRow, randomUuid } from '../registration/new-user.ts';
+import { nameKey, normalizeEmail, requireEmail } from '../registration/identity.ts';
+import { createPersonCreation, randomUuid } from '../registration/new-user.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
 import type { UserChange, UserDecision, UserStanding } from '../storage/user-administration-store.ts';
-import { DAY_MS } from '../storage/user-count-store.ts';
+import { DAY_MS } from '../storage/user-store.ts';
+import { timeText } from '../user-object.ts';
 
 /** Who does it: an administrator, or the operator of this program by a command (who ranks with root). */
 export interface Actor {
@@ -26,19 +27,19 @@ const SYSTEM: Actor = { id: 'system', role: 'root' };
 /** Accounts that one round deletes. */
 const MAX_DUE = 20;
 
-export interface UserAdministration {
+interface UserAdministration {
   /** Someone who has yet to choose a password, by the token that is mailed to them. */
   create(given: NewUser, actor: Actor): Promise<FoundUser>;
   setRole(id: string, role: string, actor: Actor): Promise<FoundUser>;
   /** Another plan from the next request on; empty: that of a subscription, or the default one. */
   setPlan(id: string, plan: string, actor: Actor): Promise<FoundUser>;
-  /** Every session ends at once. */
+  /** Every session ends immediately. */
   pause(id: string, actor: Actor): Promise<FoundUser>;
   resume(id: string, actor: Actor): Promise<FoundUser>;
   /** A new UUID for proxy nodes, which does not expire unless the renewal says when. */
   renewUuid(id: string, renewal: Renewal, actor: Actor): Promise<FoundUser>;
   endSessions(id: string, actor: Actor): Promise<FoundUser>;
-  /** Removes authenticator app and recovery codes of someone who has lost them. Every session ends; the owner is told. */
+  /** Removes authenticator app and recovery codes of someone who has lost them. Every session ends; the owner gets a mail. */
   resetMfa(id: string, actor: Actor): Promise<FoundUser>;
   /** Removes a user, with keys, mails and whatever names the user. Only its id stays, where the audit log and usage need it. */
   remove(id: string, actor: Actor): Promise<void>;
@@ -53,7 +54,8 @@ export interface UserAdministration {
 type Parts = AccountsCore;
 
 export function createUserAdministration(parts: Parts): UserAdministration {
-  const { database, users, userAdministration: store, sessions, flows, flowStore, audit, clock } = parts;
+  const { database, users, userAdministration: store, sessions, flowStore, audit, clock } = parts;
+  const createPerson = createPersonCreation(parts);
 
   const entryOf = (event: string, subject: string, actor: Actor, details: Readonly<Record<string, unknown>> = {}) => ({
     event,
@@ -123,23 +125,10 @@ export function createUserAdministration(parts: Parts): UserAdministration {
   return {
     async create(given, actor) {
       if (parts.settings().registration === 'closed') throw new AppError('REGISTRATION_CLOSED');
-      const email = requireEmail(given.email);
-      const name = normalizeName(given.name);
-      if (name === undefined) throw new AppError('NAME_REQUIRED');
       const role = requireRole(given.role, actor);
-      const now = clock.now();
-      const user = newUserRow(
-        { name, email, emailVerified: false, confirmed: false, passwordHash: null, role, now },
-        parts.makeId,
-        parts.randomness,
-      );
-      const { token, statement } = flows.issue('set_password', { userId: user.id });
-      const made = audit.statement(entryOf('user.created', user.id, actor, { role }));
-      const link = `${parts.frontendUrl()}/set-password#token=${token}`;
-      const message = parts.mail.enqueue(setPasswordMail(email, token, link));
-      await database.write([...users.add(user), statement, made, message]).catch(explainTaken);
-      parts.mail.wake();
-      return user;
+      const { email, name } = given;
+      const by = { how: 'administrator', actor: actor.id, head: actor.head } as const;
+      return (await createPerson({ ...by, name, email, emailVerified: false, role })).user;
     },
     async setRole(id, given, actor) {
       const role = requireRole(given, actor);
@@ -164,8 +153,8 @@ export function createUserAdministration(parts: Parts): UserAdministration {
         (user) => ({ details: { before: user.plan, after: plan } }),
       );
     },
-    pause: (id, actor) =>
-      change(
+    async pause(id, actor) {
+      const paused = await change(
         id,
         actor,
         'user.paused',
@@ -173,8 +162,11 @@ export function createUserAdministration(parts: Parts): UserAdministration {
           refuseForLastAdmin(standing);
           return standing.user.active === 0 ? { active: 0 } : { active: 0, ...nextEpoch(standing.user) };
         },
-        (user) => ({ statements: ending(user) }),
-      ),
+        (user) => ({ statements: [...ending(user), ...parts.webhooks.enqueue(pausedEvent(user, actor))] }),
+      );
+      parts.webhooks.wake();
+      return paused;
+    },
     resume: (id, actor) => change(id, actor, 'user.resumed', () => ({ active: 1 })),
     async renewUuid(id, renewal, actor) {
       const expiresAt = readExpiry(renewal, clock.now());
@@ -207,9 +199,7 @@ export function createUserAdministration(parts: Parts): UserAdministration {
           statements: [
             parts.credentials.removeSecondFactor(user.id),
             ...ending(user),
-            parts.mail.enqueue(
-              securityNoticeMail(user.email, 'An administrator has removed the second factor of your account.'),
-            ),
+            parts.mail.enqueue(securityNoticeMail(user.email, 'mfaReset')),
           ],
         }),
       );
@@ -266,6 +256,10 @@ export function createUserAdministration(parts: Parts): UserAdministration {
   };
 }
 
+function pausedEvent({ id: userId }: FoundUser, { id: by }: Actor) {
+  return { event: 'user.paused', data: { userId, by } } as const;
+}
+
 /** Null: it does not end. */
 function readExpiry({ expires_in_days: days, expires_at: text }: Renewal, now: number): number | null {
   if (days !== undefined && text !== undefined) throw invalid('give expires_in_days or expires_at, not both');
@@ -281,7 +275,7 @@ function invalid(reason: string): AppError {
   return new AppError('INVALID_REQUEST', { reason, issues: [{ path: '/expires_at', message: reason }] });
 }
 
-export function unknownRole(): AppError {
+function unknownRole(): AppError {
   return new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
 }
 
@@ -313,10 +307,37 @@ export function requireRole(role: string, actor: Actor): Role {
   return role;
 }
 
-/** Which of the things that must be unique was taken. */
-export function explainTaken(error: unknown): never {
-  if (!(error instanceof AppError) || error.code !== 'STORAGE_DUPLICATE') throw error;
-  const columns = Array.isArray(error.details.columns) ? error.details.columns : [];
-  if (columns.includes('root_mark')) throw new AppError('SETUP_DONE');
-  throw new AppError(columns.includes('email') ? 'EMAIL_ALREADY_EXISTS' : 'NAME_ALREADY_EXISTS');
+/** Addresses that may neither register nor log in: the list, and the way off it. `UserAdministration.block` adds one. */
+export function createBlacklist({
+  database,
+  blacklist,
+  clientList,
+  audit,
+  owners,
+  ownerStore,
+}: BasePort & PeoplePort & PostPort) {
+  return {
+    async list({ cursor = '', limit }: { cursor?: string; limit?: number }) {
+      const read = (most: number) => blacklist.list(cursor, most);
+      const { rows, nextCursor } = await pageOf(limit, read, ({ email }) => email);
+      const described = rows.map(({ email, created_by: createdBy, created_at: at }) => ({
+        email,
+        createdBy,
+        createdAt: timeText(at),
+      }));
+      return { blacklist: described, nextCursor };
+    },
+    async remove(given: string, { caller: { user }, head }: UserCall): Promise<void> {
+      const email = normalizeEmail(given);
+      if (email === undefined) throw new AppError('ADDRESS_NOT_LISTED');
+      const removed = audit.statement({ event: 'blacklist.removed', actor: user.id, subject: email, head });
+      const statements = [expectChanges(blacklist.remove(email), 1), clientList.touch(), removed];
+      try {
+        await database.write(statements, { conflict: 'ADDRESS_NOT_LISTED' });
+      } finally {
+        const owner = await ownerStore.idOfEmail(email);
+        if (owner !== undefined) await owners.refresh(owner);
+      }
+    },
+  };
 }

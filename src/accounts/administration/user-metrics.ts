@@ -1,5 +1,5 @@
 import type { AccountsCore } from '../accounts-core.ts';
-import { createUserCountStore, DAY_MS, dayOf, type UserCounts } from '../storage/user-count-store.ts';
+import { createUserCountStore, DAY_MS, dayOf, type UserCounts } from '../storage/user-store.ts';
 
 /** The users who registered in one period, and what has become of them. */
 export interface MetricsPoint extends UserCounts {

@@ -127,7 +127,7 @@ export const administrationOperations = {
   renewUuid: { ...action('Gives a user a new UUID for proxy nodes.'), body: optionalBody(Renewal, true) },
   endSessionsOfUser: action('Ends every session of a user.'),
   resetMfa: action(
-    'Removes the second factor of a user who has lost it; every session ends, and the user is told by mail.',
+    'Removes the second factor of a user who has lost it; every session ends, and the user gets a mail.',
   ),
   removeUser: { summary: 'Removes a user and all that is theirs.', response: Nothing },
 

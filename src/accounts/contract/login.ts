@@ -29,6 +29,7 @@ export const SecondFactorAnswer = Type.Object({
   mfa_required: Type.Literal(true),
   mfaMethod: Type.Literal('totp'),
   mfa_method: Type.Literal('totp'),
+  mfaMethods: Type.Array(Type.String(), { description: '`totp`, and `passkey` for someone who has one.' }),
   mfaTicket: Type.String(),
   mfa_ticket: Type.String(),
   mfaToken: Type.String(),
@@ -62,13 +63,15 @@ export const OwnSession = Type.Object({
 });
 export type OwnSession = Static<typeof OwnSession>;
 
-/** An account elsewhere that can log in to the account here. */
+/** An account elsewhere, or a passkey, that can log in to the account here. */
 export const LinkedLogin = Type.Object({
   id: Type.String({ description: 'The id of the credential.' }),
   provider: Type.String({
-    description: 'As in the login address; the address of the provider once it is not configured.',
+    description:
+      'As in the login address; the address of the provider once it is not configured. `passkey` for a passkey.',
   }),
   email: Type.String({ description: 'The e-mail address there, as far as it is known.' }),
+  name: Type.Optional(Type.String({ description: 'The name of a passkey.' })),
   createdAt: time('When it was linked.'),
 });
 export type LinkedLogin = Static<typeof LinkedLogin>;
@@ -76,10 +79,11 @@ export type LinkedLogin = Static<typeof LinkedLogin>;
 /** One means to prove who someone is. Never a secret. */
 export const Credential = Type.Object({
   id: Type.String(),
-  kind: Type.String({ description: '`password`, `totp`, `recovery_codes` or `oauth`.' }),
+  kind: Type.String({ description: '`password`, `totp`, `recovery_codes`, `oauth` or `passkey`.' }),
   state: Type.String({ description: '`active`, or `pending` while an authenticator app is not confirmed.' }),
   provider: Type.Optional(LinkedLogin.properties.provider),
   email: Type.Optional(LinkedLogin.properties.email),
+  name: LinkedLogin.properties.name,
   left: Type.Optional(Type.Integer({ description: 'How many recovery codes are unused.' })),
   createdAt: time('When it was set, enrolled or linked.'),
   lastUsedAt: Type.Union([time('When it last let someone in.'), Type.Null()]),
@@ -89,7 +93,9 @@ export type Credential = Static<typeof Credential>;
 /** A session that takes the place of the one that the request came with. */
 const FreshSession = Type.Object({ message: Type.String(), ...tokens, user: User });
 const Linked = {
-  linkedLogins: Type.Array(LinkedLogin, { description: 'Accounts elsewhere that can log in to this one.' }),
+  linkedLogins: Type.Array(LinkedLogin, {
+    description: 'Accounts elsewhere and passkeys that can log in to this one.',
+  }),
 };
 const NewSession = { 200: Type.Object({ ...FreshSession.properties, ...Linked }) };
 
@@ -97,10 +103,39 @@ export const ResetByToken = Type.Object({
   token: Type.String(),
   password: Type.String(),
   remove_links: Type.Optional(
-    Type.Boolean({ description: 'Also removes the linked logins, in case someone else has linked one.' }),
+    Type.Boolean({ description: 'Also removes linked logins and passkeys, in case someone else has added one.' }),
   ),
 });
 export type ResetByToken = Static<typeof ResetByToken>;
+
+const base64url = (maxLength: number) => Type.String({ maxLength, pattern: '^[A-Za-z0-9_-]*$' });
+
+/** What `navigator.credentials` gives, by `toJSON()`. */
+const GivenPasskey = Type.Object({
+  id: base64url(2048),
+  rawId: base64url(2048),
+  type: Type.Literal('public-key'),
+  response: Type.Object({
+    clientDataJSON: base64url(8192),
+    attestationObject: Type.Optional(base64url(8192)),
+    transports: Type.Optional(Type.Array(Type.String({ maxLength: 32 }), { maxItems: 16 })),
+    authenticatorData: Type.Optional(base64url(8192)),
+    signature: Type.Optional(base64url(8192)),
+    userHandle: Type.Optional(base64url(128)),
+  }),
+});
+export type GivenPasskey = Static<typeof GivenPasskey>;
+
+const PasskeyQuery = Type.Object(
+  {
+    add: Type.Optional(
+      Type.Literal('1', {
+        description: 'To add a passkey, by a login from the last five minutes. Left out: to log in.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
 
 const mfa = User.properties.mfa;
 const Reauthentication = Type.Object({ password: optionalText, code: optionalText, recoveryCode: optionalText });
@@ -230,12 +265,48 @@ export const loginOperations = {
     response: { 200: Type.Object({ ...Message.properties, ...Linked }) },
   },
 
+  passkeyOptions: {
+    summary: 'Begins a login with a passkey, or the adding of one: what the browser asks for.',
+    query: PasskeyQuery,
+    body: optionalBody(
+      Type.Object({
+        mfa_ticket: Type.Optional(Type.String({ description: 'Of a login that asks for a second factor.' })),
+      }),
+      true,
+    ),
+    response: {
+      200: Type.Object({
+        publicKey: Type.Object(
+          {},
+          {
+            additionalProperties: true,
+            description: 'For parseRequestOptionsFromJSON or parseCreationOptionsFromJSON.',
+          },
+        ),
+      }),
+    },
+  },
+  verifyPasskey: {
+    summary: 'Logs in with a passkey, or adds one.',
+    query: PasskeyQuery,
+    body: Type.Object(
+      {
+        credential: GivenPasskey,
+        name: Type.Optional(Type.String({ maxLength: 256, description: 'What the owner calls a new passkey.' })),
+        mfa_ticket: Type.Optional(Type.String({ description: 'Of a login that asks for a second factor.' })),
+      },
+      { additionalProperties: false },
+    ),
+    response: { 200: Type.Union([LoginAnswer, Type.Object({ credential: Credential })]) },
+  },
+
   listCredentials: {
-    summary: 'The own password, second factor, recovery codes and linked logins.',
+    summary: 'The own password, second factor, recovery codes, linked logins and passkeys.',
     response: { 200: Type.Object({ credentials: Type.Array(Credential) }) },
   },
   removeCredential: {
-    summary: 'Removes the password or a linked login, never the last means of login; all other sessions end.',
+    summary:
+      'Removes the password, a linked login or a passkey, never the last means of login; all other sessions end.',
     response: Nothing,
   },
 };

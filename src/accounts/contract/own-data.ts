@@ -1,6 +1,8 @@
 import { type Static, Type } from 'typebox';
 import { MessageAndUser, Nothing, optionalBody } from './conventions.ts';
 import { Credential, OwnSession } from './login.ts';
+import { Team } from './teams.ts';
+import { AccessToken } from './tokens.ts';
 import { User } from './user.ts';
 
 export const SUBSCRIPTION_STATUSES = ['pending', 'trialing', 'active', 'past_due', 'cancelled', 'expired'] as const;
@@ -88,12 +90,32 @@ export const NewKey = Type.Object(
       ),
     ),
     expires_at: nullable(Type.String({ maxLength: 64, description: 'A time such as 2030-01-31T00:00:00Z.' })),
+    team: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 64,
+        description: 'Id of a team of yours: every call with the key is for it.',
+      }),
+    ),
   },
   strict,
 );
 export type NewKey = Static<typeof NewKey>;
 
 const Key = Type.Object({ id: Type.String() }, { additionalProperties: true });
+
+export const ProfileChange = Type.Object(
+  {
+    name: Type.Optional(Type.String({ maxLength: 256, examples: ['Ann'] })),
+    email: Type.Optional(
+      Type.String({ maxLength: 254, description: 'The new address. Without a code, one is mailed to it.' }),
+    ),
+    code: text(64, 'The code that was mailed to the new address.'),
+    password: text(1024, 'For a code; not needed within five minutes of a login.'),
+  },
+  strict,
+);
+export type ProfileChange = Static<typeof ProfileChange>;
 
 /** More would make the response too large; `auditIsComplete` tells. */
 export const MAX_EXPORTED_ENTRIES = 10_000;
@@ -104,6 +126,8 @@ export const Export = Type.Object({
   credentials: Type.Array(Credential),
   sessions: Type.Array(OwnSession),
   subscriptions: Type.Array(Subscription),
+  teams: Type.Array(Team),
+  tokens: Type.Array(AccessToken, { description: 'Personal access tokens, without the tokens themselves.' }),
   keys: Type.Array(Key),
   usage: Type.Union([Type.Object({}, { additionalProperties: true }), Type.Null()], {
     description:
@@ -166,6 +190,12 @@ export const ownDataOperations = {
     response: { 200: Type.Object({ keys: Type.Array(Key) }) },
   },
   removeKey: { summary: 'Removes one of the caller’s keys: it stops working immediately.', response: Nothing },
+  changeProfile: {
+    summary:
+      'Changes the own name, or the e-mail address by a code that is mailed to the new one; other sessions end then.',
+    body: ProfileChange,
+    response: { 200: MessageAndUser },
+  },
   exportData: { summary: 'All data of the caller, as JSON.', response: { 200: Export } },
   closeAccount: {
     summary: 'Deletes the caller’s account in 14 days; its keys stop working now.',

@@ -1,9 +1,8 @@
 import { type Static, Type } from 'typebox';
-import { Email, Message, MessageAndUser, NextCursor, Nothing, PageQuery } from './conventions.ts';
+import { Email, Message, MessageAndUser, NextCursor, Nothing, PageQuery, page } from './conventions.ts';
 
 const email = Type.String({ examples: ['ann@example.org'] });
 const Redirect = { 302: Type.Null({ description: 'The browser is sent on.' }) };
-const page = (type: string) => ({ 200: Type.Unsafe<string>({ type: 'string', contentMediaType: type }) });
 
 /** Someone who wants an account. */
 export const Application = Type.Object({
@@ -30,6 +29,7 @@ export const NewInvitation = Type.Object(
     ),
     role: Type.Optional(Type.String({ description: '`user` unless given; never above the own role.' })),
     plan: Type.Optional(Type.String({ maxLength: 64, description: 'The default plan unless given.' })),
+    team: Type.Optional(Type.String({ maxLength: 64, description: 'Id of a team that they come into as a member.' })),
     mail: Type.Optional(
       Type.Boolean({
         description: 'Mail the link, so that it verifies the address. True unless given, with an email.',
@@ -57,6 +57,7 @@ export const Invitation = Type.Object({
   mailed: Type.Boolean(),
   role: Type.String(),
   plan: Type.Union([Type.String(), Type.Null()]),
+  team: Type.Union([Type.String(), Type.Null()]),
   createdBy: Type.String(),
   createdAt: Type.String(),
   expiresAt: Type.String(),
@@ -65,6 +66,15 @@ export type Invitation = Static<typeof Invitation>;
 
 /** All ways to an account: registration, invitations, the first administrator, providers of logins. */
 export const registrationOperations = {
+  listMethods: {
+    summary: 'How people log in and register here, for a page that offers it.',
+    response: {
+      200: Type.Object({
+        providers: Type.Array(Type.Object({ id: Type.String(), label: Type.String() })),
+        registration: Type.Enum(['open', 'invite', 'closed']),
+      }),
+    },
+  },
   sendCode: { summary: 'Mails a verification code.', body: Email, response: { 200: Message } },
   verifyCode: {
     summary: 'Checks a verification code, and gives a token that stands for it.',

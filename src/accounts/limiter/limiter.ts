@@ -6,7 +6,6 @@ import { formatIpAddress, parseIpAddress, unmapAddress } from '../../platform/ne
 import { digestToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsSchema, LimitRow } from '../storage/accounts-schema.ts';
 import { createLimitStore, type LimitKey, type LimitRule } from '../storage/limit-store.ts';
-import { type AttemptGate, createAttemptGate } from './attempt-gate.ts';
 
 const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
@@ -98,6 +97,24 @@ export const POLICIES = {
     rule: { limit: 30, windowMs: MINUTE_MS },
     exempt: 'nobody',
   },
+  passkey_start: {
+    what: 'logins with passkeys that one client address begins',
+    key: 'address',
+    rule: { limit: 30, windowMs: MINUTE_MS },
+    exempt: 'nobody',
+  },
+  device_start: {
+    what: 'logins of devices that one client address begins',
+    key: 'address',
+    rule: { limit: 30, windowMs: MINUTE_MS },
+    exempt: 'nobody',
+  },
+  device_approval: {
+    what: 'codes of devices that one account looks up or decides about',
+    key: 'account',
+    rule: { limit: 20, windowMs: 10 * MINUTE_MS },
+    exempt: 'nobody',
+  },
   export: {
     what: 'exports of the data of one account',
     key: 'account',
@@ -108,7 +125,7 @@ export const POLICIES = {
   Record<string, { readonly what: string; readonly key: string; readonly rule: LimitRule; readonly exempt: string }>
 >;
 
-export type PolicyName = keyof typeof POLICIES;
+type PolicyName = keyof typeof POLICIES;
 
 /** One key under one policy. */
 export interface Limited extends LimitKey {
@@ -138,7 +155,7 @@ export interface Limiter {
    */
   takeMail(mail: { readonly email: string; readonly address: string; readonly session?: string }): Promise<void>;
   /**
-   * For the batch that follows from a correct password or code: undone when a lock began meanwhile, on whichever
+   * For the batch that follows from a correct password or code: undone when a lock has begun since, on whichever
    * instance. So guesses at the same time on several instances get no more tries than one after another.
    */
   expectFree(limited: readonly [Limited, Limited?]): Runnable;
@@ -225,4 +242,88 @@ export function addressKey(address: string): string {
 
 export function byAddress(policy: PolicyName, { address }: { readonly address: string }): Limited {
   return { policy, key: addressKey(address) };
+}
+
+/**
+ * Keeps a burst of parallel guesses within the budget that the same guesses would have one after another: no more are
+ * under way at the same time than may still fail. Others wait, so that many logins of one user at the same time are not refused.
+ */
+interface AttemptGate {
+  /**
+   * `left` says how many may still fail, in the order of `keys`; it is asked again whenever an attempt has ended.
+   * Resolves with the function that ends this attempt, or with undefined once none is left. End it after its failure
+   * was stored.
+   */
+  enter(keys: readonly string[], left: () => Promise<readonly number[]>): Promise<(() => void) | undefined>;
+}
+
+const WAITING = 1000;
+/** Ends come in all the time on a busy server: a look that is a moment old must do in the end. */
+const LOOKS = 5;
+
+/** Those who wait for the same keys: what one of them finds, the next one would find as well. */
+interface Line {
+  readonly keys: readonly string[];
+  readonly wakes: (() => void)[];
+}
+
+export function createAttemptGate(): AttemptGate {
+  const underWay = new Map<string, number>();
+  const lines = new Map<string, Line>();
+  let waiting = 0;
+  let ended = 0;
+
+  const wakeFirst = (name: string): void => {
+    const line = lines.get(name);
+    const wake = line?.wakes.shift();
+    if (line?.wakes.length === 0) lines.delete(name);
+    if (wake === undefined) return;
+    waiting -= 1;
+    wake();
+  };
+
+  const wait = (name: string, keys: readonly string[], waitedBefore: boolean): Promise<void> =>
+    new Promise((resolve) => {
+      const line = lines.get(name) ?? { keys, wakes: [] };
+      lines.set(name, line);
+      waiting += 1;
+      if (waitedBefore) line.wakes.unshift(resolve);
+      else line.wakes.push(resolve);
+    });
+
+  const end = (keys: readonly string[]): void => {
+    for (const key of keys) {
+      const count = (underWay.get(key) ?? 0) - 1;
+      if (count > 0) underWay.set(key, count);
+      else underWay.delete(key);
+    }
+    ended += 1;
+    for (const [name, line] of lines) if (line.keys.some((key) => keys.includes(key))) wakeFirst(name);
+  };
+
+  return {
+    async enter(keys, left) {
+      const name = keys.join(' ');
+      let waitedBefore = false;
+      try {
+        for (let look = 1; ; look += 1) {
+          const before = ended;
+          const budgets = await left();
+          if (budgets.some((budget) => budget <= 0)) return undefined;
+          if (ended !== before && look < LOOKS) continue;
+          if (keys.every((key, index) => (underWay.get(key) ?? 0) < (budgets[index] ?? 0))) {
+            for (const key of keys) underWay.set(key, (underWay.get(key) ?? 0) + 1);
+            return () => end(keys);
+          }
+          if (waiting >= WAITING) throw new AppError('OVERLOADED');
+          await wait(name, keys, waitedBefore);
+          waitedBefore = true;
+          look = 0;
+        }
+      } finally {
+        // An attempt that went in, or was refused, wakes the next one: to wake all of them at each end would be far too many.
+        wakeFirst(name);
+      }
+    },
+  };
 }

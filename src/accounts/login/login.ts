@@ -5,8 +5,9 @@ import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { BasePort, CredentialsPort, PeoplePort, PostPort } from '../accounts-core.ts';
 import type { LoginAnswer, loginOperations, SecondFactorAnswer } from '../contract/login.ts';
 import { OAUTH_COOKIE, readCookie } from '../cookies.ts';
+import type { Passkeys } from '../credentials/passkeys.ts';
 import type { AccountsErrorCode } from '../errors.ts';
-import { tokenKey } from '../flows.ts';
+import { type OpenFlow, tokenKey } from '../flows.ts';
 import type { FactorOrigin, GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
 import { nameKey, normalizeEmail } from '../registration/identity.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
@@ -16,13 +17,18 @@ import type { SessionOpening } from './session-opening.ts';
 type Answer = LoginAnswer | SecondFactorAnswer;
 type LoginCall = Pick<Call, 'head' | 'reply'>;
 
-/** The three ways to a session: password, second factor, exchange code. */
+/** The ways to a session: password, second factor, exchange code, passkey. */
 export interface Login {
   withPassword(given: BodyOf<typeof loginOperations.logIn>, call: LoginCall): Promise<Answer>;
   withTicket(given: BodyOf<typeof loginOperations.proveSecondFactor>, call: LoginCall): Promise<Answer>;
+  passkeyOptions(given: BodyOf<typeof loginOperations.passkeyOptions>, head: RequestHead): Promise<object>;
+  /** A passkey is both factors; with a ticket it is the second one. */
+  withPasskey(given: PasskeyLogin, call: LoginCall): Promise<Answer>;
   /** Good for the browser that began the login, or for anyone who has the verifier of its challenge. */
   withExchangeCode(given: BodyOf<typeof loginOperations.exchangeCode>, call: LoginCall): Promise<Answer>;
 }
+
+type PasskeyLogin = BodyOf<typeof loginOperations.verifyPasskey>;
 
 const TICKET_TRIES = 5;
 
@@ -33,10 +39,11 @@ type Parts = BasePort &
     readonly opening: SessionOpening;
     readonly passwordCheck: PasswordCheck;
     readonly secondFactor: SecondFactor;
+    readonly passkeys: Passkeys;
   };
 
 export function createLogin(parts: Parts): Login {
-  const { database, users, flows, audit, opening, passwordCheck, secondFactor } = parts;
+  const { database, users, flows, audit, opening, passwordCheck, secondFactor, passkeys } = parts;
 
   async function find(identifier: string): Promise<FoundUser | undefined> {
     if (!identifier.includes('@')) return users.byNameKey(nameKey(identifier.slice(0, 256)));
@@ -80,7 +87,23 @@ export function createLogin(parts: Parts): Login {
     const { token, statement } = flows.issue('mfa_ticket', { userId: user.id, data: { epoch: user.access_epoch } });
     await database.write([...before, statement], { conflict: lost });
     const names = { mfaTicket: token, mfa_ticket: token, mfaToken: token };
-    return { mfaRequired: true, mfa_required: true, mfaMethod: 'totp', mfa_method: 'totp', ...names };
+    const hasPasskey = (await parts.credentials.ofUser(user.id, 'passkey')).some(passkeys.isUsable);
+    return {
+      mfaRequired: true,
+      mfa_required: true,
+      mfaMethod: 'totp',
+      mfa_method: 'totp',
+      mfaMethods: hasPasskey ? ['totp', 'passkey'] : ['totp'],
+      ...names,
+    };
+  }
+
+  /** The user who has shown the first factor for a ticket that still counts. */
+  async function holderOf(flow: OpenFlow | undefined): Promise<FoundUser> {
+    const user = flow === undefined ? undefined : await users.byId(flow.userId);
+    const isCurrent = user !== undefined && user.active === 1 && user.access_epoch === flow?.data.epoch;
+    if (!isCurrent) throw new AppError('INVALID_MFA_TICKET');
+    return user;
   }
 
   async function refuseUnlessWelcome(user: FoundUser): Promise<void> {
@@ -124,13 +147,26 @@ export function createLogin(parts: Parts): Login {
       if (given.code === undefined && given.recoveryCode === undefined) {
         throw new AppError('MISSING_CREDENTIALS', { fields: 'code or recoveryCode' });
       }
-      const flow = await flows.tryOpen('mfa_ticket', ticket, TICKET_TRIES);
-      const user = flow === undefined ? undefined : await users.byId(flow.userId);
-      const isCurrent = user !== undefined && user.active === 1 && user.access_epoch === flow?.data.epoch;
-      if (!isCurrent) throw new AppError('INVALID_MFA_TICKET');
+      const user = await holderOf(await flows.tryOpen('mfa_ticket', ticket, TICKET_TRIES));
       const known = await opening.knownDevice(call, user.id);
       const proof = await secondFactor.prove(user, given, { head: call.head, known });
       return finish(user, [flows.take('mfa_ticket', ticket), ...proof], 'second factor', call, 'INVALID_MFA_CODE');
+    },
+    async passkeyOptions(given, head) {
+      const ticket = given?.mfa_ticket;
+      const user = ticket === undefined ? undefined : await holderOf(await flows.open('mfa_ticket', ticket));
+      return { publicKey: await passkeys.loginOptions(user?.id, head) };
+    },
+    async withPasskey({ credential, mfa_ticket: ticket }, call) {
+      const holder =
+        ticket === undefined ? undefined : await holderOf(await flows.tryOpen('mfa_ticket', ticket, TICKET_TRIES));
+      const { userId, statements } = await passkeys.prove(credential, call.head);
+      const user = await users.byId(userId);
+      if (user === undefined || (holder !== undefined && holder.id !== userId)) throw new AppError('INVALID_PASSKEY');
+      await refuseUnlessWelcome(user);
+      const taken = ticket === undefined ? [] : [flows.take('mfa_ticket', ticket)];
+      const how = ticket === undefined ? 'passkey' : 'password and passkey';
+      return finish(user, [...taken, ...statements], how, call, 'INVALID_PASSKEY');
     },
     async withExchangeCode({ exchange_code: code, verifier }, call) {
       const flow = await flows.open('exchange', code);

@@ -1,7 +1,7 @@
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { Call, RequestHead } from '../../platform/http/surface.ts';
-import type { SecretBox } from '../../platform/secrets/secret-box.ts';
+import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
 import type { BasePort, CredentialsPort, PeoplePort, SessionsPort } from '../accounts-core.ts';
 import { cookieText, DEVICE_COOKIE, readCookie, SESSION_COOKIE } from '../cookies.ts';

@@ -1,16 +1,21 @@
+import { mkdir, open, readdir, readFile, rename, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
 import { type Clock, repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { SecretBox } from '../../platform/secrets/secret-box.ts';
+import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
+import type { AccountsSettings } from '../settings.ts';
 import type { AccountsSchema, OutgoingMailRow } from '../storage/accounts-schema.ts';
 import { createOutgoingMailStore } from '../storage/outgoing-mail-store.ts';
-import { createOutboxMailer, createSmtpMailer, type SmtpSettings } from './mailers.ts';
-import type { Mail, Mailer } from './messages.ts';
+import { type Mail, type Mailer, type MailLanguage, renderMail } from './messages.ts';
 
 /** How mail leaves: through a table, so that a restart or a mail server that is down loses none. */
-export interface MailPost extends Mailer {
+export interface MailPost {
+  /** Stores a mail and waits until it has left, or until the first try has failed: then it is tried again later. */
+  send(mail: Mail): Promise<void>;
   /** For the batch of the change that the mail is about: both are stored, or neither. Call `wake` afterwards. */
   enqueue(mail: Mail): Runnable;
   /** As much work as `enqueue`, and no mail: where the time of an answer must not tell whether there is a recipient. */
@@ -23,10 +28,12 @@ export interface MailPost extends Mailer {
   stop(): Promise<void>;
 }
 
-export interface MailPostOptions extends Pick<Runtime, 'makeId' | 'logger'> {
+interface MailPostOptions extends Pick<Runtime, 'makeId' | 'logger'> {
   readonly database: Database<AccountsSchema>;
   readonly secretBox: SecretBox;
   settings(): SmtpSettings;
+  /** What mails are written in, as of the moment when they leave. */
+  language(): MailLanguage;
   readonly outboxFolder: string;
   /** Hands mails over instead of SMTP and the outbox folder: a simulation must not touch the disk. */
   readonly mailer?: Mailer | undefined;
@@ -42,7 +49,7 @@ const RETRY_MS: readonly number[] = [0.5, 1, 2, 5, 15, 60, 240, 720].map((minute
 
 /** Over SMTP; without a mail server, into the outbox folder (contract/accounts, Rules: Mail). */
 export function createMailPost(options: MailPostOptions): MailPost {
-  const { database, secretBox, settings, outboxFolder, mailer, clock, makeId, logger } = options;
+  const { database, secretBox, settings, language, outboxFolder, mailer, clock, makeId, logger } = options;
   const store = createOutgoingMailStore(database);
   const smtp = createSmtpMailer({ settings, clock });
   const outbox = createOutboxMailer({ folder: outboxFolder, from: () => settings().from, makeId });
@@ -67,7 +74,7 @@ export function createMailPost(options: MailPostOptions): MailPost {
   async function deliver(row: OutgoingMailRow): Promise<void> {
     const mail = mailIn(row);
     try {
-      if (mail !== undefined) await hand(mail, row.id);
+      if (mail !== undefined) await hand(renderMail(mail, language()), row.id);
     } catch (error) {
       const pause = RETRY_MS[row.attempts - 1];
       const endsAt = row.created_at + (mail?.lifetimeMs ?? 0);
@@ -96,6 +103,8 @@ export function createMailPost(options: MailPostOptions): MailPost {
       .catch((error) => logger.warn({ err: error }, 'the mails that wait could not be read'))
       .finally(() => {
         round = undefined;
+        // Asked for after the last look of this round: without it, the mail would wait for the next round.
+        if (isWanted) wake();
       });
   }
 
@@ -137,4 +146,140 @@ export function createMailPost(options: MailPostOptions): MailPost {
 
 function contextOf(id: string): string {
   return `mail:${id}`;
+}
+
+interface OutboxMailerOptions {
+  readonly folder: string;
+  /** The sender; empty as long as none is configured. */
+  from(): string;
+  readonly makeId: MakeId;
+}
+
+const LOCAL_SENDER = 'Trestle <no-reply@localhost>';
+/** Nobody fetches these: beyond this the oldest makes room. */
+const KEPT = 1000;
+
+interface OutboxMailer extends Mailer {
+  /** Removes every file with the address in it. */
+  forget(address: string): Promise<void>;
+}
+
+/** Without a mail server each message becomes a file for the owner of the data directory alone; never a log line. */
+function createOutboxMailer({ folder, from, makeId }: OutboxMailerOptions): OutboxMailer {
+  return {
+    async send({ to, subject, text, html }, id = makeId('mail_')) {
+      const { createTransport } = await import('nodemailer');
+      const transport = createTransport({
+        streamTransport: true,
+        buffer: true,
+        newline: 'unix',
+        disableFileAccess: true,
+        disableUrlAccess: true,
+      });
+      const sender = from() === '' ? LOCAL_SENDER : from();
+      const { message } = await transport.sendMail({
+        from: sender,
+        to: { name: '', address: to },
+        subject,
+        text,
+        html,
+      });
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      const draft = join(folder, `.${makeId('draft_')}`);
+      await writeDurably(draft, message as Buffer);
+      await rename(draft, join(folder, `${id}.eml`));
+      await removeOldest(folder);
+    },
+    async forget(address) {
+      for (const name of await readdir(folder).catch(() => [])) {
+        const file = join(folder, name);
+        // Another message may have made room for a newer one since.
+        const text = await readFile(file, 'utf8').catch(() => '');
+        if (unfolded(text).includes(address)) await unlink(file).catch(() => undefined);
+      }
+    },
+  };
+}
+
+/** Undoes the line breaks of quoted-printable text and of long headers. */
+function unfolded(mail: string): string {
+  return mail.replaceAll(/=\r?\n|\r?\n(?=[ \t])/g, '').toLowerCase();
+}
+
+/** Names sort by time. Another message may be doing the same. */
+async function removeOldest(folder: string): Promise<void> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.eml')).sort();
+  const old = names.slice(0, Math.max(0, names.length - KEPT));
+  await Promise.all(old.map((name) => unlink(join(folder, name)).catch(() => undefined)));
+}
+
+async function writeDurably(file: string, bytes: Buffer): Promise<void> {
+  await using handle = await open(file, 'wx', 0o600);
+  await handle.writeFile(bytes);
+  await handle.sync();
+}
+
+export type SmtpSettings = AccountsSettings['smtp'];
+
+interface SmtpMailerOptions {
+  /** Asked for each message: the password may change while the program runs. */
+  settings(): SmtpSettings;
+  readonly clock: Pick<Clock, 'after'>;
+}
+
+const CONNECT_TIMEOUT_MS = 5_000;
+const ANSWER_TIMEOUT_MS = 10_000;
+const WHOLE_TIMEOUT_MS = 15_000;
+
+/** One connection per message, encrypted as the settings say and never less. */
+export function createSmtpMailer({ settings, clock }: SmtpMailerOptions): Mailer {
+  return {
+    async send({ to, subject, text, html }) {
+      const smtp = settings();
+      const { createTransport } = await import('nodemailer');
+      const transport = createTransport({
+        host: smtp.host,
+        port: smtp.port,
+        secure: smtp.tls === 'tls',
+        requireTLS: smtp.tls === 'starttls',
+        ignoreTLS: smtp.tls === 'none',
+        tls: {
+          minVersion: 'TLSv1.2',
+          rejectUnauthorized: true,
+          ...(smtp.ca_file === '' ? {} : { ca: await authorities(smtp.ca_file) }),
+        },
+        ...(smtp.username === '' ? {} : { auth: { user: smtp.username, pass: smtp.password } }),
+        connectionTimeout: CONNECT_TIMEOUT_MS,
+        greetingTimeout: CONNECT_TIMEOUT_MS,
+        dnsTimeout: CONNECT_TIMEOUT_MS,
+        socketTimeout: ANSWER_TIMEOUT_MS,
+        disableFileAccess: true,
+        disableUrlAccess: true,
+      });
+      try {
+        const sent = transport.sendMail({ from: smtp.from, to: { name: '', address: to }, subject, text, html });
+        sent.catch(() => undefined);
+        await withinTime(clock, WHOLE_TIMEOUT_MS, sent, () => {
+          throw new AppError('SMTP_TIMEOUT');
+        });
+      } catch (error) {
+        throw translate(error);
+      } finally {
+        transport.close();
+      }
+    },
+  };
+}
+
+async function authorities(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    throw new AppError('SMTP_FAILED', {}, { cause: error });
+  }
+}
+
+function translate(error: unknown): AppError {
+  if (error instanceof AppError) return error;
+  return new AppError(errorCode(error) === 'ETIMEDOUT' ? 'SMTP_TIMEOUT' : 'SMTP_FAILED', {}, { cause: error });
 }

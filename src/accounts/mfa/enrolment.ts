@@ -5,12 +5,19 @@ import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import type { loginOperations } from '../contract/login.ts';
 import type { AccountsErrorCode } from '../errors.ts';
-import type { Reauthentication } from '../login/reauthentication.ts';
+import type { Reauthentication } from '../login/password-check.ts';
 import type { SessionOpening } from '../login/session-opening.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
 import type { FoundUser, UserRow } from '../storage/accounts-schema.ts';
-import { createRecoveryCodes, newTotpSecret, recoveryCodeHash, totpUri } from './codes.ts';
-import { type GivenFactor, type SecondFactor, totpContext } from './second-factor.ts';
+import {
+  createRecoveryCodes,
+  type GivenFactor,
+  newTotpSecret,
+  recoveryCodeHash,
+  type SecondFactor,
+  totpContext,
+  totpUri,
+} from './second-factor.ts';
 
 type Confirmation = GivenFactor & { readonly password?: string | undefined };
 
@@ -80,7 +87,7 @@ export function createEnrolment(parts: Parts) {
         ...statements,
         ...session.statements,
         note('mfa.enabled', user, call.head),
-        mail.enqueue(securityNoticeMail(user.email, 'The second factor of your account was switched on.')),
+        mail.enqueue(securityNoticeMail(user.email, 'mfaEnabled')),
       ]);
       return { message: 'mfa_verified', ...session.hand(call), user: await current(user), recoveryCodes: codes };
     },
@@ -98,7 +105,7 @@ export function createEnrolment(parts: Parts) {
         sessions.carryOver({ id: user.session_id, epoch }),
         flowStore.removeOfUser(user.id),
         note('mfa.disabled', user, call.head),
-        mail.enqueue(securityNoticeMail(user.email, 'The second factor of your account was switched off.')),
+        mail.enqueue(securityNoticeMail(user.email, 'mfaDisabled')),
       ]);
       return { message: 'mfa_disabled', user: await current(user) };
     },
@@ -113,8 +120,7 @@ export function createEnrolment(parts: Parts) {
       const proof = await parts.reauthentication.both(user, given, call.head);
       const { codes, statements } = newCodes(user.id);
       const renewed = note('mfa.recovery_codes_renewed', user, call.head);
-      const what = 'New recovery codes were created for your account; the old ones do not work any more.';
-      const notice = mail.enqueue(securityNoticeMail(user.email, what));
+      const notice = mail.enqueue(securityNoticeMail(user.email, 'recoveryCodesRenewed'));
       await storeOr('REAUTHENTICATION_REQUIRED', [...proof, ...statements, renewed, notice]);
       return { recoveryCodes: codes };
     },

@@ -1,17 +1,17 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
-import type { BasePort, CredentialsPort, PeoplePort, PostPort } from '../accounts-core.ts';
-import { explainTaken, requireRole } from '../administration/user-administration.ts';
+import type { BasePort, CredentialsPort, PeoplePort, PostPort, SessionsPort } from '../accounts-core.ts';
+import { requireRole } from '../administration/user-administration.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
 import { normalizeEmail, normalizeName } from '../registration/identity.ts';
-import { isStillBacked } from '../registration/invitations.ts';
-import { newUserRow, trialOf } from '../registration/new-user.ts';
+import { intoTeam, isStillBacked } from '../registration/invitations.ts';
+import { createPersonCreation } from '../registration/new-user.ts';
 import { refuseUnlessOpen } from '../registration/registration.ts';
 import type { InvitationRow, UserRow } from '../storage/accounts-schema.ts';
 import { createInvitationStore } from '../storage/administration-stores.ts';
 import { linkSubject } from '../storage/credential-store.ts';
-import type { OauthIdentity } from './oauth-provider.ts';
+import type { OauthIdentity } from './oauth-providers.ts';
 
 /** Why someone was not let in, as the address that the browser is sent back to says it. */
 export type OauthProblem =
@@ -49,11 +49,12 @@ function isRegistrationProblem(text: string): text is (typeof REGISTRATION_PROBL
 
 const NAME_TRIES = 5;
 
-type Parts = BasePort & PeoplePort & CredentialsPort & PostPort;
+type Parts = BasePort & PeoplePort & CredentialsPort & SessionsPort & PostPort;
 
 export function createOauthAccounts(parts: Parts): OauthAccounts {
   const { database, users, credentials, audit, clock, randomness } = parts;
   const invitations = createInvitationStore(database);
+  const createPerson = createPersonCreation(parts);
 
   /** The mode of registration applies here too. The provider vouches for the address that an invitation is for. */
   function refusalOf(email: string, invitation: InvitationRow | undefined): OauthProblem | undefined {
@@ -85,31 +86,19 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
     invitation: InvitationRow | undefined,
     head: RequestHead,
   ): Promise<OauthOutcome> {
-    const now = clock.now();
-    const user = newUserRow(
-      {
-        ...account,
-        emailVerified: true,
-        confirmed: true,
-        passwordHash: null,
-        role: invitation === undefined ? 'user' : requireRole(invitation.role, { id: '', role: 'root' }),
-        plan: invitation?.plan ?? '',
-        now,
-      },
-      parts.makeId,
-      randomness,
-    );
-    const trial = trialOf(user.id, parts.settings().trial_days, now, parts.makeId);
-    const details = { how: namespace, ...(invitation !== undefined && { invitation: invitation.id }) };
-    await database
-      .write([
-        ...(invitation === undefined ? [] : [invitations.take(invitation.id, now)]),
-        ...users.add(user),
-        credentials.addLink(linkRow(namespace, identity, user.id)),
-        ...trial.map(parts.subscriptions.add),
-        audit.statement({ event: 'register', actor: user.id, subject: user.id, head, details }),
-      ])
-      .catch(explainTaken);
+    const { userId: _, ...link } = linkRow(namespace, identity, '');
+    const { user } = await createPerson({
+      how: 'oauth',
+      ...account,
+      emailVerified: true,
+      link,
+      role: invitation === undefined ? 'user' : requireRole(invitation.role, { id: '', role: 'root' }),
+      plan: invitation?.plan ?? '',
+      head,
+      details: { provider: namespace, ...(invitation !== undefined && { invitation: invitation.id }) },
+      also: (userId) => (invitation === undefined ? [] : intoTeam(parts.teams, invitation, userId, clock.now())),
+      proof: async () => (invitation === undefined ? [] : [invitations.take(invitation.id, clock.now())]),
+    });
     return { userId: user.id };
   }
 
@@ -125,8 +114,8 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
       const email = normalizeEmail(identity.email ?? '');
       if (email === undefined) return { problem: 'email_not_verified' };
       if (await parts.blacklist.has(email)) return { problem: 'access_denied' };
-      // Whoever has this address here logs in and links the account: an address alone proves nothing to us. Unless it is
-      // the same login, come twice at once, and the other one was quicker.
+      // The user who has this address here logs in and links the account: an address alone proves nothing to us. Unless it is
+      // the same login, come twice at the same time, and the other one was quicker.
       if ((await users.byEmail(email)) !== undefined) {
         return (await linked(namespace, identity)) ?? { problem: 'account_exists' };
       }
@@ -149,8 +138,7 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
     async link(namespace, identity, { user, isLive }, head) {
       const details = { how: namespace };
       const entry = audit.statement({ event: 'oauth.linked', actor: user.id, subject: user.id, head, details });
-      const what = 'An account from elsewhere can now log in to your account.';
-      const notice = parts.mail.enqueue(securityNoticeMail(user.email, what));
+      const notice = parts.mail.enqueue(securityNoticeMail(user.email, 'oauthLinked'));
       try {
         await database.write([isLive, credentials.addLink(linkRow(namespace, identity, user.id)), entry, notice]);
       } catch (error) {

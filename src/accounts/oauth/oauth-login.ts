@@ -9,8 +9,7 @@ import { requireFreshLogin } from '../login/session-check.ts';
 import { linkSubject } from '../storage/credential-store.ts';
 import type { FoundSession } from '../storage/session-store.ts';
 import type { OauthAccounts, OauthProblem } from './oauth-accounts.ts';
-import type { OauthIdentity, OauthProvider } from './oauth-provider.ts';
-import type { Providers } from './oauth-providers.ts';
+import type { OauthIdentity, OauthProvider, Providers } from './oauth-providers.ts';
 
 type BrowserCall = Pick<Call, 'head' | 'reply'>;
 
@@ -95,7 +94,7 @@ export function createOauthLogin(parts: Parts): OauthLogin {
     }
   }
 
-  /** Links the account to whoever began this, if the session that began it has not ended. */
+  /** Links the account to the user who began this, if the session that began it has not ended. */
   async function link(provider: OauthProvider, identity: OauthIdentity, flow: OpenFlow, head: RequestHead) {
     const user = await users.byId(flow.userId);
     if (user === undefined || user.active !== 1) return { problem: 'invalid_state' as const };

@@ -1,6 +1,6 @@
 /**
  * Words that common passwords are made of (with digits or signs around them, or as they are), and common passwords that
- * are no words. Lower case, parted by white space. Only what has to be known by heart: runs and repetitions are computed.
+ * are not words. Lower case, separated by white space. Only what has to be known by heart: runs and repetitions are computed.
  */
 export const COMMON_PASSWORD_WORDS = `
 password passwort passw0rd passwd passcode passphrase passport password1234 contrasena motdepasse senha parola haslo heslo lozinka wachtwoord

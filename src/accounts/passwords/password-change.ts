@@ -6,7 +6,7 @@ import type { AccountsCore } from '../accounts-core.ts';
 import type { loginOperations, ResetByToken } from '../contract/login.ts';
 import type { Credentials } from '../credentials/credentials.ts';
 import type { AccountsErrorCode } from '../errors.ts';
-import type { Reauthentication } from '../login/reauthentication.ts';
+import type { Reauthentication } from '../login/password-check.ts';
 import type { SessionOpening } from '../login/session-opening.ts';
 import { passwordChangedMail, passwordResetMail } from '../mail/messages.ts';
 import { normalizeEmail } from '../registration/identity.ts';
@@ -88,7 +88,7 @@ export function createPasswordChange(parts: Parts) {
   return {
     async change({ currentPassword, newPassword }: BodyOf<typeof loginOperations.changePassword>, call: UserCall) {
       const { user } = call.caller;
-      checkNewPassword(newPassword, user);
+      checkNewPassword(newPassword, user, parts.isBreached);
       const right = await parts.reauthentication.password(user, currentPassword, call.head);
       return freshSession('INVALID_SESSION', right, { password: newPassword }, 'password.changed', call);
     },
@@ -106,7 +106,7 @@ export function createPasswordChange(parts: Parts) {
       const { user } = call.caller;
       const flow = await flows.open('reset', token);
       if (flow?.userId !== user.id || flow.data.epoch !== user.access_epoch) throw new AppError('INVALID_TOKEN');
-      checkNewPassword(password, user);
+      checkNewPassword(password, user, parts.isBreached);
       return freshSession(
         'INVALID_TOKEN',
         [flows.take('reset', token)],
@@ -136,7 +136,7 @@ export function createPasswordChange(parts: Parts) {
         const flow = await flows.open(kind, token);
         const user = flow === undefined ? undefined : await users.byId(flow.userId);
         if (user === undefined) continue;
-        checkNewPassword(password, user);
+        checkNewPassword(password, user, parts.isBreached);
         const passwordHash = await parts.passwords.hash(password);
         const how = { verifiesEmail: true, byToken: true, removeLinks };
         const { statements, linkedLogins } = await replacing(user, passwordHash, how, call.head);

@@ -18,7 +18,7 @@ export interface HashParameters {
 
 export interface PasswordHasherOptions {
   readonly parameters?: HashParameters;
-  /** How many are computed at once. */
+  /** How many are computed at the same time. */
   readonly concurrency: number;
   /** How many more may wait; one more is refused with OVERLOADED. */
   readonly waiting?: number;
@@ -43,7 +43,7 @@ export function createPasswordHasher(options: PasswordHasherOptions): PasswordHa
   };
 }
 
-/** Lets so many tasks run at once, in the order they came. */
+/** Lets so many tasks run at the same time, in the order they came. */
 function createLimit(concurrency: number, waiting: number) {
   const line: (() => void)[] = [];
   let running = 0;
@@ -57,7 +57,7 @@ function createLimit(concurrency: number, waiting: number) {
     try {
       return await task();
     } finally {
-      // The place goes straight to the next in line: nobody who comes meanwhile can take it.
+      // The place goes straight to the next in line: no task that comes until then can take it.
       const next = line.shift();
       if (next === undefined) running -= 1;
       else next();

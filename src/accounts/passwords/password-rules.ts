@@ -1,4 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { IsBreached } from '../../platform/secrets/password-filter.ts';
 import { COMMON_PASSWORD_WORDS } from './common-password-words.ts';
 
 const LEAST = 8;
@@ -7,12 +8,16 @@ const MOST = 256;
 const LEAST_IDENTITY = 4;
 
 /** Throws unless it can be this person's password. Nothing is trimmed, cut or demanded of its characters. */
-export function checkNewPassword(password: string, identity: { readonly name: string; readonly email: string }): void {
+export function checkNewPassword(
+  password: string,
+  identity: { readonly name: string; readonly email: string },
+  isBreached: IsBreached,
+): void {
   if (!password.isWellFormed()) throw new AppError('INVALID_REQUEST', { reason: 'the password is not valid Unicode' });
   const length = characterCount(password);
   if (length < LEAST) throw new AppError('PASSWORD_TOO_SHORT', { least: LEAST });
   if (length > MOST) throw new AppError('PASSWORD_TOO_LONG', { most: MOST });
-  if (isCommonPassword(password)) throw new AppError('PASSWORD_TOO_COMMON');
+  if (isCommonPassword(password) || isBreached(password)) throw new AppError('PASSWORD_TOO_COMMON');
   if (containsIdentity(password, identity)) throw new AppError('PASSWORD_CONTAINS_IDENTITY');
 }
 

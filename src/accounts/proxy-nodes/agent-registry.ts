@@ -102,8 +102,10 @@ export function createAgentRegistry(options: AgentRegistryOptions): AgentRegistr
       const shown = id.slice(0, 64);
       const [remove, ...others] = store.remove(id);
       const revoked = audit.statement(entryOf('agent.revoked', shown, actor));
-      const refusals = { conflict: 'AGENT_NOT_FOUND', details: { id: shown } };
-      await database.write([expectChanges(remove, 1), ...others, revoked], refusals);
+      await database.write([expectChanges(remove, 1), ...others, revoked], {
+        conflict: 'AGENT_NOT_FOUND',
+        details: { id: shown },
+      });
     },
   };
 }

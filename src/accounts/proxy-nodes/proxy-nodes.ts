@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Call } from '../../platform/http/surface.ts';
 import type { AgentCaller, UserCall } from '../access.ts';
@@ -5,9 +7,9 @@ import type { BasePort, PeoplePort } from '../accounts-core.ts';
 import type { AgentReport, AgentStatus, ProxyNode } from '../contract/proxy-node.ts';
 import { requireNotClosing } from '../owners.ts';
 import type { ProxyAgentStatusRow } from '../storage/accounts-schema.ts';
+import type { ClientListStore } from '../storage/proxy-node-store.ts';
 import { timeText } from '../user-object.ts';
-import { createClientList } from './client-list.ts';
-import { describeNode } from './describe-node.ts';
+import { describeNode, FLOW } from './describe-node.ts';
 
 type Parts = BasePort & PeoplePort;
 
@@ -106,4 +108,72 @@ function readPast(text: string | null | undefined, now: number): number | null {
 function matches(header: string | undefined, tag: string): boolean {
   if (header === undefined) return false;
   return header.trim() === '*' || header.split(',').some((each) => each.trim().replace(/^W\//, '') === tag);
+}
+
+/** The users that proxy nodes let in, ready to be sent. */
+interface ClientList {
+  /** Digest of the clients: the same list always has the same one, in every instance. */
+  readonly revision: string;
+  readonly body: Buffer;
+}
+
+interface CurrentList extends ClientList {
+  /** The list in the store that it was made from. */
+  readonly storedRevision: number;
+  readonly madeAt: number;
+  /** When the next of its clients ends. */
+  readonly endsAt: number;
+}
+
+const PAGE = 2000;
+
+/**
+ * Makes the list when it has changed and keeps it until it changes again: nodes ask every minute, and mostly nothing has
+ * happened. Costs one keyed read then.
+ */
+function createClientList(store: ClientListStore, clock: Pick<Clock, 'now'>): () => Promise<ClientList> {
+  let current: CurrentList | undefined;
+  let making: Promise<CurrentList> | undefined;
+
+  async function make(storedRevision: number): Promise<CurrentList> {
+    const now = clock.now();
+    const clients: Buffer[] = [];
+    let endsAt = Number.POSITIVE_INFINITY;
+    let after = '';
+    for (let isLast = false; !isLast; ) {
+      const rows = await store.page(after, now, PAGE);
+      for (const row of rows) {
+        const client = { id: row.proxy_uuid, email: row.email, flow: FLOW };
+        clients.push(Buffer.from(`${clients.length === 0 ? '' : ','}${JSON.stringify(client)}`));
+        endsAt = Math.min(endsAt, row.proxy_uuid_expires_at ?? endsAt);
+      }
+      after = rows.at(-1)?.id ?? '';
+      isLast = rows.length < PAGE;
+    }
+    const digest = createHash('sha256');
+    for (const client of clients) digest.update(client);
+    const revision = digest.digest('base64url').slice(0, 22);
+    const rest = { total: clients.length, generatedAt: timeText(now), revision };
+    const body = Buffer.concat([
+      Buffer.from('{"clients":['),
+      ...clients,
+      Buffer.from(`],${JSON.stringify(rest).slice(1)}`),
+    ]);
+    return { revision, body, storedRevision, madeAt: now, endsAt };
+  }
+
+  return async () => {
+    const storedRevision = await store.revision();
+    const now = clock.now();
+    const isCurrent = current?.storedRevision === storedRevision && now < current.endsAt && now >= current.madeAt;
+    if (current !== undefined && isCurrent) return current;
+    // Requests that come until then wait for the one that is being made, if it is made from what they have seen.
+    making ??= make(storedRevision).finally(() => {
+      making = undefined;
+    });
+    const made = await making;
+    if (made.storedRevision < storedRevision) return make(storedRevision);
+    if (current === undefined || current.storedRevision <= made.storedRevision) current = made;
+    return made;
+  };
 }

@@ -1,21 +1,22 @@
+import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { type Actor, explainTaken, requirePlan, requireRole } from '../administration/user-administration.ts';
+import { type Actor, requirePlan, requireRole } from '../administration/user-administration.ts';
 import { pageOf } from '../contract/conventions.ts';
 import type { Acceptance, Invitation, NewInvitation } from '../contract/registration.ts';
 import type { User } from '../contract/user.ts';
 import { tokenKey } from '../flows.ts';
 import { invitationMail } from '../mail/messages.ts';
-import { checkNewPassword } from '../passwords/password-rules.ts';
 import { mayActOn } from '../permissions.ts';
 import type { InvitationRow } from '../storage/accounts-schema.ts';
 import { createInvitationStore } from '../storage/administration-stores.ts';
-import { DAY_MS } from '../storage/user-count-store.ts';
+import type { TeamStore } from '../storage/team-store.ts';
+import { DAY_MS } from '../storage/user-store.ts';
 import { timeText } from '../user-object.ts';
-import { normalizeName, requireEmail } from './identity.ts';
-import { newUserRow, trialOf } from './new-user.ts';
+import { requireEmail } from './identity.ts';
+import { createPersonCreation } from './new-user.ts';
 
 const LIFETIME_MS = 7 * DAY_MS;
 
@@ -33,8 +34,14 @@ type Parts = AccountsCore;
 export function createInvitations(parts: Parts): Invitations {
   const { database, users, audit, clock, randomness, makeId } = parts;
   const store = createInvitationStore(database);
+  const createPerson = createPersonCreation(parts);
   const entryOf = (event: string, id: string, { id: actor, head }: Actor, details: Record<string, unknown>) =>
     audit.statement({ event, actor, subject: id, ...(head !== undefined && { head }), details });
+
+  async function requireTeam(id = ''): Promise<string> {
+    if (id !== '' && (await parts.teams.byId(id)) === undefined) throw new AppError('TEAM_NOT_FOUND');
+    return id;
+  }
 
   return {
     async create(given, actor) {
@@ -51,11 +58,12 @@ export function createInvitations(parts: Parts): Invitations {
         mailed: mailed ? 1 : 0,
         role: requireRole(given.role ?? 'user', actor),
         plan: requirePlan(given.plan ?? '', parts.settings()),
+        team: await requireTeam(given.team),
         created_by: actor.id,
         created_at: now,
         expires_at: now + LIFETIME_MS,
       };
-      const details = { role: row.role, plan: row.plan, mailed };
+      const details = { role: row.role, plan: row.plan, team: row.team, mailed };
       const link = linkOf(parts.frontendUrl(), token);
       const message = mailed ? [parts.mail.enqueue(invitationMail(email, token, link))] : [];
       await database.write([store.add(row), ...message, entryOf('invitation.created', row.id, actor, details)]);
@@ -76,35 +84,34 @@ export function createInvitations(parts: Parts): Invitations {
       const row = await store.byTokenHash(tokenKey(given.token), now);
       if (row === undefined || !(await isStillBacked(row, users))) throw new AppError('INVALID_TOKEN');
       if (parts.settings().registration === 'closed') throw new AppError('REGISTRATION_CLOSED');
-      const name = normalizeName(given.name);
-      if (name === undefined) throw new AppError('NAME_REQUIRED');
       const email = requireEmail(given.email ?? row.email);
       if (row.email !== '' && email !== row.email) throw new AppError('INVALID_EMAIL');
-      checkNewPassword(given.password, { name, email });
-      if (await parts.blacklist.has(email)) throw new AppError('FORBIDDEN');
-      const user = newUserRow(
-        {
-          name,
-          email,
-          // A link that was copied shows that someone was given the link, not that the address is theirs.
-          emailVerified: row.mailed === 1,
-          confirmed: true,
-          passwordHash: await parts.passwords.hash(given.password),
-          role: requireRole(row.role, { id: row.created_by, role: 'root' }),
-          plan: row.plan,
-          now,
+      const { user } = await createPerson({
+        how: 'invitation',
+        name: given.name,
+        email,
+        // A link that was copied shows that someone was given the link, not that the address is theirs.
+        emailVerified: row.mailed === 1,
+        password: given.password,
+        role: requireRole(row.role, { id: row.created_by, role: 'root' }),
+        plan: row.plan,
+        head,
+        details: { invitation: row.id, invitedBy: row.created_by },
+        async proof() {
+          if (await parts.blacklist.has(email)) throw new AppError('FORBIDDEN');
+          return [store.take(row.id, now)];
         },
-        makeId,
-        randomness,
-      );
-      const trial = trialOf(user.id, parts.settings().trial_days, now, makeId);
-      const details = { how: 'invitation', invitation: row.id, invitedBy: row.created_by, role: row.role };
-      const registered = audit.statement({ event: 'register', actor: user.id, subject: user.id, head, details });
-      const statements = [store.take(row.id, now), ...users.add(user), ...trial.map(parts.subscriptions.add)];
-      await database.write([...statements, registered], { conflict: 'INVALID_TOKEN' }).catch(explainTaken);
+        also: (userId) => intoTeam(parts.teams, row, userId, now),
+        conflict: 'INVALID_TOKEN',
+      });
       return { message: 'registered', user: await parts.userObjects.describe(user) };
     },
   };
+}
+
+/** Brings someone who was invited into a team. A team that is removed takes its invitations along. */
+export function intoTeam(teams: TeamStore, { team }: InvitationRow, userId: string, now: number): readonly Runnable[] {
+  return team === '' ? [] : teams.putMember({ team_id: team, user_id: userId, role: 'member', created_at: now });
 }
 
 /** What an invitation gives is never more than its author could give now. */
@@ -123,6 +130,7 @@ function describe(row: InvitationRow): Invitation {
     mailed: row.mailed === 1,
     role: row.role,
     plan: row.plan === '' ? null : row.plan,
+    team: row.team === '' ? null : row.team,
     createdBy: row.created_by,
     createdAt: timeText(row.created_at),
     expiresAt: timeText(row.expires_at),

@@ -1,11 +1,18 @@
 import type { Randomness } from '../../platform/clock/randomness.ts';
+import type { Runnable } from '../../platform/database/statement.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { BasePort, CredentialsPort, PeoplePort, PostPort, SessionsPort } from '../accounts-core.ts';
+import type { AccountsErrorCode } from '../errors.ts';
+import { setPasswordMail } from '../mail/messages.ts';
+import { checkNewPassword } from '../passwords/password-rules.ts';
 import type { Role } from '../permissions.ts';
-import type { SubscriptionRow } from '../storage/accounts-schema.ts';
-import { DAY_MS } from '../storage/user-count-store.ts';
-import type { NewUserRow } from '../storage/user-store.ts';
+import type { FoundUser, SubscriptionRow } from '../storage/accounts-schema.ts';
+import type { NewLink } from '../storage/credential-store.ts';
+import { DAY_MS, type NewUserRow } from '../storage/user-store.ts';
 import { newSubscription } from '../subscriptions/subscriptions.ts';
-import { nameKey } from './identity.ts';
+import { nameKey, normalizeName, requireEmail } from './identity.ts';
 
 export interface NewUser {
   /** As `normalizeName` gives it. */
@@ -41,6 +48,7 @@ export function newUserRow(user: NewUser, makeId: MakeId, randomness: Pick<Rando
     proxy_uuid: randomUuid(randomness),
     proxy_uuid_expires_at: null,
     subscribed: 0,
+    teams: 0,
     access_epoch: 1,
     totp_state: null,
     totp_issued_at: null,
@@ -60,10 +68,106 @@ export function randomUuid(randomness: Pick<Randomness, 'bytes'>): string {
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
 }
 
-/** The subscription that a registration starts with; none when trials are switched off. */
-export function trialOf(userId: string, days: number, now: number, makeId: MakeId): readonly SubscriptionRow[] {
-  if (days === 0) return [];
+/** Someone who gets an account, and how they came to it. */
+export interface NewPerson {
+  readonly how: 'registration' | 'oauth' | 'invitation' | 'setup' | 'administrator' | 'command';
+  readonly name: string;
+  readonly email: string;
+  /** The address was shown to be theirs. */
+  readonly emailVerified: boolean;
+  /** Without a password and a link they get a token to set a password with, by mail. */
+  readonly password?: string | undefined;
+  /** The account elsewhere that they logged in with. */
+  readonly link?: Omit<NewLink, 'userId'>;
+  readonly role: Role;
+  readonly plan?: string;
+  /** Who creates the account; themselves when left out. */
+  readonly actor?: string;
+  readonly head?: RequestHead | undefined;
+  readonly details?: Readonly<Record<string, unknown>>;
+  /** Asked for once everything else is in order: the statements that use up what entitles them, or throws. */
+  proof?(): Promise<readonly Runnable[]>;
+  /** What else is stored with them, or not at all. */
+  also?(userId: string): readonly Runnable[];
+  /** What it means when the proof was used up by someone else. */
+  readonly conflict?: AccountsErrorCode;
+}
+
+export interface CreatedPerson {
+  readonly user: FoundUser;
+  /** To set a password with, for someone without any means of login. */
+  readonly token?: string;
+}
+
+/**
+ * The one way to an account: user, password or link, trial, audit entry and mail are stored together, or nothing is.
+ * Only someone without any means of login gets a mail: with a token to set a password with.
+ */
+export type CreatePerson = (person: NewPerson) => Promise<CreatedPerson>;
+
+type Parts = BasePort & PeoplePort & CredentialsPort & SessionsPort & PostPort;
+
+/** Throws NAME_REQUIRED, INVALID_EMAIL, what is wrong with the password, and what of name and address is taken. */
+export function createPersonCreation(parts: Parts): CreatePerson {
+  const { database, users, credentials, subscriptions, flows, audit, mail, clock, makeId } = parts;
+
+  const invitingMail = (email: string, token: string) =>
+    setPasswordMail(email, token, `${parts.frontendUrl()}/set-password#token=${token}`);
+
+  return async (person) => {
+    const name = normalizeName(person.name);
+    if (name === undefined) throw new AppError('NAME_REQUIRED');
+    const email = requireEmail(person.email);
+    const { how, password, link, role, plan = '', emailVerified, head } = person;
+    if (password !== undefined) checkNewPassword(password, { name, email }, parts.isBreached);
+    const proof = (await person.proof?.()) ?? [];
+    const passwordHash = password === undefined ? null : await parts.passwords.hash(password);
+    const confirmed = passwordHash !== null || link !== undefined;
+    const now = clock.now();
+    const row = { name, email, emailVerified, confirmed, passwordHash, role, plan, now };
+    const user = newUserRow(row, makeId, parts.randomness);
+    const trial = trialOf(user, parts.settings().trial_days, now, makeId);
+    const flow = confirmed ? undefined : flows.issue('set_password', { userId: user.id });
+    const statements = [
+      ...proof,
+      ...users.add(user),
+      ...(link === undefined ? [] : [credentials.addLink({ ...link, userId: user.id })]),
+      ...trial.map(subscriptions.add),
+      ...(flow === undefined ? [] : [flow.statement, mail.enqueue(invitingMail(email, flow.token))]),
+      ...(person.also?.(user.id) ?? []),
+      audit.statement({
+        event: 'user.created',
+        actor: person.actor ?? user.id,
+        subject: user.id,
+        ...(head !== undefined && { head }),
+        details: { how, role, ...person.details },
+      }),
+      ...parts.webhooks.enqueue({ event: 'user.created', data: { userId: user.id, role, how } }),
+    ];
+    const refusals = person.conflict === undefined ? {} : { conflict: person.conflict };
+    await database.write(statements, refusals).catch(explainTaken);
+    mail.wake();
+    parts.webhooks.wake();
+    const stored = person.also === undefined ? user : ((await users.byId(user.id)) ?? user);
+    return { user: stored, ...(flow !== undefined && { token: flow.token }) };
+  };
+}
+
+/** Roles that have no plan need no trial of one. */
+const TRIAL_ROLES: ReadonlySet<string> = new Set(['user', 'readonly']);
+
+/** The subscription that someone starts with; none when trials are switched off. */
+function trialOf(user: NewUserRow, days: number, now: number, makeId: MakeId): readonly SubscriptionRow[] {
+  if (days === 0 || !TRIAL_ROLES.has(user.role)) return [];
   const trial = { provider: 'trial', kind: 'trial', plan_id: `TRIAL-${days}D`, status: 'trialing' };
   const times = { expires_at: now + days * DAY_MS, event_at: now };
-  return [{ ...newSubscription(makeId('sub_'), userId, `trial-${userId}`, now), ...trial, ...times }];
+  return [{ ...newSubscription(makeId('sub_'), user.id, `trial-${user.id}`, now), ...trial, ...times }];
+}
+
+/** Which of the things that must be unique was taken. */
+export function explainTaken(error: unknown): never {
+  if (!(error instanceof AppError) || error.code !== 'STORAGE_DUPLICATE') throw error;
+  const columns = Array.isArray(error.details.columns) ? error.details.columns : [];
+  if (columns.includes('root_mark')) throw new AppError('SETUP_DONE');
+  throw new AppError(columns.includes('email') ? 'EMAIL_ALREADY_EXISTS' : 'NAME_ALREADY_EXISTS');
 }

@@ -3,22 +3,20 @@ import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Call, RequestHead } from '../../platform/http/surface.ts';
-import type { SecretBox } from '../../platform/secrets/secret-box.ts';
+import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { explainTaken } from '../administration/user-administration.ts';
 import type { Application } from '../contract/registration.ts';
 import type { User } from '../contract/user.ts';
 import { cookieText, readCookie, VERIFICATION_COOKIE } from '../cookies.ts';
 import { byAddress } from '../limiter/limiter.ts';
 import { accountExistsMail, registrationCodeMail } from '../mail/messages.ts';
-import { checkNewPassword } from '../passwords/password-rules.ts';
 import type { AccountsSettings } from '../settings.ts';
 import type { FlowStore } from '../storage/flow-store.ts';
 import { normalizeName, requireEmail } from './identity.ts';
-import { newUserRow, trialOf } from './new-user.ts';
+import { createPersonCreation } from './new-user.ts';
 
-export interface Registration {
+interface Registration {
   /** Mails a code; to someone who is registered, a notice instead. */
   sendCode(email: string, head: RequestHead): Promise<{ message: string }>;
   /** Gives a token that stands for a correct code. */
@@ -39,8 +37,15 @@ type Parts = AccountsCore;
 
 /** Contract/accounts: register/send, register/verify, register. */
 export function createRegistration(parts: Parts): Registration {
-  const { database, users, flows, flowStore, audit, mail, clock, makeId, randomness, limiter } = parts;
-  const codes = createEmailCodes({ store: flowStore, secretBox: parts.secretBox, clock, randomness });
+  const { database, users, flows, flowStore, audit, mail, clock, randomness, limiter } = parts;
+  const createPerson = createPersonCreation(parts);
+  const codes = createEmailCodes({
+    kind: 'register_code',
+    store: flowStore,
+    secretBox: parts.secretBox,
+    clock,
+    randomness,
+  });
 
   async function refuseCode(head: RequestHead): Promise<never> {
     const failed = audit.statement({ event: 'register.code_failed', head });
@@ -94,27 +99,28 @@ export function createRegistration(parts: Parts): Registration {
     async register(given, call) {
       const { head } = call;
       refuseUnlessOpen(undefined, parts.settings());
-      const name = normalizeName(given.name ?? '');
-      if (name === undefined) throw new AppError('NAME_REQUIRED');
+      const name = given.name ?? '';
+      if (normalizeName(name) === undefined) throw new AppError('NAME_REQUIRED');
       if (!given.email || !given.password) throw new AppError('MISSING_CREDENTIALS', { fields: 'email and password' });
       const email = requireEmail(given.email);
       refuseUnlessOpen(email, parts.settings());
-      checkNewPassword(given.password, { name, email });
       const verificationToken = given.verificationToken ?? readCookie(head, VERIFICATION_COOKIE);
-      const proof = await useProof(email, { ...given, verificationToken }, head);
-      if (await parts.blacklist.has(email)) throw new AppError('FORBIDDEN');
-      const passwordHash = await parts.passwords.hash(given.password);
-      const now = clock.now();
-      const user = newUserRow(
-        { name, email, emailVerified: proof.length > 0, confirmed: true, passwordHash, role: 'user', now },
-        makeId,
-        randomness,
-      );
-      const trial = trialOf(user.id, parts.settings().trial_days, now, makeId);
-      const registered = audit.statement({ event: 'register', actor: user.id, subject: user.id, head });
-      const rows = [...users.add(user), ...trial.map(parts.subscriptions.add), registered];
-      // Nothing was stored, and the code is still good: someone else has the name, or was quicker with the same code.
-      await database.write([...proof, ...rows], { conflict: 'INVALID_CODE' }).catch(explainTaken);
+      const { user } = await createPerson({
+        how: 'registration',
+        name,
+        email,
+        emailVerified: parts.settings().require_verification,
+        password: given.password,
+        role: 'user',
+        head,
+        async proof() {
+          const statements = await useProof(email, { ...given, verificationToken }, head);
+          if (await parts.blacklist.has(email)) throw new AppError('FORBIDDEN');
+          return statements;
+        },
+        // Nothing was stored, and the code is still good: someone else has the name, or was quicker with the same code.
+        conflict: 'INVALID_CODE',
+      });
       setCookie(call, '', 0);
       return { message: 'registered', user: await parts.userObjects.describe(user) };
     },
@@ -131,68 +137,74 @@ export function refuseUnlessOpen(
 ): void {
   if (registration === 'closed') throw new AppError('REGISTRATION_CLOSED');
   if (registration === 'invite') throw new AppError('INVITATION_REQUIRED');
-  if (email === undefined || domains.length === 0) return;
+  if (email !== undefined) requireAllowedDomain(email, domains);
+}
+
+/** Throws DOMAIN_NOT_ALLOWED unless the domain of an address is listed, or none is. */
+export function requireAllowedDomain(email: string, domains: readonly string[]): void {
   const domain = email.slice(email.lastIndexOf('@') + 1);
-  if (!domains.some((allowed) => allowed.toLowerCase() === domain))
-    throw new AppError('DOMAIN_NOT_ALLOWED', { domain });
+  if (domains.length === 0 || domains.some((allowed) => allowed.toLowerCase() === domain)) return;
+  throw new AppError('DOMAIN_NOT_ALLOWED', { domain });
 }
 
 /** Contract/accounts, Rules: E-mail code. */
 const CODE_DIGITS = 6;
 const CODE_LIFETIME_MS = 10 * 60_000;
 const CODE_TRIES = 5;
-/** The purpose is part of the key: a code for one thing is unknown to any other. */
-const KIND = 'register_code';
 
+/** Codes that prove an address, for one purpose: a code for one thing is unknown to any other. `userId`: who asked for it. */
 interface EmailCodes {
   /** The code for an address: the same one within its ten minutes, unless too many wrong ones were tried. */
-  current(email: string): Promise<string>;
+  current(email: string, userId?: string): Promise<string>;
   /** Whether it is the code; counts the wrong ones. Does not use it up. */
-  check(email: string, code: string): Promise<boolean>;
+  check(email: string, code: string, userId?: string): Promise<boolean>;
   /** Uses it up, for the one batch that is first. */
-  take(email: string): Runnable;
+  take(email: string, userId?: string): Runnable;
   /** Uses it up if there is one. */
   remove(email: string): Runnable;
 }
 
 interface EmailCodesOptions {
+  readonly kind: 'register_code' | 'email_code';
   readonly store: FlowStore;
   readonly secretBox: SecretBox;
   readonly clock: Pick<Clock, 'now'>;
   readonly randomness: Pick<Randomness, 'below'>;
 }
 
-function createEmailCodes({ store, secretBox, clock, randomness }: EmailCodesOptions): EmailCodes {
-  const context = (email: string) => `flow:${KIND}:${email}`;
-  const read = (sealed: string, email: string) => Buffer.from(secretBox.open(sealed, context(email))).toString('utf8');
+export function createEmailCodes({ kind, store, secretBox, clock, randomness }: EmailCodesOptions): EmailCodes {
+  const keyOf = (email: string, userId: string) => (userId === '' ? email : `${userId} ${email}`);
+  const context = (key: string) => `flow:${kind}:${key}`;
+  const read = (sealed: string, key: string) => Buffer.from(secretBox.open(sealed, context(key))).toString('utf8');
 
   return {
-    async current(email) {
+    async current(email, userId = '') {
       const now = clock.now();
       const code = String(randomness.below(10 ** CODE_DIGITS)).padStart(CODE_DIGITS, '0');
+      const key = keyOf(email, userId);
       const fresh = {
-        kind: KIND,
-        key: email,
-        user_id: '',
+        kind,
+        key,
+        user_id: userId,
         email,
-        data: secretBox.seal(code, context(email)),
+        data: secretBox.seal(code, context(key)),
         attempts: 0,
         created_at: now,
         expires_at: now + CODE_LIFETIME_MS,
       };
       const live = await store.putUnlessLive(fresh, CODE_TRIES);
-      return read(live.data, email);
+      return read(live.data, key);
     },
-    async check(email, code) {
-      const flow = { kind: KIND, key: email };
+    async check(email, code, userId = '') {
+      const flow = { kind, key: keyOf(email, userId) };
       // The try is counted before it is made: a burst of guesses gets no more of them than one after another.
       const row = await store.reserveTry(flow, CODE_TRIES, clock.now());
-      if (row === undefined || !sameSecret(plainCode(code), read(row.data, email))) return false;
+      if (row === undefined || !sameSecret(plainCode(code), read(row.data, flow.key))) return false;
       await store.returnTry(flow);
       return true;
     },
-    take: (email) => store.take({ kind: KIND, key: email }, clock.now()),
-    remove: (email) => store.removeOfEmail(email, [KIND]),
+    take: (email, userId = '') => store.take({ kind, key: keyOf(email, userId) }, clock.now()),
+    remove: (email) => store.removeOfEmail(email, [kind]),
   };
 }
 

@@ -1,20 +1,12 @@
-import { type CreateTableBuilder, type SchemaModule, sql } from 'kysely';
-import type { Migration } from '../../platform/database/migration.ts';
-
-/** Columns by name; a `?` after the type says that there may be nothing in it. */
-type Columns = Readonly<Record<string, 'text' | 'text?' | 'integer' | 'integer?'>>;
+import { type SchemaModule, sql } from 'kysely';
+import type { Migration } from '../../platform/database/migrations.ts';
+import { firstTables, table } from './first-tables.ts';
 
 /** The schema of accounts, forward only: a released migration is never edited, a new one is added below. */
 export const accountsMigrations: readonly Migration[] = [
   {
     id: '0001-accounts',
-    statements: ({ schema }) => [
-      ...userTables(schema),
-      ...sessionTables(schema),
-      ...flowTables(schema),
-      ...subscriptionTables(schema),
-      ...administrationTables(schema),
-    ],
+    statements: ({ schema }) => firstTables(schema),
   },
   {
     id: '0002-credentials-and-limits',
@@ -109,6 +101,127 @@ export const accountsMigrations: readonly Migration[] = [
       return [sql`update audit set details = ${withoutEmail} where event in (${sql.join(events)})`.compile(query)];
     },
   },
+  {
+    id: '0007-access-tokens',
+    statements: ({ schema }) => [
+      table(schema, 'access_tokens', ['id'], {
+        id: 'text',
+        token_hash: 'text',
+        hint: 'text',
+        owner: 'text',
+        name: 'text',
+        scopes: 'text',
+        created_at: 'integer',
+        expires_at: 'integer',
+        last_used_at: 'integer?',
+      }),
+      schema.createIndex('access_tokens_token_hash').on('access_tokens').column('token_hash').unique(),
+      schema.createIndex('access_tokens_owner').on('access_tokens').columns(['owner', 'id']),
+      schema.createIndex('access_tokens_expires_at').on('access_tokens').column('expires_at'),
+      table(schema, 'service_accounts', ['id'], {
+        id: 'text',
+        name: 'text',
+        plan: 'text',
+        created_by: 'text',
+        created_at: 'integer',
+      }),
+    ],
+  },
+  {
+    id: '0008-teams',
+    statements: ({ schema }) => [
+      addColumn(schema, 'users', 'teams', 'integer', 0),
+      addColumn(schema, 'invitations', 'team', 'text', ''),
+      table(schema, 'teams', ['id'], {
+        id: 'text',
+        name: 'text',
+        name_key: 'text',
+        plan: 'text',
+        budget: 'text',
+        created_at: 'integer',
+        updated_at: 'integer',
+      }),
+      schema.createIndex('teams_name_key').on('teams').column('name_key').unique(),
+      table(schema, 'team_members', ['team_id', 'user_id'], {
+        team_id: 'text',
+        user_id: 'text',
+        role: 'text',
+        created_at: 'integer',
+      }),
+      schema.createIndex('team_members_user_id').on('team_members').column('user_id'),
+    ],
+  },
+  {
+    id: '0009-team-tokens',
+    statements: ({ schema }) => [addColumn(schema, 'access_tokens', 'team', 'text', '')],
+  },
+  {
+    id: '0010-device-logins',
+    statements: ({ schema }) => [
+      table(schema, 'device_logins', ['code_hash'], {
+        code_hash: 'text',
+        user_code_hash: 'text',
+        client: 'text',
+        name: 'text',
+        days: 'integer?',
+        scopes: 'text',
+        address: 'text',
+        state: 'text',
+        user_id: 'text',
+        interval_ms: 'integer',
+        polled_at: 'integer',
+        created_at: 'integer',
+        expires_at: 'integer',
+      }),
+      schema.createIndex('device_logins_user_code').on('device_logins').column('user_code_hash').unique(),
+      schema.createIndex('device_logins_user_id').on('device_logins').column('user_id'),
+      schema.createIndex('device_logins_expires_at').on('device_logins').column('expires_at'),
+    ],
+  },
+  {
+    id: '0011-signing-keys',
+    statements: ({ schema }) => [
+      table(schema, 'signing_keys', ['id'], {
+        id: 'text',
+        public_key: 'text',
+        private_key: 'text',
+        created_at: 'integer',
+      }),
+      schema.createIndex('signing_keys_created_at').on('signing_keys').column('created_at'),
+    ],
+  },
+  {
+    id: '0012-webhooks',
+    statements: ({ schema }) => [
+      table(schema, 'webhooks', ['id'], {
+        id: 'text',
+        url: 'text',
+        events: 'text',
+        secret: 'text',
+        created_by: 'text',
+        created_at: 'integer',
+        failing_since: 'integer?',
+        disabled_at: 'integer?',
+        dropped: 'integer',
+      }),
+      table(schema, 'webhook_deliveries', ['id'], {
+        id: 'text',
+        webhook_id: 'text',
+        event: 'text',
+        body: 'text',
+        state: 'text',
+        attempts: 'integer',
+        detail: 'text',
+        due_at: 'integer?',
+        created_at: 'integer',
+        ended_at: 'integer?',
+      }),
+      schema.createIndex('webhook_deliveries_due_at').on('webhook_deliveries').columns(['due_at', 'id']),
+      schema.createIndex('webhook_deliveries_waiting').on('webhook_deliveries').columns(['webhook_id', 'due_at']),
+      schema.createIndex('webhook_deliveries_webhook').on('webhook_deliveries').columns(['webhook_id', 'id']),
+      schema.createIndex('webhook_deliveries_created_at').on('webhook_deliveries').column('created_at'),
+    ],
+  },
 ];
 
 function credentialTables(schema: SchemaModule) {
@@ -174,215 +287,4 @@ function addColumn(
   value: string | number,
 ) {
   return schema.alterTable(name).addColumn(column, type, (definition) => definition.notNull().defaultTo(value));
-}
-
-function userTables(schema: SchemaModule) {
-  return [
-    table(schema, 'users', ['id'], {
-      id: 'text',
-      tenant: 'text',
-      name: 'text',
-      name_key: 'text',
-      email: 'text',
-      email_verified: 'integer',
-      password_hash: 'text?',
-      role: 'text',
-      root_mark: 'text?',
-      groups: 'text',
-      active: 'integer',
-      proxy_uuid: 'text',
-      proxy_uuid_expires_at: 'integer?',
-      subscribed: 'integer',
-      access_epoch: 'integer',
-      totp_secret: 'text?',
-      totp_pending: 'text?',
-      totp_issued_at: 'integer?',
-      totp_confirmed_at: 'integer?',
-      totp_last_step: 'integer',
-      totp_failures: 'integer',
-      totp_locks: 'integer',
-      totp_locked_until: 'integer',
-      created_at: 'integer',
-      updated_at: 'integer',
-      last_login_at: 'integer?',
-    }),
-    schema.createIndex('users_email').on('users').columns(['tenant', 'email']).unique(),
-    schema.createIndex('users_name_key').on('users').columns(['tenant', 'name_key']).unique(),
-    schema.createIndex('users_root_mark').on('users').columns(['tenant', 'root_mark']).unique(),
-    schema.createIndex('users_proxy_uuid').on('users').column('proxy_uuid').unique(),
-    schema.createIndex('users_role').on('users').columns(['role', 'id']),
-    schema.createIndex('users_created_at').on('users').column('created_at'),
-    table(schema, 'user_counts', ['day', 'role'], {
-      day: 'integer',
-      role: 'text',
-      total: 'integer',
-      active: 'integer',
-      subscribed: 'integer',
-    }),
-    table(schema, 'revisions', ['id'], { id: 'text', revision: 'integer' }),
-    table(schema, 'recovery_codes', ['user_id', 'code_hash'], { user_id: 'text', code_hash: 'text' }),
-    table(schema, 'devices', ['user_id', 'device_hash'], {
-      device_hash: 'text',
-      user_id: 'text',
-      created_at: 'integer',
-      last_seen_at: 'integer',
-    }),
-    schema.createIndex('devices_last_seen_at').on('devices').column('last_seen_at'),
-    table(schema, 'oauth_links', ['provider', 'provider_user_id'], {
-      provider: 'text',
-      provider_user_id: 'text',
-      user_id: 'text',
-      email: 'text',
-      created_at: 'integer',
-    }),
-    schema.createIndex('oauth_links_user_id').on('oauth_links').column('user_id'),
-  ];
-}
-
-function sessionTables(schema: SchemaModule) {
-  return [
-    table(schema, 'sessions', ['id'], {
-      id: 'text',
-      user_id: 'text',
-      epoch: 'integer',
-      generation: 'integer',
-      created_at: 'integer',
-      last_seen_at: 'integer',
-      access_expires_at: 'integer',
-      expires_at: 'integer',
-      family_expires_at: 'integer',
-      address: 'text',
-      user_agent: 'text',
-    }),
-    schema.createIndex('sessions_user_id').on('sessions').columns(['user_id', 'id']),
-    schema.createIndex('sessions_expires_at').on('sessions').column('expires_at'),
-    table(schema, 'session_tokens', ['token_hash'], { token_hash: 'text', session_id: 'text', expires_at: 'integer' }),
-    schema.createIndex('session_tokens_session_id').on('session_tokens').column('session_id'),
-    schema.createIndex('session_tokens_expires_at').on('session_tokens').column('expires_at'),
-    table(schema, 'refresh_tokens', ['token_hash'], {
-      token_hash: 'text',
-      session_id: 'text',
-      generation: 'integer',
-      expires_at: 'integer',
-      used_at: 'integer?',
-      replacement: 'text?',
-    }),
-    schema.createIndex('refresh_tokens_session_id').on('refresh_tokens').column('session_id'),
-    schema.createIndex('refresh_tokens_expires_at').on('refresh_tokens').column('expires_at'),
-  ];
-}
-
-function flowTables(schema: SchemaModule) {
-  return [
-    table(schema, 'flows', ['kind', 'key'], {
-      kind: 'text',
-      key: 'text',
-      user_id: 'text',
-      email: 'text',
-      data: 'text',
-      attempts: 'integer',
-      created_at: 'integer',
-      expires_at: 'integer',
-    }),
-    schema.createIndex('flows_user_id').on('flows').column('user_id'),
-    schema.createIndex('flows_email').on('flows').column('email'),
-    schema.createIndex('flows_expires_at').on('flows').column('expires_at'),
-    table(schema, 'login_failures', ['account', 'address'], {
-      account: 'text',
-      address: 'text',
-      failures: 'integer',
-      window_started_at: 'integer',
-      locked_until: 'integer',
-      expires_at: 'integer',
-    }),
-    schema.createIndex('login_failures_expires_at').on('login_failures').column('expires_at'),
-    table(schema, 'counters', ['kind', 'key'], {
-      kind: 'text',
-      key: 'text',
-      count: 'integer',
-      window_started_at: 'integer',
-      expires_at: 'integer',
-    }),
-    schema.createIndex('counters_expires_at').on('counters').column('expires_at'),
-  ];
-}
-
-function subscriptionTables(schema: SchemaModule) {
-  return [
-    table(schema, 'subscriptions', ['id'], {
-      id: 'text',
-      user_id: 'text',
-      external_id: 'text',
-      provider: 'text',
-      payment_method: 'text',
-      payment_qr: 'text',
-      kind: 'text',
-      plan_id: 'text',
-      status: 'text',
-      meta: 'text',
-      revision: 'integer',
-      created_at: 'integer',
-      updated_at: 'integer',
-      expires_at: 'integer?',
-      cancelled_at: 'integer?',
-      event_at: 'integer',
-    }),
-    schema.createIndex('subscriptions_external_id').on('subscriptions').columns(['user_id', 'external_id']).unique(),
-    schema.createIndex('subscriptions_status').on('subscriptions').columns(['status', 'user_id']),
-    table(schema, 'billing_deliveries', ['digest'], { digest: 'text', received_at: 'integer' }),
-    schema.createIndex('billing_deliveries_received_at').on('billing_deliveries').column('received_at'),
-  ];
-}
-
-function administrationTables(schema: SchemaModule) {
-  return [
-    table(schema, 'permission_matrix', ['id'], {
-      id: 'text',
-      version: 'integer',
-      matrix: 'text',
-      updated_at: 'integer',
-    }),
-    table(schema, 'proxy_agents', ['id'], {
-      id: 'text',
-      name: 'text',
-      token_hash: 'text',
-      groups: 'text',
-      node: 'text',
-      created_at: 'integer',
-    }),
-    schema.createIndex('proxy_agents_token_hash').on('proxy_agents').column('token_hash'),
-    table(schema, 'proxy_agent_status', ['agent_id'], {
-      agent_id: 'text',
-      healthy: 'integer',
-      message: 'text',
-      users: 'integer',
-      sync_revision: 'text',
-      xray: 'text',
-      updated_at: 'integer',
-    }),
-    table(schema, 'blacklist', ['email'], { email: 'text', created_by: 'text', created_at: 'integer' }),
-    table(schema, 'audit', ['id'], {
-      id: 'text',
-      at: 'integer',
-      event: 'text',
-      actor: 'text',
-      subject: 'text',
-      address: 'text',
-      request_id: 'text',
-      details: 'text',
-    }),
-    schema.createIndex('audit_at').on('audit').column('at'),
-    schema.createIndex('audit_event').on('audit').columns(['event', 'id']),
-    schema.createIndex('audit_actor').on('audit').columns(['actor', 'id']),
-  ];
-}
-
-function table(schema: SchemaModule, name: string, primaryKey: readonly string[], columns: Columns) {
-  let builder: CreateTableBuilder<string, string> = schema.createTable(name);
-  for (const [column, given] of Object.entries(columns)) {
-    const optional = given.endsWith('?');
-    const type = optional ? (given.slice(0, -1) as 'text' | 'integer') : (given as 'text' | 'integer');
-    builder = builder.addColumn(column, type, (definition) => (optional ? definition : definition.notNull()));
-  }
-  return builder.addPrimaryKeyConstraint(`${name}_key`, [...primaryKey]);
 }

@@ -22,6 +22,8 @@ export interface UserRow {
   readonly proxy_uuid_expires_at: number | null;
   /** 1 while one of the subscriptions is active. */
   readonly subscribed: number;
+  /** How many teams they are in: nothing is read for those who are in none. */
+  readonly teams: number;
   /** A session counts only while it carries this number: raising it ends them all. */
   readonly access_epoch: number;
   readonly created_at: number;
@@ -36,22 +38,25 @@ export interface FoundUser extends UserRow {
   readonly totp_confirmed_at: number | null;
 }
 
-export type CredentialKind = 'password' | 'totp' | 'recovery_code' | 'oauth';
+export type CredentialKind = 'password' | 'totp' | 'recovery_code' | 'oauth' | 'passkey';
 
 /** One means to prove who someone is. A subject belongs to one credential of its kind. */
 export interface CredentialRow {
   readonly id: string;
   readonly user_id: string;
   readonly kind: string;
-  /** What finds it: the user's id (password, totp), the digest of a recovery code, `<provider> <id there>` (oauth). */
+  /**
+   * What finds it: the user's id (password, totp), the digest of a recovery code, `<provider> <id there>` (oauth), the
+   * credential id (passkey).
+   */
   readonly subject: string;
-  /** The argon2 hash of a password, the sealed secret of an authenticator app; otherwise empty. */
+  /** The argon2 hash of a password; sealed: the secret of an authenticator app, the public key of a passkey. */
   readonly value: string;
   /** `active`, or `pending` until the first code has come. */
   readonly state: string;
-  /** What its owner knows it by: the e-mail address of a linked account. */
+  /** What its owner knows it by: the e-mail address of a linked account, the name of a passkey. */
   readonly label: string;
-  /** The last time step of an authenticator app whose code was accepted. */
+  /** The last time step of an authenticator app whose code was accepted; how often a passkey says it was used. */
   readonly counter: number;
   readonly created_at: number;
   /** When the first code of an authenticator app came; when a mailed token set a password, otherwise null. */
@@ -145,6 +150,40 @@ export interface OutgoingMailRow {
   readonly created_at: number;
 }
 
+/** An address that events are posted to. */
+export interface WebhookRow {
+  readonly id: string;
+  readonly url: string;
+  /** JSON list of the events that it wants. */
+  readonly events: string;
+  /** Sealed: it signs each post. */
+  readonly secret: string;
+  readonly created_by: string;
+  readonly created_at: number;
+  /** Since when no delivery has succeeded. */
+  readonly failing_since: number | null;
+  /** When it was switched off, after a long failure. */
+  readonly disabled_at: number | null;
+  /** Events that were lost because too many deliveries waited. */
+  readonly dropped: number;
+}
+
+/** An event on its way to a webhook. */
+export interface WebhookDeliveryRow {
+  readonly id: string;
+  readonly webhook_id: string;
+  readonly event: string;
+  readonly body: string;
+  readonly state: 'waiting' | 'sent' | 'failed';
+  readonly attempts: number;
+  /** What came of the last attempt. */
+  readonly detail: string;
+  /** When it is tried next; during an attempt, when that attempt is given up. Null once it has ended. */
+  readonly due_at: number | null;
+  readonly created_at: number;
+  readonly ended_at: number | null;
+}
+
 export interface DeviceRow {
   readonly device_hash: string;
   readonly user_id: string;
@@ -216,15 +255,37 @@ export interface ProxyAgentStatusRow {
 export interface InvitationRow {
   readonly id: string;
   readonly token_hash: string;
-  /** Empty: whoever has the link chooses the address. */
+  /** Empty: anyone who has the link chooses the address. */
   readonly email: string;
   /** 1: the link went to the address and nowhere else, so it verifies the address. */
   readonly mailed: number;
   readonly role: string;
   readonly plan: string;
+  /** The team that they come into; empty: none. */
+  readonly team: string;
   readonly created_by: string;
   readonly created_at: number;
   readonly expires_at: number;
+}
+
+export interface TeamRow {
+  readonly id: string;
+  readonly name: string;
+  readonly name_key: string;
+  /** The plan whose limits apply to the team; empty: none. */
+  readonly plan: string;
+  /** JSON: `{usd, period}`; empty: none. */
+  readonly budget: string;
+  readonly created_at: number;
+  readonly updated_at: number;
+}
+
+export interface TeamMemberRow {
+  readonly team_id: string;
+  readonly user_id: string;
+  /** `owner` or `member`. */
+  readonly role: string;
+  readonly created_at: number;
 }
 
 export interface BlacklistRow {
@@ -247,6 +308,64 @@ export interface AuditRow {
   readonly details: string;
 }
 
+/** A device that asks for a token (RFC 8628). */
+export interface DeviceLoginRow {
+  readonly code_hash: string;
+  readonly user_code_hash: string;
+  /** What the program calls itself. */
+  readonly client: string;
+  /** Name and lifetime of the token that it asks for. */
+  readonly name: string;
+  readonly days: number | null;
+  /** Separated by spaces. */
+  readonly scopes: string;
+  readonly address: string;
+  readonly state: 'pending' | 'approved' | 'denied';
+  /** Who has decided; empty until then. */
+  readonly user_id: string;
+  readonly interval_ms: number;
+  readonly polled_at: number;
+  readonly created_at: number;
+  readonly expires_at: number;
+}
+
+/** A key that signs tokens for five minutes. */
+export interface SigningKeyRow {
+  readonly id: string;
+  /** JSON (RFC 7517). */
+  readonly public_key: string;
+  /** Sealed. */
+  readonly private_key: string;
+  readonly created_at: number;
+}
+
+/** A personal access token, or one of a service account. */
+export interface AccessTokenRow {
+  readonly id: string;
+  readonly token_hash: string;
+  /** How it begins. */
+  readonly hint: string;
+  /** `user:<id>` or `service:<id>`. */
+  readonly owner: string;
+  readonly name: string;
+  /** JSON. */
+  readonly scopes: string;
+  /** The team that all work with it is for; empty for none. */
+  readonly team: string;
+  readonly created_at: number;
+  readonly expires_at: number;
+  readonly last_used_at: number | null;
+}
+
+export interface ServiceAccountRow {
+  readonly id: string;
+  readonly name: string;
+  /** Empty: the default plan. */
+  readonly plan: string;
+  readonly created_by: string;
+  readonly created_at: number;
+}
+
 export interface AccountsSchema {
   users: UserRow;
   user_counts: UserCountRow;
@@ -258,6 +377,8 @@ export interface AccountsSchema {
   credentials: CredentialRow;
   limits: LimitRow;
   outgoing_mails: OutgoingMailRow;
+  webhooks: WebhookRow;
+  webhook_deliveries: WebhookDeliveryRow;
   devices: DeviceRow;
   subscriptions: SubscriptionRow;
   billing_deliveries: BillingDeliveryRow;
@@ -265,6 +386,12 @@ export interface AccountsSchema {
   proxy_agents: ProxyAgentRow;
   proxy_agent_status: ProxyAgentStatusRow;
   invitations: InvitationRow;
+  teams: TeamRow;
+  team_members: TeamMemberRow;
   blacklist: BlacklistRow;
   audit: AuditRow;
+  access_tokens: AccessTokenRow;
+  service_accounts: ServiceAccountRow;
+  device_logins: DeviceLoginRow;
+  signing_keys: SigningKeyRow;
 }

@@ -11,7 +11,12 @@ export interface NewLink {
   readonly now: number;
 }
 
-/** Everything that proves who someone is: password, authenticator app, recovery codes, accounts elsewhere. */
+export interface NewPasskey extends Pick<CredentialRow, 'id' | 'subject' | 'value' | 'label' | 'counter'> {
+  readonly userId: string;
+  readonly now: number;
+}
+
+/** Everything that proves who someone is: password, authenticator app, recovery codes, accounts elsewhere, passkeys. */
 export interface CredentialStore {
   find(kind: CredentialKind, subject: string): Promise<CredentialRow | undefined>;
   ofUser(userId: string, kind?: CredentialKind): Promise<CredentialRow[]>;
@@ -19,7 +24,7 @@ export interface CredentialStore {
 
   /** Sets the password, whether or not there was one. `confirmed`: by a token that was mailed to its owner. */
   setPassword(change: { userId: string; hash: string; confirmed: boolean; now: number }): Runnable;
-  /** The same password under newer parameters; changes nothing when the password was replaced meanwhile. */
+  /** The same password under newer parameters; changes nothing when the password was replaced since. */
   rehash(change: { userId: string; before: string; after: string }): Runnable;
 
   /** Stores a secret that counts once a code of it has come; undoes the batch while one counts already. */
@@ -38,6 +43,10 @@ export interface CredentialStore {
   replaceRecoveryCodes(userId: string, codeHashes: readonly string[], now: number): readonly Runnable[];
 
   addLink(link: NewLink): Runnable;
+  addPasskey(passkey: NewPasskey): Runnable;
+  /** Notes a use; undoes the batch when the passkey was used or removed since it was read. */
+  usePasskey(use: { subject: string; userId: string; before: number; after: number; now: number }): Runnable;
+  /** Removes accounts elsewhere and passkeys: what somebody else may have added to an account. */
   removeLinks(userId: string): Runnable;
   /**
    * Removes one credential and runs `also` with it, unless `isLast` says that nobody could log in with the rest. Runs in
@@ -157,7 +166,24 @@ export function createCredentialStore(database: Database<AccountsSchema>): Crede
         .insertInto('credentials')
         .values({ ...blank('oauth', id, userId, now), subject: linkSubject(provider, providerUserId), label: email })
         .compile(),
-    removeLinks: (userId) => deleteOf(userId).where('kind', '=', 'oauth').compile(),
+    addPasskey: ({ userId, now, id, ...passkey }) =>
+      query
+        .insertInto('credentials')
+        .values({ ...blank('passkey', id, userId, now), ...passkey })
+        .compile(),
+    usePasskey: ({ subject, userId, before, after, now }) =>
+      expectChanges(
+        query
+          .updateTable('credentials')
+          .set({ counter: after, last_used_at: now })
+          .where('kind', '=', 'passkey')
+          .where('subject', '=', subject)
+          .where('user_id', '=', userId)
+          .where('counter', '=', before)
+          .compile(),
+        1,
+      ),
+    removeLinks: (userId) => deleteOf(userId).where('kind', 'in', ['oauth', 'passkey']).compile(),
     remove: ({ id, userId }, decide) =>
       database.transaction(async (transaction: Transaction<AccountsSchema>) => {
         const owned = query.selectFrom('credentials').selectAll().where('user_id', '=', userId);

@@ -14,7 +14,7 @@ export interface FlowStore {
   add(flow: FlowRow): Runnable;
   /** Ends it, for the one caller who is first: the batch is undone for any other. */
   take(flow: FlowKey, now: number): Runnable;
-  /** Counts a try ahead of it, so that many at once get no more than `limit` between them; undefined when none is left. */
+  /** Counts a try ahead of it, so that many at the same time get no more than `limit` between them; undefined when none is left. */
   reserveTry(flow: FlowKey, limit: number, now: number): Promise<FlowRow | undefined>;
   /** Gives a try back that was right. */
   returnTry(flow: FlowKey): Promise<void>;

@@ -3,7 +3,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, OutgoingMailRow } from './accounts-schema.ts';
 
-/** Mails that have yet to go out. Several instances share the table: whoever claims a mail sends it. */
+/** Mails that have yet to go out. Several instances share the table: the instance that claims a mail sends it. */
 export interface OutgoingMailStore {
   /** Changes nothing when too many wait already. */
   add(mail: OutgoingMailRow): Runnable;

@@ -2,7 +2,7 @@ import type { Database, Transaction } from '../../platform/database/database.ts'
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { AccountsSchema, SubscriptionRow, UserRow } from './accounts-schema.ts';
-import { createUserCountStore } from './user-count-store.ts';
+import { createUserCountStore } from './user-store.ts';
 
 export type SubscriptionKey = { readonly id: string } | { readonly userId: string; readonly externalId: string };
 
@@ -20,7 +20,7 @@ export interface SubscriptionStore {
   /** Stores what its user says of it, unless someone has decided about it before; answers with the one that is stored. */
   claim(subscription: SubscriptionRow, also: readonly Runnable[]): Promise<SubscriptionRow>;
   /**
-   * Changes one, and counts its user anew, as if nothing else ran meanwhile. `decide` answers undefined to leave all as
+   * Changes one, and counts its user again, as if nothing else ran at the same time. `decide` answers undefined to leave all as
    * it is, and on PostgreSQL may be asked more than once. `once` are names of which none may have been stored before:
    * otherwise nothing happens.
    */

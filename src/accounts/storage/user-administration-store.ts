@@ -4,12 +4,15 @@ import type { Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, FoundUser, UserRow } from './accounts-schema.ts';
 import { pseudonymizeAudit } from './audit-store.ts';
 import { createClientListStore } from './proxy-node-store.ts';
-import { createUserCountStore } from './user-count-store.ts';
-import { selectUsers } from './user-store.ts';
+import { createUserCountStore, selectUsers } from './user-store.ts';
 
 export type UserChange = Partial<
   Pick<
     UserRow,
+    | 'name'
+    | 'name_key'
+    | 'email'
+    | 'email_verified'
     | 'role'
     | 'root_mark'
     | 'plan'
@@ -29,7 +32,7 @@ export interface UserDecision {
   readonly also: readonly Runnable[];
 }
 
-/** How a user stands when something is decided about them: nothing else changes any administrator meanwhile. */
+/** How a user stands when something is decided about them: nothing else changes any administrator at the same time. */
 export interface UserStanding {
   readonly user: FoundUser;
   /** Administrators besides this one who can log in. */
@@ -42,7 +45,7 @@ export interface UserFilter {
   readonly role?: string | undefined;
 }
 
-/** What administrators do to users. Each change is as if nothing else ran meanwhile, on both engines and several instances. */
+/** What administrators do to users. Each change is as if nothing else ran at the same time, on both engines and several instances. */
 export interface UserAdministrationStore {
   /** Undefined when there is no such user. */
   standing(id: string): Promise<UserStanding | undefined>;
@@ -62,7 +65,15 @@ export interface UserAdministrationStore {
   hasAdmin(): Promise<boolean>;
 }
 
-const OWNED_TABLES = ['sessions', 'flows', 'credentials', 'devices', 'subscriptions'] as const;
+const OWNED_TABLES = [
+  'sessions',
+  'flows',
+  'credentials',
+  'devices',
+  'device_logins',
+  'subscriptions',
+  'team_members',
+] as const;
 
 /** `onChanged` is awaited after every change, even one whose outcome is not known. */
 export function createUserAdministrationStore(
@@ -146,6 +157,7 @@ export function createUserAdministrationStore(
         for (const table of OWNED_TABLES) {
           await transaction.run(query.deleteFrom(table).where('user_id', '=', id).compile());
         }
+        await transaction.run(query.deleteFrom('access_tokens').where('owner', '=', `user:${id}`).compile());
         const { email, name } = standing.user;
         for (const table of ['flows', 'invitations'] as const) {
           await transaction.run(query.deleteFrom(table).where('email', '=', email).compile());

@@ -1,10 +1,11 @@
-import type { Kysely } from 'kysely';
+import { type Kysely, sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
-import type { AccountsSchema, FoundUser, SubscriptionRow, UserRow } from './accounts-schema.ts';
+import type { AccountsSchema, FoundUser, SubscriptionRow, TeamRow, UserCountRow, UserRow } from './accounts-schema.ts';
 import { createCredentialStore } from './credential-store.ts';
 import { createClientListStore } from './proxy-node-store.ts';
-import { createUserCountStore } from './user-count-store.ts';
+import { createTeamStore } from './team-store.ts';
+import { createAccessTokenStore } from './token-stores.ts';
 
 /** Someone who has just come, with the hash of the password that they chose. */
 export interface NewUserRow extends FoundUser {
@@ -108,19 +109,21 @@ export function selectUsers(query: Kysely<AccountsSchema>) {
 export interface OwnerFacts {
   readonly user: Pick<UserRow, 'id' | 'role' | 'plan' | 'active' | 'closing_at'>;
   readonly blocked: boolean;
+  readonly teams: readonly TeamRow[];
   /** Only those whose plan the payment webhook or an administrator named; newest first. */
   readonly subscriptions: readonly Pick<SubscriptionRow, 'named_plan' | 'status' | 'expires_at' | 'event_at'>[];
 }
 
 export interface OwnerStore {
-  /** Undefined when there is no such user. */
-  facts(id: string): Promise<OwnerFacts | undefined>;
+  /** Of `user:<id>` or `service:<id>`. Undefined when there is no such owner. */
+  facts(owner: string): Promise<OwnerFacts | undefined>;
   idOfEmail(email: string): Promise<string | undefined>;
 }
 
 const MAX_SUBSCRIPTIONS = 200;
 
 export function createOwnerStore(database: Database<AccountsSchema>): OwnerStore {
+  const teams = createTeamStore(database);
   const user = database.statement((select, given: { id: string }) =>
     select
       .selectFrom('users')
@@ -131,6 +134,7 @@ export function createOwnerStore(database: Database<AccountsSchema>): OwnerStore
         'users.plan',
         'users.active',
         'users.closing_at',
+        'users.teams',
         'blacklist.email as blocked_email',
       ])
       .where('users.id', '=', given.id),
@@ -146,20 +150,108 @@ export function createOwnerStore(database: Database<AccountsSchema>): OwnerStore
       .orderBy('id', 'desc')
       .limit(MAX_SUBSCRIPTIONS),
   );
+  const tokens = createAccessTokenStore(database);
   const byEmail = database.statement((select, given: { email: string }) =>
     select.selectFrom('users').select('id').where('email', '=', given.email),
   );
   return {
-    async facts(id) {
+    async facts(owner) {
+      const id = owner.slice(owner.indexOf(':') + 1);
+      if (owner.startsWith('service:')) {
+        const found = await tokens.service(id);
+        if (found === undefined) return undefined;
+        const { plan } = found;
+        return {
+          user: { id, role: 'user', plan, active: 1, closing_at: null },
+          blocked: false,
+          teams: [],
+          subscriptions: [],
+        };
+      }
       const [found, named] = await Promise.all([
         database.readKeyed(user({ id })),
         database.readKeyed(subscriptions({ id })),
       ]);
       const [row] = found;
       if (row === undefined) return undefined;
-      const { blocked_email: blocked, ...rest } = row;
-      return { user: rest, blocked: blocked !== null, subscriptions: named };
+      const { blocked_email: blocked, teams: count, ...rest } = row;
+      const own = count === 0 ? [] : await teams.teamsOf(id);
+      return { user: rest, blocked: blocked !== null, teams: own, subscriptions: named };
     },
     idOfEmail: async (email) => (await database.readKeyed(byEmail({ email })))[0]?.id,
   };
+}
+
+export const DAY_MS = 24 * 3_600_000;
+
+/** What of a user is counted. */
+type CountedUser = Pick<UserRow, 'created_at' | 'role' | 'active' | 'subscribed'>;
+
+export type UserCounts = Pick<UserCountRow, 'total' | 'active' | 'subscribed'>;
+
+/**
+ * Numbers of users that cost the same however many there are. Code that adds, changes or removes a user counts it in the
+ * same batch; nothing counts by itself.
+ */
+interface UserCountStore {
+  /** `by`: 1 for a user who is there now, -1 for one who is no more, or who is no more as given. */
+  change(user: CountedUser, by: 1 | -1): Runnable;
+  /** Of all users, or of those with a role. */
+  totals(role?: string): Promise<UserCounts>;
+  /** By day of registration, from a day on. */
+  byDay(from: number): Promise<(UserCounts & { readonly day: number })[]>;
+  registeredSince(moment: number): Promise<number>;
+}
+
+export function createUserCountStore(database: Database<AccountsSchema>): UserCountStore {
+  const { query } = database;
+  const sums = () => [sumOf('total').as('total'), sumOf('active').as('active'), sumOf('subscribed').as('subscribed')];
+  return {
+    change({ created_at, role, active, subscribed }, by) {
+      const counted = { total: by, active: by * active, subscribed: by * subscribed };
+      return query
+        .insertInto('user_counts')
+        .values({ day: dayOf(created_at), role, ...counted })
+        .onConflict((conflict) =>
+          conflict.columns(['day', 'role']).doUpdateSet({
+            total: sql<number>`user_counts.total + ${counted.total}`,
+            active: sql<number>`user_counts.active + ${counted.active}`,
+            subscribed: sql<number>`user_counts.subscribed + ${counted.subscribed}`,
+          }),
+        )
+        .compile();
+    },
+    async totals(role) {
+      const select = query.selectFrom('user_counts').select(sums());
+      const [row] = await database.readKeyed((role === undefined ? select : select.where('role', '=', role)).compile());
+      return { total: row?.total ?? 0, active: row?.active ?? 0, subscribed: row?.subscribed ?? 0 };
+    },
+    byDay: (from) =>
+      database.readKeyed(
+        query
+          .selectFrom('user_counts')
+          .select(['day', ...sums()])
+          .where('day', '>=', from)
+          .groupBy('day')
+          .compile(),
+      ),
+    async registeredSince(moment) {
+      const count = query
+        .selectFrom('users')
+        .select((build) => build.fn.countAll<number>().as('count'))
+        .where('created_at', '>', moment);
+      const [row] = await database.read(count.compile());
+      return row?.count ?? 0;
+    },
+  };
+}
+
+/** Days since 1970 (UTC). */
+export function dayOf(moment: number): number {
+  return Math.floor(moment / DAY_MS);
+}
+
+/** PostgreSQL gives the sum of whole numbers as a decimal one. */
+function sumOf(column: string) {
+  return sql<number>`cast(sum(${sql.ref(column)}) as bigint)`;
 }

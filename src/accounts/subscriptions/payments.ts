@@ -5,12 +5,12 @@ import type { RequestHead } from '../../platform/http/surface.ts';
 import { digestToken, sameSecret } from '../../platform/secrets/tokens.ts';
 import type { BasePort, PeoplePort, PostPort } from '../accounts-core.ts';
 import { BillingEvent } from '../contract/own-data.ts';
-import { metaText, namedPlan, newSubscription, withStatus } from './subscriptions.ts';
+import { metaText, namedPlan, newSubscription, subscriptionChanged, withStatus } from './subscriptions.ts';
 
 type Parts = BasePort & PeoplePort & PostPort;
 
 /** What payments say of subscriptions (contract/accounts: POST /api/billing/webhook). */
-export function createPayments({ settings, subscriptions, audit, clock, makeId }: Parts) {
+export function createPayments({ settings, subscriptions, audit, webhooks, clock, makeId }: Parts) {
   const check = createSchemaCheck(BillingEvent, 'body');
 
   async function apply(event: BillingEvent, sentAt: number, names: readonly string[], head: RequestHead) {
@@ -29,10 +29,13 @@ export function createPayments({ settings, subscriptions, audit, clock, makeId }
         const before = row ?? newSubscription(makeId('sub_'), userId, externalId, now);
         const details = { externalId, before: row?.status ?? '', after: status };
         const entry = { event: 'billing.received', actor: 'billing', subject: userId, head, details };
-        return { row: { ...withStatus(before, status, sentAt, now), ...changed }, also: [audit.statement(entry)] };
+        const next = { ...withStatus(before, status, sentAt, now), ...changed };
+        const told = webhooks.enqueue(subscriptionChanged(row?.status ?? '', next));
+        return { row: next, also: [audit.statement(entry), ...told] };
       },
       { names, now },
     );
+    webhooks.wake();
     return applied;
   }
 

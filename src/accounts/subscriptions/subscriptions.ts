@@ -4,6 +4,7 @@ import type { AccountsCore } from '../accounts-core.ts';
 import type { NewStatus, Subscription, SubscriptionClaim, SubscriptionStatus } from '../contract/own-data.ts';
 import type { SubscriptionRow } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';
+import type { WebhookEvent } from '../webhooks/webhook-post.ts';
 
 /** Contract/accounts, Rules: Subscriptions. */
 export interface Subscriptions {
@@ -19,9 +20,9 @@ export interface Subscriptions {
 const MOST_PER_USER = 100;
 const META_BYTES = 4096;
 
-type Parts = Pick<AccountsCore, 'subscriptions' | 'audit' | 'clock' | 'makeId'>;
+type Parts = Pick<AccountsCore, 'subscriptions' | 'audit' | 'webhooks' | 'clock' | 'makeId'>;
 
-export function createSubscriptions({ subscriptions: store, audit, clock, makeId }: Parts): Subscriptions {
+export function createSubscriptions({ subscriptions: store, audit, webhooks, clock, makeId }: Parts): Subscriptions {
   const described = (row: SubscriptionRow) => ({ subscription: describeSubscription(row, clock.now()) });
   return {
     async list(userId) {
@@ -45,9 +46,11 @@ export function createSubscriptions({ subscriptions: store, audit, clock, makeId
       const entry = { actor: user.id, subject: user.id, head, details: { externalId } };
       const cancelled = await store.change({ userId: user.id, externalId }, (row) => {
         if (row === undefined || row.status === 'cancelled') return undefined;
-        const also = [audit.statement({ event: 'subscription.cancelled', ...entry })];
-        return { row: withStatus(row, 'cancelled', now, now), also };
+        const changed = withStatus(row, 'cancelled', now, now);
+        const event = webhooks.enqueue(subscriptionChanged(row.status, changed));
+        return { row: changed, also: [audit.statement({ event: 'subscription.cancelled', ...entry }), ...event] };
       });
+      webhooks.wake();
       if (cancelled !== undefined) return described(cancelled);
       // It may be someone else's: that, and nothing more, is what the record is for.
       await audit.record({ event: 'subscription.not_found', ...entry });
@@ -66,15 +69,23 @@ export function createSubscriptions({ subscriptions: store, audit, clock, makeId
         const entry = { event: 'subscription.status_set', actor: actor.id, subject: row.user_id, head, details };
         // Events say when they were sent in whole seconds: one of this very second is taken for a later one.
         const second = Math.floor(now / 1000) * 1000;
+        const next = { ...withStatus(row, status, second, now), ...namedPlan(planId) };
         return {
-          row: { ...withStatus(row, status, second, now), ...namedPlan(planId) },
-          also: [audit.statement(entry)],
+          row: next,
+          also: [audit.statement(entry), ...webhooks.enqueue(subscriptionChanged(row.status, next))],
         };
       });
+      webhooks.wake();
       if (changed === undefined) throw new AppError('SUBSCRIPTION_NOT_FOUND');
       return described(changed);
     },
   };
+}
+
+/** For webhooks: `before` is empty for a subscription that is new. */
+export function subscriptionChanged(before: string, row: SubscriptionRow): WebhookEvent {
+  const { id, user_id: userId, external_id: externalId, status, named_plan: plan } = row;
+  return { event: 'subscription.changed', data: { subscriptionId: id, userId, externalId, before, status, plan } };
 }
 
 /** A plan that counts: named by the payment webhook or an administrator, never by the client. */
@@ -117,7 +128,7 @@ export function withStatus(
     status,
     revision: row.revision + 1,
     updated_at: now,
-    // Whoever sets a status has decided about the end too: only the trial of a registration ends by itself.
+    // An administrator who sets a status has decided about the end too: only the trial of a registration ends by itself.
     expires_at: isSame ? row.expires_at : null,
     cancelled_at: status === 'cancelled' ? (row.cancelled_at ?? now) : null,
     event_at: Math.max(row.event_at, eventAt),

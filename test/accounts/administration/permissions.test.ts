@@ -15,7 +15,7 @@ for (const engine of engines) {
   describe(`the permission matrix on ${engine}`, () => {
     const places = databasePlaces(engine);
 
-    test('A-57: a matrix made from an old version is refused with the present one, also when two write at once', async (t) => {
+    test('A-57: a matrix made from an old version is refused with the present one, also when two write at the same time', async (t) => {
       const accounts = await startAccounts(t, { location: places.location() });
       const admin = await loggedInAs(accounts, 'admin');
       const none = await accounts.get('admin/settings', { token: admin.token });

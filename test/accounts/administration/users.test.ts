@@ -10,7 +10,7 @@ for (const engine of engines) {
   describe(`administration of users on ${engine}`, () => {
     const places = databasePlaces(engine);
 
-    test('the last administrator cannot be demoted, paused, deleted or blocked, not even when two go for each other at once', async (t) => {
+    test('the last administrator cannot be demoted, paused, deleted or blocked, not even when two go for each other at the same time', async (t) => {
       const location = places.location();
       const clock = createFakeClock();
       const first = await startAccounts(t, { location, clock });
@@ -84,7 +84,7 @@ for (const engine of engines) {
       assert.deepEqual([name.status, name.body.error], [409, 'name_already_exists']);
     });
 
-    test('pausing ends every session at once and resuming lets in again; deleting leaves nothing behind', async (t) => {
+    test('pausing ends every session immediately and resuming lets in again; deleting leaves nothing behind', async (t) => {
       const accounts = await startAccounts(t, { location: places.location() });
       const admin = await loggedInAs(accounts, 'admin');
       const ben = await loggedInAs(accounts, 'user', 'Ben');
@@ -150,7 +150,7 @@ for (const engine of engines) {
       assert.equal((await list('limit=1000')).error, 'invalid_request');
     });
 
-    test('a blocked address can neither register nor log in, and whoever has it is out at once', async (t) => {
+    test('a blocked address can neither register nor log in, and the user who has it is out immediately', async (t) => {
       const accounts = await startAccounts(t, { location: places.location() });
       const admin = await loggedInAs(accounts, 'admin');
       const ben = await loggedInAs(accounts, 'user', 'Ben');

@@ -6,7 +6,7 @@ import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../../k
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 
 const SECRET = 'a secret between the payments and us 42';
-const SETTINGS = `{ billing_webhook_secret: "${SECRET}" }`;
+const SETTINGS = `{ trial_days: 0, billing_webhook_secret: "${SECRET}" }`;
 
 interface Sent {
   readonly event: unknown;
@@ -79,7 +79,7 @@ for (const engine of engines) {
       assert.equal(await status(), 'active');
     });
 
-    test('the attempts of one delivery count once, though each is signed anew', async (t) => {
+    test('the attempts of one delivery count once, though each is signed again', async (t) => {
       const accounts = await startAccounts(t, { location: places.location(), settings: SETTINGS });
       const ann = await loggedInAs(accounts, 'user', 'Ann');
       const event = { userId: ann.id, externalId: 'order-1', status: 'active' };

@@ -111,7 +111,7 @@ test('a key that a user issues works at the completions API of the same program 
   const login = await post('/api/auth/login', { identifier: 'Ann', password: GOOD_PASSWORD });
   const issued = await post('/api/auth/keys', { name: 'laptop' }, login.body.token);
   assert.equal(issued.status, 201, JSON.stringify(issued.body));
-  assert.equal(issued.body.owner, made.body.user.id);
+  assert.equal(issued.body.owner, `user:${made.body.user.id}`);
   const chat = { model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }] };
   assert.equal((await post('/v1/chat/completions', chat, issued.body.key)).status, 200);
   assert.equal((await post(`/api/auth/keys/${issued.body.id}`, undefined, login.body.token, 'DELETE')).status, 204);

@@ -41,10 +41,25 @@ const issuer = await startScriptedHttp({ after }, ({ path, response }) => {
   } else if (path === '/jwks') send({ keys: jwks });
   else send({ access_token: 'at', token_type: 'Bearer', expires_in: 60, id_token: make(goodClaims()) });
 });
+/** An issuer whose metadata are those of the other one. */
+const mallory = await startScriptedHttp({ after }, ({ response }) => {
+  response.setHeader('content-type', 'application/json');
+  response.end(
+    JSON.stringify({
+      issuer: issuer.url,
+      authorization_endpoint: `${mallory.url}/authorize`,
+      token_endpoint: `${mallory.url}/token`,
+      jwks_uri: `${mallory.url}/jwks`,
+      response_types_supported: ['code'],
+      subject_types_supported: ['public'],
+      id_token_signing_alg_values_supported: ['RS256'],
+    }),
+  );
+});
 const accounts = await startAccounts({ after });
 accounts.reload(
   accountsSettingsOf(
-    `{ public_url: "${accounts.url}", frontend_url: "${FRONTEND}", oauth: { oidc: [ { id: acme, issuer: "${issuer.url}", client_id: trestle, client_secret: s3cr3t-of-the-client } ] } }`,
+    `{ public_url: "${accounts.url}", frontend_url: "${FRONTEND}", oauth: { oidc: [ { id: acme, issuer: "${issuer.url}", client_id: trestle, client_secret: s3cr3t-of-the-client }, { id: mallory, issuer: "${mallory.url}", client_id: trestle } ] } }`,
   ),
 );
 
@@ -76,6 +91,17 @@ async function logIn(): Promise<URLSearchParams> {
 test('A-32: a token that is as it should be lets in, with claims in the ID token', async () => {
   const result = await logIn();
   assert.ok(result.has('exchange_code'), String(result));
+});
+
+test('metadata that names another issuer is refused, and nobody is sent anywhere', async () => {
+  const response = await fetch(`${accounts.url}/api/auth/oauth/login/mallory`, { redirect: 'manual' });
+  assert.deepEqual(
+    mallory.requests.map(({ path }) => path),
+    ['/.well-known/openid-configuration'],
+  );
+  const location = response.headers.get('location') ?? '';
+  assert.ok(location === '' || location.startsWith(FRONTEND), location);
+  assert.ok(response.status >= 500 || new URL(location).searchParams.has('error'), `${response.status} ${location}`);
 });
 
 const withClaims =

@@ -222,7 +222,7 @@ test('a name that is taken becomes another one, and a blocked address stays outs
   assert.equal((await logIn(accounts)).get('error'), 'access_denied');
 });
 
-test('another site cannot make someone link an account, nor can who only reads, nor who was logged out meanwhile', async (t) => {
+test('another site cannot make someone link an account, nor can who only reads, nor who was logged out since', async (t) => {
   const { accounts, issuer } = await startWithIssuer(t);
   issuer.person(ANN);
   const ben = await loggedInAs(accounts, 'user', 'Ben');

@@ -177,7 +177,7 @@ test('A-59: a megabyte is refused, the future is clamped, and whatever else is w
   assert.equal((await statuses(accounts, admin))[0].xray.lastSync, null);
 });
 
-test('A-59: a thousand nodes report together, and each is heard', async (t) => {
+test('A-59, DP-10: a thousand nodes report together, and each is heard', async (t) => {
   const accounts = await startAccounts(t);
   const admin = await loggedInAs(accounts, 'admin');
   const nodes = await Promise.all(
@@ -241,4 +241,41 @@ test('someone sees all nodes as they connect to them, with defaults and ready UR
   const late = (await accounts.login(ann)).body.token;
   const expired = await accounts.get('/api/agent-server/v1/nodes', { token: late });
   assert.deepEqual([expired.status, expired.body.error], [403, 'proxy_uuid_expired']);
+});
+
+test('accounts.proxy_nodes: false removes every path of proxy nodes, and nothing else', async (t) => {
+  const [on, off] = [await startAccounts(t), await startAccounts(t, { settings: '{ proxy_nodes: false }' })];
+  const namesOf = ({ routes }: RunningAccounts) => routes.map(({ method, path }) => `${method} ${path}`);
+  const without = new Set(namesOf(off));
+  assert.deepEqual(
+    namesOf(on)
+      .filter((name) => !without.has(name))
+      .sort(),
+    [
+      'DELETE /api/auth/admin/agents/:id',
+      'GET /api/admin/agents/status',
+      'GET /api/agent-server/v1/nodes',
+      'GET /api/agent-server/v1/users',
+      'GET /api/auth/admin/agents',
+      'GET /api/auth/admin/agents/status',
+      'POST /api/agent-server/v1/status',
+      'POST /api/auth/admin/agents',
+      'POST /api/auth/admin/users/:id/renew-uuid',
+    ],
+  );
+  const admin = await loggedInAs(off, 'admin');
+  assert.equal((await off.get('admin/agents/status', admin)).status, 404);
+  assert.equal((await off.get('/api/agent-server/v1/nodes', admin)).status, 404);
+  assert.equal((await off.get('session', admin)).status, 200);
+  for (const [method, params] of [
+    ['agents.list', {}],
+    ['agents.create', { id: 'node-1' }],
+    ['agents.revoke', { id: 'node-1' }],
+  ] as const) {
+    await assert.rejects(off.control(method, params), { code: 'PROXY_NODES_OFF' });
+  }
+  assert.throws(
+    () => accountsSettingsOf('{ proxy_nodes: false, agents: [{ id: node-1 }] }'),
+    /agents are listed, and proxy nodes are switched off/,
+  );
 });

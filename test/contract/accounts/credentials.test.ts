@@ -117,7 +117,7 @@ test('DA-4: a session alone does not enrol a second factor; the password or a fr
   assert.equal((await accounts.post('mfa/totp/provision', {}, { token: fresh })).status, 200);
 });
 
-test('DA-4: an administrator or a command removes a second factor that was lost; its owner is told, and sessions end', async (t) => {
+test('DA-4: an administrator or a command removes a second factor that was lost; its owner gets a mail, and sessions end', async (t) => {
   const accounts = await startAccounts(t);
   const admin = await loggedInAs(accounts, 'admin');
   const operator = await loggedInAs(accounts, 'operator');
@@ -165,14 +165,23 @@ const PROOFS: Readonly<Record<string, 'fresh' | 'proof' | 'nothing'>> = {
   'POST /api/auth/password/reset/confirm': 'proof',
   'POST /api/auth/password/change': 'proof',
   'DELETE /api/auth/credentials/:id': 'fresh',
+  // For a login; with add=1 a fresh one is needed (passkeys.test.ts).
+  'POST /api/auth/passkeys/options': 'nothing',
+  'POST /api/auth/passkeys/verify': 'nothing',
+  // A device asks; whoever approves it needs a fresh login (device.test.ts).
+  'POST /api/auth/device/code': 'nothing',
+  'POST /api/auth/device/token': 'nothing',
+  'POST /api/auth/device/approval/:code': 'fresh',
   'POST /api/auth/keys': 'fresh',
   'DELETE /api/auth/keys/:id': 'nothing',
+  // The name needs no more than a session; the address is below.
+  'PATCH /api/auth/profile': 'nothing',
   'POST /api/auth/delete': 'proof',
   'DELETE /api/auth/delete': 'nothing',
 };
 /** They concern no credential: of the own subscriptions, and of administrators. */
 const OTHER =
-  /\/(subscriptions|config|admin|agent-server|billing|setup|register|invitations|login|refresh|token|forgot|mfa\/verify)/;
+  /\/(teams|subscriptions|config|admin|agent-server|billing|setup|register|invitations|login|refresh|token|forgot|mfa\/verify)/;
 
 const isStrict = (schema: { additionalProperties?: unknown } | undefined) => schema?.additionalProperties === false;
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
 import { startAccounts } from '../../kit/accounts/start-accounts.ts';
+import { startProcessorTime } from '../../kit/time.ts';
 
 const accounts = await startAccounts({ after });
 const ann = await accounts.loggedIn('Ann');
@@ -56,13 +57,13 @@ test('A-12: what is no plain address is refused, line breaks above all, and no m
   assert.equal((await accounts.mails()).length, before);
 });
 
-test('A-12: addresses made to keep a matcher busy are refused at once', async () => {
-  const started = performance.now();
+test('A-12: addresses made to keep a matcher busy are refused immediately', async () => {
+  const processorTime = startProcessorTime();
   for (const email of [`${'a'.repeat(8000)}!`, `${'a.'.repeat(4000)}@`, `a@${'a-'.repeat(4000)}`, '@'.repeat(8000)]) {
     const answer = await accounts.post('register/send', { email }, { from: from() });
     assert.equal(answer.status, 400);
   }
-  assert.ok(performance.now() - started < 2000);
+  assert.ok(processorTime() < 2000);
 });
 
 const INJECTIONS = [

@@ -48,7 +48,7 @@ test('A-11: a hash with old parameters is renewed by a login, and only then', as
   assert.equal(await stored(), renewed);
 });
 
-test('A-11: 200 logins at once all succeed, and the event loop goes on meanwhile', async (t) => {
+test('A-11: 200 logins at the same time all succeed, and the event loop is not held up', async (t) => {
   const accounts = await startAccounts(t, { costlyPasswords: true });
   const ann = await accounts.register('Ann');
   const [whole, own] = [process.cpuUsage(), process.threadCpuUsage()];
@@ -276,7 +276,7 @@ test('password and code may come together; a wrong code then says so', async (t)
   assert.equal((await accounts.login(ann, { totpCode: right })).status, 200);
 });
 
-test('suspended and unverified are told only to those who know the password', async (t) => {
+test('suspended and unverified are shown only to those who know the password', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.register('Ann');
   const set = (change: { active?: number; confirmed?: number }) =>

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import jsqr from 'jsqr';
 import QRCode from 'qrcode';
-import { matchTotp } from '../../../src/accounts/mfa/codes.ts';
+import { matchTotp } from '../../../src/accounts/mfa/second-factor.ts';
 import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const STEP_MS = 30_000;
@@ -222,7 +222,7 @@ test('A-44: a server clock that jumps opens no window: what was used stays used,
   assert.equal((await accounts.login(ann, { totpCode: enrolled.code() })).status, 200, 'once the clock has caught up');
 });
 
-test('A-45: switching it off needs password and code, not a session alone, and its owner is told', async (t) => {
+test('A-45: switching it off needs password and code, not a session alone, and its owner gets a mail', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.loggedIn('Ann');
   assert.equal((await accounts.post('mfa/disable', {}, { token: ann.token })).body.error, 'mfa_not_enabled');

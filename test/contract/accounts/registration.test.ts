@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
+import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
 import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const password = GOOD_PASSWORD;
 
-test('A-01: who registers anew gets 201; for a known address everything looks the same, and its owner gets a notice', async (t) => {
+test('A-01: a new user gets 201; for a known address everything looks the same, and its owner gets a notice', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.register('Ann');
   const answers = [];
@@ -268,3 +269,47 @@ test('A-08: members that are not the applicant’s to set are ignored', async (t
 function wrong(code: string): string {
   return String((Number(code) + 1) % 1_000_000).padStart(6, '0');
 }
+
+test('every way to an account stores the same: a trial, an entry of the audit log, and a mail for those who cannot log in yet', async (t) => {
+  const accounts = await startAccounts(t);
+  const token = await accounts.offerSetup();
+  const root = { name: 'Root', email: 'root@example.org', password };
+  assert.equal((await accounts.post('setup', { ...root, token })).status, 201);
+  const admin = { ...root, ...(await accounts.login({ ...root, id: '' })).body };
+  const ways: Readonly<Record<string, () => Promise<unknown>>> = {
+    registration: () => accounts.register('registration'),
+    async invitation() {
+      const { body } = await accounts.post('admin/invitations', {}, { token: admin.token });
+      const given = { name: 'invitation', email: 'invitation@example.org', password };
+      await accounts.post('invitations/accept', { ...given, token: body.token });
+    },
+    administrator: () =>
+      accounts.post(
+        'admin/users',
+        { name: 'administrator', email: 'administrator@example.org', role: 'user' },
+        { token: admin.token },
+      ),
+    command: () =>
+      accounts.control('users.create', { name: 'command', email: 'command@example.org', role: 'readonly' }),
+  };
+  for (const [how, come] of Object.entries(ways)) {
+    await come();
+    const { body } = await accounts.get(`admin/users?search=${how}@example.org`, { token: admin.token });
+    const [{ id, email, role }] = body.users;
+    const trials = await accounts.database.query
+      .selectFrom('subscriptions')
+      .select(['kind', 'status'])
+      .where('user_id', '=', id)
+      .execute();
+    assert.deepEqual(trials, [{ kind: 'trial', status: 'trialing' }], how);
+    const [entry, ...more] = await auditOf(accounts, admin, `event=user.created&subject=${id}`);
+    assert.deepEqual([entry?.details.how, entry?.details.role, more.length], [how, role, 0]);
+    const needsPassword = how === 'administrator' || how === 'command';
+    if (needsPassword) assert.match(await accounts.mailedToken(email), /^[\w-]{43}$/);
+  }
+  const [first] = await auditOf(accounts, admin, `event=user.created&actor=${admin.user.id}`);
+  assert.ok(first);
+  const operator = await loggedInAs(accounts, 'operator');
+  const none = await accounts.get('subscriptions', { token: operator.token });
+  assert.deepEqual(none.body.subscriptions, [], 'roles without a plan have no trial of one');
+});

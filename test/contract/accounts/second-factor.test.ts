@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
-import { createRecoveryCodes, recoveryCodeHash } from '../../../src/accounts/mfa/codes.ts';
+import { createRecoveryCodes, recoveryCodeHash } from '../../../src/accounts/mfa/second-factor.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
 import { type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
@@ -64,7 +64,7 @@ test('a recovery code that was used is in the audit log', async (t) => {
   assert.deepEqual([entry?.actor, entry?.subject], [ann.id, ann.id]);
 });
 
-test('A-42: who is locked out is told for how many seconds', async (t) => {
+test('A-42: a user who is locked out sees for how many seconds', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.loggedIn('Ann');
   const { code } = await accounts.enrol(ann);
@@ -135,7 +135,7 @@ test('A-37: a label is trimmed, cut at 100 characters, and never empty', async (
   assert.deepEqual(await label({ issuer: '😀'.repeat(101), account: 'me' }), ['😀'.repeat(100), 'me']);
 });
 
-test('the owner of a second factor is told by mail when it is switched on, and when its recovery codes are new', async (t) => {
+test('the owner of a second factor gets a mail when it is switched on, and when its recovery codes are new', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.loggedIn('Ann');
   const { token, code } = await accounts.enrol(ann);

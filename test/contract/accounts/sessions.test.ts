@@ -168,7 +168,7 @@ test('a session ends 24 hours after it began, and after 12 hours without use', a
   assert.equal((await accounts.get('session', { token: idle })).status, 401, '12 hours unused');
 });
 
-test('A-35: sessions are listed and ended one by one, or all others at once; nobody sees those of others', async (t) => {
+test('A-35: sessions are listed and ended one by one, or all others together; nobody sees those of others', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.register('Ann');
   const tokens = [];

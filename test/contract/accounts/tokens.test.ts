@@ -41,7 +41,7 @@ test('A-28: a lost answer may be asked for again for ten seconds and is the same
   assert.ok(!JSON.stringify(rows).includes(first.access_token), 'it is kept sealed');
 });
 
-test('A-28: many refreshes at once with one token all get one pair', async (t) => {
+test('A-28: many refreshes at the same time with one token all get one pair', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.loggedIn('Ann');
   const answers = await Promise.all(
@@ -78,7 +78,7 @@ test('A-28: a clock that was set back does not make the ten seconds longer', asy
   assert.equal((await accounts.post('token/refresh', { refresh_token: ann.refreshToken })).status, 401);
 });
 
-test('A-28: a grandparent ends the family at once, within the ten seconds as well', async (t) => {
+test('A-28: a grandparent ends the family immediately, within the ten seconds as well', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.loggedIn('Ann');
   const other = await accounts.login(ann);

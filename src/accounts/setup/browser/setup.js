@@ -18,6 +18,16 @@ function field(name) {
   return /** @type {HTMLInputElement} */ (form.elements.namedItem(name)).value;
 }
 
+/** The page of logins is a part of the console, which may be switched off. */
+async function offerLogin() {
+  const { ok } = await fetch('/login', { method: 'HEAD' });
+  if (!ok) return;
+  const link = document.createElement('a');
+  link.href = '/login';
+  link.textContent = 'To the login';
+  form.after(link);
+}
+
 async function create() {
   const [name, email, first, second] = ['name', 'email', 'password', 'again'].map(field);
   if (first !== second) {
@@ -38,6 +48,7 @@ async function create() {
     }
     form.hidden = true;
     say(`Done. Log in as ${answer.user.email}.`, 'good');
+    await offerLogin();
   } catch {
     say('The server did not answer; try again.', 'bad');
   } finally {

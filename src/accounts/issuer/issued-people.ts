@@ -1,0 +1,216 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { type Owner, type OwnerOf, ownerIdOf, type WatchOwners } from '../../platform/identity/owner.ts';
+import {
+  type Credential,
+  type Identify,
+  isSignedToken,
+  type PersonTokens,
+  type Principal,
+} from '../../platform/identity/principal.ts';
+import { isKnownPlan, isPerson, limitsOf, MAX_OWNERS, type PlanSettings, planBy } from '../owners.ts';
+import type { PermissionMatrix } from '../permissions.ts';
+import { describePrincipal } from '../tokens/identities.ts';
+import { namesIssuer, type SignedClaims, verifySignedToken } from '../tokens/signed-tokens.ts';
+import { createIssuerKeys } from './issuer-keys.ts';
+
+/** The people of another Trestle (`accounts.issuer`), as their tokens describe them. */
+export interface IssuedPeople {
+  readonly identify: Identify;
+  readonly owners: { readonly ownerOf: OwnerOf; readonly watch: WatchOwners };
+  readonly personTokens: PersonTokens;
+  reload(settings: PlanSettings): void;
+}
+
+interface IssuedPeopleOptions {
+  readonly issuer: string;
+  /** The plans of this machine: the token has the name of the plan, and what it includes is decided here. */
+  readonly settings: PlanSettings;
+  readonly clock: Pick<Clock, 'now' | 'monotonic' | 'after'>;
+  /** Called when the keys of the issuer could not be read. */
+  onFailure(error: unknown): void;
+}
+
+/** What tokens have said about someone. */
+interface Facts {
+  readonly plan: string;
+  readonly teams: readonly string[];
+  readonly issuedAt: number;
+}
+
+interface Entry {
+  readonly owner: Writable<Owner>;
+  /** Undefined until a token of theirs was seen. */
+  facts: Facts | undefined;
+}
+
+interface Held {
+  readonly claims: SignedClaims;
+  readonly credential: Credential;
+  readonly owner: Owner;
+  readonly principal: Principal;
+  /** Of the owner, when the principal was worked out. */
+  readonly revision: number;
+}
+
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+/** How far the clock of the issuer may differ from ours. */
+const TOLERANCE_MS = 10_000;
+const MAX_TOKENS = 10_000;
+/** The token does not say what operators may read, so that they see their own work only. */
+const MATRIX: PermissionMatrix = { 'admin.bridge.read': { operator: false } };
+
+export function createIssuedPeople(options: IssuedPeopleOptions): IssuedPeople {
+  const { clock } = options;
+  const issuer = options.issuer.replace(/\/$/, '');
+  let { settings } = options;
+  const keys = createIssuerKeys({ issuer, clock, onFailure: options.onFailure });
+  /** By the token, because a signature costs more than all other checks together. The oldest comes first. */
+  const held = new Map<string, Held>();
+  /** The token that each principal came with. */
+  const tokens = new WeakMap<Principal, string>();
+  const entries = new Map<string, Entry>();
+  const listeners = new Set<(owner: Owner) => void>();
+
+  function entryOf(id: string): Entry {
+    const known = entries.get(id);
+    if (known !== undefined) return known;
+    const entry = { owner: { ...describeOwner(id, undefined, settings), revision: 0 }, facts: undefined };
+    entries.set(id, entry);
+    dropOldest(entries, MAX_OWNERS);
+    return entry;
+  }
+
+  function update(entry: Entry): void {
+    const { owner } = entry;
+    const { revision, ...before } = owner;
+    const next = describeOwner(owner.id, entry.facts, settings);
+    if (JSON.stringify(before) === JSON.stringify(next)) return;
+    Object.assign(owner, next, { revision: revision + 1 });
+    for (const listener of listeners) listener(owner);
+  }
+
+  /** Takes over what a token says, unless a newer one was seen. */
+  function learn({ owner: id, plan, teams, issuedAt }: SignedClaims): Owner {
+    const entry = entryOf(id);
+    if (entry.facts === undefined || entry.facts.issuedAt <= issuedAt) {
+      entry.facts = { plan, teams, issuedAt };
+      update(entry);
+    }
+    return entry.owner;
+  }
+
+  function describe(token: string, claims: SignedClaims, owner: Owner, credential: Credential): Principal {
+    const { scopes: granted, team, role: ownerRole } = claims;
+    const principal = describePrincipal({ owner, ownerRole, credential, granted, team }, MATRIX);
+    tokens.set(principal, token);
+    held.delete(token);
+    held.set(token, { claims, credential, owner, principal, revision: owner.revision });
+    dropOldest(held, MAX_TOKENS);
+    return principal;
+  }
+
+  async function verify(token: string): Promise<Principal | undefined> {
+    // Tokens of others cause no call to the issuer.
+    if (!(await namesIssuer(token, issuer))) return undefined;
+    const expected = { issuer, now: clock.now(), toleranceMs: TOLERANCE_MS };
+    const claims = await verifySignedToken(token, keys.keyOf, expected);
+    if (claims === undefined || (claims.team !== '' && !claims.teams.includes(claims.team))) return undefined;
+    const owner = learn(claims);
+    return describe(token, claims, owner, createCredential(claims, owner, clock));
+  }
+
+  function read(token: string): Principal | undefined | Promise<Principal | undefined> {
+    const known = held.get(token);
+    if (known === undefined) return verify(token);
+    if (!known.credential.isLive()) {
+      held.delete(token);
+      return undefined;
+    }
+    const { claims, owner, credential, principal, revision } = known;
+    return owner.revision === revision ? principal : describe(token, claims, owner, credential);
+  }
+
+  return {
+    identify(head) {
+      const token = head.headers.authorization?.replace(/^bearer +/i, '') ?? '';
+      return isSignedToken(token) ? read(token) : undefined;
+    },
+    owners: {
+      ownerOf(given) {
+        const id = ownerIdOf(given);
+        return isPerson(id) ? entryOf(id).owner : undefined;
+      },
+      watch(listener) {
+        listeners.add(listener);
+        return () => void listeners.delete(listener);
+      },
+    },
+    personTokens: {
+      issue: (principal) => tokens.get(principal),
+      async read(token) {
+        if (!(await namesIssuer(token, issuer))) return 'foreign';
+        const principal = await read(token);
+        return principal === undefined ? 'refused' : vouchedFor(principal);
+      },
+    },
+    reload(next) {
+      settings = next;
+      for (const entry of entries.values()) update(entry);
+    },
+  };
+}
+
+/** A token of someone, which ends by time alone. */
+function createCredential(
+  { credential: id, expiresAt }: SignedClaims,
+  owner: Owner,
+  clock: Pick<Clock, 'now' | 'after'>,
+): Credential {
+  const endsAt = expiresAt + TOLERANCE_MS;
+  return {
+    id,
+    owner,
+    isLive: () => clock.now() < endsAt,
+    onEnd: (listener) => clock.after(Math.max(0, endsAt - clock.now()), listener),
+  };
+}
+
+/** A principal for whom another node acts as long as its own caller is let in there: the end of the token ends nothing. */
+function vouchedFor(principal: Principal): Principal {
+  const { credential } = principal;
+  if (credential === undefined) return principal;
+  const { id, owner } = credential;
+  return { ...principal, credential: { id, owner, isLive: () => true, onEnd: () => () => undefined } };
+}
+
+/**
+ * An owner by what their tokens say. Before the first token, as after a restart, they have the default plan; agents go on
+ * with what they were given by these people before.
+ */
+function describeOwner(id: string, facts: Facts | undefined, settings: PlanSettings): Omit<Owner, 'revision'> {
+  const said = facts?.plan ?? settings.default_plan;
+  const name = said === '' || isKnownPlan(said, settings) ? said : settings.default_plan;
+  const plan = name === '' ? undefined : planBy(name, settings);
+  return {
+    id,
+    state: 'active',
+    role: '',
+    plan: name,
+    allowed: plan?.models,
+    bridge: facts === undefined || name === '' || plan?.bridge === true,
+    buckets: plan === undefined ? [] : [{ id, name: `the plan ${name}`, limits: limitsOf(plan) }],
+    // What limits a team is known to the issuer alone; the plan of the person counts for team work too.
+    teams: (facts?.teams ?? []).map((team) => ({
+      id: team,
+      allowed: undefined,
+      bridge: true,
+      bucket: { id: `team:${team}`, name: `the team ${team}`, limits: {} },
+    })),
+  };
+}
+
+function dropOldest(map: Map<string, unknown>, limit: number): void {
+  const [oldest] = map.keys();
+  if (map.size > limit && oldest !== undefined) map.delete(oldest);
+}

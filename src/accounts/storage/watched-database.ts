@@ -1,0 +1,63 @@
+import type { Database, Transaction } from '../../platform/database/database.ts';
+import type { Runnable, StatementResult } from '../../platform/database/statement.ts';
+import type { AccountsSchema } from './accounts-schema.ts';
+
+/** The ids that a change named; `all` for a change that may concern everyone. */
+export type ChangedIds = ReadonlySet<unknown> | 'all';
+
+/** Tables that decide whether a login or a token counts, and how far. */
+const DECIDING = ['users', 'sessions', 'session_tokens', 'access_tokens', 'service_accounts', 'team_members'].map(
+  (table) => `"${table}"`,
+);
+const FOR_EVERYONE = '"permission_matrix"';
+
+/**
+ * Calls `changed` after every change of a table that decides whether a login or a token counts, before the writer goes on.
+ * It looks at what is written and not at who writes it, so that no part of accounts can forget to say so. A change that
+ * failed counts too, because nobody knows whether it was stored.
+ */
+export function watchWrites(
+  database: Database<AccountsSchema>,
+  changed: (ids: ChangedIds) => void,
+): Database<AccountsSchema> {
+  function tell(statements: readonly Runnable[]): void {
+    const ids = new Set<unknown>();
+    for (const { sql, parameters } of statements) {
+      if (sql.startsWith('select')) continue;
+      if (sql.includes(FOR_EVERYONE)) {
+        changed('all');
+        return;
+      }
+      if (sql.startsWith('insert') || !DECIDING.some((table) => sql.includes(table))) continue;
+      for (const value of parameters) if (typeof value === 'string') ids.add(value);
+    }
+    if (ids.size > 0) changed(ids);
+  }
+
+  const write = async (...[statements, refusals]: Parameters<typeof database.write>): Promise<StatementResult[]> => {
+    try {
+      return await database.write(statements, refusals);
+    } finally {
+      tell(statements);
+    }
+  };
+  return {
+    ...database,
+    write: write as Database['write'],
+    async transaction(work, options) {
+      const ran: Runnable[] = [];
+      const noting = ({ query, run }: Transaction<AccountsSchema>): Transaction<AccountsSchema> => ({
+        query,
+        run(statement) {
+          ran.push(statement);
+          return run(statement);
+        },
+      });
+      try {
+        return await database.transaction((transaction) => work(noting(transaction)), options);
+      } finally {
+        tell(ran);
+      }
+    },
+  };
+}

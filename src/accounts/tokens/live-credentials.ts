@@ -1,0 +1,109 @@
+import type { Owner } from '../../platform/identity/owner.ts';
+import type { Credential } from '../../platform/identity/principal.ts';
+import type { ChangedIds } from '../storage/watched-database.ts';
+
+export interface LiveCredential extends Credential {
+  end(): void;
+}
+
+interface NewCredential {
+  readonly id: string;
+  readonly owner: Owner;
+  /** The ids whose change may end it. */
+  readonly names: readonly string[];
+  /** Asks the store. */
+  stillCounts(): Promise<boolean>;
+}
+
+interface Watched extends LiveCredential {
+  readonly names: readonly string[];
+  stillCounts(): Promise<boolean>;
+}
+
+/** The credentials that something stays open for, such as a socket. One that nothing waits for is not kept. */
+export interface LiveCredentials {
+  create(credential: NewCredential): LiveCredential;
+  ownerChanged(owner: Owner): void;
+  /** Looks whether the credentials that a change may have ended still count. */
+  changed(ids: ChangedIds): void;
+  lookAtAll(): Promise<void>;
+}
+
+export function createLiveCredentials(onError: (error: unknown) => void): LiveCredentials {
+  const watched = new Set<Watched>();
+  const byName = new Map<string, Set<Watched>>();
+
+  function watch(credential: Watched): void {
+    watched.add(credential);
+    for (const name of credential.names) {
+      const named = byName.get(name) ?? new Set<Watched>();
+      byName.set(name, named.add(credential));
+    }
+  }
+
+  function unwatch(credential: Watched): void {
+    watched.delete(credential);
+    for (const name of credential.names) {
+      const named = byName.get(name);
+      if (named?.delete(credential) && named.size === 0) byName.delete(name);
+    }
+  }
+
+  async function look(credential: Watched): Promise<void> {
+    if (!credential.isLive() || !(await credential.stillCounts())) credential.end();
+  }
+
+  function create({ id, owner, names, stillCounts }: NewCredential): LiveCredential {
+    const listeners = new Set<() => void>();
+    const { role, bridge } = owner;
+    let hasEnded = false;
+    const credential: Watched = {
+      id,
+      owner,
+      names,
+      stillCounts,
+      isLive: () => !hasEnded && owner.state === 'active' && owner.role === role && (owner.bridge || !bridge),
+      onEnd(listener) {
+        listeners.add(listener);
+        watch(credential);
+        // It may have ended since it was read.
+        look(credential).catch(onError);
+        return () => {
+          listeners.delete(listener);
+          if (listeners.size === 0) unwatch(credential);
+        };
+      },
+      end() {
+        hasEnded = true;
+        unwatch(credential);
+        const told = [...listeners];
+        listeners.clear();
+        for (const listener of told) listener();
+      },
+    };
+    return credential;
+  }
+
+  return {
+    create,
+    ownerChanged(owner) {
+      for (const credential of [...watched]) {
+        if (credential.owner === owner && !credential.isLive()) credential.end();
+      }
+    },
+    changed(ids) {
+      if (watched.size === 0) return;
+      if (ids === 'all') {
+        for (const credential of [...watched]) look(credential).catch(onError);
+        return;
+      }
+      for (const id of ids) {
+        if (typeof id !== 'string') continue;
+        for (const credential of [...(byName.get(id) ?? [])]) look(credential).catch(onError);
+      }
+    },
+    async lookAtAll() {
+      for (const credential of [...watched]) await look(credential);
+    },
+  };
+}
