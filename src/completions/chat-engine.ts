@@ -10,6 +10,7 @@ import { createAuthoriseUpstream } from './dialects/authorise-upstream.ts';
 import type { Admissions } from './keys/admission.ts';
 import { type ChatPipeline, createChatPipeline } from './operations/chat-pipeline.ts';
 import { createOpenChat, type OpenChat } from './operations/open-chat.ts';
+import { createOpenLanes } from './operations/open-lane.ts';
 import { createOpenOperation, type OpenOperation } from './operations/open-operation.ts';
 import { createRunChat, type RunChat } from './operations/run-chat.ts';
 import { createAttemptCalls } from './routing/attempt-call.ts';
@@ -64,6 +65,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     settings,
     findApi: models.findApi,
     knownNames: models.knownNames,
+    apisWith: models.apisWith,
     missingFor(id) {
       const api = models.apis().get(id);
       return api === undefined || api.usable ? [] : api.missing;
@@ -79,11 +81,12 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
   const openChat = createOpenChat({
     findApi: models.findApi,
     send,
-    maxOutputTokens: (api, model) => knownModels(api).get(model)?.maxOutputTokens,
+    knownModel: (api, model) => knownModels(api).get(model),
     maxEventBytes: settings.max_event_bytes,
     fetchLinkedFiles: createFetchLinkedFiles({ allow: settings.link_allow, clock }),
     clock,
   });
+  const lanes = createOpenLanes({ findApi: models.findApi, send, clock, maxEventBytes: settings.max_event_bytes });
   const attemptCalls = createAttemptCalls({
     plans,
     board,
@@ -92,7 +95,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     onFailure: (target, code) => logger.info({ target, code }, 'an attempt on a model failed'),
   });
   const { priceOf } = models;
-  const pipeline = createChatPipeline({ plans, attemptCalls, openChat, admissions, priceOf, clock, makeId });
+  const pipeline = createChatPipeline({ plans, attemptCalls, openChat, lanes, admissions, priceOf, clock, makeId });
 
   return {
     runChat: createRunChat(pipeline),

@@ -5,14 +5,25 @@ import { describeError } from '../platform/errors/error-table.ts';
 import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import { MODELS_DATE } from './apis/known-models.ts';
 import type { Models } from './apis/models.ts';
-import { IssuedKey, KeyList, KeyListQuery, KeyPath, ModelEntry, NewKey } from './contract/keys.ts';
+import {
+  IssuedKey,
+  KeyList,
+  KeyListQuery,
+  KeyPath,
+  ModelEntry,
+  NewKey,
+  UsageQuery,
+  UsageReport,
+} from './contract/keys.ts';
 import { completionsErrors } from './errors.ts';
 import { INTERNAL } from './keys/key-access.ts';
 import type { KeyRegister } from './keys/key-register.ts';
+import type { MeteredKeys } from './metered-keys.ts';
 import type { RunChat } from './operations/run-chat.ts';
 
 export interface ControlParts {
   readonly register: KeyRegister;
+  readonly report: MeteredKeys['report'];
   readonly models: Models;
   readonly runChat: RunChat;
   readonly clock: Pick<Clock, 'monotonic'>;
@@ -45,9 +56,9 @@ const ModelTest = Type.Object({
 const TEST_TOKENS = 64;
 const COMMAND = { actor: 'command' };
 
-/** What the operator's commands ask of this service: `trestle key`, `trestle models`. */
+/** What the operator's commands ask of this service: `trestle key`, `trestle models`, `trestle usage`. */
 export function completionsControlMethods(parts: ControlParts): readonly MethodRow<undefined>[] {
-  const { register, models } = parts;
+  const { register, report, models } = parts;
   return [
     defineMethod({
       name: 'keys.create',
@@ -72,6 +83,13 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
         await register.remove(id, undefined, COMMAND);
         return {};
       },
+    }),
+    defineMethod({
+      name: 'usage.report',
+      summary: 'Reports usage and cost of all calls.',
+      params: UsageQuery,
+      result: UsageReport,
+      handle: (query) => report(INTERNAL, query),
     }),
     defineMethod({
       name: 'models.list',

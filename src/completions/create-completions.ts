@@ -4,15 +4,19 @@ import { describeError } from '../platform/errors/error-table.ts';
 import { originAllowed } from '../platform/http/cross-origin.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { Call, ErrorForBody, HttpSurface, RequestHead, Route } from '../platform/http/surface.ts';
+import type { Identify } from '../platform/identity/principal.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { createChatEngine } from './chat-engine.ts';
 import { ApiError } from './contract/read-request.ts';
 import { completionsControlMethods } from './control-methods.ts';
 import { apiErrorBody, completionsErrors, statusOf } from './errors.ts';
-import { ingressRoutes } from './ingress/ingress-routes.ts';
+import { createIngress } from './ingress/create-ingress.ts';
 import { messagesErrorBody, speaksMessages } from './ingress/messages/messages-answer.ts';
+import type { KeyHolder } from './keys/admission.ts';
+import type { KeyAccess } from './keys/key-access.ts';
 import type { OwnKeys } from './keys/key-register.ts';
+import { createUpstreamObjects } from './lanes/upstream-objects.ts';
 import { createMeteredKeys, type KeyOwners, type MeteredKeys } from './metered-keys.ts';
 import { createChatHandler } from './operations/chat-handler.ts';
 import { createEmbeddingsHandler } from './operations/embeddings-handler.ts';
@@ -23,11 +27,18 @@ import { completionsRoutes } from './routes.ts';
 import type { TargetStatus } from './routing/target-board.ts';
 import type { CompletionsSettings } from './settings.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
+import { createObjectStore } from './storage/object-store.ts';
 
 export interface Completions {
   readonly surface: HttpSurface;
   /** The same pipeline for other parts of the program. */
   readonly runChat: RunChat;
+  /** Whom such a call is charged to: an owner, as the bridge names them. */
+  holderOf(owner: string): Promise<KeyHolder>;
+  /** A key for programs that work for an owner, until this program ends. */
+  temporaryKey(owner: string): string;
+  /** The same for one program, until `end`. */
+  readonly keyForProgram: KeyAccess['keyForProgram'];
   /** The keys of users, for the service that knows them. */
   readonly ownKeys: OwnKeys;
   readonly controls: readonly MethodRow<undefined>[];
@@ -50,7 +61,9 @@ export interface CompletionsOptions extends Runtime {
   /** Whether an address is the one this program listens at. */
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
   /** The people that keys belong to; undefined while this service runs alone. */
-  owners?(): KeyOwners | undefined;
+  readonly owners?: KeyOwners | undefined;
+  /** Finds people by their logins and access tokens; undefined where there are only keys. */
+  readonly identify?: Identify | undefined;
 }
 
 export function createCompletions(options: CompletionsOptions): Completions {
@@ -78,15 +91,20 @@ export function createCompletions(options: CompletionsOptions): Completions {
     text: createTextHandler({ pipeline, findApi, openChat, openOperation, strictParams, clock, makeId }),
     embeddings: createEmbeddingsHandler({ pipeline, findApi, openOperation, send, strictParams, clock, makeId }),
     bodyLimit: settings.max_request_bytes,
-    keys: metered.routes,
-    ingress: ingressRoutes({
-      runChat,
-      guard: access.withKey,
+    register: metered.register,
+    report: metered.report,
+    calls: metered.calls,
+    ingress: createIngress({
+      pipeline,
+      objects: createUpstreamObjects({
+        store: createObjectStore(options.database),
+        clock,
+        onError: (error) => logger.error({ err: error }, 'whose stored responses these are was not noted'),
+      }),
       strictParams,
       logger,
       clock,
       makeId,
-      bodyLimit: settings.max_request_bytes,
     }),
   });
 
@@ -106,8 +124,11 @@ export function createCompletions(options: CompletionsOptions): Completions {
       isOpen: access.isOpen,
       credentialSetting: 'COMPLETIONS_MASTER_KEY',
     },
+    holderOf: access.forOwner,
+    temporaryKey: access.temporaryKey,
+    keyForProgram: access.keyForProgram,
     ownKeys: metered.ownKeys,
-    controls: completionsControlMethods({ register: metered.register, models, runChat, clock }),
+    controls: completionsControlMethods({ ...metered, models, runChat, clock }),
     figures: metered.figures,
     targets: engine.targets,
     reload(next) {
@@ -143,11 +164,11 @@ function errorHeaders(
  * Two errors have no fixed status (contract/completions 5): what an upstream refuses passes with its own, and a budget
  * that is used up is 402 in the document's family and 429 in OpenAI's.
  */
-function withOwnStatuses<Caller>(route: Route<Caller>): Route<Caller> {
+function withOwnStatuses(route: Route): Route {
   const isOpenai = route.path.startsWith('/v1/');
   return {
     ...route,
-    async handle(call: Call<Caller>) {
+    async handle(call) {
       try {
         return await route.handle(call);
       } catch (error) {

@@ -2,13 +2,15 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, type ErrorTable, platformErrors } from '../platform/errors/error-table.ts';
 import { type ApiErrorBody, paramOf } from './contract/read-request.ts';
 
-/** What callers are told; `code` is in lower case there (contract/completions 5). */
+/** The errors of the service; for callers, `code` is in lower case there (contract/completions 5). */
 export const completionsErrors = {
   ...platformErrors,
   INVALID_API_KEY: { status: 401, message: 'A valid key is needed: send "Authorization: Bearer <key>".' },
   MODEL_NOT_FOUND: { status: 404, message: 'There is no model "{model}" here. {nearest}' },
   MODEL_NOT_ALLOWED: { status: 403, message: 'This key may not use the model "{model}".' },
   INVALID_PARAMETER: { status: 400, message: '{message}' },
+  NOT_IN_TEAM: { status: 403, message: 'You are not in the team "{team}"; GET /api/auth/teams lists your teams.' },
+  CALL_NOT_FOUND: { status: 404, message: 'There is no call "{id}" that you may see.' },
   KEY_NOT_FOUND: { status: 404, message: 'There is no key "{id}".' },
   RATE_LIMIT_EXCEEDED: { status: 429, message: 'The limit of {limit} {unit} a minute is reached; try again later.' },
   BUDGET_EXCEEDED: { status: 402, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
@@ -25,9 +27,16 @@ export const completionsErrors = {
   UPSTREAM_TIMEOUT: { status: 504, message: 'The model API took too long ({limit}).' },
   NOTHING_STORED: {
     status: 400,
-    message: '{field} needs stored responses, and none are stored here: send the whole conversation as "input".',
+    message:
+      '{field} needs something that a model API stores, and nothing is stored for you there: send the whole content instead.',
   },
 } as const satisfies ErrorTable;
+
+export type CompletionsErrorCode = keyof typeof completionsErrors;
+
+declare module '../platform/errors/app-error.ts' {
+  interface ErrorCodes extends Record<CompletionsErrorCode, unknown> {}
+}
 
 /** An error as callers of OpenAI's API read it. */
 export interface ApiFailure {

@@ -2,13 +2,12 @@ import type { Clock } from '../platform/clock/clock.ts';
 import type { Database } from '../platform/database/database.ts';
 import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
-import type { Route } from '../platform/http/surface.ts';
 import type { OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
+import type { Identify } from '../platform/identity/principal.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { PriceOf } from './apis/prices.ts';
-import type { Admissions, KeyHolder } from './keys/admission.ts';
-import { createBudgets } from './keys/budgets.ts';
+import { type Admissions, createBudgets } from './keys/admission.ts';
 import { createAdmissions } from './keys/create-admissions.ts';
 import { createKeyLookup } from './keys/issued-key.ts';
 import { createKeyAccess, type KeyAccess } from './keys/key-access.ts';
@@ -17,18 +16,17 @@ import {
   createOwnKeys,
   type KeyEvent,
   type KeyRegister,
-  keyRoutes,
   type OwnKeys,
 } from './keys/key-register.ts';
-import { createCallFigures } from './metering/call-figures.ts';
-import { createCallSpans } from './metering/call-spans.ts';
+import { type CallLog, createCallLog, startUsageRetention } from './metering/call-log.ts';
+import { createCallFigures, createCallSpans } from './metering/call-telemetry.ts';
 import { createUsageMeter } from './metering/usage-meter.ts';
-import { createOwnUsage, createUsageReport, usageRoutes } from './metering/usage-report.ts';
-import { startUsageRetention } from './metering/usage-retention.ts';
+import { createOwnUsage, createUsageReport } from './metering/usage-report.ts';
 import type { CompletionsSettings } from './settings.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
 import { createKeyStore } from './storage/key-store.ts';
-import { createUsageRetentionStore, createUsageStore } from './storage/usage-store.ts';
+import { createObjectStore } from './storage/object-store.ts';
+import { createCallStore, createUsageRetentionStore, createUsageStore } from './storage/usage-store.ts';
 
 /** Keys, their limits and budgets, and what is recorded of their use: made together, because each needs the others. */
 export interface MeteredKeys {
@@ -37,8 +35,8 @@ export interface MeteredKeys {
   readonly register: KeyRegister;
   /** The keys of users, for the service that knows users. */
   readonly ownKeys: OwnKeys;
-  /** `/keys` and `/usage`, without and with `/v1`. */
-  readonly routes: readonly Route<KeyHolder>[];
+  readonly report: ReturnType<typeof createUsageReport>;
+  readonly calls: CallLog;
   readonly figures: readonly FigureSource[];
   reload(settings: Pick<CompletionsSettings, 'master_key'>): void;
   /** Stores and sends what is left. The last call must have been settled before. */
@@ -54,29 +52,32 @@ export interface MeteredKeysOptions extends Runtime {
   readonly database: Database<CompletionsSchema>;
   readonly priceOf: PriceOf;
   /** The people that keys belong to; undefined while this service runs alone. */
-  owners?(): KeyOwners | undefined;
+  readonly owners?: KeyOwners | undefined;
+  /** Finds people by their logins and access tokens; undefined where there are only keys. */
+  readonly identify?: Identify | undefined;
 }
 
 export interface KeyOwners {
   readonly ownerOf: OwnerOf;
   readonly watch: WatchOwners;
-  /** Keeps what happened to a key in the audit log. */
-  record(event: KeyEvent): Promise<void>;
+  /** Keeps what happened to a key in the audit log. Absent where accounts does not run: then only our log has it. */
+  readonly record?: (event: KeyEvent) => Promise<void>;
 }
 
 /** Where several instances share a database, a revoked key works and a budget seems unspent for this long elsewhere. */
 const SHARED_FRESH_MS = 1000;
 
 export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
-  const { settings, otlpEndpoint, database, priceOf, clock, randomness, makeId, logger } = options;
+  const { owners, settings, otlpEndpoint, database, priceOf, clock, randomness, makeId, logger } = options;
   const freshMs = database.engine === 'postgres' ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY;
   const keyStore = createKeyStore(database);
   const usageStore = createUsageStore(database);
+  const objects = createObjectStore(database);
   const lookup = createKeyLookup({ store: keyStore, clock, freshMs });
   const record = async (event: KeyEvent): Promise<void> => {
     const { event: what, actor, subject: owner, details } = event;
     logger.info({ actor, owner, ...details }, what);
-    await options.owners?.()?.record(event);
+    await owners?.record?.(event);
   };
   const register = createKeyRegister({ store: keyStore, clock, randomness, makeId, record, onRemoved: lookup.forget });
 
@@ -106,26 +107,23 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     observers: [meter.observe, figures.observe, ...(spans === undefined ? [] : [spans.observe])],
     onProblem: (error) => logger.error({ err: error }, 'a call was not settled as it should be'),
   });
-  // The service that knows people is made after this one, and then stays.
-  let stopWatching: (() => void) | undefined;
-  const ownerOf: OwnerOf = (id) => {
-    const owners = options.owners?.();
-    stopWatching ??= owners?.watch((owner) => {
-      if (owner.state !== 'active') admissions.endCallsOf(owner.id);
-    });
-    return owners?.ownerOf(id);
-  };
+  const stopWatching = owners?.watch((owner) => {
+    if (owner.state !== 'active') admissions.endCallsOf(owner.id);
+  });
   const access = createKeyAccess({
     settings,
     lookup,
     budgets,
     throttle: createFailureThrottle({ clock }),
     clock,
-    ownerOf,
+    randomness: options.randomness,
+    ownerOf: owners?.ownerOf,
+    identify: options.identify,
     onFlood: (address) => logger.warn({ address }, 'many wrong keys from one address'),
   });
   const retention = startUsageRetention({
     store: createUsageRetentionStore(database),
+    objects,
     clock,
     keepMs: options.usageRetentionMs,
     onError: warnOf('old usage not removed'),
@@ -138,12 +136,10 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     register,
     ownKeys: createOwnKeys(
       register,
-      createOwnUsage({ keys: keyStore, store: usageStore, flush: meter.flush, emptyLog: database.emptyLog }),
+      createOwnUsage({ keys: keyStore, store: usageStore, objects, flush: meter.flush, emptyLog: database.emptyLog }),
     ),
-    routes: (['', '/v1'] as const).flatMap((prefix) => [
-      ...keyRoutes(prefix, { guard: access.withMasterKey, register }),
-      ...usageRoutes(prefix, { access, report }),
-    ]),
+    report,
+    calls: createCallLog({ store: createCallStore(database), flush: meter.flush, clock }),
     figures: figures.sources,
     reload: access.reload,
     async stop() {

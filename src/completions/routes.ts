@@ -1,65 +1,59 @@
-import { Type } from 'typebox';
-import type { Call, Route } from '../platform/http/surface.ts';
-import { type Models, modelRoutes } from './apis/models.ts';
-import { ChatCompletion, ChatRequest } from './contract/chat.ts';
-import { EmbeddingList, EmbeddingsRequest, TextCompletion, TextRequest } from './contract/operations.ts';
+import { type Call, type Route, defineRoute as row } from '../platform/http/surface.ts';
+import { createModelViews, type Models } from './apis/models.ts';
+import { completionsOperations as op } from './contract/operations.ts';
+import type { createIngress } from './ingress/create-ingress.ts';
 import type { KeyHolder } from './keys/admission.ts';
-import type { KeyAccess } from './keys/key-access.ts';
+import { ownerOnly, ownOnly } from './keys/key-register.ts';
+import type { MeteredKeys } from './metered-keys.ts';
 import type { PathFamily } from './operations/chat-handler.ts';
 
-type Handler = (call: Call<KeyHolder>) => Promise<unknown>;
+type Handler = (call: Call<KeyHolder, Buffer>) => Promise<unknown>;
 
-export interface RouteParts {
-  readonly access: KeyAccess;
+export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'report' | 'calls'> {
   readonly models: Models;
   readonly chat: (family: PathFamily) => Handler;
   readonly text: (family: PathFamily) => Handler;
   readonly embeddings: Handler;
-  /** The largest body: attachments travel inline in messages. */
+  readonly ingress: ReturnType<typeof createIngress>;
+  /** The largest body of a call to a model: attachments travel inline in messages. */
   readonly bodyLimit: number;
-  /** `/keys` and `/usage`. */
-  readonly keys: readonly Route<KeyHolder>[];
-  /** `/v1/responses` and `/v1/messages`. */
-  readonly ingress: readonly Route<KeyHolder>[];
 }
 
-const EventStream = Type.String({ contentMediaType: 'text/event-stream' });
-
-/** THE TABLE of paths (contract/completions 1): each is served as the document has it, and under `/v1` as OpenAI has it. */
-export function completionsRoutes(parts: RouteParts): readonly Route<KeyHolder>[] {
-  const { access, models, chat, text, embeddings, bodyLimit } = parts;
-  // The handlers parse the body themselves: they pass it on as the bytes that came.
-  const completion = { method: 'POST', guard: access.withKey, body: 'bytes', bodyLimit } as const;
-  const families = [
-    ['', 'document'],
-    ['/v1', 'openai'],
-  ] as const;
+/**
+ * THE TABLE of completions (contract/completions 1): path, guard, operation, handler. The first rows are served as the
+ * document has them, and under `/v1` as OpenAI has them.
+ */
+export function completionsRoutes(parts: RouteParts): readonly Route[] {
+  const { access, models, chat, text, embeddings, ingress, register, report, calls, bodyLimit } = parts;
+  const { withKey, withMasterKey, withOwnKeys } = access;
+  const views = createModelViews(models);
+  const inBothFamilies = (['', '/v1'] as const).flatMap((prefix) => {
+    const family = prefix === '' ? 'document' : 'openai';
+    return [
+      row(`POST ${prefix}/chat/completions`, withKey, op.createChat, chat(family)),
+      row(`POST ${prefix}/completions`, withKey, op.completeText, text(family)),
+      row(`GET ${prefix}/models`, withKey, op.listModels, ({ caller }) => views.list(prefix, caller)),
+      // Ids have slashes in them, plain or encoded.
+      row(`GET ${prefix}/models/*`, withKey, op.showModel, ({ caller, params }) =>
+        views.show(prefix, params['*'], caller),
+      ),
+      row(`POST ${prefix}/keys`, withMasterKey, op.issueKey, ({ body, caller, head }) =>
+        register.create(body, { actor: caller.id, head }),
+      ),
+      row(`GET ${prefix}/keys`, withOwnKeys, op.listKeys, ({ query, caller }) => register.list(ownOnly(query, caller))),
+      row(`DELETE ${prefix}/keys/:id`, withOwnKeys, op.revokeKey, ({ params, caller, head }) =>
+        register.remove(params.id, ...ownerOnly(caller, head)),
+      ),
+      row(`GET ${prefix}/usage`, withKey, op.reportUsage, ({ caller, query }) => report(caller, query)),
+      row(`GET ${prefix}/usage/calls`, withKey, op.listCalls, ({ caller, query }) => calls.list(caller, query)),
+      row(`GET ${prefix}/usage/calls/:id`, withKey, op.showCall, ({ caller, params }) => calls.find(caller, params.id)),
+    ];
+  });
   return [
-    ...families.flatMap(([prefix, family]): Route<KeyHolder>[] => [
-      {
-        ...completion,
-        path: `${prefix}/chat/completions`,
-        summary: 'Create a chat completion; with "stream": true as a stream of events.',
-        schema: { body: ChatRequest, response: { 200: Type.Union([ChatCompletion, EventStream]) } },
-        handle: chat(family),
-      },
-      {
-        ...completion,
-        path: `${prefix}/completions`,
-        summary: 'Complete a text; with "stream": true as a stream of events.',
-        schema: { body: TextRequest, response: { 200: Type.Union([TextCompletion, EventStream]) } },
-        handle: text(family),
-      },
-      ...modelRoutes(prefix, { guard: access.withKey, models }),
-    ]),
-    {
-      ...completion,
-      path: '/v1/embeddings',
-      summary: 'Turn texts into lists of numbers.',
-      schema: { body: EmbeddingsRequest, response: { 200: EmbeddingList } },
-      handle: embeddings,
-    },
-    ...parts.ingress,
-    ...parts.keys,
-  ];
+    ...inBothFamilies,
+    row('POST /v1/embeddings', withKey, op.embed, embeddings),
+    row('POST /v1/responses', withKey, op.createResponse, ingress.createResponse),
+    row('POST /v1/messages', withKey, op.createMessage, ingress.createMessage),
+    row('POST /v1/messages/count_tokens', withKey, op.countTokens, ingress.countTokens),
+  ].map((route) => (route.body === 'bytes' ? { ...route, bodyLimit } : route));
 }

@@ -163,6 +163,11 @@ export const completionsSettings = setting.group('One chat-completion API in fro
         default: false,
         description: 'It does not know `stream_options`, so its streams may come without usage.',
       }),
+      responses: setting.flag({
+        default: false,
+        description:
+          'It serves `/responses` itself, so requests of `/v1/responses` pass to it unchanged. OpenAI and Azure always do.',
+      }),
       timeouts: timeouts('How long to wait for this API.', 'as for all APIs'),
     }),
     {
@@ -199,6 +204,22 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     }),
     { description: 'Aliases: own names for one or several models.' },
   ),
+  model_patterns: setting.record(
+    setting.text({
+      pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[^*]{0,200}\\*?[^*]{0,200}$',
+      expects: '<api>/<model>, with at most one *',
+    }),
+    {
+      keyPattern: '^[^*]{0,200}\\*[^*]{0,200}$',
+      keyExpects: 'names with one *',
+      description:
+        'Names that stand for models, where they are neither an alias nor <api>/<model>: `"claude-*": "anthropic/claude-*"`. The longest one that fits counts.',
+    },
+  ),
+  api_order: setting.list(setting.text({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$', expects: 'the id of an API' }), {
+    description:
+      'Which API is meant by a name without one, such as `gpt-4o`, when several configured APIs have that model: the first of this list. Empty: such a name is refused.',
+  }),
   prices: setting.record(
     setting.group('', {
       input: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of a prompt.' }),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { completionsMigrations } from '../../src/completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../../src/completions/storage/completions-schema.ts';
-import { planMigrations } from '../../src/platform/database/migration.ts';
+import { planMigrations } from '../../src/platform/database/migrations.ts';
 import { databasePlaces, engines } from '../kit/database-engines.ts';
 
 /** What databases out there remember. A line is added with each migration; a change means that they would be refused. */
@@ -11,11 +11,19 @@ const RELEASED = {
     '0001-keys-and-usage': '5f858caa94c68281d07b21d662725ff6c8ee8f94bba542f7e2ee104ef7f76376',
     '0002-nano-usd': 'eee4f619ffe212043b77de2ed1cfae07c0ccbb76b32e881415f0468f1398eca3',
     '0003-no-tenant': '2b918cd1d43cf9e5f2638be5413662770107e9b2ab7f7270ff5b228d0fee02e7',
+    '0004-upstream-objects': 'e90639bf57fc865acd3fd7ff4f0034c2cd9fb7602a937b38de0b5ce5d20b2e50',
+    '0005-owners': '8bc8b3e5f1291c7e6d1c3f0b8471e0ad488347bcf61a0d803e6ed6ac7a5ee80c',
+    '0006-call-log': '5b8f1f1c1f30e8120f53a8e3a41dddc94df498a8ffc85adf7bc012c7577578db',
+    '0007-teams': 'a120d9c5c751880c83cb1b7f6804a77bee3dffa534a1f5d355f6e52424a84f9c',
   },
   postgres: {
     '0001-keys-and-usage': '28fcb45c254eea4a70607b4ca2c53f820d3a78b2a42baae36972740c5158e6df',
     '0002-nano-usd': '5cbfd7190aa65c04a0641f0fdc6acef381fedc2a3ef004b6bbd81003452a95b8',
     '0003-no-tenant': '2b918cd1d43cf9e5f2638be5413662770107e9b2ab7f7270ff5b228d0fee02e7',
+    '0004-upstream-objects': '64f5cf6f3be09ef85c8df5f0e70724a4533cab9fbc988f11accdeadcf659e0a1',
+    '0005-owners': '8bc8b3e5f1291c7e6d1c3f0b8471e0ad488347bcf61a0d803e6ed6ac7a5ee80c',
+    '0006-call-log': '0c56b713a7b84ccb65a57622c0c354b4e4493e6c582bd5e8d9ae8a78aa2bec67',
+    '0007-teams': 'b0df48ee686b262c28b0ca49b5a94b4d1d2c13f1ddd8e5c79b33ce9b6a4686ac',
   },
 };
 
@@ -42,6 +50,25 @@ for (const engine of engines) {
       const now = await open<CompletionsSchema>({ name: 'completions', migrations: completionsMigrations }, place);
       const rows = await now.query.selectFrom('key_spending').selectAll().execute();
       assert.deepEqual(rows, [{ key_id: 'k', period: 'total', cost_nano_usd: 300_000_000 }]);
+    });
+
+    test('users of release 0.1.0 own their keys as user:<id>, and labels of operators stay as they are', async () => {
+      const place = { location: location(engine) };
+      const old = await open<{ keys: Record<string, unknown> }>(
+        { name: 'completions', migrations: completionsMigrations.slice(0, 4) },
+        place,
+      );
+      const key = { name: 'k', hint: 'tsk_', models: '[]', created_at: 1 };
+      const owners = ['usr_1', '', 'team-usr_1', 'usrx1'];
+      const rows = owners.map((owner, index) => ({ ...key, id: `key_${index}`, digest: `d${index}`, owner }));
+      await old.write([old.query.insertInto('keys').values(rows).compile()]);
+      await old.close();
+      const now = await open<CompletionsSchema>({ name: 'completions', migrations: completionsMigrations }, place);
+      const found = await now.query.selectFrom('keys').select('owner').orderBy('id').execute();
+      assert.deepEqual(
+        found.map(({ owner }) => owner),
+        ['user:usr_1', '', 'team-usr_1', 'usrx1'],
+      );
     });
   });
 }

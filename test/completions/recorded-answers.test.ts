@@ -109,6 +109,7 @@ function readMessages(bodies: readonly Json[], stream: boolean): ReadAnswer {
   let usage: Json = stream ? {} : bodies[0].usage;
   let finish: string = stream ? '' : bodies[0].stop_reason;
   for (const body of stream ? bodies : []) {
+    if (body.type === 'message_start') usage = body.message.usage;
     if (body.type === 'content_block_start') blocks[body.index] = { ...body.content_block, json: '' };
     const block = blocks[body.index];
     if (body.type === 'content_block_delta') {
@@ -118,7 +119,8 @@ function readMessages(bodies: readonly Json[], stream: boolean): ReadAnswer {
     }
     if (body.type === 'message_delta') {
       finish = body.delta.stop_reason;
-      usage = body.usage;
+      // As Anthropic's library does: what the last event does not say holds as it was said first.
+      usage = { ...usage, ...body.usage };
     }
   }
   const inputOf = (block: Json) => (stream ? block.json : JSON.stringify(block.input));

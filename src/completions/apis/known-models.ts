@@ -30,7 +30,8 @@ export function knownModels(api: string): ReadonlyMap<string, KnownModel> {
  * A line for each model: its name, the context window and the longest answer in tokens, the prices of a million tokens
  * of prompt and of answer in USD, and what it takes as input. A dash stands for what is not known. Other prices of a
  * million tokens follow by name: `read` and `write` (a cache), `write1h` (a cache that lasts an hour), `audio` and
- * `image` (input) and `over` (a tier: more prompt tokens than so many, input/output/read).
+ * `image` (input) and `over` (a tier: more prompt tokens than so many, input/output/read). `by=responses`: OpenAI serves it
+ * at `/responses` alone.
  */
 export function parseModels(api: string, text: string): readonly KnownModel[] {
   const lines = text.split('\n').filter((line) => line !== '');
@@ -45,9 +46,12 @@ export function parseModels(api: string, text: string): readonly KnownModel[] {
       ...(output !== '-' && { maxOutputTokens: Number(output) }),
       ...(hasPrice && { prices: { input: perToken(inputPrice), output: perToken(outputPrice), ...readPrices(more) } }),
       ...(modalities !== '-' && { inputModalities: modalities.split(',') }),
+      ...(more.includes(BY_RESPONSES) && { operation: 'responses' as const }),
     };
   });
 }
+
+const BY_RESPONSES = 'by=responses';
 
 const PRICE_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
   read: 'cacheRead',
@@ -60,6 +64,7 @@ const PRICE_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
 function readPrices(fields: readonly string[]): Partial<ModelPrices> {
   const prices: { -readonly [Name in keyof ModelPrices]?: ModelPrices[Name] } = {};
   for (const field of fields) {
+    if (field === BY_RESPONSES) continue;
     const [name = '', value = ''] = field.split('=');
     const known = PRICE_NAMES[name];
     if (known !== undefined) prices[known] = perToken(value);

@@ -1,5 +1,6 @@
 import { type Clock, deadline, withinTime } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { readAtMost } from '../../platform/http/bounded-fetch.ts';
 import type { AuthoriseUpstream } from '../dialects/authorise-upstream.ts';
 import { upstreamUrl } from '../dialects/dialect.ts';
 import type { UsableApi } from './model-api.ts';
@@ -26,17 +27,11 @@ export function createListUpstreamModels(authorise: AuthoriseUpstream): ListUpst
     const given = { accept: 'application/json', ...own, ...api.headers };
     const headers = await authorise({ dialect, credentials, url, headers: given, body: '' });
     const { statusCode, body } = await request(url, { headers: { ...headers }, signal });
-    const chunks: Uint8Array[] = [];
-    let size = 0;
-    for await (const chunk of body) {
-      chunks.push(chunk);
-      size += chunk.length;
-      if (size > MAX_BYTES) break;
-    }
-    if (statusCode !== 200 || size > MAX_BYTES) {
+    const bytes = await readAtMost(body, MAX_BYTES);
+    if (statusCode !== 200 || bytes === undefined) {
       throw new AppError('UPSTREAM_ERROR', { reason: `its list of models came with status ${statusCode}` });
     }
-    return readNames(JSON.parse(Buffer.concat(chunks).toString('utf8')));
+    return readNames(JSON.parse(String(bytes)));
   };
 }
 

@@ -29,6 +29,8 @@ export interface UsableApi extends ModelApi {
   readonly configured: boolean;
   /** The variable or setting that its key came from; undefined: there is no key. */
   readonly keyFrom?: string | undefined;
+  /** It serves `/responses`, so that requests of `/v1/responses` pass to it as they are. */
+  readonly responses: boolean;
 }
 
 /** What is known of one model: sizes and prices where a source had them. */
@@ -39,6 +41,8 @@ export interface KnownModel {
   readonly maxOutputTokens?: number;
   readonly prices?: ModelPrices;
   readonly inputModalities?: readonly string[];
+  /** The operation that serves it, where chat completions do not. */
+  readonly operation?: 'responses';
 }
 
 /** USD per token. A kind of token without its own price costs what the rest of the prompt or of the answer costs. */
@@ -48,15 +52,19 @@ export interface ModelPrices extends TokenPrices {
   readonly tiers?: readonly (Partial<TokenPrices> & { readonly above: number })[];
 }
 
-export interface TokenPrices {
+/** A figure for each kind of token that may count on its own. */
+export interface TokenKinds {
+  readonly cacheRead: number;
+  /** For five minutes, or where the cache has one lifetime only. */
+  readonly cacheWrite: number;
+  readonly cacheWrite1h: number;
+  readonly audioInput: number;
+  readonly imageInput: number;
+  readonly audioOutput: number;
+  readonly reasoning: number;
+}
+
+export interface TokenPrices extends Partial<TokenKinds> {
   readonly input: number;
   readonly output: number;
-  readonly cacheRead?: number;
-  /** For five minutes, or where the cache has one lifetime only. */
-  readonly cacheWrite?: number;
-  readonly cacheWrite1h?: number;
-  readonly audioInput?: number;
-  readonly imageInput?: number;
-  readonly audioOutput?: number;
-  readonly reasoning?: number;
 }

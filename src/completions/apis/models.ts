@@ -1,8 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { nearestName } from '../../platform/config/problem.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { Guard, Route } from '../../platform/http/surface.ts';
-import { ModelEntry, ModelList } from '../contract/keys.ts';
+import type { ModelEntry, ModelList } from '../contract/keys.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { apiTable } from './api-table.ts';
 import { DEMO_MODEL } from './demo-echo.ts';
@@ -29,6 +28,8 @@ export interface Models {
   find(id: string, holder: ModelUser): ModelEntry | undefined;
   /** Names to suggest for one that is not known. */
   knownNames(): readonly string[];
+  /** The configured APIs that have a model of this name in the catalogue. */
+  apisWith(model: string): readonly string[];
   reload(settings: CompletionsSettings): void;
   stop(): void;
 }
@@ -55,6 +56,18 @@ export function createModels(options: ModelsOptions): Models {
   function findApi(id: string): UsableApi | undefined {
     const resolved = apis.get(id);
     return resolved?.usable === true ? resolved.api : undefined;
+  }
+
+  /** Made with the first name that has no API before it. */
+  let apisByModel: ReadonlyMap<string, readonly string[]> | undefined;
+
+  function indexModels(): ReadonlyMap<string, readonly string[]> {
+    const index = new Map<string, string[]>();
+    for (const { id, configured } of usable()) {
+      if (!configured) continue;
+      for (const name of knownModels(id).keys()) index.set(name, [...(index.get(name) ?? []), id]);
+    }
+    return index;
   }
 
   function describe(api: string, model: string): ModelEntry {
@@ -108,8 +121,13 @@ export function createModels(options: ModelsOptions): Models {
       ...builtIn().map(({ id }) => id),
       ...usable().flatMap(({ id }) => [...knownModels(id).keys()].map((model) => `${id}/${model}`)),
     ],
+    apisWith(model) {
+      apisByModel ??= indexModels();
+      return apisByModel.get(model) ?? [];
+    },
     reload(next) {
       settings = next;
+      apisByModel = undefined;
       apis = resolveApis({ settings, environment, isOwnAddress });
       priceOf = createPrices(settings.prices);
     },
@@ -158,42 +176,26 @@ function plainEntry(id: string, owner: string): ModelEntry {
   return { id, object: 'model', created: 0, owned_by: owner };
 }
 
-function splitModel(id: string): readonly [api: string, model: string] {
+export function splitModel(id: string): readonly [api: string, model: string] {
   const slash = id.indexOf('/');
   return slash === -1 ? [id, ''] : [id.slice(0, slash), id.slice(slash + 1)];
 }
 
-/** The rows that show models: in full under `/v1`, as the document has them without (contract/completions 3). */
-export function modelRoutes<User extends ModelUser>(
-  prefix: '' | '/v1',
-  { guard, models }: { readonly guard: Guard<User>; readonly models: Models },
-): readonly Route<User>[] {
-  const shown = (entry: ModelEntry): ModelEntry => (prefix === '' ? plain(entry) : entry);
-  return [
-    {
-      method: 'GET',
-      path: `${prefix}/models`,
-      guard,
-      summary: 'List the models that your key may use.',
-      schema: { response: { 200: ModelList } },
-      handle: async ({ caller }) => ({ object: 'list', data: (await models.list(caller)).map(shown) }),
+/** How models are shown: in full under `/v1`, as plain entries under the document's own path (contract/completions 3). */
+export function createModelViews(models: Models) {
+  const shown = (prefix: '' | '/v1', entry: ModelEntry): ModelEntry => (prefix === '' ? plain(entry) : entry);
+  return {
+    async list(prefix: '' | '/v1', user: ModelUser): Promise<ModelList> {
+      return { object: 'list', data: (await models.list(user)).map((entry) => shown(prefix, entry)) };
     },
-    {
-      method: 'GET',
-      // Ids have slashes in them, plain or encoded.
-      path: `${prefix}/models/*`,
-      guard,
-      summary: 'Show one model.',
-      schema: { response: { 200: ModelEntry } },
-      handle({ caller, params }) {
-        const id = params['*'] ?? '';
-        const entry = models.find(id, caller);
-        if (entry !== undefined) return shown(entry);
-        const names = models.knownNames().filter((name) => caller.mayUse(name));
-        throw new AppError('MODEL_NOT_FOUND', { model: id.slice(0, 200), nearest: nearestModels(id, names) });
-      },
+    /** Throws MODEL_NOT_FOUND, with names that come near. */
+    show(prefix: '' | '/v1', id: string, user: ModelUser): ModelEntry {
+      const entry = models.find(id, user);
+      if (entry !== undefined) return shown(prefix, entry);
+      const names = models.knownNames().filter((name) => user.mayUse(name));
+      throw new AppError('MODEL_NOT_FOUND', { model: id.slice(0, 200), nearest: nearestModels(id, names) });
     },
-  ];
+  };
 }
 
 function plain({ id, object, created, owned_by }: ModelEntry): ModelEntry {
@@ -218,11 +220,17 @@ export function nearestModels(wanted: string, names: Iterable<string>): string {
     if (keyed !== undefined) return keyed;
   }
   for (const name of found) candidates.delete(name);
+  // A name without an API is compared with the names of models alone.
+  const compared = new Map<string, string>();
+  for (const name of candidates) {
+    const short = wanted.includes('/') ? name : name.slice(name.indexOf('/') + 1);
+    if (!compared.has(short)) compared.set(short, name);
+  }
   while (found.length < SUGGESTIONS) {
-    const name = nearestName(wanted, candidates);
-    if (name === undefined) break;
-    found.push(name);
-    candidates.delete(name);
+    const short = nearestName(wanted, compared.keys());
+    if (short === undefined) break;
+    found.push(compared.get(short) ?? short);
+    compared.delete(short);
   }
   return found.length > 0 ? `Nearest: ${found.join(', ')}.` : LIST_HINT;
 }

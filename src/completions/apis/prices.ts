@@ -2,24 +2,13 @@ import type { Usage } from '../contract/chat.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { DEMO_MODEL } from './demo-echo.ts';
 import { knownModels } from './known-models.ts';
-import type { ModelPrices } from './model-api.ts';
+import type { ModelPrices, TokenKinds, TokenPrices } from './model-api.ts';
 
 /**
  * What one token of each kind costs, in pico-USD (10^-12 USD). Whole numbers: a price of the table has at most six
  * decimal places for a million tokens, so that money is multiplied and added without a rounding error.
  */
-export interface Rates {
-  readonly input: number;
-  readonly output: number;
-  readonly cacheRead: number;
-  /** Written into a cache for five minutes, which is every cache whose lifetime is not given. */
-  readonly cacheWrite: number;
-  readonly cacheWrite1h: number;
-  readonly audioInput: number;
-  readonly imageInput: number;
-  readonly audioOutput: number;
-  readonly reasoning: number;
-}
+export type Rates = Required<TokenPrices>;
 
 /** `known` is false where no price was found: such a model counts as free, and its calls are flagged. */
 export interface Price {
@@ -34,16 +23,9 @@ export interface Price {
 export type PriceOf = (api: string, upstreamModel: string) => Price;
 
 /** The tokens of one call. The kinds are parts of `prompt` and of `completion`, and do not overlap. */
-export interface TokenCounts {
+export interface TokenCounts extends Partial<TokenKinds> {
   readonly prompt: number;
   readonly completion: number;
-  readonly cacheRead?: number;
-  readonly cacheWrite?: number;
-  readonly cacheWrite1h?: number;
-  readonly audioInput?: number;
-  readonly imageInput?: number;
-  readonly audioOutput?: number;
-  readonly reasoning?: number;
   readonly batch?: boolean;
 }
 

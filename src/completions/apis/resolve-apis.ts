@@ -60,7 +60,16 @@ function resolveApi(id: string, own: ApiSettings | undefined, sources: ApiSource
     return { usable: false, id, missing: [...missing, ...keysOf(row)], keyVariables };
   if (missing.length > 0) return { usable: false, id, missing, keyVariables };
   const configured = own !== undefined || keyVariable !== undefined || letsIn(credentials);
-  return { usable: true, api: { ...row, baseUrl: url, credentials, configured, keyFrom } };
+  const responses = own?.responses === true || servesResponses(row, url);
+  return { usable: true, api: { ...row, baseUrl: url, credentials, configured, keyFrom, responses } };
+}
+
+/** The Responses API is OpenAI's and Azure's own: a server behind another address may not know it. */
+function servesResponses({ dialect }: ModelApi, baseUrl: string): boolean {
+  if ((dialect !== 'openai' && dialect !== 'azure') || !URL.canParse(baseUrl)) return false;
+  const { hostname, pathname } = new URL(baseUrl);
+  if (dialect === 'azure') return hostname.endsWith('.openai.azure.com') && pathname.startsWith('/openai/v1');
+  return hostname === 'api.openai.com' || hostname.endsWith('.api.openai.com');
 }
 
 /** Anthropic's library sends what is in this variable as a bearer token. */

@@ -16,6 +16,13 @@ export const NewKey = Type.Object(
   {
     name: Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000-\\u001f\\u007f]*$', examples: ['laptop'] }),
     owner: Type.Optional(Type.String({ maxLength: 200, pattern: '^[!-~]*$', description: 'Id of a user.' })),
+    team: Type.Optional(
+      Type.String({
+        maxLength: 64,
+        pattern: '^[!-~]+$',
+        description: 'Id of a team of the owner: every call is for it.',
+      }),
+    ),
     models: Type.Optional(
       Type.Array(Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\s\\u0000]+$' }), {
         maxItems: 200,
@@ -35,6 +42,7 @@ const KeyFields = {
   object: Type.Literal('key'),
   name: Type.String(),
   owner: Type.String(),
+  team: Type.Union([Type.String(), Type.Null()], { description: 'The team that every call with it is for.' }),
   hint: Type.String({ description: 'How the key begins.' }),
   models: Type.Array(Type.String()),
   requests_per_minute: Type.Union([Type.Integer(), Type.Null()]),
@@ -58,7 +66,7 @@ export const KeyList = Type.Object({
 });
 
 export const KeyListQuery = Type.Object({
-  owner: Type.Optional(Type.String({ description: 'Only the keys of this user.' })),
+  owner: Type.Optional(Type.String({ description: 'Only the keys of this user, or of this team (`team:<id>`).' })),
   after: Type.Optional(Type.String({ description: 'Id of the last key of the page before.' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
 });
@@ -79,13 +87,27 @@ const Counts = {
   cost_usd: Type.Number(),
 };
 
-const GroupBy = Type.Union([Type.Literal('key'), Type.Literal('model'), Type.Literal('api'), Type.Literal('day')]);
+const GroupBy = Type.Union([
+  Type.Literal('key'),
+  Type.Literal('model'),
+  Type.Literal('api'),
+  Type.Literal('day'),
+  Type.Literal('owner'),
+  Type.Literal('team'),
+]);
 
 export const UsageQuery = Type.Object({
   from: Type.Optional(Type.String({ description: 'First day, in UTC: 2030-01-01. Default: 30 days ago.' })),
   to: Type.Optional(Type.String({ description: 'Last day, in UTC. Default: today.' })),
   group_by: Type.Optional(GroupBy),
   key: Type.Optional(Type.String({ description: 'Only the calls of this key; for the master key.' })),
+  owner: Type.Optional(
+    Type.String({
+      maxLength: 200,
+      description:
+        'Only the calls of this owner, such as `user:usr_...`, or for this team: `team:<id>`. Your own and your teams’, unless you see all.',
+    }),
+  ),
 });
 
 export const UsageReport = Type.Object(

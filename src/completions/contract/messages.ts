@@ -33,7 +33,7 @@ const Message = Type.Object({
 
 const Tool = Type.Object({
   type: optional(Type.String()),
-  name: Type.String({ minLength: 1 }),
+  name: optional(Type.String({ minLength: 1 })),
   description: optional(Type.String()),
   input_schema: optional(Type.Object({})),
   strict: optional(Type.Boolean()),
@@ -72,7 +72,7 @@ export const MessagesRequest = Type.Object(
     temperature: optional(Type.Number({ minimum: 0, maximum: 2 })),
     top_p: optional(Type.Number({ minimum: 0, maximum: 1 })),
     top_k: optional(Type.Integer({ minimum: 0 })),
-    stop_sequences: optional(Type.Array(Type.String(), { maxItems: 4 })),
+    stop_sequences: optional(Type.Array(Type.String(), { maxItems: 10_000 })),
     metadata: optional(Type.Object({ user_id: optional(Type.String()) })),
   },
   { $id: 'MessagesRequest' },
@@ -80,8 +80,11 @@ export const MessagesRequest = Type.Object(
 
 export const CountTokensRequest = Type.Object(PromptFields, { $id: 'CountTokensRequest' });
 
-/** An estimate: only the model that will answer could count exactly. */
-export const TokenCount = Type.Object({ input_tokens: Type.Integer(), estimated: Type.Literal(true) });
+/** By the API of the model where it counts; otherwise an estimate. */
+export const TokenCount = Type.Object({
+  input_tokens: Type.Integer(),
+  estimated: Type.Optional(Type.Literal(true)),
+});
 
 const MessagesUsage = Type.Object({
   input_tokens: Type.Integer({ description: 'Without those that were read from a cache or written into one.' }),

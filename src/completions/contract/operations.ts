@@ -1,6 +1,21 @@
 import { type Static, Type } from 'typebox';
-import { SamplingFields, Usage } from './chat.ts';
+import type { Operation } from '../../platform/http/surface.ts';
+import { CallDetails, CallList, CallsQuery } from './calls.ts';
+import { ChatCompletion, ChatRequest, SamplingFields, Usage } from './chat.ts';
+import {
+  IssuedKey,
+  KeyList,
+  KeyListQuery,
+  KeyPath,
+  ModelEntry,
+  ModelList,
+  NewKey,
+  UsageQuery,
+  UsageReport,
+} from './keys.ts';
+import { CountTokensRequest, MessageObject, MessagesError, MessagesRequest, TokenCount } from './messages.ts';
 import { optional } from './read-request.ts';
+import { ResponseObject, ResponsesRequest } from './responses.ts';
 
 /** `POST /completions` (contract/completions 1). As all requests, it is open: a field that is not named here is passed on. */
 export const TextRequest = Type.Object(
@@ -85,3 +100,73 @@ export const EmbeddingList = Type.Object({
 
 export type EmbeddingsRequest = Static<typeof EmbeddingsRequest>;
 export type EmbeddingList = Static<typeof EmbeddingList>;
+
+const EventStream = Type.String({ contentMediaType: 'text/event-stream' });
+
+/** What each row of the service takes and returns. Rows that are `raw` pass the body on as the bytes that came. */
+export const completionsOperations = {
+  createChat: {
+    summary: 'Create a chat completion; with "stream": true as a stream of events.',
+    body: ChatRequest,
+    raw: true,
+    response: { 200: Type.Union([ChatCompletion, EventStream]) },
+  },
+  completeText: {
+    summary: 'Complete a text; with "stream": true as a stream of events.',
+    body: TextRequest,
+    raw: true,
+    response: { 200: Type.Union([TextCompletion, EventStream]) },
+  },
+  embed: {
+    summary: 'Turn texts into lists of numbers.',
+    body: EmbeddingsRequest,
+    raw: true,
+    response: { 200: EmbeddingList },
+  },
+  createResponse: {
+    summary: "Create a response, in the form of OpenAI's Responses API.",
+    body: ResponsesRequest,
+    raw: true,
+    response: { 200: Type.Union([ResponseObject, EventStream]) },
+  },
+  createMessage: {
+    summary: "Create a message, in the form of Anthropic's Messages API.",
+    body: MessagesRequest,
+    raw: true,
+    response: { 200: Type.Union([MessageObject, EventStream]) },
+    error: MessagesError,
+  },
+  countTokens: {
+    summary: 'Count how many tokens a message would send; an estimate where the API of the model does not count.',
+    body: CountTokensRequest,
+    raw: true,
+    response: { 200: TokenCount },
+    error: MessagesError,
+  },
+  listModels: { summary: 'List the models that your key may use.', response: { 200: ModelList } },
+  showModel: { summary: 'Show one model.', response: { 200: ModelEntry } },
+  issueKey: { summary: 'Issue a key. It is shown this once.', body: NewKey, response: { 201: IssuedKey } },
+  listKeys: {
+    summary: 'List the issued keys: all with the master key, your own for people.',
+    query: KeyListQuery,
+    response: { 200: KeyList },
+  },
+  revokeKey: {
+    summary: 'Revoke a key: it stops working immediately. People revoke keys of their own.',
+    params: KeyPath,
+  },
+  reportUsage: {
+    summary: 'Report usage and cost: of your own key, of all that you have used, or of all with the master key.',
+    query: UsageQuery,
+    response: { 200: UsageReport },
+  },
+  listCalls: {
+    summary: 'List calls, the latest first: those of your own key, or all with the master key.',
+    query: CallsQuery,
+    response: { 200: CallList },
+  },
+  showCall: {
+    summary: 'Show one call: tokens by kind, cost, timings, failed attempts, and its content where that is stored.',
+    response: { 200: CallDetails },
+  },
+} as const satisfies Readonly<Record<string, Operation>>;

@@ -1,10 +1,11 @@
-import type { Dialect, DialectName } from './dialect.ts';
+import type { CodecName, Dialect } from './dialect.ts';
 import { azureDialect, openaiDialect } from './openai/openai-dialect.ts';
 
 /** OpenAI's is needed by nearly everybody; the others are loaded with their first call. */
-const loaders: Readonly<Record<DialectName, () => Promise<Dialect>>> = {
+const loaders: Readonly<Record<CodecName, () => Promise<Dialect>>> = {
   openai: async () => asDialect(openaiDialect),
   azure: async () => asDialect(azureDialect),
+  responses: async () => asDialect((await import('./openai/responses-dialect.ts')).responsesDialect),
   anthropic: async () => asDialect((await import('./anthropic/anthropic-dialect.ts')).anthropicDialect),
   google: async () => asDialect((await import('./google/google-dialect.ts')).googleDialect),
   'google-vertex': async () => asDialect((await import('./google/google-dialect.ts')).vertexDialect),
@@ -12,14 +13,14 @@ const loaders: Readonly<Record<DialectName, () => Promise<Dialect>>> = {
   cohere: async () => asDialect((await import('./cohere/cohere-dialect.ts')).cohereDialect),
 };
 
-const loaded = new Map<DialectName, Dialect>();
+const loaded = new Map<CodecName, Dialect>();
 
 /** A dialect that was loaded before, so that a call need not wait for anything. */
-export function loadedDialect(name: DialectName): Dialect | undefined {
+export function loadedDialect(name: CodecName): Dialect | undefined {
   return loaded.get(name);
 }
 
-export async function loadDialect(name: DialectName): Promise<Dialect> {
+export async function loadDialect(name: CodecName): Promise<Dialect> {
   const dialect = loaded.get(name) ?? (await loaders[name]());
   loaded.set(name, dialect);
   return dialect;

@@ -3,6 +3,9 @@ import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts
 
 export type DialectName = 'openai' | 'azure' | 'anthropic' | 'google' | 'google-vertex' | 'bedrock' | 'cohere';
 
+/** An API of OpenAI's or Azure's dialect may serve a model at its Responses API alone. */
+export type CodecName = DialectName | 'responses';
+
 /** What a dialect must know of the API and the model that it talks to; plain data. */
 export interface DialectContext {
   /** The upstream's own name of the model. */
@@ -73,7 +76,7 @@ export interface StreamStep<State> {
  * Usage comes as a chunk of its own, without choices, whether the caller asked for it or not.
  */
 export interface Dialect<State = unknown> {
-  readonly name: DialectName;
+  readonly name: CodecName;
   /** `sse`: server-sent events; `event-stream`: the binary framing of AWS. */
   readonly framing: 'sse' | 'event-stream';
   encodeRequest(request: ChatRequest, context: DialectContext): UpstreamRequest;

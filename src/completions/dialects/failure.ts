@@ -26,6 +26,8 @@ const STATUS_OF_WORD: ReadonlyMap<string, number> = new Map([
   ['bad_request', 400],
   ['validationexception', 400],
   ['context_length_exceeded', 400],
+  ['content_filter', 400],
+  ['content_policy_violation', 400],
   ['authentication_error', 401],
   ['unauthenticated', 401],
   ['invalid_api_key', 401],
@@ -94,6 +96,7 @@ export function upstreamFailure({ message, status, word, param }: FailureFacts):
 
 function codeOf(status: number, word: string | undefined, message: string): string {
   if (word === 'insufficient_quota' || word === 'billing_error') return 'insufficient_quota';
+  if (word === 'content_filter' || word === 'content_policy_violation') return 'content_filter';
   if (status === 400 || status === 413 || status === 422) {
     const lower = message.toLowerCase();
     if (word === 'context_length_exceeded' || TOO_LONG.some((words) => lower.includes(words))) {

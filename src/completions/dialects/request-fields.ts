@@ -1,5 +1,5 @@
 import type { ChatRequest, ChatTool } from '../contract/chat.ts';
-import { cacheControl } from './content.ts';
+import { cacheControl } from './conversation.ts';
 import type { Steps } from './dialect.ts';
 import type { JsonObject } from './json-value.ts';
 

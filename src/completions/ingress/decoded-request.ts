@@ -1,14 +1,7 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { ChatMessage, ChatRequest, ContentPart } from '../contract/chat.ts';
 import { paramOf } from '../contract/read-request.ts';
-import { cacheControl } from '../dialects/content.ts';
-
-/** A request of another dialect, in the form that the pipeline runs. */
-export interface DecodedRequest {
-  readonly chat: ChatRequest;
-  /** What chat completions have no place for (contract/completions 2): named in `x-dropped-params`, or refused. */
-  readonly dropped: readonly string[];
-}
+import { cacheControl } from '../dialects/conversation.ts';
 
 const MAX_NAME_LENGTH = 64;
 const MAX_NAMES = 32;

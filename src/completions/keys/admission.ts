@@ -1,6 +1,8 @@
+import type { Clock } from '../../platform/clock/clock.ts';
 import type { AppError } from '../../platform/errors/app-error.ts';
-import type { Bucket, Owner } from '../../platform/identity/owner.ts';
-import { costOf, countTokens, type PriceOf } from '../apis/prices.ts';
+import type { Bucket, Budget, Owner } from '../../platform/identity/owner.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
+import { costOf, countTokens, nanoOfUsd, type PriceOf } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 
 /** Who calls the completions API. `id` is what usage is recorded under. */
@@ -9,12 +11,16 @@ export interface KeyHolder {
   readonly id: string;
   /** The user that the key belongs to; empty for none. */
   readonly owner: string;
+  /** `team:<id>` of the team that the call is for. */
+  readonly team?: string;
   /** Only the master key, or anybody while nothing is configured, may manage keys and see all usage. */
   readonly isMaster: boolean;
   /** Whether the key may use a model: an alias, or `<api>/<model>`. */
   mayUse(model: string): boolean;
   /** The limits and budgets that apply, all of them: the key's own, and those of its owner. Empty: none. */
   readonly buckets: readonly Bucket[];
+  /** Set when the caller came with a login or an access token instead of a key. */
+  readonly principal?: Principal;
   /** The person whose key it is, where persons are known. Its state is looked at again when a call is admitted. */
   readonly person?: Owner;
 }
@@ -34,6 +40,14 @@ interface AdmissionRequest {
   readonly call?: RunningCall;
 }
 
+/** A try that failed, before another one was made or the call was given up. */
+export interface FailedAttempt {
+  /** `<api>/<model>` */
+  readonly target: string;
+  readonly code: string;
+  readonly ms: number;
+}
+
 /** How a call ended, for metering (contract/completions 6). */
 export interface CallOutcome {
   readonly model: string;
@@ -46,12 +60,13 @@ export interface CallOutcome {
   readonly outcome: 'ok' | 'error' | 'aborted' | 'partial' | 'cached';
   readonly status: number;
   readonly attempts: number;
+  readonly failures?: readonly FailedAttempt[] | undefined;
   readonly durationMs: number;
   /** To the first event of a stream; equal to `durationMs` otherwise. */
   readonly firstTokenMs: number;
   readonly requestId: string;
-  /** `embeddings` and `text_completion` where it was no chat. */
-  readonly operation?: 'chat' | 'text_completion' | 'embeddings';
+  /** What was called, where it was not a chat. */
+  readonly operation?: 'chat' | 'text_completion' | 'embeddings' | 'count_tokens';
   /** What was asked and answered, as JSON. Only given when the admission keeps content. */
   readonly content?: { readonly request: string; readonly answer: string };
 }
@@ -108,4 +123,143 @@ export function priceCall(holder: KeyHolder, outcome: CallOutcome, priceOf: Pric
   const costNano = costOf(price, tokens);
   const priceKnown = price.known || promptTokens + completionTokens === 0;
   return { holder, outcome, promptTokens, completionTokens, costNano, priceKnown };
+}
+
+/** What keys and persons with a budget have spent in the current period. All amounts are whole nano-USD. */
+export interface Budgets {
+  /** Reads what was spent, unless that is known; nothing may be reserved before. Undefined when there is nothing to read. */
+  prepare(keyId: string, budget: Budget): Promise<void> | undefined;
+  /** Sets the amount aside; undefined when the budget has no room for it. */
+  reserve(keyId: string, budget: Budget, nano: number): BudgetReservation | undefined;
+}
+
+export interface BudgetReservation {
+  /** Puts what it really cost in the place of what was set aside. */
+  settle(nano: number): void;
+}
+
+interface BudgetsOptions {
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
+  readSpent(keyId: string, period: string): Promise<number>;
+  /** What is counted here and not stored yet. */
+  unstored(keyId: string, period: string): number;
+  /** How long the figure holds; for ever where no other instance writes to the store. */
+  readonly freshMs: number;
+}
+
+interface Spending {
+  /** The period that was read; another one begins when a person gets another plan. */
+  kind: Budget['period'] | undefined;
+  period: string;
+  spent: number;
+  /** Set aside for calls under way, whatever period they end in. */
+  reserved: number;
+  /** All that was settled here, ever. */
+  settled: number;
+  readAt: number;
+  reading: Promise<void> | undefined;
+}
+
+const MAX_IDLE = 10_000;
+
+export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOptions): Budgets {
+  const known = new Map<string, Spending>();
+
+  async function read(keyId: string, spending: Spending, kind: Budget['period']): Promise<void> {
+    const period = periodOf(kind, clock.now());
+    // Taken before the read: spending that is stored during the read may count twice until the next one, but is never missed.
+    const pending = unstored(keyId, period);
+    const before = spending.settled;
+    const stored = await readSpent(keyId, period);
+    spending.kind = kind;
+    spending.period = period;
+    spending.spent = stored + pending + (spending.settled - before);
+    spending.readAt = clock.monotonic();
+  }
+
+  function inPeriod(spending: Spending, kind: Budget['period']): Spending {
+    const period = periodOf(kind, clock.now());
+    if (spending.period !== period) {
+      spending.period = period;
+      spending.spent = 0;
+    }
+    return spending;
+  }
+
+  function find(keyId: string): Spending {
+    let spending = known.get(keyId);
+    if (spending === undefined) {
+      makeRoom();
+      spending = {
+        kind: undefined,
+        period: '',
+        spent: 0,
+        reserved: 0,
+        settled: 0,
+        readAt: Number.NEGATIVE_INFINITY,
+        reading: undefined,
+      };
+      known.set(keyId, spending);
+    }
+    return spending;
+  }
+
+  /** A budget without reservations can be read again. */
+  function makeRoom(): void {
+    if (known.size < MAX_IDLE) return;
+    for (const [keyId, { period, reserved, reading }] of known) {
+      if (reserved > 0 || reading !== undefined || unstored(keyId, period) > 0) continue;
+      known.delete(keyId);
+      return;
+    }
+  }
+
+  const budgets: Budgets = {
+    prepare(keyId, budget) {
+      const spending = find(keyId);
+      const { reading } = spending;
+      if (reading !== undefined) return reading.then(() => budgets.prepare(keyId, budget));
+      if (spending.kind === budget.period && clock.monotonic() - spending.readAt < freshMs) return undefined;
+      const fresh = read(keyId, spending, budget.period).finally(() => {
+        spending.reading = undefined;
+      });
+      spending.reading = fresh;
+      return fresh;
+    },
+    reserve(keyId, budget, nano) {
+      const found = find(keyId);
+      const spending = inPeriod(found, found.kind ?? budget.period);
+      const used = spending.spent + spending.reserved;
+      const limit = nanoOfUsd(budget.usd);
+      if (used >= limit || used + nano > limit) return undefined;
+      spending.reserved += nano;
+      return {
+        settle(cost) {
+          spending.reserved = Math.max(0, spending.reserved - nano);
+          spending.settled += cost;
+          inPeriod(spending, spending.kind ?? budget.period).spent += cost;
+        },
+      };
+    },
+  };
+  return budgets;
+}
+
+/** The period that a moment belongs to, in UTC: `2030-01-31`, `2030-01` or `total`. */
+export function periodOf(period: Budget['period'], now: number): string {
+  if (period === 'total') return 'total';
+  return dayOf(now).slice(0, period === 'day' ? 10 : 7);
+}
+
+/** `2030-01-31`, in UTC. */
+export function dayOf(now: number): string {
+  return new Date(now).toISOString().slice(0, 10);
+}
+
+/** How long until the period ends; undefined for one that never does. */
+export function periodEndsAfterMs(period: Budget['period'], now: number): number | undefined {
+  if (period === 'total') return undefined;
+  const date = new Date(now);
+  const [year, month, day] = [date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()];
+  return (period === 'day' ? Date.UTC(year, month, day + 1) : Date.UTC(year, month + 1, 1)) - now;
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { Budget, Limits, Owner } from '../../platform/identity/owner.ts';
 import type { KeyInfo } from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
@@ -10,8 +11,17 @@ export interface FoundKey {
   readonly holder: KeyHolder;
   /** Undefined: never. */
   readonly expiresAt: number | undefined;
+  /** Id of the team that all its calls are for. */
+  readonly team?: string;
   /** The holder together with its owner, as it was worked out last. */
-  owned?: { readonly revision: number; readonly holder: KeyHolder & { readonly person: Owner } };
+  owned?: OwnedHolder;
+  /** The same, for calls for a team, by its id. */
+  readonly ofTeams: Map<string, OwnedHolder>;
+}
+
+interface OwnedHolder {
+  readonly revision: number;
+  readonly holder: KeyHolder & { readonly person: Owner };
 }
 
 /** What a stored key allows its holder. */
@@ -25,23 +35,35 @@ function readKey(row: KeyRow): FoundKey {
     mayUse: (model) => matchesAny(models, model),
     buckets: Object.keys(limits).length > 0 ? [{ id: row.id, name: 'this key', limits }] : [],
   };
-  return { holder, expiresAt: row.expires_at ?? undefined };
+  const team = row.team === '' ? {} : { team: row.team };
+  return { holder, expiresAt: row.expires_at ?? undefined, ofTeams: new Map(), ...team };
 }
 
-/** The key as its owner's plan lets it be used: both must allow the model, and the limits of both apply. */
-export function withOwner(found: FoundKey, owner: Owner): KeyHolder {
-  const { holder, owned } = found;
-  if (owned !== undefined && owned.holder.person === owner && owned.revision === owner.revision) return owned.holder;
-  const { allowed } = owner;
+/**
+ * The key as the plans of its owner and of the team let it be used: all must allow the model, and the limits of all apply.
+ * `teamId` is empty for a call that is for no team. Throws NOT_IN_TEAM.
+ */
+export function withOwner(found: FoundKey, owner: Owner, teamId: string): KeyHolder {
+  const known = teamId === '' ? found.owned : found.ofTeams.get(teamId);
+  if (known !== undefined && known.holder.person === owner && known.revision === owner.revision) return known.holder;
+  const { holder } = found;
+  const team = teamId === '' ? undefined : owner.teams.find(({ id }) => id === teamId);
+  if (teamId !== '' && team === undefined) throw new AppError('NOT_IN_TEAM', { team: teamId.slice(0, 64) });
   const combined = {
     ...holder,
-    mayUse: (model: string) =>
-      holder.mayUse(model) && (allowed === undefined || allowed.some((pattern) => matchesPattern(pattern, model))),
-    buckets: [...holder.buckets, ...owner.buckets],
+    mayUse: (model: string) => holder.mayUse(model) && includes(owner, model) && (!team || includes(team, model)),
+    buckets: [...holder.buckets, ...owner.buckets, ...(team === undefined ? [] : [team.bucket])],
     person: owner,
+    ...(team !== undefined && { team: team.bucket.id }),
   };
-  found.owned = { revision: owner.revision, holder: combined };
+  const owned = { revision: owner.revision, holder: combined };
+  if (teamId === '') found.owned = owned;
+  else found.ofTeams.set(teamId, owned);
   return combined;
+}
+
+function includes({ allowed }: { readonly allowed: readonly string[] | undefined }, model: string): boolean {
+  return allowed === undefined || allowed.some((pattern) => matchesPattern(pattern, model));
 }
 
 /** A key as its managers see it. */
@@ -52,6 +74,7 @@ export function describeKey(row: KeyRow): KeyInfo {
     object: 'key',
     name: row.name,
     owner: row.owner,
+    team: row.team === '' ? null : row.team,
     hint: row.hint,
     models: JSON.parse(row.models) as string[],
     requests_per_minute: row.requests_per_minute,

@@ -1,12 +1,13 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
 import { bearerToken, type Guard, type RequestHead } from '../../platform/http/surface.ts';
 import type { Owner, OwnerOf } from '../../platform/identity/owner.ts';
-import { createSecretMatcher } from '../../platform/secrets/tokens.ts';
+import { type Identify, isOwnCredential, type Principal } from '../../platform/identity/principal.ts';
+import { createSecretMatcher, createToken } from '../../platform/secrets/tokens.ts';
 import type { CompletionsSettings } from '../settings.ts';
-import type { KeyHolder } from './admission.ts';
-import type { Budgets } from './budgets.ts';
+import type { Budgets, KeyHolder } from './admission.ts';
 import { type FoundKey, type KeyLookup, withOwner } from './issued-key.ts';
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
 
@@ -15,6 +16,17 @@ export interface KeyAccess {
   readonly withKey: Guard<KeyHolder>;
   /** As `withKey`, but only for the master key, or for anybody while none is configured. */
   readonly withMasterKey: Guard<KeyHolder>;
+  /**
+   * What another part of this program works with on behalf of an owner: their plan and their budget. An owner who is nobody
+   * here, such as the operator, has no limits. Throws INVALID_API_KEY when the owner is not active.
+   */
+  forOwner(ownerId: string): Promise<KeyHolder>;
+  /** A key with which programs of an owner call us; it works until this program ends, and is stored nowhere. */
+  temporaryKey(ownerId: string): string;
+  /** The same for one program of an owner: it works until `end`. */
+  keyForProgram(ownerId: string): { readonly key: string; end(): void };
+  /** As `withMasterKey`, and for people, who manage keys of their own. */
+  readonly withOwnKeys: Guard<KeyHolder>;
   isOpen(): boolean;
   reload(settings: Pick<CompletionsSettings, 'master_key'>): void;
 }
@@ -25,8 +37,11 @@ export interface KeyAccessOptions {
   readonly budgets: Budgets;
   readonly throttle: FailureThrottle;
   readonly clock: Pick<Clock, 'now'>;
+  readonly randomness: Pick<Randomness, 'bytes'>;
   /** Finds the owner of a key. Undefined: there are no owners here, and a key has only its own limits. */
   readonly ownerOf?: OwnerOf | undefined;
+  /** Finds the person or service account that sends a request. Undefined: there are none here, only keys. */
+  readonly identify?: Identify | undefined;
   /** Called once when an address has sent too many wrong keys. */
   onFlood(address: string): void;
 }
@@ -35,11 +50,15 @@ const MASTER: KeyHolder = { id: 'master', owner: '', isMaster: true, mayUse: () 
 const ANYBODY: KeyHolder = { ...MASTER, id: 'open' };
 /** The keys in use are few. One that was never found is not kept. */
 const MAX_DIGESTS = 1000;
+/** Says which team a call is for. */
+const TEAM_HEADER = 'x-team';
+/** What calls with a login are recorded under; calls with an access token have the id of the token. */
+const LOGIN_ID = 'login';
 /** Another part of this program. */
 export const INTERNAL: KeyHolder = { ...MASTER, id: 'internal' };
 
 export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
-  const { lookup, budgets, throttle, clock, ownerOf, onFlood } = options;
+  const { lookup, budgets, throttle, clock, ownerOf, identify, onFlood } = options;
   let masterKey = options.settings.master_key;
   let isMasterKey = createSecretMatcher(masterKey);
   /**
@@ -67,13 +86,71 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     if (found === undefined || (found.expiresAt !== undefined && found.expiresAt <= clock.now())) return refuse(head);
     const { owner: ownerId } = found.holder;
     const owner = ownerId === '' ? undefined : ownerOf?.(ownerId);
-    return owner instanceof Promise ? owner.then((person) => prepare(found, person)) : prepare(found, owner);
+    const team = teamFor(head, found);
+    return owner instanceof Promise
+      ? owner.then((person) => prepare(found, person, team))
+      : prepare(found, owner, team);
+  }
+
+  /** Keys that are not stored, and by owner, the one that was made. */
+  const temporaryKeys = new Map<string, FoundKey>();
+  const temporaryKeyOf = new Map<string, string>();
+
+  function makeTemporaryKey(owner: string): string {
+    const key = createToken(options.randomness, KEY_PREFIX);
+    const holder = { ...INTERNAL, owner, isMaster: false };
+    temporaryKeys.set(key, { holder, expiresAt: undefined, ofTeams: new Map() });
+    return key;
+  }
+
+  /** By principal, what it holds, as a key that nobody had to create. */
+  const held = new WeakMap<Principal, FoundKey>();
+
+  /** Someone who came with a login or an access token, and not with a key. */
+  function admit(head: RequestHead, principal: Principal): KeyHolder | Promise<KeyHolder> {
+    const { credential, scopes, role } = principal;
+    const isWrite = head.method !== 'GET' && head.method !== 'HEAD';
+    if (credential === undefined || !scopes.has('completions') || (role === 'readonly' && isWrite)) {
+      throw new AppError('FORBIDDEN');
+    }
+    let found = held.get(principal);
+    if (found === undefined) {
+      const id = credential.id.startsWith('tok_') ? credential.id : LOGIN_ID;
+      const holder = { id, owner: principal.id, isMaster: false, mayUse: () => true, buckets: [], principal };
+      const team = principal.team === undefined ? {} : { team: principal.team };
+      found = { holder, expiresAt: undefined, ofTeams: new Map(), ...team };
+      held.set(principal, found);
+    }
+    return prepare(found, credential.owner, teamFor(head, found));
+  }
+
+  /** A word that is not a key: the master key, the credential of a person, or, while none is configured, anything. */
+  function withOther(head: RequestHead, given: string): KeyHolder | Promise<KeyHolder> {
+    if (isMasterKey(given)) return forNoTeam(head, MASTER);
+    const known = identify?.(withBearer(head, given), 'token or cookie');
+    if (known instanceof Promise) return known.then((principal) => enterAs(head, given, principal));
+    return enterAs(head, given, known);
+  }
+
+  function enterAs(head: RequestHead, given: string, principal: Principal | undefined) {
+    if (principal !== undefined) return admit(head, principal);
+    // Many clients must send a key: while none is configured any word is accepted, except one that is a credential of ours.
+    return masterKey === '' && !isOwnCredential(given) ? forNoTeam(head, ANYBODY) : refuse(head);
+  }
+
+  /** Nobody is in a team whom accounts does not know. Where there are no accounts, the header means nothing. */
+  function forNoTeam(head: RequestHead, holder: KeyHolder): KeyHolder {
+    const team = head.headers[TEAM_HEADER];
+    if (ownerOf !== undefined && typeof team === 'string')
+      throw new AppError('NOT_IN_TEAM', { team: team.slice(0, 64) });
+    return holder;
   }
 
   /** The state and the plan of the owner count from the next request on. */
-  function prepare(found: FoundKey, owner: Owner | undefined): KeyHolder | Promise<KeyHolder> {
+  function prepare(found: FoundKey, owner: Owner | undefined, team: string): KeyHolder | Promise<KeyHolder> {
     if (owner !== undefined && owner.state !== 'active') throw new AppError('INVALID_API_KEY');
-    const holder = owner === undefined ? found.holder : withOwner(found, owner);
+    if (owner === undefined && team !== '' && ownerOf !== undefined) throw new AppError('NOT_IN_TEAM', { team });
+    const holder = owner === undefined ? found.holder : withOwner(found, owner, team);
     let reading: Promise<unknown> | undefined;
     for (const { id, limits } of holder.buckets) {
       const { budget } = limits;
@@ -87,6 +164,8 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   function withKey(head: RequestHead): KeyHolder | Promise<KeyHolder> {
     const given = keyOf(head);
     if (given.startsWith(KEY_PREFIX)) {
+      const temporary = temporaryKeys.get(given);
+      if (temporary !== undefined) return enter(head, temporary);
       const digest = digestOf(given);
       const found = lookup.find(digest);
       if (!(found instanceof Promise)) return enter(head, found);
@@ -95,9 +174,7 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
         return enter(head, key);
       });
     }
-    // Many clients must send a key: while none is configured any word is accepted, except one with our own prefix.
-    if (masterKey === '') return ANYBODY;
-    return isMasterKey(given) ? MASTER : refuse(head);
+    return withOther(head, given);
   }
 
   return {
@@ -107,12 +184,53 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
       if (!holder.isMaster) throw new AppError('FORBIDDEN');
       return holder;
     },
+    async withOwnKeys(head) {
+      const holder = await withKey(head);
+      const { isMaster, principal } = holder;
+      // A token that was lost must not remove the keys of its owner.
+      const isRead = head.method === 'GET' || head.method === 'HEAD';
+      const isEnough = principal !== undefined && (isRead || !principal.credential?.id.startsWith('tok_'));
+      if (!isMaster && !isEnough) throw new AppError('FORBIDDEN');
+      return holder;
+    },
+    async forOwner(ownerId) {
+      const owner = await ownerOf?.(ownerId);
+      const holder = { ...INTERNAL, owner: ownerId, isMaster: false };
+      return owner === undefined ? holder : prepare({ holder, expiresAt: undefined, ofTeams: new Map() }, owner, '');
+    },
+    temporaryKey(owner) {
+      const known = temporaryKeyOf.get(owner);
+      if (known !== undefined) return known;
+      const key = makeTemporaryKey(owner);
+      temporaryKeyOf.set(owner, key);
+      return key;
+    },
+    keyForProgram(owner) {
+      const key = makeTemporaryKey(owner);
+      return { key, end: () => void temporaryKeys.delete(key) };
+    },
     isOpen: () => masterKey === '',
     reload(next) {
       masterKey = next.master_key;
       isMasterKey = createSecretMatcher(masterKey);
     },
   };
+}
+
+/** The id of the team that a call is for; empty for none. What the key or token says cannot be changed by the call. */
+function teamFor({ headers }: RequestHead, { team }: FoundKey): string {
+  const asked = headers[TEAM_HEADER];
+  if (team !== undefined && asked !== undefined && asked !== team) {
+    throw new AppError('NOT_IN_TEAM', { team: String(asked).slice(0, 64) });
+  }
+  return team ?? (typeof asked === 'string' ? asked : '');
+}
+
+/** The head as it would be with the key as a bearer token, for a key that came in Anthropic's header. */
+function withBearer(head: RequestHead, given: string): RequestHead {
+  if (given === '' || head.headers.authorization !== undefined) return head;
+  const headers = { ...head.headers, authorization: `Bearer ${given}` };
+  return Object.create(head, { headers: { value: headers } }) as RequestHead;
 }
 
 /** Clients of Anthropic's API send the key in a header of its own. */

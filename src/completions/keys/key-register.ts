@@ -1,10 +1,12 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { Guard, RequestHead, Route } from '../../platform/http/surface.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
+import { ownerIdOf } from '../../platform/identity/owner.ts';
+import { sees } from '../../platform/identity/principal.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createToken, digestToken } from '../../platform/secrets/tokens.ts';
-import { IssuedKey, type KeyInfo, KeyList, KeyListQuery, KeyPath, NewKey, type UsageReport } from '../contract/keys.ts';
+import type { IssuedKey, KeyInfo, KeyList, KeyListQuery, NewKey, UsageReport } from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
 import type { KeyStore } from '../storage/key-store.ts';
 import type { KeyHolder } from './admission.ts';
@@ -81,7 +83,8 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
       const key = createToken(randomness, KEY_PREFIX);
       const row: KeyRow = {
         id: makeId('key_'),
-        owner: input.owner ?? '',
+        owner: ownerIdOf(input.owner ?? ''),
+        team: input.team ?? '',
         name: input.name,
         digest: keyDigest(key),
         hint: key.slice(0, HINT_LENGTH),
@@ -98,12 +101,13 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
       return { ...describeKey(row), key };
     },
     async list({ owner, after = '', limit = MOST_AT_ONCE }) {
-      const rows = await store.list({ owner, after, limit: limit + 1 });
+      const owned = owner === undefined ? undefined : ownerIdOf(owner);
+      const rows = await store.list({ owner: owned, after, limit: limit + 1 });
       return { object: 'list', data: rows.slice(0, limit).map(describeKey), has_more: rows.length > limit };
     },
     async remove(id, owner, by = SYSTEM) {
       try {
-        const removed = await store.remove(id, owner);
+        const removed = await store.remove(id, owner === undefined ? undefined : ownerIdOf(owner));
         if (!removed) throw new AppError('KEY_NOT_FOUND', { id: id.slice(0, 100) });
       } finally {
         // Whatever the store has said: a removal whose answer was lost, and one that is repeated after it, count too.
@@ -133,39 +137,15 @@ function readExpiry(text: string | null | undefined, now: number): number | null
   throw new AppError('INVALID_REQUEST', { reason: wrong, issues: [{ path: '/expires_at', message: wrong }] });
 }
 
-/** The rows that manage keys, under both path families (contract/completions 6). */
-export function keyRoutes(
-  prefix: '' | '/v1',
-  { guard, register }: { readonly guard: Guard<KeyHolder>; readonly register: KeyRegister },
-): readonly Route<KeyHolder>[] {
-  return [
-    {
-      method: 'POST',
-      path: `${prefix}/keys`,
-      guard,
-      summary: 'Issue a key. It is shown this once.',
-      body: 'json',
-      schema: { body: NewKey, response: { 201: IssuedKey } },
-      async handle({ body, caller, head, reply }) {
-        const issued = await register.create(body as NewKey, { actor: caller.id, head });
-        return reply.code(201).header('cache-control', 'no-store').send(issued);
-      },
-    },
-    {
-      method: 'GET',
-      path: `${prefix}/keys`,
-      guard,
-      summary: 'List the issued keys.',
-      schema: { query: KeyListQuery, response: { 200: KeyList } },
-      handle: ({ query }) => register.list(query as KeyListQuery),
-    },
-    {
-      method: 'DELETE',
-      path: `${prefix}/keys/:id`,
-      guard,
-      summary: 'Revoke a key: it stops working immediately.',
-      schema: { params: KeyPath },
-      handle: ({ params, caller, head }) => register.remove(params.id ?? '', undefined, { actor: caller.id, head }),
-    },
-  ];
+/** People list their own keys; those who see the work of others may name another owner. Throws FORBIDDEN. */
+export function ownOnly(query: KeyListQuery, { principal, owner }: KeyHolder): KeyListQuery {
+  if (principal === undefined) return query;
+  const asked = ownerIdOf(query.owner ?? owner);
+  if (!sees(principal, asked)) throw new AppError('FORBIDDEN');
+  return { ...query, owner: asked };
+}
+
+/** People remove keys of their own and no others, the master key all; `by` names who did it. */
+export function ownerOnly({ id, principal, owner }: KeyHolder, head: RequestHead): [string | undefined, KeyActor] {
+  return principal === undefined ? [undefined, { actor: id, head }] : [owner, { actor: owner, head }];
 }

@@ -2,12 +2,138 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createBatcher } from '../../platform/queue/batcher.ts';
-import type { CallObserver, CallOutcome, SettledCall } from '../keys/admission.ts';
-import { dayOf } from '../keys/budgets.ts';
-import type { UsageContentRow, UsageRecordRow } from '../storage/completions-schema.ts';
+import { countTokens } from '../apis/prices.ts';
+import { type CallObserver, type CallOutcome, type Charge, dayOf, type SettledCall } from '../keys/admission.ts';
+import type { SpendingRow, UsageContentRow, UsageRecordRow, UsageTotalRow } from '../storage/completions-schema.ts';
 import type { UsageStore } from '../storage/usage-store.ts';
-import { createCallIds } from './call-ids.ts';
-import { createUsageAdder, type UsageSums } from './usage-sums.ts';
+
+/** What was counted since the sums were last taken. */
+interface UsageSums {
+  readonly totals: readonly UsageTotalRow[];
+  readonly spending: readonly SpendingRow[];
+}
+
+/** Adds calls up for all reports, so that the figures are correct even when the calls themselves are not kept. */
+interface UsageAdder {
+  add(record: UsageRecordRow, day: string, charges?: readonly Charge[]): void;
+  /** Returns the sums, and starts again from zero. */
+  take(): UsageSums;
+  /** What a key or a person spent in a period and was not taken yet. */
+  spent(bucket: string, period: string): number;
+  isEmpty(): boolean;
+}
+
+type Total = { -readonly [Name in keyof UsageTotalRow]: UsageTotalRow[Name] };
+
+/** While the store is away, what would make more rows than this is added up under one name. */
+const MAX_TOTALS = 50_000;
+const OTHER = 'other';
+
+export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
+  let totals = new Map<string, Total>();
+  /** The totals that calls of one key to one model of one API on one day go into: most calls are like the one before. */
+  let alike = new Map<string, readonly Total[]>();
+  let spending = new Map<string, { key_id: string; period: string; cost_nano_usd: number }>();
+
+  function totalOf(scope: string, dimension: string, day: string, value: string): Total {
+    const name = `${scope}\n${dimension}\n${day}\n${value}`;
+    const known = totals.get(name);
+    if (known !== undefined) return known;
+    if (totals.size >= maxTotals && value !== OTHER && value !== '') return totalOf(scope, dimension, day, OTHER);
+    const fresh = { scope, dimension, day, value, requests: 0, errors: 0, ...NOTHING };
+    totals.set(name, fresh);
+    return fresh;
+  }
+
+  function totalsOf({ key_id: key, owner, team, model, api }: UsageRecordRow, day: string): readonly Total[] {
+    // The model last: callers choose its name. Logins of all people have one name, so the owner is part of it.
+    const name = `${key}\n${owner}\n${team}\n${api}\n${day}\n${model}`;
+    const known = alike.get(name);
+    if (known !== undefined) return known;
+    const found = [
+      totalOf('', 'day', day, ''),
+      totalOf('', 'key', day, key),
+      totalOf('', 'model', day, model),
+      totalOf('', 'api', day, api),
+      totalOf(key, 'day', day, ''),
+      totalOf(key, 'model', day, model),
+      totalOf(key, 'api', day, api),
+      ...(owner === '' ? [] : totalsOfOwner('owner', owner, key, day, model, api)),
+      ...(team === '' ? [] : totalsOfTeam(team, owner, key, day, model, api)),
+    ];
+    if (alike.size < maxTotals) alike.set(name, found);
+    return found;
+  }
+
+  function totalsOfOwner(
+    kind: 'owner' | 'team',
+    owner: string,
+    ...[key, day, model, api]: readonly [string, string, string, string]
+  ): readonly Total[] {
+    const scope = ownerScope(owner);
+    return [
+      totalOf('', kind, day, owner),
+      totalOf(scope, 'day', day, ''),
+      totalOf(scope, 'key', day, key),
+      totalOf(scope, 'model', day, model),
+      totalOf(scope, 'api', day, api),
+    ];
+  }
+
+  /** A team has the sums of an owner; its members see what each of them did for it, and what they did for which team. */
+  function totalsOfTeam(
+    team: string,
+    owner: string,
+    ...[key, day, model, api]: readonly [string, string, string, string]
+  ): readonly Total[] {
+    return [
+      ...totalsOfOwner('team', team, key, day, model, api),
+      totalOf(ownerScope(team), 'owner', day, owner),
+      totalOf(ownerScope(owner), 'team', day, team),
+      totalOf(key, 'team', day, team),
+    ];
+  }
+
+  return {
+    add(record, day, charges = []) {
+      for (const total of totalsOf(record, day)) {
+        total.requests += 1;
+        if (record.outcome === 'error' || record.outcome === 'partial') total.errors += 1;
+        total.prompt_tokens += record.prompt_tokens;
+        total.completion_tokens += record.completion_tokens;
+        total.cost_nano_usd += record.cost_nano_usd;
+      }
+      if (record.cost_nano_usd === 0) return;
+      for (const { bucket, period } of charges) {
+        const name = `${bucket}\n${period}`;
+        const spent = spending.get(name);
+        if (spent === undefined) spending.set(name, { key_id: bucket, period, cost_nano_usd: record.cost_nano_usd });
+        else spent.cost_nano_usd += record.cost_nano_usd;
+      }
+    },
+    take() {
+      const taken = { totals: inOrder(totals), spending: inOrder(spending) };
+      totals = new Map();
+      alike = new Map();
+      spending = new Map();
+      return taken;
+    },
+    spent: (bucket, period) => spending.get(`${bucket}\n${period}`)?.cost_nano_usd ?? 0,
+    isEmpty: () => totals.size === 0,
+  };
+}
+
+/** Where the sums of one owner are kept, apart from those of keys. */
+export function ownerScope(owner: string): string {
+  return `owner:${owner}`;
+}
+
+const NOTHING = { prompt_tokens: 0, completion_tokens: 0, cost_nano_usd: 0 };
+
+/** Instances that write the same rows in the same order cannot wait for each other in a circle. */
+function inOrder<Row>(rows: ReadonlyMap<string, Row>): readonly Row[] {
+  return [...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+}
 
 /** Stores what calls used, off their way (contract/completions 6). */
 export interface UsageMeter {
@@ -27,7 +153,6 @@ interface UsageMeterOptions {
   readonly makeId: MakeId;
   /** The most calls that may wait to be stored. Beyond, only their sums are kept. */
   readonly capacity?: number;
-  readonly flushMs?: number;
   /** Called when records were dropped, and when sums were lost at shutdown. */
   onLost(what: 'records' | 'sums', count: number): void;
 }
@@ -49,7 +174,7 @@ const FLUSH_MS = 1000;
 const BATCH = 500;
 
 export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
-  const { store, clock, makeId, capacity = CAPACITY, flushMs = FLUSH_MS, onLost } = options;
+  const { store, clock, makeId, capacity = CAPACITY, onLost } = options;
   const adder = createUsageAdder();
   const makeRecordId = createCallIds('usg_', makeId, clock);
   /** Sums on their way into the store. They keep their id until it is known that they are there. */
@@ -93,7 +218,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
   const queue = createBatcher<Item>({
     capacity,
     maxBatch: BATCH,
-    maxDelayMs: flushMs,
+    maxDelayMs: FLUSH_MS,
     write,
     clock,
     onDropped(count) {
@@ -146,11 +271,13 @@ const LONGEST_NAME = 200;
 /** A call as it is stored. Whatever callers and upstreams named, it can be. */
 export function usageRecord(call: SettledCall, id: string, now: number): UsageRecordRow {
   const { holder, outcome } = call;
+  const tokens = countTokens(outcome.usage);
   return {
     id,
     at: now,
     key_id: holder.id,
     owner: holder.owner,
+    team: holder.team ?? '',
     model: nameOf(outcome.model),
     api: nameOf(outcome.api),
     upstream_model: nameOf(outcome.upstreamModel),
@@ -166,6 +293,10 @@ export function usageRecord(call: SettledCall, id: string, now: number): UsageRe
     duration_ms: whole(outcome.durationMs),
     first_token_ms: whole(outcome.firstTokenMs),
     request_id: nameOf(outcome.requestId),
+    cached_tokens: whole(tokens.cacheRead ?? 0),
+    cache_write_tokens: whole((tokens.cacheWrite ?? 0) + (tokens.cacheWrite1h ?? 0)),
+    reasoning_tokens: whole(tokens.reasoning ?? 0),
+    failures: outcome.failures === undefined ? '' : storableText(JSON.stringify(outcome.failures)),
   };
 }
 
@@ -181,3 +312,26 @@ function nameOf(text: string): string {
 function whole(number: number): number {
   return Number.isFinite(number) ? Math.max(0, Math.round(number)) : 0;
 }
+
+/**
+ * Ids that sort by the time they were made. Those of one second share their start and are counted: to draw
+ * randomness for each took about as much time as to parse the request.
+ */
+export function createCallIds(prefix: string, makeId: MakeId, clock: Pick<Clock, 'now'>): () => string {
+  let second = -1;
+  let start = '';
+  let count = 0;
+  return () => {
+    const now = Math.floor(clock.now() / 1000);
+    if (now !== second) {
+      second = now;
+      start = makeId(prefix);
+      count = 0;
+    }
+    count += 1;
+    return `${start}-${count.toString(36).padStart(DIGITS, '0')}`;
+  };
+}
+
+/** More than a million a second. */
+const DIGITS = 4;

@@ -1,14 +1,15 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { Route } from '../../platform/http/surface.ts';
+import { ownerIdOf } from '../../platform/identity/owner.ts';
+import { ownerSought, sees } from '../../platform/identity/principal.ts';
 import { usdOfNano } from '../apis/prices.ts';
-import { UsageQuery, UsageReport } from '../contract/keys.ts';
-import type { KeyHolder } from '../keys/admission.ts';
-import { dayOf } from '../keys/budgets.ts';
-import type { KeyAccess } from '../keys/key-access.ts';
+import type { UsageQuery, UsageReport } from '../contract/keys.ts';
+import { dayOf, type KeyHolder } from '../keys/admission.ts';
 import type { OwnKeys } from '../keys/key-register.ts';
 import type { KeyStore } from '../storage/key-store.ts';
+import type { ObjectStore } from '../storage/object-store.ts';
 import type { UsageStore, UsageSum } from '../storage/usage-store.ts';
+import { ownerScope } from './usage-meter.ts';
 
 interface UsageReportOptions {
   readonly store: Pick<UsageStore, 'report'>;
@@ -22,20 +23,25 @@ const USUAL_DAYS = 30;
 const MAX_EXPORTED_KEYS = 1000;
 const CONTENTS_AT_ONCE = 200;
 
-/** Reports of usage (contract/completions 6). A key sees its own; the master key sees all, or those of one key. */
+/**
+ * Reports of usage (contract/completions 6). A key sees its own calls, a person those of all their keys, tokens and logins. The
+ * master key sees all, or those of one key or owner; so do people who see the work of others, when they ask for it.
+ */
 export function createUsageReport({ store, flush, clock }: UsageReportOptions) {
   return async (holder: KeyHolder, query: UsageQuery): Promise<UsageReport> => {
     const now = clock.now();
     const toDay = query.to === undefined ? dayOf(now) : readDay('to', query.to);
     const fromDay = query.from === undefined ? dayOf(now - USUAL_DAYS * DAY_MS) : readDay('from', query.from);
-    const scope = holder.isMaster ? (query.key ?? '') : holder.id;
     const groupBy = query.group_by ?? 'model';
+    const scope = scopeOf(holder, query);
     await flush();
-    // The rows of a key are its own already: they are not split by key once more.
-    const ownKey = groupBy === 'key' && scope !== '';
-    const dimension = ownKey ? 'day' : groupBy;
-    const sums = await store.report({ scope, dimension, fromDay, toDay, byDay: groupBy === 'day' });
-    const data = ownKey ? sums.map((sum) => ({ ...sum, group: scope })) : sums;
+    // The rows of a key or an owner are their own already: they are not split by the same once more.
+    const isOwn = groupBy === scope.kind || (groupBy === 'owner' && scope.kind === 'key');
+    const dimension = isOwn ? 'day' : groupBy;
+    const sums = await store.report({ scope: scope.text, dimension, fromDay, toDay, byDay: groupBy === 'day' });
+    const data = isOwn
+      ? sums.map((sum) => ({ ...sum, group: groupBy === 'owner' && scope.kind === 'key' ? holder.owner : scope.name }))
+      : sums;
     return {
       object: 'list',
       from: fromDay,
@@ -47,20 +53,52 @@ export function createUsageReport({ store, flush, clock }: UsageReportOptions) {
   };
 }
 
+interface ReportScope {
+  readonly kind: 'all' | 'key' | 'owner' | 'team';
+  /** What the sums are stored under. */
+  readonly text: string;
+  readonly name: string;
+}
+
+/** Whose calls a report is about: what the caller may see of what was asked for. Throws FORBIDDEN for more than that. */
+function scopeOf({ id, owner, isMaster, principal }: KeyHolder, query: UsageQuery): ReportScope {
+  const seesOthers = isMaster || (principal !== undefined && ownerSought(principal) === undefined);
+  const asked = query.owner === undefined ? undefined : ownerIdOf(query.owner);
+  const maySee =
+    asked === undefined || asked === owner || isMaster || (principal !== undefined && sees(principal, asked));
+  if (!maySee) throw new AppError('FORBIDDEN');
+  const ofOwner = (name: string): ReportScope => ({
+    kind: name.startsWith('team:') ? 'team' : 'owner',
+    text: ownerScope(name),
+    name,
+  });
+  const ofKey = (name: string): ReportScope => ({ kind: 'key', text: name, name });
+  if (asked !== undefined && (seesOthers || asked !== owner)) return ofOwner(asked);
+  if (isMaster && query.key !== undefined) {
+    const reason = 'group_by=owner is for the calls of all keys; leave out key';
+    if (query.group_by === 'owner') throw new AppError('INVALID_REQUEST', { reason });
+    return ofKey(query.key);
+  }
+  if (isMaster || (query.group_by === 'owner' && seesOthers)) return { kind: 'all', text: '', name: '' };
+  return principal === undefined ? ofKey(id) : ofOwner(owner);
+}
+
 /** The stored figures of users, for their own export and for their deletion. */
 export function createOwnUsage(parts: {
   readonly keys: Pick<KeyStore, 'list' | 'spending'>;
   readonly store: Pick<UsageStore, 'report' | 'removeContentsOf'>;
+  readonly objects: Pick<ObjectStore, 'removeOf'>;
   flush(): Promise<void>;
   /** Removes from the files what was deleted. */
   emptyLog(): Promise<void>;
 }): Pick<OwnKeys, 'usage' | 'eraseContents'> {
-  const { keys, store, flush, emptyLog } = parts;
+  const { keys, store, objects, flush, emptyLog } = parts;
   return {
-    async usage(owner) {
+    async usage(id) {
+      const owner = ownerIdOf(id);
       await flush();
       const own = await keys.list({ owner, after: '', limit: MAX_EXPORTED_KEYS });
-      const spent = await keys.spending(`user:${owner}`);
+      const spent = await keys.spending(owner);
       const all = { dimension: 'model', fromDay: '', toDay: '9999', byDay: false };
       return {
         keys: await Promise.all(
@@ -69,9 +107,11 @@ export function createOwnUsage(parts: {
         spending: spent.map(({ period, cost_nano_usd: nano }) => ({ period, usd: usdOfNano(BigInt(nano)) })),
       };
     },
-    async eraseContents(owner) {
+    async eraseContents(id) {
+      const owner = ownerIdOf(id);
       await flush();
       while ((await store.removeContentsOf(owner, CONTENTS_AT_ONCE)) === CONTENTS_AT_ONCE);
+      await objects.removeOf(owner);
       await emptyLog();
     },
   };
@@ -99,21 +139,4 @@ function totalOf(sums: readonly UsageSum[]): Omit<UsageSum, 'group'> {
     total.cost_nano_usd += sum.cost_nano_usd;
   }
   return total;
-}
-
-/** The row of usage reports, under both path families (contract/completions 6). */
-export function usageRoutes(
-  prefix: '' | '/v1',
-  { access, report }: { readonly access: KeyAccess; readonly report: ReturnType<typeof createUsageReport> },
-): readonly Route<KeyHolder>[] {
-  return [
-    {
-      method: 'GET',
-      path: `${prefix}/usage`,
-      guard: access.withKey,
-      summary: 'Report usage and cost: of your own key, or of all with the master key.',
-      schema: { query: UsageQuery, response: { 200: UsageReport } },
-      handle: ({ caller, query }) => report(caller, query as UsageQuery),
-    },
-  ];
 }

@@ -29,14 +29,16 @@ const readRequest = createRequestReader(ChatRequest);
 export function createChatHandler({ pipeline, cache, strictParams, clock }: ChatHandlerOptions) {
   const alarms = createAlarms(clock);
   return (family: PathFamily) =>
-    async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
-      const bytes = body as Buffer;
+    async ({ head, caller: holder, body: bytes, reply }: Call<KeyHolder, Buffer>): Promise<unknown> => {
       const request = readRequest(bytes);
       if (bytes.length > MIN_LARGE_BODY) await afterOthers();
-      const { strict, cacheTtlMs, timeoutMs } = readCallOptions(head, strictParams());
+      const { strict, cacheTtlMs, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const { requestId } = head;
-      const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat', timeoutMs }, request);
+      const call = pipeline.admitChat(
+        { holder, requestId, presence, operation: 'chat', timeoutMs, fallbacks },
+        request,
+      );
       const ttlMs = request.stream === true ? 0 : (cacheTtlMs ?? call.plan.cacheTtlMs);
       const cacheKey = ttlMs > 0 ? cache.keyOf(holder.id, head.path, bytes) : '';
       const cached = ttlMs > 0 ? cache.get(cacheKey) : undefined;

@@ -3,9 +3,10 @@ import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { costOf, isFree, type Price, type PriceOf } from '../apis/prices.ts';
 import type { ChatRequest } from '../contract/chat.ts';
+import { refuseStoredFiles } from '../dialects/conversation.ts';
 import { statusOf } from '../errors.ts';
 import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
-import { createCallIds } from '../metering/call-ids.ts';
+import { createCallIds } from '../metering/usage-meter.ts';
 import { estimatePromptTokens, expectedAnswerTokens } from '../relay/token-usage.ts';
 import type { Attempt, AttemptCalls } from '../routing/attempt-call.ts';
 import type { FinishCall } from '../routing/call-record.ts';
@@ -16,11 +17,13 @@ import { policyOf } from '../routing/upstream-failure.ts';
 import type { ChatWork, OpenedChat } from './encode-chat.ts';
 import { usesLegacyFunctions, withTools } from './legacy-functions.ts';
 import type { OpenChat } from './open-chat.ts';
+import type { LaneForm, OpenLanes } from './open-lane.ts';
 
 export interface PipelineOptions extends Pick<Runtime, 'clock' | 'makeId'> {
-  readonly plans: Pick<ModelPlans, 'resolve'>;
+  readonly plans: ModelPlans;
   readonly attemptCalls: AttemptCalls;
   readonly openChat: OpenChat;
+  readonly lanes: OpenLanes;
   readonly admissions: Admissions;
   readonly priceOf: PriceOf;
 }
@@ -32,6 +35,8 @@ export interface IncomingCall {
   readonly operation: NonNullable<CallOutcome['operation']>;
   /** What the caller gives the whole call, if it says so. */
   readonly timeoutMs?: number | undefined;
+  /** Models to try when the one that was asked for fails; before those of an alias. */
+  readonly fallbacks?: readonly string[] | undefined;
 }
 
 /** A call that was let in. */
@@ -42,14 +47,18 @@ export interface AdmittedCall extends IncomingCall {
   readonly record: CallRecord;
 }
 
-/** One request's way, whoever brings it: resolve, admit, attempt; then the answer is relayed, and the call settled. */
+/** The path of any request: resolve, admit, attempt; then the answer is relayed, and the call settled. */
 export interface ChatPipeline {
-  /** Throws what the caller is told: a model that the key may not use or that is not there, a limit, a budget. */
+  /** Throws the error for the caller: a model that the key may not use or that is not there, a limit, a budget. */
   admit(call: IncomingCall, model: string, estimate: { prompt: number; answer: number }): AdmittedCall;
   admitChat(call: IncomingCall, request: ChatRequest): AdmittedCall;
   /** Tries until something answers. A failure is settled here; after a success, `finish` must be called. */
   attempt<Result>(call: AdmittedCall, run: (attempt: Attempt) => Promise<Result>): Promise<Attempted<Result>>;
   openChat(call: AdmittedCall, form: ChatForm): Promise<Attempted<OpenedChat>>;
+  /** A call in the form of another API: as bytes to targets that speak it themselves, translated to all others. */
+  openForeign(call: AdmittedCall, form: ForeignForm): Promise<Attempted<OpenedChat>>;
+  /** The response of an API that counts the tokens of a prompt; undefined when none of the model's targets does. */
+  countTokens(call: IncomingCall, form: LaneForm): Promise<Buffer | undefined>;
 }
 
 export interface ChatForm {
@@ -62,13 +71,27 @@ export interface ChatForm {
   readonly translated?: boolean;
 }
 
+/** A request in the form of another API. */
+export interface ForeignForm extends LaneForm {
+  readonly strict: boolean;
+  /** The request as a chat completion. Called when a target needs it, once. */
+  translate(): DecodedRequest;
+}
+
+/** A request of another API, in the form that the pipeline runs. */
+export interface DecodedRequest {
+  readonly chat: ChatRequest;
+  /** What chat completions have no place for (contract/completions 2): named in `x-dropped-params`, or refused. */
+  readonly dropped: readonly string[];
+}
+
 export interface Attempted<Result> {
   readonly result: Result;
   readonly finish: FinishCall;
 }
 
 export function createChatPipeline(options: PipelineOptions): ChatPipeline {
-  const { plans, attemptCalls, openChat, admissions, priceOf, clock, makeId } = options;
+  const { plans, attemptCalls, openChat, lanes, admissions, priceOf, clock, makeId } = options;
   const makeAnswerId = createCallIds('chatcmpl-', makeId, clock);
 
   /** The dearest of what may answer: a budget must hold wherever the call ends up. */
@@ -90,6 +113,25 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     return targets.map(({ apiId, model }) => priceOf(apiId, model));
   }
 
+  function resolveFor(holder: KeyHolder, model: string): ModelPlan {
+    // Before the model is looked up: the names that a refusal suggests are not for a key that may not use them.
+    if (!holder.mayUse(model) && !holder.mayUse(plans.nameOf(model))) throw notAllowed(model);
+    const plan = plans.resolve(model);
+    if (plan.name !== model && !holder.mayUse(plan.name)) throw notAllowed(model);
+    return plan;
+  }
+
+  /** Puts the caller's own fallbacks before those of the alias; the caller must be allowed to use them. */
+  function withFallbacks(plan: ModelPlan, { holder, fallbacks }: IncomingCall): ModelPlan {
+    if (fallbacks === undefined) return plan;
+    const names = fallbacks.map((name) => resolveFor(holder, name).name);
+    return {
+      ...plan,
+      fallbacks: [...names, ...plan.fallbacks],
+      contextFallbacks: [...names, ...plan.contextFallbacks],
+    };
+  }
+
   function resolvable(name: string): ModelPlan[] {
     try {
       return [plans.resolve(name)];
@@ -98,26 +140,43 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     }
   }
 
+  function workOf(call: AdmittedCall, form: ChatForm, answerId: string): ChatWork {
+    const { request, bytes, answerAsBytes, strict, translated } = form;
+    const legacy = usesLegacyFunctions(request);
+    return {
+      request: legacy ? withTools(request) : request,
+      bytes: legacy ? undefined : bytes,
+      answerAsBytes: answerAsBytes && !legacy,
+      strict,
+      translated,
+      ...(legacy && request.parallel_tool_calls === undefined && { added: ['parallel_tool_calls'] }),
+      promptTokens: call.promptTokens,
+      idempotencyId: answerId,
+      answerId,
+      created: Math.floor(clock.now() / 1000),
+    };
+  }
+
   const pipeline: ChatPipeline = {
     admit(call, model, { prompt, answer }) {
       const { holder, requestId, operation } = call;
-      // Before the model is looked up: the names that a refusal suggests are not for a key that may not use them.
-      if (!holder.mayUse(model)) throw new AppError('MODEL_NOT_ALLOWED', { model: model.slice(0, MAX_SHOWN_NAME) });
-      const plan = plans.resolve(model);
+      const plan = withFallbacks(resolveFor(holder, model), call);
       const admission: Admission = admissions.admit(holder, {
         estimatedTokens: prompt + answer,
         estimatedCostNano: estimateCost(plan, holder, prompt, answer),
         mayCost: mayCost(plan, holder),
         call: call.presence,
       });
-      const record = createCallRecord({ admission, model, requestId, operation, clock });
+      const record = createCallRecord({ admission, model: plan.name, requestId, operation, clock });
       return { ...call, plan, promptTokens: prompt, tokens: prompt + answer, record };
     },
-    admitChat: (call, request) =>
-      pipeline.admit(call, request.model, {
+    admitChat(call, request) {
+      refuseStoredFiles(request.messages);
+      return pipeline.admit(call, request.model, {
         prompt: estimatePromptTokens(request),
         answer: expectedAnswerTokens(request),
-      }),
+      });
+    },
     async attempt(call, run) {
       const { plan, holder, presence, tokens, record } = call;
       let lease: TargetLease | undefined;
@@ -149,30 +208,71 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         throw withHeaders(error, record.headers());
       }
     },
-    async openChat(call, { request, bytes, answerAsBytes, strict, translated }) {
-      const legacy = usesLegacyFunctions(request);
-      const answerId = makeAnswerId();
-      const work: ChatWork = {
-        request: legacy ? withTools(request) : request,
-        bytes: legacy ? undefined : bytes,
-        answerAsBytes: answerAsBytes && !legacy,
-        strict,
-        translated,
-        ...(legacy && request.parallel_tool_calls === undefined && { added: ['parallel_tool_calls'] }),
-        promptTokens: call.promptTokens,
-        idempotencyId: answerId,
-        answerId,
-        created: Math.floor(clock.now() / 1000),
-      };
+    async openChat(call, form) {
+      const work = workOf(call, form, makeAnswerId());
       const attempted = await pipeline.attempt(call, (attempt) => openChat(attempt, work, call.presence));
       call.record.dropped = attempted.result.dropped;
       return attempted;
+    },
+    async openForeign(call, form) {
+      const { presence, promptTokens } = call;
+      const id = makeAnswerId();
+      const lane = { form, promptTokens, idempotencyId: id };
+      let translated: { readonly work: ChatWork; readonly dropped: readonly string[] } | undefined;
+      const translate = () => {
+        const { chat: request, dropped } = form.translate();
+        refuseStoredFiles(request.messages);
+        if (form.strict && dropped.length > 0) throw new AppError('UNSUPPORTED_PARAMETER', { param: dropped[0] });
+        const { strict } = form;
+        return { work: workOf(call, { request, answerAsBytes: false, strict, translated: true }, id), dropped };
+      };
+      const attempted = await pipeline.attempt(pinned(call, form), async (attempt) => {
+        const opened = lanes.open(attempt, lane, presence);
+        if (opened !== undefined) return opened;
+        translated ??= translate();
+        call.record.dropped = translated.dropped;
+        const chat = await openChat(attempt, translated.work, presence);
+        return { ...chat, dropped: [...translated.dropped, ...chat.dropped] };
+      });
+      call.record.dropped = attempted.result.dropped;
+      return attempted;
+    },
+    async countTokens(incoming, form) {
+      const { model } = form.request;
+      const targets = resolvable(model).flatMap((plan) => plan.targets);
+      if (!targets.some(({ apiId }) => lanes.serves(apiId, form.lane))) return undefined;
+      const call = pipeline.admit(incoming, model, { prompt: 0, answer: 0 });
+      const work = { form, promptTokens: 0, idempotencyId: makeAnswerId() };
+      try {
+        const opening = pipeline.attempt(call, async (attempt) => lanes.open(attempt, work, incoming.presence));
+        const { result, finish } = await opening;
+        finish({ outcome: 'ok', status: 200 });
+        return result?.kind === 'bytes' ? result.body : undefined;
+      } catch (error) {
+        // Some APIs that speak the Messages API do not count.
+        if (error instanceof AppError && NOT_THERE.has(Number(error.details.status))) return undefined;
+        throw error;
+      }
     },
   };
   return pipeline;
 }
 
 const MAX_SHOWN_NAME = 200;
+
+function notAllowed(model: string): AppError {
+  return new AppError('MODEL_NOT_ALLOWED', { model: model.slice(0, MAX_SHOWN_NAME) });
+}
+
+const NOT_THERE: ReadonlySet<number> = new Set([404, 405, 501]);
+
+/** A request that names objects of an API can only be answered there. */
+function pinned(call: AdmittedCall, { refusal }: LaneForm): AdmittedCall {
+  if (refusal === undefined) return call;
+  const targets = call.plan.targets.filter(({ apiId }) => refusal(apiId) === undefined);
+  if (targets.length === 0) return call;
+  return { ...call, plan: { ...call.plan, targets, fallbacks: [], contextFallbacks: [] } };
+}
 
 /** A failure tells as much of how the call went as an answer does. */
 function withHeaders(error: unknown, headers: Readonly<Record<string, string>>): unknown {
@@ -187,7 +287,11 @@ export interface CallOptions {
   readonly cacheTtlMs: number | undefined;
   /** `x-timeout-ms`: the longest time for the whole call. The configured limits hold as well. */
   readonly timeoutMs: number | undefined;
+  /** `x-fallback-models`: models to try when the one that was asked for fails. */
+  readonly fallbacks: readonly string[] | undefined;
 }
+
+const MAX_FALLBACKS = 5;
 
 const MAX_TTL_SECONDS = 30 * 24 * 60 * 60;
 
@@ -195,6 +299,13 @@ export function readCallOptions({ headers }: RequestHead, strictByDefault: boole
   const strict = headers['x-strict-params'];
   const ttl = headers['x-cache-ttl'];
   const timeout = headers['x-timeout-ms'];
+  const given = headers['x-fallback-models'];
+  const fallbacks =
+    typeof given === 'string' ? given.split(',', MAX_FALLBACKS + 1).map((name) => name.trim()) : undefined;
+  if (fallbacks !== undefined && (fallbacks.length > MAX_FALLBACKS || fallbacks.includes(''))) {
+    const reason = `the header x-fallback-models is not a list of at most ${MAX_FALLBACKS} models, with commas between them`;
+    throw new AppError('INVALID_REQUEST', { reason, param: 'x-fallback-models' });
+  }
   if (timeout !== undefined && !/^[1-9]\d{0,9}$/.test(String(timeout))) {
     const reason = 'the header x-timeout-ms is not a whole number of milliseconds above 0';
     throw new AppError('INVALID_REQUEST', { reason, param: 'x-timeout-ms' });
@@ -204,5 +315,6 @@ export function readCallOptions({ headers }: RequestHead, strictByDefault: boole
     cacheTtlMs:
       typeof ttl === 'string' && /^\d{1,9}$/.test(ttl) ? Math.min(Number(ttl), MAX_TTL_SECONDS) * 1000 : undefined,
     timeoutMs: timeout === undefined ? undefined : Number(timeout),
+    fallbacks,
   };
 }

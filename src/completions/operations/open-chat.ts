@@ -1,13 +1,15 @@
-import type { Clock } from '../../platform/clock/clock.ts';
+import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { UsableApi } from '../apis/model-api.ts';
-import type { ChatCompletion } from '../contract/chat.ts';
+import { DEMO_MODEL, type EchoAnswer, echo, echoDrops, readBehaviour } from '../apis/demo-echo.ts';
+import type { KnownModel, UsableApi } from '../apis/model-api.ts';
+import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
+import { cacheMarkers } from '../dialects/conversation.ts';
 import type { Dialect, DialectContext } from '../dialects/dialect.ts';
 import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
-import { createByteReader } from '../relay/byte-reader.ts';
-import { createChunkReader, createFraming } from '../relay/chunk-reader.ts';
+import { failureInBody } from '../dialects/failure.ts';
 import { openAnswer } from '../relay/open-answer.ts';
-import { openStream } from '../relay/open-stream.ts';
+import { type OpenedStream, openStream, type StreamSink } from '../relay/open-stream.ts';
+import { createByteReader, createChunkReader, createFraming } from '../relay/stream-readers.ts';
 import { estimatedUsage, findUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import type { CallerPresence } from '../routing/call-record.ts';
@@ -16,14 +18,14 @@ import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
 import { type FetchLinkedFiles, hasLinkedFiles } from '../upstream/linked-files.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import { type ChatWork, dialectContext, encodeChat, type OpenedChat, speaksOpenai } from './encode-chat.ts';
-import { openDemoChat } from './open-demo-chat.ts';
 
 export type OpenChat = (attempt: Attempt, work: ChatWork, presence: CallerPresence) => Promise<OpenedChat>;
 
-export interface OpenChatOptions {
+interface OpenChatOptions {
   readonly findApi: (id: string) => UsableApi | undefined;
   readonly send: SendUpstream;
-  readonly maxOutputTokens: (api: string, model: string) => number | undefined;
+  /** What is known of a model. */
+  readonly knownModel: (api: string, model: string) => KnownModel | undefined;
   readonly clock: Clock;
   readonly fetchLinkedFiles: FetchLinkedFiles;
   /** The largest event of a stream. */
@@ -35,7 +37,7 @@ const CHOICES = Buffer.from('"choices"');
 const UNUSUAL = ['"error"', '"reasoning"', '"content":[', '"content": ['].map((mark) => Buffer.from(mark));
 
 export function createOpenChat(options: OpenChatOptions): OpenChat {
-  const { findApi, send, maxOutputTokens, clock, fetchLinkedFiles, maxEventBytes } = options;
+  const { findApi, send, knownModel, clock, fetchLinkedFiles, maxEventBytes } = options;
   return async (attempt, work, presence) => {
     const { target } = attempt;
     if (target.apiId === DEMO_API) {
@@ -45,14 +47,16 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     }
     const api = findApi(target.apiId);
     if (api === undefined) throw upstreamError('its key is not set any more');
-    const dialect = loadedDialect(api.dialect) ?? (await loadDialect(api.dialect));
+    const known = knownModel(target.apiId, target.model);
+    const codec = known?.operation === 'responses' && api.responses ? 'responses' : api.dialect;
+    const dialect = loadedDialect(codec) ?? (await loadDialect(codec));
     const stream = work.request.stream === true;
     const context = dialectContext(api, target.model, {
       stream,
       id: work.answerId,
       created: work.created,
       translated: work.translated,
-      maxOutputTokens: maxOutputTokens(target.apiId, target.model),
+      maxOutputTokens: known?.maxOutputTokens,
     });
     // Bedrock fetches nothing from the web.
     const fetches = api.dialect === 'bedrock' && hasLinkedFiles(work.request);
@@ -131,4 +135,131 @@ function parse(body: Buffer): unknown {
   } catch (error) {
     throw upstreamError('its answer is not JSON', error);
   }
+}
+
+interface DemoChat {
+  readonly work: ChatWork;
+  /** With its behaviour: `echo?delay=200`. */
+  readonly model: string;
+  readonly presence: CallerPresence;
+  readonly clock: Clock;
+}
+
+type Chunks = readonly ChatChunk[];
+
+/** `demo/echo` in the place of an upstream: no connection, but the same ways to be slow and to fail. */
+function openDemoChat({ work, model, presence, clock }: DemoChat) {
+  const { delayMs, status, breakAfter } = readBehaviour(model);
+  const answer = echo(work.request);
+  const measured = { usage: answer.usage, estimated: false };
+
+  async function open() {
+    if (status !== 0) {
+      throw failureToError(failureInBody(status, { error: { message: 'The demo model was told to refuse.' } }), '', {
+        retryAfterMs: undefined,
+      });
+    }
+    if (work.request.stream === true) {
+      await pauseFor(clock, presence, delayMs);
+      return {
+        kind: 'chunk-stream',
+        stream: streamOf(work, answer, { delayMs, breakAfter }, clock, presence),
+      } as const;
+    }
+    await pauseFor(clock, presence, delayMs * answer.pieces.length);
+    if (breakAfter !== undefined) throw upstreamError('the demo model was told to break off');
+    return { kind: 'completion', completion: completionOf(work, answer), measured } as const;
+  }
+
+  const lost = cacheMarkers(work.request).length > 0 ? ['cache_control'] : [];
+  return { dropped: [...echoDrops(work.request), ...lost], open };
+}
+
+function completionOf({ answerId, created }: ChatWork, { pieces, finishReason, usage }: EchoAnswer): ChatCompletion {
+  return {
+    id: answerId,
+    object: 'chat.completion',
+    created,
+    model: DEMO_MODEL,
+    choices: [{ index: 0, message: { role: 'assistant', content: pieces.join('') }, finish_reason: finishReason }],
+    usage,
+  };
+}
+
+function streamOf(
+  { answerId, created }: ChatWork,
+  { pieces, finishReason, usage }: EchoAnswer,
+  { delayMs, breakAfter = Number.POSITIVE_INFINITY }: { delayMs: number; breakAfter: number | undefined },
+  clock: Clock,
+  presence: CallerPresence,
+): OpenedStream<Chunks> {
+  const head = { id: answerId, object: 'chat.completion.chunk', created, model: DEMO_MODEL } as const;
+  const chunk = (delta: ChunkDelta, reason: string | null): ChatChunk => ({
+    ...head,
+    choices: [{ index: 0, delta, finish_reason: reason }],
+  });
+  let sink: StreamSink<Chunks> | undefined;
+  let said = 0;
+  let over = false;
+  let paused = false;
+  let stopTimer: (() => void) | undefined;
+
+  /** Word by word, without waiting where there is nothing to wait for. */
+  function speak(): void {
+    stopTimer = undefined;
+    while (!over && !paused && sink !== undefined) {
+      if (said >= Math.min(pieces.length, breakAfter)) {
+        finish(sink);
+        return;
+      }
+      paused = !sink.write([chunk({ content: pieces[said] ?? '' }, null)]);
+      said += 1;
+      if (delayMs > 0 && said < pieces.length) {
+        stopTimer = clock.after(delayMs, speak);
+        return;
+      }
+    }
+  }
+
+  function finish(to: StreamSink<Chunks>): void {
+    over = true;
+    if (said >= breakAfter) to.fail(upstreamError('the demo model was told to break off'));
+    else to.end([chunk({}, finishReason), { ...head, choices: [], usage }]);
+  }
+
+  return {
+    attach(given) {
+      presence.watch(() => {
+        if (over || presence.reason === undefined) return;
+        over = true;
+        stopTimer?.();
+        given.fail(presence.reason);
+      });
+      if (over) return;
+      sink = given;
+      paused = !given.write([chunk({ role: 'assistant', content: '' }, null)]);
+      speak();
+    },
+    resume() {
+      paused = false;
+      if (stopTimer === undefined) speak();
+    },
+    abort() {
+      over = true;
+      stopTimer?.();
+    },
+    usage() {
+      const partial = { ...usage, completion_tokens: said, total_tokens: usage.prompt_tokens + said };
+      return { usage: partial, estimated: false };
+    },
+  };
+}
+
+/** Throws when the caller leaves before the time has passed. */
+async function pauseFor(clock: Clock, presence: CallerPresence, ms: number): Promise<void> {
+  if (ms === 0) return;
+  const gone = new AbortController();
+  presence.watch(() => gone.abort());
+  await pause(clock, ms, gone.signal);
+  if (gone.signal.aborted) throw presence.failure();
 }

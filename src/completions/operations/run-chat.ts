@@ -113,7 +113,7 @@ export interface ChatCall {
   readonly timeoutMs?: number | undefined;
   /** Aborts the upstream when the caller is gone. */
   readonly signal: AbortSignal;
-  /** Told the headers of a call that was let in and failed, for whoever answers over HTTP. */
+  /** Gets the headers of a call that was admitted and failed, for a response over HTTP. */
   onFailed?(headers: ChatAnswer['headers']): void;
 }
 

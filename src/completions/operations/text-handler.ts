@@ -69,14 +69,13 @@ export function createTextHandler(options: TextHandlerOptions) {
   }
 
   return (family: PathFamily) =>
-    async ({ head, caller: holder, body, reply }: Call<KeyHolder>): Promise<unknown> => {
-      const bytes = body as Buffer;
+    async ({ head, caller: holder, body: bytes, reply }: Call<KeyHolder, Buffer>): Promise<unknown> => {
       const request = readRequest(bytes);
       if (bytes.length > MIN_LARGE_BODY) await afterOthers();
-      const { strict, timeoutMs } = readCallOptions(head, strictParams());
+      const { strict, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const operation = 'text_completion';
-      const incoming = { holder, requestId: head.requestId, presence, operation, timeoutMs } as const;
+      const incoming = { holder, requestId: head.requestId, presence, operation, timeoutMs, fallbacks } as const;
       const call = pipeline.admit(incoming, request.model, {
         prompt: tokensOfCharacters(bytes.length),
         answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),

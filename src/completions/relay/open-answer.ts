@@ -77,7 +77,7 @@ export function isSuccess(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
-/** An answer that is no success, as the error that our caller is told of. */
+/** An answer that is no success, as the error that our caller gets. */
 export function refusal(
   status: number,
   headers: UpstreamHeaders,

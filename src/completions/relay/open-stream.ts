@@ -18,7 +18,7 @@ export interface StreamSink<Piece> {
 export interface OpenedStream<Piece> {
   attach(sink: StreamSink<Piece>): void;
   resume(): void;
-  /** Closes the connection at once; the sink hears nothing more. */
+  /** Closes the connection; the sink gets nothing more. */
   abort(): void;
   usage(): MeasuredUsage;
 }
@@ -31,7 +31,7 @@ export interface OpenStreamOptions<Piece> extends OpenOptions {
 const MAX_QUEUED = 4;
 /**
  * This many bytes are read without waiting for the end of the poll phase, in which Node may read 2 MB from one socket:
- * so a client that takes nothing stops the upstream at once.
+ * so a client that takes nothing stops the upstream immediately.
  */
 const MAX_ARRIVED_BYTES = 16 * 1024;
 

@@ -1,7 +1,6 @@
 import type { OutgoingHttpHeaders } from 'node:http';
-import type { FastifyReply } from 'fastify';
 import type { Clock } from '../../platform/clock/clock.ts';
-import type { AppError } from '../../platform/errors/app-error.ts';
+import type { Reply } from '../../platform/http/surface.ts';
 import { encodeComment } from '../../platform/sse/sse-writer.ts';
 import { describeFailure, statusOf } from '../errors.ts';
 import type { CallRecord, FinishCall } from '../routing/call-record.ts';
@@ -9,13 +8,15 @@ import type { Alarm, Alarms } from '../upstream/upstream-exchange.ts';
 import type { OpenedStream } from './open-stream.ts';
 
 export interface RelayOptions<Piece> {
-  readonly reply: FastifyReply;
+  readonly reply: Reply;
   readonly stream: OpenedStream<Piece>;
   readonly record: CallRecord;
   readonly finish: FinishCall;
   /** A piece as the bytes that the caller gets; `last` comes before the end of a whole answer. */
   encode(piece: Piece): string | Buffer;
   encodeEnd(last: Piece | undefined): string | Buffer;
+  /** The last event of a stream that failed. Absent: as clients of chat completions read it. */
+  readonly encodeFailure?: ((error: unknown) => string) | undefined;
   /** What was asked, for calls whose content is kept. */
   readonly requestText: () => string;
   readonly clock: Pick<Clock, 'monotonic'>;
@@ -33,22 +34,20 @@ const STREAM_HEADERS = {
   'x-accel-buffering': 'no',
 };
 
-/** The headers of a stream. From now on the response is written here, not by Fastify. */
-function takeOver(reply: FastifyReply, record: CallRecord): OutgoingHttpHeaders {
-  const headers = { ...(reply.getHeaders() as OutgoingHttpHeaders), ...record.headers(), ...STREAM_HEADERS };
-  reply.hijack();
-  return headers;
+/** The headers of a stream. From now on the response is written here. */
+function takeOver(reply: Reply, record: CallRecord): OutgoingHttpHeaders {
+  return { ...reply.takeOver(), ...record.headers(), ...STREAM_HEADERS };
 }
 
-export type SilenceOptions = Pick<RelayOptions<never>, 'reply' | 'record' | 'clock' | 'alarms'>;
+export type SilenceOptions = Pick<RelayOptions<never>, 'reply' | 'record' | 'clock' | 'alarms' | 'encodeFailure'>;
 
 /**
  * Waits for a stream to begin. After 15 s of silence the caller gets the headers and a comment, then a comment every
- * 15 s, so that nothing on the way takes the connection for dead; retries and fallbacks go on meanwhile. Undefined: the
+ * 15 s, so that nothing on the way takes the connection for dead; retries and fallbacks go on. Undefined: the
  * call failed after that, and an event has told the caller why.
  */
 export async function openInSilence<Opened>(
-  { reply, record, clock, alarms }: SilenceOptions,
+  { reply, record, clock, alarms, encodeFailure = failureEvent }: SilenceOptions,
   open: () => Promise<Opened>,
 ): Promise<{ readonly opened: Opened; readonly headersSent: boolean } | undefined> {
   const response = reply.raw;
@@ -70,7 +69,7 @@ export async function openInSilence<Opened>(
     return { opened, headersSent };
   } catch (error) {
     if (!headersSent) throw error;
-    response.end(failureEvent(error));
+    response.end(encodeFailure(error));
     return undefined;
   } finally {
     alarms.clear(alarm);
@@ -87,6 +86,7 @@ function failureEvent(error: unknown): string {
  */
 export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   const { reply, stream, record, finish, encode, encodeEnd, clock, alarms, headersSent } = options;
+  const { encodeFailure = failureEvent } = options;
   const response = reply.raw;
   const kept: (string | Buffer)[] = [];
   let keptLength = 0;
@@ -120,7 +120,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
     keptLength += bytes.length;
   }
 
-  function conclude(end: { outcome: 'ok' | 'partial' | 'aborted'; status: number; error?: AppError }): void {
+  function conclude(end: { outcome: 'ok' | 'partial' | 'aborted'; status: number; error?: unknown }): void {
     if (over) return;
     over = true;
     alarms.clear(alarm);
@@ -140,39 +140,47 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   alarms.set(alarm);
   stream.attach({
     write(piece) {
-      const bytes = encode(piece);
-      if (over || bytes.length === 0) return true;
-      keep(bytes);
-      return write(bytes);
+      if (over) return true;
+      try {
+        const bytes = encode(piece);
+        if (bytes.length === 0) return true;
+        keep(bytes);
+        return write(bytes);
+      } catch (error) {
+        stream.abort();
+        fail(error);
+        return true;
+      }
     },
     end(last) {
-      const bytes = encodeEnd(last);
-      keep(bytes);
-      conclude({ outcome: 'ok', status: 200 });
-      response.end(bytes);
+      if (over) return;
+      try {
+        const bytes = encodeEnd(last);
+        keep(bytes);
+        conclude({ outcome: 'ok', status: 200 });
+        response.end(bytes);
+      } catch (error) {
+        fail(error);
+      }
     },
-    fail(error) {
-      const event = failureEvent(error);
-      keep(event);
-      conclude({ outcome: 'partial', status: statusOf(error), error });
-      response.end(event);
-    },
+    fail,
   });
+
+  function fail(error: unknown): void {
+    if (over) return;
+    const event = encodeFailure(error);
+    keep(event);
+    conclude({ outcome: 'partial', status: statusOf(error), error });
+    response.end(event);
+  }
 }
 
-/** Sends a JSON answer whose bytes are ready, past Fastify's own serialiser. */
+/** Sends a JSON response whose bytes are ready. */
 export function sendJson(
-  reply: FastifyReply,
+  reply: Reply,
   headers: Readonly<Record<string, string>>,
   body: Buffer | string,
   status = 200,
 ): void {
-  const response = reply.raw;
-  const all = reply.getHeaders() as OutgoingHttpHeaders;
-  Object.assign(all, headers);
-  all['content-type'] = 'application/json; charset=utf-8';
-  all['content-length'] = Buffer.byteLength(body);
-  reply.hijack();
-  response.writeHead(status, all);
-  response.end(body);
+  reply.code(status).headers(headers).type('application/json; charset=utf-8').send(body);
 }

@@ -9,15 +9,22 @@ const MODEL_OR_ESCAPED = /"model"|\\u00/g;
 const MAX_NATIVE_SEARCH = 256 * 1024;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+const OPEN = 0x7b;
+const CLOSE = 0x7d;
+const OPEN_LIST = 0x5b;
+const CLOSE_LIST = 0x5d;
 const MAX_JSON_NAME = 4096;
+/** The longest spelling of the key: every letter as an escape of six characters. */
+const MAX_SPELLING = 5 * 6 + 2;
 
 /**
  * Returns the bytes of a request with another model, and with `before` (members, with their comma) in front of the model, as
  * parts that follow each other; all other bytes are the caller's own, not a copy. Undefined when the place of the model is not
- * certain: the key must be there once, in its usual spelling, so that a parser would read the value that is replaced.
+ * certain: the request's own key must be there once, in its usual spelling, so that a parser would read the value that is replaced.
  */
 export function spliceModel(body: Buffer, from: string, to: string, before = ''): readonly Buffer[] | undefined {
-  const at = body.length > MAX_NATIVE_SEARCH ? placeInLarge(body) : placeInSmall(body);
+  const only = body.length > MAX_NATIVE_SEARCH ? placeInLarge(body) : placeInSmall(body);
+  const at = only === -1 ? placeAmongMembers(body) : only;
   if (at === -1) return undefined;
   const start = startOfValue(body, at + MODEL.length);
   if (start === -1 || body[start] !== QUOTE) return undefined;
@@ -47,6 +54,42 @@ function placeInLarge(body: Buffer): number {
     }
   }
   return found;
+}
+
+/**
+ * Finds the key `"model"` of the request itself, where schemas and contents have the same key or escapes: reads the members of
+ * the outermost object one by one. -1 when the key is there twice, or is written with escapes. `body` is valid JSON.
+ */
+function placeAmongMembers(body: Buffer): number {
+  let found = -1;
+  let depth = 0;
+  for (let at = 0; at < body.length; at += 1) {
+    const byte = body[at];
+    if (byte === OPEN || byte === OPEN_LIST) depth += 1;
+    else if (byte === CLOSE || byte === CLOSE_LIST) depth -= 1;
+    else if (byte === QUOTE) {
+      const start = at;
+      at = closingQuote(body, start);
+      if (at === -1) return -1;
+      if (depth !== 1 || at - start > MAX_SPELLING || startOfValue(body, at + 1) === -1) continue;
+      const key = body.toString('utf8', start, at + 1);
+      if (key.includes('\\') ? JSON.parse(key) === 'model' : key === MODEL_TEXT) {
+        if (found !== -1 || key !== MODEL_TEXT) return -1;
+        found = start;
+      }
+    }
+  }
+  return found;
+}
+
+/** The quote that ends a string: the first with an even number of backslashes before it. */
+function closingQuote(bytes: Buffer, start: number): number {
+  for (let end = bytes.indexOf(QUOTE, start + 1); end !== -1; end = bytes.indexOf(QUOTE, end + 1)) {
+    let before = end - 1;
+    while (bytes[before] === BACKSLASH) before -= 1;
+    if ((end - before) % 2 === 1) return end;
+  }
+  return -1;
 }
 
 /** The place after the closing quote; -1 for what is escaped: such a name is rare enough to take the other way. */

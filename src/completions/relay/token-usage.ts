@@ -116,8 +116,37 @@ export function estimatePromptTokens({ messages, tools, functions }: ChatRequest
   return tokens + tokensOfCharacters(characters);
 }
 
+/** What a value under these names is: a file in base64 or its address, or a proof that the model reads as nothing. */
+const ATTACHED: ReadonlySet<string> = new Set(['data', 'file_data', 'image_url', 'file_url', 'url']);
+const UNREAD: ReadonlySet<string> = new Set(['signature', 'encrypted_content', 'cache_control']);
+
+/** The same for the prompt of any other API: all texts in it, however they are nested. */
+export function estimateTokensIn(...parts: readonly unknown[]): number {
+  let characters = 0;
+  let attachments = 0;
+  const waiting: unknown[] = [...parts];
+  while (waiting.length > 0) {
+    const value = waiting.pop();
+    if (typeof value === 'string') characters += value.length;
+    else if (Array.isArray(value)) for (const item of value) waiting.push(item);
+    else if (typeof value === 'object' && value !== null) {
+      for (const [name, member] of Object.entries(value)) {
+        if (UNREAD.has(name)) continue;
+        if (typeof member === 'string' && ATTACHED.has(name)) attachments += 1;
+        else waiting.push(member);
+        characters += name.length;
+      }
+    }
+  }
+  return tokensOfCharacters(characters) + attachments * TOKENS_PER_ATTACHMENT;
+}
+
 /** The most that the answer may take, by the caller's own limit. */
-export function expectedAnswerTokens({ max_completion_tokens: most, max_tokens: older, n }: ChatRequest): number {
+export function expectedAnswerTokens({
+  max_completion_tokens: most,
+  max_tokens: older,
+  n,
+}: Pick<ChatRequest, 'max_completion_tokens' | 'max_tokens' | 'n'>): number {
   return (most ?? older ?? USUAL_ANSWER_TOKENS) * (n ?? 1);
 }
 

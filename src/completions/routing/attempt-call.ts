@@ -14,7 +14,7 @@ export interface Attempt {
   /** When this try must be over, on the monotonic clock, and which limit that is. */
   readonly deadline: number;
   readonly deadlineName: 'total' | 'x-timeout-ms';
-  /** Ended by whoever gets the result, when the answer is over; a failed try's is ended here. */
+  /** Ended by the code that gets the result, when the answer is over; a failed try's is ended here. */
   readonly lease: TargetLease;
 }
 
@@ -43,6 +43,8 @@ export type AttemptCalls = <Result>(call: AttemptCall<Result>) => Promise<Result
 /** A pause grows from the first to the second; an upstream that asks for longer is not waited for. */
 const BACKOFF = { baseMs: 250, maxMs: 8_000 };
 const MAX_PLANS = 10;
+/** Failed tries that the record of a call lists. */
+const MAX_NOTED = 50;
 
 /** Retries on a target, then its neighbours, then fallbacks, until one answers (contract/completions 3). */
 export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
@@ -139,7 +141,8 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     const { presence, record, tokens, holder } = call;
     if (presence.gone) throw presence.failure();
     const { at: deadline, name: deadlineName } = deadlineOf(target, limits);
-    if (clock.monotonic() >= deadline) throw upstreamTimeout(deadlineName);
+    const startedAt = clock.monotonic();
+    if (startedAt >= deadline) throw upstreamTimeout(deadlineName);
     const lease = board.begin(target, tokens, { caller: holder.owner || holder.id, isSole: limits.isSole });
     if (lease.waitMs !== undefined) throw noTarget(plan.name, lease.waitMs);
     record.attempts += 1;
@@ -150,7 +153,12 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
       return result;
     } catch (error) {
       lease.end(policyOf(error).countsAgainstTarget ? 'failed' : 'ignored', 0);
-      if (!presence.gone) onFailure(target.id, errorCode(error));
+      const code = errorCode(error);
+      record.failures ??= [];
+      if (record.failures.length < MAX_NOTED) {
+        record.failures.push({ target: target.id, code, ms: Math.round(clock.monotonic() - startedAt) });
+      }
+      if (!presence.gone) onFailure(target.id, code);
       throw error;
     }
   }

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Usage } from '../contract/chat.ts';
-import type { Admission, CallOutcome } from '../keys/admission.ts';
+import type { Admission, CallOutcome, FailedAttempt } from '../keys/admission.ts';
 import type { Target } from './model-plan.ts';
 import { DEMO_API } from './model-plan.ts';
 
@@ -70,6 +70,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
         outcome,
         status,
         attempts,
+        failures: record.failures,
         durationMs,
         firstTokenMs: firstTokenMs ?? durationMs,
         requestId,
@@ -81,7 +82,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
   return record;
 }
 
-/** What the demo model is told to do is not part of its name. */
+/** The instructions for the demo model are not part of its name. */
 function modelOf(target: AttemptRecord['target']): string {
   if (target === undefined) return '';
   return target.apiId === DEMO_API ? (target.model.split('?', 1)[0] ?? '') : target.model;
@@ -107,7 +108,7 @@ export class CallerPresence {
   reason: AppError | undefined = undefined;
   #listener: (() => void) | undefined = undefined;
 
-  /** Called at once when the caller is gone already. */
+  /** Called immediately when the caller is gone already. */
   watch(listener: () => void): void {
     this.#listener = listener;
     if (this.gone) listener();
@@ -144,8 +145,10 @@ export interface MeasuredUsage {
   readonly estimated: boolean;
 }
 
-/** What the caller and the meter are told of the tries so far. */
+/** What the caller and the meter learn about the attempts so far. */
 export interface AttemptRecord {
   attempts: number;
+  /** Made with the first try that fails. */
+  failures?: FailedAttempt[];
   target: Target | undefined;
 }

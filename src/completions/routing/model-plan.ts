@@ -37,16 +37,23 @@ export interface ModelPlan {
 }
 
 export interface ModelPlans {
-  /** With the targets that can be asked now, if any. Throws MODEL_NOT_FOUND, with the nearest names. */
+  /**
+   * With the targets that can be asked now, if any. Throws MODEL_NOT_FOUND, with the nearest names. The plan of a name that only
+   * stands for another has that other name, which is what keys are checked against.
+   */
   resolve(model: string): ModelPlan;
+  /** What a name stands for: itself for an alias, for <api>/<model> and for what is not known. */
+  nameOf(model: string): string;
 }
 
 export interface ModelPlansOptions {
-  readonly settings: Pick<CompletionsSettings, 'models' | 'apis' | 'timeouts'>;
+  readonly settings: Pick<CompletionsSettings, 'models' | 'apis' | 'timeouts' | 'model_patterns' | 'api_order'>;
   /** An API that can be called now; undefined when it is not known or has no key. */
   readonly findApi: (id: string) => UsableApi | undefined;
   /** Names to suggest for one that is not known. */
   readonly knownNames: () => Iterable<string>;
+  /** The configured APIs that have a model of this name in the catalogue. */
+  readonly apisWith: (model: string) => readonly string[];
   /** What an API lacks that is known but cannot be called: names of variables. */
   readonly missingFor: (apiId: string) => readonly string[];
 }
@@ -65,34 +72,59 @@ const MAX_SHOWN_NAME = 200;
 const MAX_KEPT_PLANS = 1000;
 
 export function createModelPlans(options: ModelPlansOptions): ModelPlans {
-  const { findApi, knownNames, missingFor } = options;
-  const { settings } = options;
+  const { settings, findApi, knownNames, apisWith, missingFor } = options;
+  const patterns = readPatterns(settings);
   const aliases = readAliases(settings);
   const direct = new Map<string, ModelPlan>();
 
   function notFound(model: string): AppError {
     const apiId = model.slice(0, Math.max(0, model.indexOf('/')));
     const missing = missingFor(apiId);
+    const several = apiId === '' ? apisWith(model) : [];
     const nearest =
-      missing.length > 0
-        ? `The API "${apiId}" is known, but cannot be used yet: set ${missing.join(' and ')} in the environment of the server, or completions.apis.${apiId} in its settings.`
-        : nearestModels(model, knownNames());
+      several.length > 1
+        ? `Several APIs have it: ask for ${several.map((id) => `"${id}/${model}"`).join(' or ')}, or set completions.api_order.`
+        : missing.length > 0
+          ? `The API "${apiId}" is known, but cannot be used yet: set ${missing.join(' and ')} in the environment of the server, or completions.apis.${apiId} in its settings.`
+          : nearestModels(model, knownNames());
     return new AppError('MODEL_NOT_FOUND', { model: model.slice(0, MAX_SHOWN_NAME), nearest });
   }
 
-  return {
+  const plans: ModelPlans = {
     resolve(model) {
       const alias = aliases.get(model);
       if (alias !== undefined) return withUsableTargets(alias);
       const slash = model.indexOf('/');
       const apiId = model.slice(0, Math.max(0, slash));
       const name = model.slice(slash + 1);
+      if (model.length > MAX_SHOWN_NAME) throw notFound(model);
       // Whether an API is usable may change at any time: that is asked for each call.
       const known = apiId === DEMO_API ? DEMO_NAME.test(name) : name !== '' && isThere(apiId);
-      if (!known || model.length > MAX_SHOWN_NAME) throw notFound(model);
-      return direct.get(model) ?? keepDirect(model, apiId, name);
+      if (known) return direct.get(model) ?? keepDirect(model, apiId, name);
+      const meant = meaningOf(model);
+      if (meant === undefined) throw notFound(model);
+      return plans.resolve(meant);
+    },
+    nameOf(model) {
+      if (aliases.has(model) || model.length > MAX_SHOWN_NAME) return model;
+      const slash = model.indexOf('/');
+      return slash > 0 && isThere(model.slice(0, slash)) ? model : (meaningOf(model) ?? model);
     },
   };
+  return plans;
+
+  /** What a name means by a pattern, or because one API has such a model; undefined when that API cannot be called. */
+  function meaningOf(model: string): string | undefined {
+    const pattern = patterns.find(({ before, after }) => fits(model, before, after));
+    if (pattern !== undefined) {
+      const { before, after, target } = pattern;
+      const meant = target.replace('*', () => model.slice(before.length, model.length - after.length));
+      return isThere(meant.slice(0, meant.indexOf('/'))) && meant.length <= MAX_SHOWN_NAME ? meant : undefined;
+    }
+    const apis = apisWith(model);
+    const api = apis.length === 1 ? apis[0] : settings.api_order.find((id) => apis.includes(id));
+    return api === undefined ? undefined : `${api}/${model}`;
+  }
 
   function keepDirect(model: string, apiId: string, name: string): ModelPlan {
     const target = { ...DIRECT_TARGET, id: model, apiId, model: name, timeouts: timeoutsOf(settings, apiId) };
@@ -113,6 +145,20 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
 }
 
 type PlanSettings = ModelPlansOptions['settings'];
+
+/** The patterns, the longest first. */
+function readPatterns({ model_patterns: patterns }: PlanSettings) {
+  return Object.entries(patterns)
+    .map(([pattern, target]) => {
+      const star = pattern.indexOf('*');
+      return { before: pattern.slice(0, star), after: pattern.slice(star + 1), target };
+    })
+    .sort((a, b) => b.before.length + b.after.length - (a.before.length + a.after.length));
+}
+
+function fits(model: string, before: string, after: string): boolean {
+  return model.length >= before.length + after.length && model.startsWith(before) && model.endsWith(after);
+}
 
 /** 0 stands for a limit that is not set at its place. */
 function timeoutsOf({ apis, timeouts }: PlanSettings, apiId: string, alias?: PlanTimeouts): PlanTimeouts {

@@ -38,6 +38,8 @@ export function policyOf(error: unknown): FailurePolicy {
       return { retry: false, next: true, countsAgainstTarget: true, tooLong: false };
     case 'UPSTREAM_REFUSED':
       if (error.details.apiCode === 'context_length_exceeded') return { ...NO_HELP, tooLong: true };
+      // Another model may take what this one's maker does not want to be asked.
+      if (error.details.apiCode === 'content_filter') return { ...NO_HELP, next: true };
       if (RETRIED_STATUSES.has(status)) return { ...NO_HELP, retry: true, next: true };
       return { ...NO_HELP, next: TARGETS_FAULT.has(status) };
     case 'UNSUPPORTED_PARAMETER':
@@ -59,7 +61,7 @@ export function upstreamTimeout(limit: 'connect' | 'first_byte' | 'idle' | 'tota
 }
 
 /**
- * What an upstream said, as what our caller is told (contract/completions 5): a refused key is our own trouble and its
+ * What an upstream said, as our caller gets it (contract/completions 5): a refused key is our own trouble and its
  * text is kept back, a 5xx is a 502, and any other 4xx passes with its status and message. `secret` is the API's key,
  * which some repeat.
  */

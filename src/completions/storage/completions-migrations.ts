@@ -1,5 +1,5 @@
 import { type SchemaModule, sql } from 'kysely';
-import type { Migration } from '../../platform/database/migration.ts';
+import type { Migration } from '../../platform/database/migrations.ts';
 
 /** The schema of completions, forward only: a released migration is never edited, a new one is added below. */
 export const completionsMigrations: readonly Migration[] = [
@@ -21,6 +21,55 @@ export const completionsMigrations: readonly Migration[] = [
     id: '0003-no-tenant',
     // A tenant was stored and never used.
     statements: ({ schema }) => [schema.alterTable('keys').dropColumn('tenant')],
+  },
+  {
+    id: '0004-upstream-objects',
+    statements: ({ schema }) => [
+      schema
+        .createTable('upstream_objects')
+        .addColumn('id', 'text', (column) => column.notNull())
+        .addColumn('api', 'text', (column) => column.notNull())
+        .addColumn('owner', 'text', (column) => column.notNull())
+        .addColumn('created_at', 'integer', (column) => column.notNull())
+        .addPrimaryKeyConstraint('upstream_objects_key', ['id', 'api']),
+      schema.createIndex('upstream_objects_owner').on('upstream_objects').column('owner'),
+      schema.createIndex('upstream_objects_age').on('upstream_objects').column('created_at'),
+    ],
+  },
+  {
+    // Users are owners like teams and service accounts, told apart by what comes before the id.
+    id: '0005-owners',
+    statements: ({ query }) =>
+      ['keys', 'usage_records'].map((table) =>
+        query
+          .updateTable(table)
+          .set({ owner: sql`'user:' || owner` })
+          .where(sql<boolean>`substr(owner, 1, 4) = 'usr_'`),
+      ),
+  },
+  {
+    // What the log of calls shows and looks for.
+    id: '0006-call-log',
+    statements: ({ schema }) => [
+      ...['cached_tokens', 'cache_write_tokens', 'reasoning_tokens'].map((name) =>
+        schema.alterTable('usage_records').addColumn(name, 'integer', (column) => column.notNull().defaultTo(0)),
+      ),
+      schema.alterTable('usage_records').addColumn('failures', 'text', (column) => column.notNull().defaultTo('')),
+      schema.createIndex('usage_records_key').on('usage_records').columns(['key_id', 'id']),
+      schema.createIndex('usage_records_owner').on('usage_records').columns(['owner', 'id']),
+      schema.createIndex('usage_records_request').on('usage_records').column('request_id'),
+    ],
+  },
+  {
+    // Work for teams.
+    id: '0007-teams',
+    statements: ({ schema }) => [
+      ...['keys', 'usage_records'].map((table) =>
+        schema.alterTable(table).addColumn('team', 'text', (column) => column.notNull().defaultTo('')),
+      ),
+      schema.createIndex('keys_team').on('keys').columns(['team', 'id']),
+      schema.createIndex('usage_records_team').on('usage_records').columns(['team', 'id']),
+    ],
   },
 ];
 

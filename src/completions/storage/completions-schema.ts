@@ -3,6 +3,8 @@ export interface KeyRow {
   readonly id: string;
   /** The user that the key belongs to; empty for none. */
   readonly owner: string;
+  /** Id of the team that every call with it is for; empty for none. */
+  readonly team: string;
   readonly name: string;
   /** SHA-256 of the key, in base64url. */
   readonly digest: string;
@@ -20,7 +22,7 @@ export interface KeyRow {
 
 /** What a key with a budget, or a person with a plan, has spent in a period: `2030-01-31`, `2030-01` or `total`. */
 export interface SpendingRow {
-  /** Id of the key, or `user:<id>`. */
+  /** Id of the key, `user:<id>` or `team:<id>`. */
   readonly key_id: string;
   readonly period: string;
   /** A whole number of nano-USD. */
@@ -33,6 +35,8 @@ export interface UsageRecordRow {
   readonly at: number;
   readonly key_id: string;
   readonly owner: string;
+  /** `team:<id>` of the team that it was for; empty for none. */
+  readonly team: string;
   readonly model: string;
   readonly api: string;
   readonly upstream_model: string;
@@ -51,6 +55,12 @@ export interface UsageRecordRow {
   readonly duration_ms: number;
   readonly first_token_ms: number;
   readonly request_id: string;
+  /** Of the prompt, read from a cache and written into one; of the completion, spent on reasoning. */
+  readonly cached_tokens: number;
+  readonly cache_write_tokens: number;
+  readonly reasoning_tokens: number;
+  /** JSON: the attempts that failed. Empty when none did. */
+  readonly failures: string;
 }
 
 /** What was asked and answered; only where the operator wants it stored. */
@@ -82,6 +92,16 @@ export interface UsageFlushRow {
   readonly id: string;
 }
 
+/** Something that a model API keeps in the operator's account, and whose it is: all callers share that account. */
+export interface UpstreamObjectRow {
+  /** The API's own id: `resp_...`, `container_...`. */
+  readonly id: string;
+  readonly api: string;
+  /** A user, or a key that belongs to nobody. */
+  readonly owner: string;
+  readonly created_at: number;
+}
+
 export interface CompletionsSchema {
   keys: KeyRow;
   key_spending: SpendingRow;
@@ -89,4 +109,5 @@ export interface CompletionsSchema {
   usage_contents: UsageContentRow;
   usage_totals: UsageTotalRow;
   usage_flushes: UsageFlushRow;
+  upstream_objects: UpstreamObjectRow;
 }

@@ -2,7 +2,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { CompletionsSchema, KeyRow, SpendingRow } from './completions-schema.ts';
 
 export interface KeyPage {
-  /** Undefined: of everybody. */
+  /** Undefined: of everybody. `team:<id>`: the keys whose calls are for that team. */
   readonly owner: string | undefined;
   readonly after: string;
   readonly limit: number;
@@ -20,6 +20,8 @@ export interface KeyStore {
   /** What a key or a user (`user:<id>`) has spent, by period. */
   spending(keyId: string): Promise<readonly SpendingRow[]>;
 }
+
+const TEAM = 'team:';
 
 export function createKeyStore(database: Database<CompletionsSchema>): KeyStore {
   const { query } = database;
@@ -43,7 +45,8 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
     },
     async list({ owner, after, limit }) {
       let keys = query.selectFrom('keys').selectAll().where('id', '>', after).orderBy('id').limit(limit);
-      if (owner !== undefined) keys = keys.where('owner', '=', owner);
+      if (owner?.startsWith(TEAM)) keys = keys.where('team', '=', owner.slice(TEAM.length));
+      else if (owner !== undefined) keys = keys.where('owner', '=', owner);
       return database.read(keys.compile());
     },
     async remove(id, owner) {

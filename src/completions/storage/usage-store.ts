@@ -53,6 +53,7 @@ const RECORD_COLUMNS = [
   'at',
   'key_id',
   'owner',
+  'team',
   'model',
   'api',
   'upstream_model',
@@ -68,6 +69,10 @@ const RECORD_COLUMNS = [
   'duration_ms',
   'first_token_ms',
   'request_id',
+  'cached_tokens',
+  'cache_write_tokens',
+  'reasoning_tokens',
+  'failures',
 ] as const satisfies readonly (keyof UsageRecordRow)[];
 
 export function createUsageStore(database: Database<CompletionsSchema>): UsageStore {
@@ -251,6 +256,56 @@ export function createUsageRetentionStore(database: Database<CompletionsSchema>)
       const old = query.selectFrom('usage_flushes').select('id').where('id', '<', beforeId).orderBy('id').limit(limit);
       const [removed] = await database.write([query.deleteFrom('usage_flushes').where('id', 'in', old).compile()]);
       return removed.changes;
+    },
+  };
+}
+
+/** Which calls: those with an id from `fromId` to before `beforeId` (ids sort by time) that have all the given values. */
+interface CallFilter {
+  readonly fromId: string;
+  readonly beforeId: string;
+  readonly equal: Readonly<Partial<Pick<UsageRecordRow, CallColumn>>>;
+  readonly minDurationMs: number;
+  readonly limit: number;
+}
+
+type CallColumn = 'key_id' | 'owner' | 'team' | 'model' | 'api' | 'outcome' | 'request_id';
+
+/** Reads the records of single calls. */
+export interface CallStore {
+  /** The latest first. */
+  list(filter: CallFilter): Promise<readonly UsageRecordRow[]>;
+  find(id: string): Promise<UsageRecordRow | undefined>;
+  contentOf(id: string): Promise<UsageContentRow | undefined>;
+}
+
+export function createCallStore(database: Database<CompletionsSchema>): CallStore {
+  const { query } = database;
+  return {
+    list({ fromId, beforeId, equal, minDurationMs, limit }) {
+      let calls = query
+        .selectFrom('usage_records')
+        .selectAll()
+        .where('id', '>=', fromId)
+        .where('id', '<', beforeId)
+        .orderBy('id', 'desc')
+        .limit(limit);
+      for (const name of Object.keys(equal) as CallColumn[]) {
+        const value = equal[name];
+        if (value !== undefined) calls = calls.where(name, '=', value);
+      }
+      if (minDurationMs > 0) calls = calls.where('duration_ms', '>=', minDurationMs);
+      return database.read(calls.compile());
+    },
+    async find(id) {
+      const [row] = await database.read(query.selectFrom('usage_records').selectAll().where('id', '=', id).compile());
+      return row;
+    },
+    async contentOf(id) {
+      const [row] = await database.read(
+        query.selectFrom('usage_contents').selectAll().where('record_id', '=', id).compile(),
+      );
+      return row;
     },
   };
 }

@@ -1,8 +1,9 @@
 import { lookup } from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import type { Clock } from '../../platform/clock/clock.ts';
+import { type Clock, deadline } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { readAtMost } from '../../platform/http/bounded-fetch.ts';
 import { classifyAddress, classifyHost, isMetadataName } from '../../platform/network-address/classify-address.ts';
 import { createAddressMatcher } from '../../platform/network-address/ip-address.ts';
 import type { ChatRequest, ContentPart } from '../contract/chat.ts';
@@ -82,7 +83,9 @@ export function createFetchLinkedFiles(options: LinkedFilesOptions): FetchLinked
         if (response.statusCode !== 200) throw refused(link, `the server answered with ${response.statusCode}`);
         const mediaType = String(response.headers['content-type']).split(';', 1)[0]?.trim().toLowerCase() ?? '';
         if (!MEDIA_TYPES.has(mediaType)) throw refused(link, 'it is not an image or document of a known content type');
-        return { mediaType, bytes: await readBytes(response.body, link) };
+        const bytes = await readAtMost(response.body, MAX_FILE_BYTES);
+        if (bytes === undefined) throw refused(link, `it is larger than ${MAX_FILE_BYTES} bytes`);
+        return { mediaType, bytes };
       }
     } catch (error) {
       throw error instanceof AppError ? error : causeOf(error, link, signal);
@@ -103,12 +106,12 @@ export function createFetchLinkedFiles(options: LinkedFilesOptions): FetchLinked
     }
     links.delete('');
     if (links.size > MAX_LINKS) throw refused('messages', `a request may have ${MAX_LINKS} of them`);
-    const controller = new AbortController();
-    const cancel = clock.after(TIMEOUT_MS, () => controller.abort());
-    presence.watch(() => controller.abort());
+    const gone = new AbortController();
+    presence.watch(() => gone.abort());
+    const { signal, release } = deadline(clock, TIMEOUT_MS, [gone.signal]);
     try {
       const files = new Map<string, FetchedFile>();
-      const fetching = [...links].map(async (link) => files.set(link, await fetchFile(link, controller.signal)));
+      const fetching = [...links].map(async (link) => files.set(link, await fetchFile(link, signal)));
       await Promise.all(fetching);
       const total = [...files.values()].reduce((sum, { bytes }) => sum + bytes.length, 0);
       if (total > MAX_REQUEST_BYTES) throw refused('messages', `all files are larger than ${MAX_REQUEST_BYTES} bytes`);
@@ -118,8 +121,8 @@ export function createFetchLinkedFiles(options: LinkedFilesOptions): FetchLinked
     } catch (error) {
       throw presence.gone ? presence.failure() : error;
     } finally {
-      cancel();
-      controller.abort();
+      gone.abort();
+      release();
     }
   };
 }
@@ -150,17 +153,6 @@ function withFiles(request: ChatRequest, files: ReadonlyMap<string, FetchedFile>
       Array.isArray(message.content) ? { ...message, content: message.content.map(inline) } : message,
     ),
   };
-}
-
-async function readBytes(body: AsyncIterable<Buffer>, link: string): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of body) {
-    length += chunk.length;
-    if (length > MAX_FILE_BYTES) throw refused(link, `it is larger than ${MAX_FILE_BYTES} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks, length);
 }
 
 function addressesOfThisMachine(): readonly string[] {

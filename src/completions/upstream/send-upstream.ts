@@ -60,13 +60,13 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     const { timeouts, deadline, deadlineName } = attempt;
     const { url, origin, host, path } = addressOf(api, encoded.path);
     const headers = {
+      'user-agent': 'trestle',
       ...api.headers,
       ...encoded.headers,
       'content-type': 'application/json',
       accept: stream ? ACCEPT_STREAM : 'application/json',
       // What is not compressed can be passed on as it comes.
       'accept-encoding': 'identity',
-      'user-agent': 'trestle',
       'idempotency-key': idempotencyId,
     };
     const { dialect, credentials } = api;

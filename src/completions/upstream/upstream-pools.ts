@@ -16,7 +16,7 @@ export interface UpstreamPools {
   close(): Promise<void>;
 }
 
-/** A stream takes a connection for itself: this bounds the calls that one upstream gets at once. */
+/** A stream takes a connection for itself: this bounds the calls that one upstream gets at the same time. */
 const CONNECTIONS_PER_POOL = 4096;
 const KEEP_ALIVE_MS = 30_000;
 /** What a connection reads at a time, and ahead while nobody takes it; TLS has the same limit by itself. */

@@ -14,8 +14,7 @@ import {
 } from '../../../src/completions/apis/prices.ts';
 import { converseUsage } from '../../../src/completions/dialects/bedrock/bedrock-dialect.ts';
 import { priceCall } from '../../../src/completions/keys/admission.ts';
-import { usageRecord } from '../../../src/completions/metering/usage-meter.ts';
-import { createUsageAdder } from '../../../src/completions/metering/usage-sums.ts';
+import { createUsageAdder, usageRecord } from '../../../src/completions/metering/usage-meter.ts';
 import { HELLO, startCompletions } from '../../kit/completions/start-completions.ts';
 import { answers, eventsOf, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';

@@ -169,7 +169,7 @@ test('arguments that are no JSON object are kept, and never break a request', as
   }
 });
 
-test('a failure is told in one shape, whatever the body is', async () => {
+test('a failure is reported in one shape, whatever the body is', async () => {
   const bodies = [
     '',
     'plain text',

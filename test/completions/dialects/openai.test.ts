@@ -92,7 +92,7 @@ test('Azure: both forms of URL', () => {
   );
 });
 
-test('an answer of another server is mended where it differs from OpenAI’s', () => {
+test('an answer of another server is fixed where it differs from OpenAI’s', () => {
   const { completion } = openaiDialect.decodeResponse(
     {
       model: 'served',

@@ -21,7 +21,9 @@ function run(chunks: readonly ChatChunk[], broken = false): Json[] {
   return [
     ...encoder.begin(),
     ...chunks.flatMap((each) => encoder.read(each)),
-    ...(broken ? encoder.fail({ status: 504, code: 'upstream_timeout', message: 'Too late.' }) : encoder.finish()),
+    ...(broken
+      ? encoder.fail({ status: 504, code: 'upstream_timeout', message: 'Too late.' }, false)
+      : encoder.finish()),
   ].map(({ event, data }) => {
     const value = JSON.parse(data);
     assert.equal(value.type, event);

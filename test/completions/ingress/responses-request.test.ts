@@ -217,7 +217,7 @@ test('what has no place in a chat completion is named, in words that fit a heade
   ]);
 });
 
-test('what refers to a stored response is refused, and the mend is named', () => {
+test('what refers to a stored response is refused, and the fix is named', () => {
   for (const request of [
     { previous_response_id: 'resp_1' },
     { conversation: 'conv_1' },

@@ -25,7 +25,7 @@ const request = {
     { type: 'namespace', name: 'team', tools: [{ type: 'function', name: 'spawn' }] },
   ],
 } as ResponsesRequest;
-const head = () => ({ id: 'resp_1', createdAt: 5, request, tools: decodeResponsesRequest(request).tools });
+const head = () => ({ id: 'resp_1', createdAt: 5, request, toolsOf: () => decodeResponsesRequest(request).tools });
 const parse = (events: readonly StreamEvent[]): Json[] =>
   events.map(({ event, data }) => {
     const value = JSON.parse(data);
@@ -38,7 +38,7 @@ function run(chunks: readonly ChatChunk[], broken = false): Json[] {
   return parse([
     ...encoder.begin(),
     ...chunks.flatMap((each) => encoder.read(each)),
-    ...(broken ? encoder.fail({ status: 502, code: 'upstream_error', message: 'It broke.' }) : encoder.finish()),
+    ...(broken ? encoder.fail({ status: 502, code: 'upstream_error', message: 'It broke.' }, false) : encoder.finish()),
   ]);
 }
 

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { nanoOfUsd, priceFrom } from '../../../src/completions/apis/prices.ts';
-import type { KeyHolder, SettledCall } from '../../../src/completions/keys/admission.ts';
-import { createBudgets } from '../../../src/completions/keys/budgets.ts';
+import { createBudgets, type KeyHolder, type SettledCall } from '../../../src/completions/keys/admission.ts';
 import { createAdmissions } from '../../../src/completions/keys/create-admissions.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
@@ -166,7 +165,7 @@ test('what a call did not use of its reservation is there for the next one', () 
   admit(holder, 900);
 });
 
-test('a budget starts anew with each UTC day, and says how long until then', async () => {
+test('a budget starts again with each UTC day, and says how long until then', async () => {
   const { clock, admit, tokensUsed } = start(Date.UTC(2030, 0, 31, 23, 0, 0));
   const daily = holderOf({ budget: { usd: 1, period: 'day' } });
   const monthly = holderOf({ budget: { usd: 1, period: 'month' } }, { id: 'key_2' });

@@ -8,6 +8,7 @@ import { createFakeClock } from '../../kit/fake-clock.ts';
 const ROW: KeyRow = {
   id: 'key_1',
   owner: '',
+  team: '',
   name: 'test',
   digest: 'digest-1',
   hint: 'tsk_abcd',

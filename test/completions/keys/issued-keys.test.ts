@@ -84,10 +84,10 @@ for (const engine of engines) {
       const bert = await own.create('usr_bert', { name: 'b' });
       assert.deepEqual(
         (await own.list('usr_anna')).map(({ id, owner }) => ({ id, owner })),
-        [{ id: anna.id, owner: 'usr_anna' }],
+        [{ id: anna.id, owner: 'user:usr_anna' }],
       );
       await assert.rejects(own.remove('usr_anna', bert.id), { code: 'KEY_NOT_FOUND' });
-      assert.equal((await keys.access.withKey(headWith(bert.key))).owner, 'usr_bert');
+      assert.equal((await keys.access.withKey(headWith(bert.key))).owner, 'user:usr_bert');
       await own.remove('usr_bert', bert.id);
       assert.equal((await own.list('usr_bert')).length, 0);
       assert.equal((await keys.register.list({})).data.length, 1);
@@ -179,7 +179,7 @@ describe('who a request comes from', () => {
   const places = databasePlaces('sqlite');
   const open = () => places.open<CompletionsSchema>(completionsDatabase);
 
-  test('P-25: no, a wrong, an unknown and an expired key are refused; many wrong ones are told to wait', async (t) => {
+  test('P-25: no, a wrong, an unknown and an expired key are refused; many wrong ones have to wait', async (t) => {
     const keys = startKeys(await open());
     t.after(() => keys.stop());
     const withKey = async (key: string) => keys.access.withKey(headWith(key));

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { createTokenBucket } from '../../../src/completions/keys/rate-limits.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
-test('a full bucket gives its whole minute at once, and then as fast as it fills', async () => {
+test('a full bucket gives its whole minute immediately, and then as fast as it fills', async () => {
   const clock = createFakeClock();
   const bucket = createTokenBucket(60, clock);
   assert.equal(bucket.waitMs(60), 0);

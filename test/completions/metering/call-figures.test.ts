@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createCallFigures } from '../../../src/completions/metering/call-figures.ts';
+import { createCallFigures } from '../../../src/completions/metering/call-telemetry.ts';
 import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { createCallSpans } from '../../../src/completions/metering/call-spans.ts';
+import { createCallSpans } from '../../../src/completions/metering/call-telemetry.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
 

@@ -62,6 +62,7 @@ for (const engine of engines) {
       assert.deepEqual(second, {
         key_id: 'key_1',
         owner: 'usr_1',
+        team: '',
         model: 'fast',
         api: 'lab',
         upstream_model: 'small',
@@ -77,6 +78,10 @@ for (const engine of engines) {
         duration_ms: 120,
         first_token_ms: 40,
         request_id: 'req_1',
+        cached_tokens: 0,
+        cache_write_tokens: 0,
+        reasoning_tokens: 0,
+        failures: '',
       });
       assert.deepEqual(await store.report(everything), [
         { group: DAY, requests: 3, errors: 1, prompt_tokens: 30, completion_tokens: 15, cost_nano_usd: 45_000_000n },

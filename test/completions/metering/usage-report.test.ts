@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { KeyHolder } from '../../../src/completions/keys/admission.ts';
+import type { CallsQuery } from '../../../src/completions/contract/calls.ts';
 import type { MeteredKeys } from '../../../src/completions/metered-keys.ts';
-import { startUsageRetention } from '../../../src/completions/metering/usage-retention.ts';
+import { startUsageRetention } from '../../../src/completions/metering/call-log.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
+import { createObjectStore } from '../../../src/completions/storage/object-store.ts';
 import { createUsageRetentionStore } from '../../../src/completions/storage/usage-store.ts';
-import type { Call } from '../../../src/platform/http/surface.ts';
 import { callOnce, completionsDatabase, headWith, MASTER_KEY, startKeys } from '../../kit/completions/start-keys.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
@@ -17,16 +17,55 @@ interface Report {
 
 /** As `GET /usage` answers. */
 async function usage(keys: MeteredKeys, key: string, query: Record<string, string> = {}): Promise<Report> {
-  const row = keys.routes.find(({ path }) => path === '/usage');
-  assert.ok(row !== undefined);
-  const caller: KeyHolder = await row.guard(headWith(key));
-  return (await row.handle({ caller, query } as unknown as Call<KeyHolder>)) as Report;
+  return keys.report(await keys.access.withKey(headWith(key)), query);
 }
 
 for (const engine of engines) {
   describe(`usage on ${engine}`, () => {
     const places = databasePlaces(engine);
     const open = () => places.open<CompletionsSchema>(completionsDatabase);
+
+    test('the log of calls is read page by page, by key, outcome, duration, request and time', async (t) => {
+      const clock = createFakeClock(Date.UTC(2030, 0, 31, 12));
+      const keys = startKeys(await open(), { clock });
+      t.after(() => keys.stop());
+      const first = await keys.register.create({ name: 'first' });
+      const second = await keys.register.create({ name: 'second' });
+      for (const key of [first.key, second.key, first.key]) callOnce(keys, await keys.access.withKey(headWith(key)));
+      clock.stepWall(20 * 86_400_000);
+      callOnce(keys, await keys.access.withKey(headWith(first.key)));
+      const list = async (key: string, query: CallsQuery = {}) =>
+        keys.calls.list(await keys.access.withKey(headWith(key)), query);
+      const count = async (key: string, query: CallsQuery = {}) => (await list(key, query)).data.length;
+      assert.equal(await count(MASTER_KEY), 1, 'the last 7 days');
+      assert.equal(await count(MASTER_KEY, { from: '2030-01-01' }), 4);
+      assert.equal(await count(MASTER_KEY, { from: '2030-01-01', to: '2030-01-31' }), 3);
+      assert.equal(await count(MASTER_KEY, { from: '2030-01-31T13:00:00Z' }), 1);
+      const all = { from: '2030-01-01' };
+      assert.equal(await count(MASTER_KEY, { ...all, key: second.id }), 1);
+      assert.equal(await count(first.key, all), 3);
+      assert.equal(await count(first.key, { ...all, key: second.id }), 0, 'the calls of another key');
+      for (const none of [
+        { outcome: 'error' },
+        { min_duration_ms: 13 },
+        { request_id: 'req_2' },
+        { api: 'x' },
+      ] as const) {
+        assert.equal(await count(MASTER_KEY, { ...all, ...none }), 0, JSON.stringify(none));
+      }
+      const some = { outcome: 'ok', min_duration_ms: 12, request_id: 'req_1', api: 'lab', model: 'lab/small' } as const;
+      assert.equal(await count(MASTER_KEY, some), 4);
+      const page = await list(MASTER_KEY, { ...all, limit: 3 });
+      const rest = await list(MASTER_KEY, { ...all, limit: 3, before: page.data.at(-1)?.id ?? '' });
+      assert.deepEqual([page.has_more, rest.has_more, rest.data.length], [true, false, 1]);
+      const ids = [...page.data, ...rest.data].map(({ id }) => String(id));
+      assert.deepEqual(ids, [...ids].sort().reverse());
+      const [, , other] = page.data;
+      assert.equal(other?.key, second.id);
+      const mine = await keys.access.withKey(headWith(first.key));
+      await assert.rejects(keys.calls.find(mine, other?.id ?? ''), { code: 'CALL_NOT_FOUND' });
+      await assert.rejects(list(MASTER_KEY, { from: 'yesterday' }), { code: 'INVALID_REQUEST' });
+    });
 
     test('P-28: a key sees its own usage and nothing of others; the master key sees all', async (t) => {
       const clock = createFakeClock(Date.UTC(2030, 0, 31, 12));
@@ -100,6 +139,7 @@ for (const engine of engines) {
             return removed;
           },
         },
+        objects: createObjectStore(database),
         clock,
         keepMs: 10 * day,
         onError: (error) => assert.fail(String(error)),

@@ -28,7 +28,7 @@ test('alarms ring at their time with one timer for all, whatever the order they 
   assert.equal(clock.pending(), 0);
 });
 
-test('a cleared alarm is silent, and one that rings may set itself anew or clear another', async () => {
+test('a cleared alarm is silent, and one that rings may set itself again or clear another', async () => {
   const { clock, alarms, rung, alarm } = start();
   const cleared = alarm('cleared', 100);
   const neighbour = alarm('neighbour', 200);

@@ -20,7 +20,7 @@ test('P-40: calls that end as they must, and memory that stays after its beginni
   );
 });
 
-test('memory that grows is told, and sockets that stay open are a violation', () => {
+test('memory that grows is reported, and sockets that stay open are a violation', () => {
   const growing = Array.from({ length: 10 }, (_, index) => level(100 + index * 5, 20 + index * 2));
   const missed = figuresOf(growing).filter(({ met }) => !met);
   assert.deepEqual(

@@ -41,6 +41,18 @@ test('a key that is there twice, or in another spelling, is left to the parser, 
   assert.equal(spliced?.join(''), '{ "model":"z" }');
 });
 
+test('DC-6: a schema with a field "model" and escapes in a text leave every other byte of the request as it came', () => {
+  const tools = '"tools":[{"input_schema":{"properties":{"model":{"type":"string"}}}}]';
+  const text = '"text":"\\u001b[31m said \\"model\\": \\\\"';
+  for (const long of ['', 'x'.repeat(300_000)]) {
+    const before = `{${tools},"a":[{${text}}],"long":"${long}", "model" : "a"`;
+    const spliced = spliceModel(Buffer.from(`${before} ,"n":1.50}`), 'a', 'z');
+    assert.equal(spliced?.join(''), `{${tools},"a":[{${text}}],"long":"${long}", "model":"z" ,"n":1.50}`);
+    const twice = `${before},"mod\\u0065l":"a"}`;
+    assert.equal(spliceModel(Buffer.from(twice), 'a', 'z'), undefined);
+  }
+});
+
 test('usage is found in the bytes of an answer, and not in what the model said', () => {
   const usage = { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7, details: { a: '}' } };
   fc.assert(

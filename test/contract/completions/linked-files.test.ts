@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { startCompletions } from '../../kit/completions/start-completions.ts';
-import { answers, type Behaviour, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
+import { answers, type Behaviour, completionOf, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
 
 const upstream = await startScriptedUpstream({ after });
 const files = await startScriptedUpstream({ after });
 const apis = {
   bed: { dialect: 'bedrock', base_url: upstream.origin, api_key: 'bedrock-key-123' },
   claude: { dialect: 'anthropic', base_url: upstream.url, api_key: 'claude-key-123' },
+  plain: { dialect: 'openai', base_url: upstream.url, api_key: 'plain-key-123' },
 };
 const open = await startCompletions({ after }, { settings: { apis, link_allow: ['127.0.0.1/32'] } });
 const closed = await startCompletions({ after }, { settings: { apis } });
@@ -144,4 +145,34 @@ test('DC-24: Claude and Bedrock give a JSON object as the text of the answer', a
     assert.equal(choices[0]?.finish_reason, 'stop');
     assert.equal(response.headers.get('x-dropped-params'), null);
   }
+});
+
+test('a file of the shared account is refused on every path, and an address is not one', async () => {
+  const before = upstream.requests.length;
+  upstream.script(answers(completionOf('ok')));
+  const chat = (id: string) => ({
+    model: 'plain/big',
+    messages: [{ role: 'user', content: [{ type: 'file', file: { file_id: id } }] }],
+  });
+  const responses = {
+    model: 'plain/big',
+    input: [{ role: 'user', content: [{ type: 'input_file', file_id: 'file-1' }] }],
+  };
+  const messages = {
+    model: 'plain/big',
+    max_tokens: 10,
+    messages: [{ role: 'user', content: [{ type: 'document', source: { type: 'file', file_id: 'file-1' } }] }],
+  };
+  for (const [path, body] of [
+    ['/v1/chat/completions', chat('file-1')],
+    ['/chat/completions', chat('file-1')],
+    ['/v1/responses', responses],
+    ['/v1/messages', messages],
+  ] as const) {
+    const response = await open.post(path, body);
+    assert.equal(response.status, 400, path);
+    assert.match(await response.text(), /needs something that a model API stores/);
+  }
+  assert.equal(upstream.requests.length, before);
+  assert.equal((await open.post('/v1/chat/completions', chat('https://example.com/a.pdf'))).status, 200);
 });

@@ -9,6 +9,7 @@ import {
   refuses,
   startScriptedUpstream,
 } from '../../kit/scripted-upstream.ts';
+import { startProcessorTime } from '../../kit/time.ts';
 
 interface ApiError {
   readonly error: { message: string; type: string; param: string | null; code: string };
@@ -81,7 +82,7 @@ test('P-21: numbers out of their bounds are 400', async (t) => {
   }
 });
 
-test('P-23: a body above the limit is 413, and 50,000 messages are refused at once', async (t) => {
+test('P-23: a body above the limit is 413, and 50,000 messages are refused immediately', async (t) => {
   const { post } = await startCompletions(t, { settings: { max_request_bytes: 10 * 1024 * 1024 } });
   const large = { ...HELLO, messages: [{ role: 'user', content: 'x'.repeat(10 * 1024 * 1024) }] };
   const tooLarge = await post('/v1/chat/completions', large);
@@ -89,9 +90,9 @@ test('P-23: a body above the limit is 413, and 50,000 messages are refused at on
   assert.equal((await errorOf(tooLarge)).code, 'body_too_large');
   const many = JSON.stringify({ ...HELLO, messages: new Array(50_000).fill({ role: 'user', content: 'x' }) });
   await (await post('/v1/chat/completions', HELLO)).text();
-  const started = performance.now();
+  const processorTime = startProcessorTime();
   const refused = await post('/v1/chat/completions', many);
-  assert.ok(performance.now() - started < 1000);
+  assert.ok(processorTime() < 1000);
   assert.equal(refused.status, 400);
 });
 

@@ -225,7 +225,7 @@ test('DC-5: a sole target that is out only loses its retries', async (t) => {
   assert.equal((await call(1, 'lab/x')).status, 200);
 });
 
-test('DC-5: a call whose own attempts take the target out is told why they failed', async (t) => {
+test('DC-5: a call whose own attempts take the target out says why they failed', async (t) => {
   const upstream = await startScriptedUpstream(t, refuses(500, 'disk full'));
   const models = [{ name: 'm', targets: [{ model: 'lab/x' }], retries: 10, fallbacks: ['none/here'] }];
   const { call, state } = await startWithCallers(t, { apis: { lab: api(upstream) }, models });

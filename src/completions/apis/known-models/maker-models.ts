@@ -192,40 +192,40 @@ gpt-4o-2024-11-20 128000 16384 2.5 10 text,image
 gpt-4o-mini 128000 16384 0.15 0.6 text,image,pdf read=0.075
 gpt-5 400000 128000 1.25 10 text,image read=0.125
 gpt-5-chat-latest 400000 128000 1.25 10 text,image read=0.125
-gpt-5-codex 400000 128000 1.25 10 text,image read=0.125
+gpt-5-codex 400000 128000 1.25 10 text,image read=0.125 by=responses
 gpt-5-mini 400000 128000 0.25 2 text,image read=0.025
 gpt-5-nano 400000 128000 0.05 0.4 text,image read=0.005
-gpt-5-pro 400000 272000 15 120 text,image
+gpt-5-pro 400000 272000 15 120 text,image by=responses
 gpt-5.1 400000 128000 1.25 10 text,image read=0.125
 gpt-5.1-chat-latest 128000 16384 1.25 10 text,image read=0.125
-gpt-5.1-codex 400000 128000 1.25 10 text,image read=0.125
-gpt-5.1-codex-max 400000 128000 1.25 10 text,image read=0.125
-gpt-5.1-codex-mini 400000 128000 0.25 2 text,image read=0.025
+gpt-5.1-codex 400000 128000 1.25 10 text,image read=0.125 by=responses
+gpt-5.1-codex-max 400000 128000 1.25 10 text,image read=0.125 by=responses
+gpt-5.1-codex-mini 400000 128000 0.25 2 text,image read=0.025 by=responses
 gpt-5.2 400000 128000 1.75 14 text,image read=0.175
 gpt-5.2-chat-latest 128000 16384 1.75 14 text,image read=0.175
-gpt-5.2-codex 400000 128000 1.75 14 text,image,pdf read=0.175
-gpt-5.2-pro 400000 128000 21 168 text,image
+gpt-5.2-codex 400000 128000 1.75 14 text,image,pdf read=0.175 by=responses
+gpt-5.2-pro 400000 128000 21 168 text,image by=responses
 gpt-5.3-chat-latest 128000 16384 1.75 14 text,image read=0.175
-gpt-5.3-codex 400000 128000 1.75 14 text,image,pdf read=0.175
-gpt-5.3-codex-spark 128000 32000 1.75 14 text,image,pdf read=0.175
+gpt-5.3-codex 400000 128000 1.75 14 text,image,pdf read=0.175 by=responses
+gpt-5.3-codex-spark 128000 32000 1.75 14 text,image,pdf read=0.175 by=responses
 gpt-5.4 1050000 128000 2.5 15 text,image,pdf read=0.25 over=272000:5/22.5/0.5
 gpt-5.4-mini 400000 128000 0.75 4.5 text,image read=0.075
 gpt-5.4-nano 400000 128000 0.2 1.25 text,image read=0.02
-gpt-5.4-pro 1050000 128000 30 180 text,image over=272000:60/270
+gpt-5.4-pro 1050000 128000 30 180 text,image over=272000:60/270 by=responses
 gpt-5.5 1050000 128000 5 30 text,image,pdf read=0.5 over=272000:10/45/1
-gpt-5.5-pro 1050000 128000 30 180 text,image,pdf over=272000:60/270
+gpt-5.5-pro 1050000 128000 30 180 text,image,pdf over=272000:60/270 by=responses
 gpt-image-1 - - - - text,image
 gpt-image-1-mini - - - - text,image
 gpt-image-1.5 - - - - text,image
 gpt-image-2 - - 5 30 text,image
 o1 200000 100000 15 60 text,image,pdf read=7.5
-o1-pro 200000 100000 150 600 text,image
+o1-pro 200000 100000 150 600 text,image by=responses
 o3 200000 100000 2 8 text,image,pdf read=0.5
-o3-deep-research 200000 100000 10 40 text,image read=2.5
+o3-deep-research 200000 100000 10 40 text,image read=2.5 by=responses
 o3-mini 200000 100000 1.1 4.4 text read=0.55
-o3-pro 200000 100000 20 80 text,image
+o3-pro 200000 100000 20 80 text,image by=responses
 o4-mini 200000 100000 1.1 4.4 text,image read=0.275
-o4-mini-deep-research 200000 100000 2 8 text,image read=0.5
+o4-mini-deep-research 200000 100000 2 8 text,image read=0.5 by=responses
 text-embedding-3-large 8191 3072 0.13 0 text
 text-embedding-3-small 8191 1536 0.02 0 text
 text-embedding-ada-002 8192 1536 0.1 0 text

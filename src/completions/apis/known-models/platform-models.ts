@@ -118,7 +118,7 @@ claude-sonnet-4-5 200000 64000 3 15 text,image,pdf read=0.3 write=3.75
 claude-sonnet-4-6 1000000 64000 3 15 text,image,pdf read=0.3 write=3.75
 claude-sonnet-5 1000000 128000 2 10 text,image,pdf
 codestral-2501 256000 256000 0.3 0.9 text
-codex-mini 200000 100000 1.5 6 text
+codex-mini 200000 100000 1.5 6 text by=responses
 cohere-command-a 256000 8000 2.5 10 text
 cohere-command-r-08-2024 128000 4000 0.15 0.6 text
 cohere-command-r-plus-08-2024 128000 4000 2.5 10 text
@@ -149,24 +149,24 @@ gpt-4o 128000 16384 2.5 10 text,image read=1.25
 gpt-4o-mini 128000 16384 0.15 0.6 text,image read=0.075
 gpt-5 272000 128000 1.25 10 text,image read=0.13
 gpt-5-chat 128000 16384 1.25 10 text,image read=0.13
-gpt-5-codex 400000 128000 1.25 10 text,image
+gpt-5-codex 400000 128000 1.25 10 text,image by=responses
 gpt-5-mini 272000 128000 0.25 2 text,image read=0.03
 gpt-5-nano 272000 128000 0.05 0.4 text,image read=0.01
-gpt-5-pro 400000 272000 15 120 text,image
+gpt-5-pro 400000 272000 15 120 text,image by=responses
 gpt-5.1 272000 128000 1.25 10 text,image,audio read=0.125
 gpt-5.1-chat 128000 16384 1.25 10 text,image,audio read=0.125
-gpt-5.1-codex 400000 128000 1.25 10 text,image,audio read=0.125
-gpt-5.1-codex-max 400000 128000 1.25 10 text,image read=0.125
-gpt-5.1-codex-mini 400000 128000 0.25 2 text,image read=0.025
+gpt-5.1-codex 400000 128000 1.25 10 text,image,audio read=0.125 by=responses
+gpt-5.1-codex-max 400000 128000 1.25 10 text,image read=0.125 by=responses
+gpt-5.1-codex-mini 400000 128000 0.25 2 text,image read=0.025 by=responses
 gpt-5.2 400000 128000 1.75 14 text,image read=0.125
 gpt-5.2-chat 128000 16384 1.75 14 text,image
-gpt-5.2-codex 400000 128000 1.75 14 text,image read=0.175
+gpt-5.2-codex 400000 128000 1.75 14 text,image read=0.175 by=responses
 gpt-5.3-chat 128000 16384 1.75 14 text,image read=0.175
-gpt-5.3-codex 400000 128000 1.75 14 text,image read=0.175
+gpt-5.3-codex 400000 128000 1.75 14 text,image read=0.175 by=responses
 gpt-5.4 1050000 128000 2.5 15 text,image,pdf read=0.25
 gpt-5.4-mini 400000 128000 0.75 4.5 text,image,pdf read=0.075
 gpt-5.4-nano 400000 128000 0.2 1.25 text,image,pdf
-gpt-5.4-pro 1050000 128000 30 180 text,image
+gpt-5.4-pro 1050000 128000 30 180 text,image by=responses
 gpt-5.5 1050000 128000 5 30 text,image,pdf read=0.5
 gpt-image-1 - - 5 40 text,image
 gpt-image-1.5 - - 5 32 text,image

@@ -1,4 +1,4 @@
-import type { ChatChunk, ToolCall, Usage } from '../../contract/chat.ts';
+import type { ChatChunk, ChatRequest, ToolCall } from '../../contract/chat.ts';
 import {
   addArguments,
   addHiddenThinking,
@@ -21,14 +21,46 @@ import {
   startTool,
   stepOf,
   usageChunk,
-  usageOf,
 } from '../answer.ts';
-import type { DecodedAnswer, Dialect, DialectContext, StreamEvent, StreamStep } from '../dialect.ts';
+import { nameLostMembers, readConversation } from '../conversation.ts';
+import {
+  createSteps,
+  type DecodedAnswer,
+  type Dialect,
+  type DialectContext,
+  type Steps,
+  type StreamEvent,
+  type StreamStep,
+  type UpstreamRequest,
+} from '../dialect.ts';
 import { brokenAnswer, failureInBody, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
 import { asCount, asObject, asText, asWords, type JsonObject, parseEvent } from '../json-value.ts';
-import { ANSWER_TOOL } from '../structured-answer.ts';
-import { packHiddenThinking, packThinking } from './anthropic-messages.ts';
-import { encodeAnthropicRequest } from './anthropic-request.ts';
+import {
+  answerSchema,
+  maxTokens,
+  readTools,
+  sortFields,
+  type ToolUse,
+  takenFields,
+  visibleStops,
+} from '../request-fields.ts';
+import {
+  ANSWER_TOOL,
+  ANSWER_TOOL_DESCRIPTION,
+  ANY_OBJECT,
+  hasOpenObject,
+  nameLostKeywords,
+  strictSchema,
+} from '../structured-answer.ts';
+import { encodeText, encodeTurns, packHiddenThinking, packThinking } from './anthropic-messages.ts';
+import {
+  type ClaudeModel,
+  claudeModel,
+  claudeUsage,
+  encodeThinking,
+  mergeClaudeUsage,
+  readSampling,
+} from './claude-model.ts';
 
 export const anthropicDialect: Dialect<AnthropicStreamState> = {
   name: 'anthropic',
@@ -54,20 +86,6 @@ const FINISH_REASONS: ReadonlyMap<unknown, string> = new Map([
 function finishReason(stopReason: unknown, calls: number): string {
   const reason = FINISH_REASONS.get(stopReason) ?? (calls > 0 ? 'tool_calls' : 'stop');
   return reason === 'tool_calls' && calls === 0 ? 'stop' : reason;
-}
-
-/** What was read from or written into the cache is not part of Claude's input tokens, but of OpenAI's prompt. */
-function claudeUsage(usage: JsonObject): Usage {
-  const cached = asCount(usage.cache_read_input_tokens);
-  const cacheWritten = asCount(usage.cache_creation_input_tokens);
-  return usageOf({
-    prompt: asCount(usage.input_tokens) + cached + cacheWritten,
-    completion: asCount(usage.output_tokens),
-    cached,
-    cacheWritten,
-    cacheWritten1h: asCount(asObject(usage.cache_creation)?.ephemeral_1h_input_tokens),
-    reasoning: asCount(asObject(usage.output_tokens_details)?.thinking_tokens),
-  });
 }
 
 function decodeAnthropicAnswer(body: unknown, context: DialectContext): DecodedAnswer {
@@ -156,19 +174,8 @@ function startMessage(state: AnthropicStreamState, message: JsonObject): Step {
   const { head } = state.stream;
   head.id = asWords(message.id) ?? head.id;
   head.model = asWords(message.model) ?? head.model;
-  takeUsage(state, message.usage);
+  mergeClaudeUsage(state.usage, message.usage);
   return stepOf(state, [deltaChunk(head, { role: 'assistant', content: '' })]);
-}
-
-const DETAILS = ['output_tokens_details', 'cache_creation'] as const;
-const COUNTS = ['input_tokens', 'output_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens'] as const;
-
-/** Figures grow while the answer does; each event has only some of them. */
-function takeUsage(state: AnthropicStreamState, value: unknown): void {
-  const usage = asObject(value);
-  if (usage === undefined) return;
-  for (const name of COUNTS) if (asCount(usage[name]) > 0) state.usage[name] = usage[name];
-  for (const name of DETAILS) if (asObject(usage[name]) !== undefined) state.usage[name] = usage[name];
 }
 
 function startBlock(state: AnthropicStreamState, index: number, block: JsonObject): Step {
@@ -208,7 +215,7 @@ function addDelta(stream: BlockStream, index: number, delta: JsonObject): readon
 }
 
 function finishMessage(state: AnthropicStreamState, body: JsonObject): Step {
-  takeUsage(state, body.usage);
+  mergeClaudeUsage(state.usage, body.usage);
   const delta = asObject(body.delta) ?? {};
   if (asWords(delta.stop_reason) === undefined || state.finished) return silentStep(state);
   const refusal = asWords(asObject(delta.stop_details)?.explanation);
@@ -223,4 +230,139 @@ function finish(state: AnthropicStreamState, stopReason: unknown): readonly Chat
   const last = deltaChunk(stream.head, {}, finishReason(stopReason, stream.calls));
   const usage = claudeUsage(state.usage);
   return [...closing, last, ...(usage.total_tokens > 0 ? [usageChunk(stream.head, usage)] : [])];
+}
+
+const TAKEN = takenFields(
+  ...['max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'stop', 'tools', 'tool_choice', 'user'],
+  ...['parallel_tool_calls', 'response_format', 'reasoning_effort'],
+);
+
+function encodeAnthropicRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
+  const model = claudeModel(context.model);
+  const { dropped, extra } = sortFields(request, TAKEN);
+  const names = new Set(dropped);
+  nameLostMembers(request.messages, names);
+  const steps = createSteps();
+  const { system, turns, calledNames } = readConversation(request.messages, steps);
+  const instructions = system.filter(({ text }) => text.trim() !== '');
+  const messages = encodeTurns(turns, names, steps);
+  const schema = answerSchema(request);
+  // Claude closes every object, which an open one does not survive unless the caller asked for that.
+  const native = schema !== undefined && model.followsSchema && (schema.strict || !hasOpenObject(schema.schema, steps));
+  const wantsObject = request.response_format?.type === 'json_object';
+  const toolSchema = native ? undefined : (schema?.schema ?? (wantsObject ? ANY_OBJECT : undefined));
+  const tools = encodeTools(request, { model, toolSchema, calledNames, dropped: names, steps });
+  const limit = maxTokens(request) ?? context.maxOutputTokens ?? model.defaultMaxTokens;
+  const thinking = encodeThinking({
+    effort: request.reasoning_effort ?? undefined,
+    model,
+    limit,
+    lacksThinking: calledWithoutThinking(messages),
+    forced: tools.forced,
+    dropped: names,
+  });
+  const { temperature, topP } = readSampling(request, model, thinking.thinking?.type === 'enabled', names);
+  const stop = visibleStops(request, names);
+  const outputConfig = {
+    ...(thinking.effort !== undefined && { effort: thinking.effort }),
+    ...(native && { format: { type: 'json_schema', schema: closedSchema(schema.schema, ANSWER_FIELD, names, steps) } }),
+  };
+  const body: JsonObject = {
+    model: context.model,
+    max_tokens: limit,
+    ...(instructions.length > 0 && { system: instructions.map(encodeText) }),
+    messages,
+    ...(temperature !== undefined && { temperature: Math.min(1, temperature) }),
+    ...(topP !== undefined && { top_p: topP }),
+    ...(stop !== undefined && { stop_sequences: stop }),
+    ...(context.stream && { stream: true }),
+    ...tools.fields,
+    ...(thinking.thinking !== undefined && { thinking: thinking.thinking }),
+    ...(Object.keys(outputConfig).length > 0 && { output_config: outputConfig }),
+    ...(typeof request.user === 'string' && { metadata: { user_id: request.user } }),
+    ...extra,
+  };
+  return { path: '/messages', headers: { 'anthropic-version': '2023-06-01' }, body, dropped: [...names] };
+}
+
+interface EncodedTools {
+  readonly fields: JsonObject;
+  /** The model must call something, and thinking is not allowed then. */
+  readonly forced: boolean;
+}
+
+interface ToolOptions {
+  readonly model: ClaudeModel;
+  /** What the answer must be like, where a tool asks for it. */
+  readonly toolSchema: JsonObject | undefined;
+  readonly calledNames: ReadonlySet<string>;
+  readonly dropped: Set<string>;
+  readonly steps: Steps;
+}
+
+const ANSWER_FIELD = 'response_format.json_schema.schema';
+const TOOL_FIELD = 'tools.function.parameters';
+
+/** A schema for strict decoding; what it loses is named. */
+function closedSchema(schema: unknown, field: string, dropped: Set<string>, steps: Steps): unknown {
+  const lost = new Set<string>();
+  const closed = strictSchema(schema, steps, lost);
+  nameLostKeywords(field, lost, dropped);
+  return closed;
+}
+
+function encodeTools(
+  request: ChatRequest,
+  { model: { followsSchema }, toolSchema, calledNames, dropped, steps }: ToolOptions,
+): EncodedTools {
+  const use = readTools(request, steps);
+  for (const name of use.dropped) dropped.add(name);
+  const tools = use.functions.map((definition): JsonObject => {
+    const { name, description, parameters, strict, ...own } = definition;
+    return {
+      ...own,
+      name,
+      ...(description !== undefined && { description }),
+      input_schema:
+        strict === true && followsSchema
+          ? closedSchema(objectSchema(parameters), TOOL_FIELD, dropped, steps)
+          : objectSchema(parameters),
+      ...(strict === true && followsSchema && { strict: true }),
+    };
+  });
+  if (toolSchema !== undefined) {
+    tools.push({ name: ANSWER_TOOL, description: ANSWER_TOOL_DESCRIPTION, input_schema: objectSchema(toolSchema) });
+    const choice = use.functions.length > 0 ? { type: 'any' } : { type: 'tool', name: ANSWER_TOOL };
+    return { fields: { tools, tool_choice: choice }, forced: true };
+  }
+  if (tools.length === 0 && calledNames.size > 0) {
+    // Calls in a conversation need their tools, whether they may be called again or not.
+    for (const name of calledNames) tools.push({ name, input_schema: { type: 'object' } });
+    return { fields: { tools, tool_choice: { type: 'none' } }, forced: false };
+  }
+  if (tools.length === 0) return { fields: {}, forced: false };
+  const choice = encodeChoice(use, request.parallel_tool_calls === false);
+  return {
+    fields: { tools, ...(choice !== undefined && { tool_choice: choice }) },
+    forced: choice?.type === 'any' || choice?.type === 'tool',
+  };
+}
+
+function encodeChoice({ choice }: ToolUse, oneAtATime: boolean): JsonObject | undefined {
+  const single = oneAtATime && { disable_parallel_tool_use: true };
+  if (choice === 'none') return { type: 'none' };
+  if (choice === 'required') return { type: 'any', ...single };
+  if (choice !== 'auto') return { type: 'tool', name: choice.name, ...single };
+  return oneAtATime ? { type: 'auto', ...single } : undefined;
+}
+
+function objectSchema(parameters: unknown): JsonObject {
+  return { type: 'object', ...(parameters as JsonObject | undefined) };
+}
+
+/** A client may have lost the thinking of a turn that called tools. */
+function calledWithoutThinking(messages: readonly JsonObject[]): boolean {
+  const last = messages.findLast(({ role }) => role === 'assistant');
+  const blocks = (last?.content ?? []) as readonly JsonObject[];
+  return blocks.some(({ type }) => type === 'tool_use') && !String(blocks[0]?.type).endsWith('thinking');
 }

@@ -1,7 +1,15 @@
 import { Buffer } from 'node:buffer';
 import type { ToolCall } from '../../contract/chat.ts';
-import { type ContentItem, droppedPiece, type TextItem } from '../content.ts';
-import { callArguments, packProof, type Turn, type TurnItem, unpackProofs } from '../conversation.ts';
+import {
+  type ContentItem,
+  callArguments,
+  droppedPiece,
+  packProof,
+  type TextItem,
+  type Turn,
+  type TurnItem,
+  unpackProofs,
+} from '../conversation.ts';
 import type { Steps } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 
@@ -135,7 +143,7 @@ type Placed = readonly { readonly position: number; readonly block: Thinking }[]
  * The blocks that the proofs vouch for, in their order. None when the text is not what was signed: Claude refuses
  * altered thinking, and does without any.
  */
-function readProofs(text: string, signature: string, steps: Steps): Placed {
+export function readProofs(text: string, signature: string, steps: Steps): Placed {
   const placed: Placed[number][] = [];
   let taken = 0;
   for (const { mark, proof } of unpackProofs('claude', signature, steps)) {

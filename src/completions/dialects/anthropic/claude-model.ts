@@ -1,5 +1,6 @@
-import type { ChatRequest } from '../../contract/chat.ts';
-import type { JsonObject } from '../json-value.ts';
+import type { ChatRequest, Usage } from '../../contract/chat.ts';
+import { usageOf } from '../answer.ts';
+import { asCount, asObject, type JsonObject } from '../json-value.ts';
 
 /** What the name of a model tells about what its API takes. Claude's versions differ, and say so by refusing. */
 export interface ClaudeModel {
@@ -132,4 +133,29 @@ export function encodeThinking({
 function effortOf(effort: string, { knowsExtraEffort }: ClaudeModel): string | undefined {
   if (effort === 'xhigh' || effort === 'max') return knowsExtraEffort ? effort : 'high';
   return EFFORTS.get(effort);
+}
+
+/** What was read from or written into the cache is not part of Claude's input tokens, but of OpenAI's prompt. */
+export function claudeUsage(usage: JsonObject): Usage {
+  const cached = asCount(usage.cache_read_input_tokens);
+  const cacheWritten = asCount(usage.cache_creation_input_tokens);
+  return usageOf({
+    prompt: asCount(usage.input_tokens) + cached + cacheWritten,
+    completion: asCount(usage.output_tokens),
+    cached,
+    cacheWritten,
+    cacheWritten1h: asCount(asObject(usage.cache_creation)?.ephemeral_1h_input_tokens),
+    reasoning: asCount(asObject(usage.output_tokens_details)?.thinking_tokens),
+  });
+}
+
+const DETAILS = ['output_tokens_details', 'cache_creation'] as const;
+const COUNTS = ['input_tokens', 'output_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens'] as const;
+
+/** Takes over what an event says: figures grow while the answer does, and each event has only some of them. */
+export function mergeClaudeUsage(figures: JsonObject, value: unknown): void {
+  const usage = asObject(value);
+  if (usage === undefined) return;
+  for (const name of COUNTS) if (asCount(usage[name]) > 0) figures[name] = usage[name];
+  for (const name of DETAILS) if (asObject(usage[name]) !== undefined) figures[name] = usage[name];
 }

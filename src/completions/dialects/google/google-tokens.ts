@@ -1,6 +1,7 @@
 import { sign } from 'node:crypto';
 import { type Clock, withinTime } from '../../../platform/clock/clock.ts';
 import { AppError } from '../../../platform/errors/app-error.ts';
+import { readAtMost } from '../../../platform/http/bounded-fetch.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { asNumber, asObject, asWords, type JsonObject } from '../json-value.ts';
 
@@ -89,9 +90,9 @@ export function createGoogleTokens({ clock, fetch, readFile }: GoogleTokenOption
         redirect: 'error',
         signal: abort.signal,
       });
-      const body = asObject(parseJson(await response.text())) ?? {};
       if (!response.ok) throw new Error(`the token server answered with status ${response.status}`);
-      return body;
+      const text = await readAtMost(response.body);
+      return asObject(parseJson(String(text ?? ''))) ?? {};
     };
     return withinTime(clock, TIMEOUT_MS, answer(), () => {
       abort.abort();

@@ -9,6 +9,7 @@ import {
   silentStep,
   stepOf,
   usageChunk,
+  usageOf,
 } from '../answer.ts';
 import type { DecodedAnswer, DialectContext, StreamEvent, StreamStep } from '../dialect.ts';
 import { brokenAnswer, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
@@ -276,4 +277,16 @@ function readOpenaiUsage(body: JsonObject): Usage | undefined {
     total_tokens: Math.max(total, prompt + completion),
     ...(lacksDetails && { prompt_tokens_details: { cached_tokens: cached } }),
   };
+}
+
+/** Figures of the Responses API. */
+export function readResponsesUsage(value: unknown): Usage | undefined {
+  const usage = asObject(value);
+  if (usage === undefined) return undefined;
+  return usageOf({
+    prompt: asCount(usage.input_tokens),
+    completion: asCount(usage.output_tokens),
+    cached: asCount(asObject(usage.input_tokens_details)?.cached_tokens),
+    reasoning: asCount(asObject(usage.output_tokens_details)?.reasoning_tokens),
+  });
 }

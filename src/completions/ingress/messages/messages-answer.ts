@@ -6,7 +6,7 @@ import type { Usage } from '../../contract/chat.ts';
 import type { MessageObject, MessagesError, MessagesUsage } from '../../contract/messages.ts';
 import { type AnswerBlock, type AnswerReader, type BlockStep, createAnswerReader } from '../answer-blocks.ts';
 import { isRecord } from '../decoded-request.ts';
-import { namedEvent, type StreamEncoder } from '../relay-answer.ts';
+import { namedEvent, type StreamEncoder } from '../ingress-call.ts';
 
 const STOP_REASONS: ReadonlyMap<string, string> = new Map([
   ['stop', 'end_turn'],
@@ -126,7 +126,7 @@ export function createMessagesStream({ id, requestId, model }: MessageHead): Str
         namedEvent('message_stop', {}),
       ];
     },
-    fail: ({ status, message }) => [...start(), failure(status, message)],
+    fail: ({ status, message }, afterBytes) => [...(afterBytes ? [] : start()), failure(status, message)],
   };
 
   function failure(status: number, message: string): StreamEvent {

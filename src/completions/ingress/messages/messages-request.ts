@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { ChatRequest, ChatTool } from '../../contract/chat.ts';
+import type { ChatRequest, ChatTool, ContentPart } from '../../contract/chat.ts';
 import type {
   CountTokensRequest,
   InputMessage,
@@ -7,20 +7,22 @@ import type {
   MessagesRequest,
   MessagesTool,
 } from '../../contract/messages.ts';
-import { packHiddenThinking, packThinking } from '../../dialects/anthropic/anthropic-messages.ts';
-import { cacheControl } from '../../dialects/content.ts';
-import { createSteps } from '../../dialects/dialect.ts';
+import { packHiddenThinking, packThinking, readProofs } from '../../dialects/anthropic/anthropic-messages.ts';
+import { cacheControl } from '../../dialects/conversation.ts';
+import { createSteps, type Steps } from '../../dialects/dialect.ts';
+import type { Reference } from '../../lanes/upstream-objects.ts';
+import type { DecodedRequest } from '../../operations/chat-pipeline.ts';
 import {
   type ConversationBuilder,
   createConversation,
-  type DecodedRequest,
   droppedNames,
+  invalidField,
   isPresent,
+  isRecord,
   requiredText,
   streamFields,
   unknownFields,
 } from '../decoded-request.ts';
-import { decodePart, decodeResult } from './messages-content.ts';
 
 /** Translated below. Everything else is Anthropic's own: dropped and named. */
 const KNOWN: ReadonlySet<string> = new Set([
@@ -29,12 +31,16 @@ const KNOWN: ReadonlySet<string> = new Set([
 ]);
 const SAME = ['temperature', 'top_p', 'top_k'] as const;
 
+/** As many as chat completions have. */
+const MAX_STOPS = 4;
 /** OpenAI refuses longer ids; a digest still distinguishes users, and reveals less about them. */
 const MAX_USER_LENGTH = 64;
 
 /** A request of the Messages API as a chat completion. */
 export function decodeMessagesRequest(request: MessagesRequest): DecodedRequest {
   const prompt = decodePrompt(request);
+  const stops = request.stop_sequences ?? [];
+  if (stops.length > MAX_STOPS) throw invalidField('/stop_sequences', `has more than ${MAX_STOPS} items`);
   const given: Readonly<Record<string, unknown>> = request;
   const user = request.metadata?.user_id ?? undefined;
   const chat: ChatRequest = {
@@ -42,7 +48,7 @@ export function decodeMessagesRequest(request: MessagesRequest): DecodedRequest 
     ...streamFields(request),
     max_completion_tokens: request.max_tokens,
     ...Object.fromEntries(SAME.flatMap((name) => (isPresent(given[name]) ? [[name, given[name]]] : []))),
-    ...(isPresent(request.stop_sequences) && request.stop_sequences.length > 0 && { stop: request.stop_sequences }),
+    ...(stops.length > 0 && { stop: stops }),
     ...(user !== undefined && { user: user.length > MAX_USER_LENGTH ? digest(user) : user }),
   };
   return { chat, dropped: prompt.dropped };
@@ -59,7 +65,7 @@ export function decodePrompt(request: CountTokensRequest): DecodedRequest {
     steps.take(1 + (typeof message.content === 'string' ? 0 : countBlocks(message.content)));
     decodeMessage(message, `/messages/${index}`, conversation, dropped);
   }
-  const tools = (request.tools ?? []).flatMap((tool) => decodeTool(tool, dropped));
+  const tools = (request.tools ?? []).flatMap((tool, index) => decodeTool(tool, `/tools/${index}`, dropped));
   const { tool_choice: choice } = request;
   const chat: ChatRequest = {
     model: request.model,
@@ -156,11 +162,61 @@ function packedSignature({ thinking = '', signature = '' }: MessagesBlock, writt
   return signature.includes(':') ? signature : packThinking(thinking.length, written, signature);
 }
 
+/**
+ * The request with Claude's own proofs, where the caller holds proofs that we packed: in translated answers, and in answers of
+ * the first release. Undefined when there are none, which is usual. Thinking of other makers is left out.
+ */
+export function withOwnProofs(request: MessagesRequest): MessagesRequest | undefined {
+  if (!request.messages.some(({ content }) => typeof content !== 'string' && content.some(isPacked))) return undefined;
+  const steps = createSteps();
+  const messages = request.messages.map((message) =>
+    typeof message.content === 'string'
+      ? message
+      : { ...message, content: message.content.flatMap((block) => (isPacked(block) ? unpack(block, steps) : [block])) },
+  );
+  return { ...request, messages };
+}
+
+/** What a request names that the API keeps: a container, and files in blocks and in the results of tools. */
+export function storedInMessages(request: MessagesRequest): readonly Reference[] {
+  const { container } = request as { container?: unknown };
+  const found: Reference[] = [];
+  const note = (id: unknown, path: string) => {
+    if (typeof id === 'string') found.push({ id, path });
+  };
+  const lookAt = (blocks: unknown, path: string): void => {
+    if (!Array.isArray(blocks)) return;
+    for (const [index, block] of blocks.entries()) {
+      if (!isRecord(block)) continue;
+      const { type, source, content, file_id: uploaded } = block;
+      if (isRecord(source) && source.type === 'file') note(source.file_id, `${path}/${index}/source/file_id`);
+      if (type === 'container_upload') note(uploaded, `${path}/${index}/file_id`);
+      if (type === 'tool_result') lookAt(content, `${path}/${index}/content`);
+    }
+  };
+  note(isRecord(container) ? container.id : container, '/container');
+  lookAt(request.system, '/system');
+  for (const [index, { content }] of request.messages.entries()) lookAt(content, `/messages/${index}/content`);
+  return found;
+}
+
+function isPacked({ type, signature }: MessagesBlock): boolean {
+  return type === 'thinking' && signature?.includes(':') === true;
+}
+
+function unpack({ thinking = '', signature = '' }: MessagesBlock, steps: Steps): readonly MessagesBlock[] {
+  return readProofs(thinking, signature, steps).map(({ block }) =>
+    block.kind === 'hidden'
+      ? { type: 'redacted_thinking', data: block.data }
+      : { type: 'thinking', thinking: block.thinking, signature: block.signature },
+  );
+}
+
 /** Tools without a schema of their own are Anthropic's, run by its servers or known to its models only. */
-function decodeTool(tool: MessagesTool, dropped: Set<string>): readonly ChatTool[] {
+function decodeTool(tool: MessagesTool, path: string, dropped: Set<string>): readonly ChatTool[] {
   const { type, name, description, input_schema: parameters, strict } = tool;
   if ((isPresent(type) && type !== 'custom') || parameters === undefined) {
-    dropped.add(`tools.${type ?? name}`);
+    dropped.add(`tools.${type ?? name ?? 'custom'}`);
     return [];
   }
   const cache = cacheControl(tool);
@@ -169,7 +225,7 @@ function decodeTool(tool: MessagesTool, dropped: Set<string>): readonly ChatTool
       ...(cache !== undefined && { cache_control: cache }),
       type: 'function',
       function: {
-        name,
+        name: requiredText(name, `${path}/name`),
         ...(description !== undefined && { description }),
         parameters,
         ...(isPresent(strict) && { strict }),
@@ -212,4 +268,102 @@ function answerFormat(schema: object | undefined): Pick<ChatRequest, 'response_f
 
 function digest(text: string): string {
   return createHash('sha256').update(text).digest('hex');
+}
+
+/** Decodes text, images and documents, as a user or a tool may send them; undefined for any other kind of block. */
+function decodePart(block: MessagesBlock, path: string): readonly ContentPart[] | undefined {
+  const parts = decodeBlock(block, path);
+  const cache = cacheControl(block);
+  const last = parts?.at(-1);
+  if (parts === undefined || last === undefined || cache === undefined) return parts;
+  return [...parts.slice(0, -1), Object.assign(last, { cache_control: cache })];
+}
+
+function decodeBlock(block: MessagesBlock, path: string): readonly ContentPart[] | undefined {
+  switch (block.type) {
+    case 'text':
+      return [{ type: 'text', text: requiredText(block.text, `${path}/text`) }];
+    case 'image':
+      return [decodeImage(sourceOf(block, path), `${path}/source`)];
+    case 'document':
+      return decodeDocument(sourceOf(block, path), block.title ?? undefined, `${path}/source`);
+    case 'search_result':
+      return [{ type: 'text', text: searchResult(block) }];
+    default:
+      return undefined;
+  }
+}
+
+/** What a tool gave back: text, or blocks. What no block of ours can hold goes as its JSON. */
+function decodeResult(content: unknown, isError: boolean, path: string): readonly ContentPart[] {
+  const parts = typeof content === 'string' ? [{ type: 'text', text: content }] : resultBlocks(content, path);
+  // Chat completions have no place for this; a model that reads it knows.
+  return isError ? [{ type: 'text', text: 'The tool failed:' }, ...parts] : parts;
+}
+
+function resultBlocks(content: unknown, path: string): readonly ContentPart[] {
+  if (content === undefined || content === null) return [{ type: 'text', text: '' }];
+  if (!Array.isArray(content)) throw invalidField(path, 'must be a string or an array of blocks');
+  return content.flatMap((block: unknown, index) => {
+    if (!isRecord(block)) throw invalidField(`${path}/${index}`, 'must be an object');
+    const known = typeof block.type === 'string' ? decodePart(block as MessagesBlock, `${path}/${index}`) : undefined;
+    return known ?? [{ type: 'text', text: JSON.stringify(block) }];
+  });
+}
+
+type Source = Readonly<Record<string, unknown>>;
+
+function sourceOf({ source }: MessagesBlock, path: string): Source {
+  if (!isRecord(source)) throw invalidField(`${path}/source`, 'must be an object');
+  return source;
+}
+
+function decodeImage(source: Source, path: string): ContentPart {
+  switch (source.type) {
+    case 'base64':
+      return { type: 'image_url', image_url: { url: dataUrl(source, path) } };
+    case 'url':
+      return { type: 'image_url', image_url: { url: requiredText(source.url, `${path}/url`) } };
+    case 'file':
+      return { type: 'file', file: { file_id: requiredText(source.file_id, `${path}/file_id`) } };
+    default:
+      throw invalidField(`${path}/type`, 'must be "base64", "url" or "file"');
+  }
+}
+
+function decodeDocument(source: Source, title: string | undefined, path: string): readonly ContentPart[] {
+  const filename = title ?? 'document.pdf';
+  switch (source.type) {
+    case 'base64':
+      return [{ type: 'file', file: { file_data: dataUrl(source, path), filename } }];
+    case 'url':
+      return [{ type: 'file', file: { file_data: requiredText(source.url, `${path}/url`), filename } }];
+    case 'file':
+      return [{ type: 'file', file: { file_id: requiredText(source.file_id, `${path}/file_id`) } }];
+    case 'text':
+      return [{ type: 'text', text: titled(title, requiredText(source.data, `${path}/data`)) }];
+    case 'content':
+      return resultBlocks(typeof source.content === 'string' ? [textBlock(source.content)] : source.content, path);
+    default:
+      throw invalidField(`${path}/type`, 'must be "base64", "url", "file", "text" or "content"');
+  }
+}
+
+function dataUrl(source: Source, path: string): string {
+  const mediaType = requiredText(source.media_type, `${path}/media_type`);
+  return `data:${mediaType};base64,${requiredText(source.data, `${path}/data`)}`;
+}
+
+function searchResult({ title, source, content }: MessagesBlock): string {
+  const blocks = Array.isArray(content) ? content : [];
+  const text = blocks.map((block: unknown) => (isRecord(block) && typeof block.text === 'string' ? block.text : ''));
+  return titled([title, source].filter((part) => typeof part === 'string').join(', '), text.join('\n'));
+}
+
+function titled(title: string | undefined, text: string): string {
+  return title === undefined || title === '' ? text : `${title}\n\n${text}`;
+}
+
+function textBlock(text: string): Readonly<Record<string, unknown>> {
+  return { type: 'text', text };
 }

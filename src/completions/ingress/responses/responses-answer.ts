@@ -2,14 +2,15 @@ import type { StreamEvent } from '../../../platform/sse/sse-writer.ts';
 import type { Usage } from '../../contract/chat.ts';
 import type { ResponseObject, ResponsesRequest, ResponsesUsage } from '../../contract/responses.ts';
 import { type AnswerBlock, type AnswerReader, type BlockStep, createAnswerReader } from '../answer-blocks.ts';
-import { namedEvent, type StreamEncoder } from '../relay-answer.ts';
+import { namedEvent, type StreamEncoder } from '../ingress-call.ts';
 import { type CustomToolInput, createCustomToolInput, type ToolTranslation } from './responses-tools.ts';
 
 interface ResponseHead {
   readonly id: string;
   readonly createdAt: number;
   readonly request: ResponsesRequest;
-  readonly tools: ToolTranslation;
+  /** Of the translated request. */
+  toolsOf(): ToolTranslation;
 }
 
 type OutputItem = ResponseObject['output'][number] & Readonly<Record<string, unknown>>;
@@ -79,7 +80,7 @@ function outputItem(head: ResponseHead, block: AnswerBlock, status: ItemStatus):
         ...(block.signature !== '' && { encrypted_content: block.signature }),
       };
     case 'tool': {
-      const { kind, name, namespace } = head.tools.originOf(block.name);
+      const { kind, name, namespace } = head.toolsOf().originOf(block.name);
       const call = { id, call_id: block.id, name, ...(namespace !== undefined && { namespace }), status };
       return kind === 'custom'
         ? { type: 'custom_tool_call', ...call, input: customInput(block.text) }

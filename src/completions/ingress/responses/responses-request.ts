@@ -3,9 +3,12 @@ import type { ChatMessage, ChatRequest, ContentPart } from '../../contract/chat.
 import type { InputItem, InputPart, ResponsesRequest, ResponsesTool } from '../../contract/responses.ts';
 import { customArguments } from '../../dialects/conversation.ts';
 import { createSteps, type Steps } from '../../dialects/dialect.ts';
+import { packReasoning } from '../../dialects/openai/responses-dialect.ts';
+import { reasoningItems } from '../../dialects/openai/responses-request.ts';
+import type { Reference } from '../../lanes/upstream-objects.ts';
+import type { DecodedRequest } from '../../operations/chat-pipeline.ts';
 import {
   createConversation,
-  type DecodedRequest,
   droppedNames,
   isPresent,
   isRecord,
@@ -69,6 +72,39 @@ export function decodeResponsesRequest(request: ResponsesRequest): DecodedRespon
   };
   const lost = [...unknownFields(request, KNOWN), ...withoutEffect(request), ...tools.dropped, ...choice.dropped];
   return { chat, tools, dropped: droppedNames([...lost, ...dropped]) };
+}
+
+/** What a request names that the API keeps: responses, conversations, prompts, items, files, containers and stores of vectors. */
+export function storedInResponses(request: ResponsesRequest): readonly Reference[] {
+  const given: Readonly<Record<string, unknown>> = request;
+  const found: Reference[] = [];
+  const note = (value: unknown, path: string): void => {
+    const id = isRecord(value) ? value.id : value;
+    if (Array.isArray(value)) for (const [index, each] of value.entries()) note(each, `${path}/${index}`);
+    else if (typeof id === 'string') found.push({ id, path });
+  };
+  for (const field of STORED) note(given[field], `/${field}`);
+  // A response in the background could only be fetched later, which is not offered: no object has this id.
+  if (given.background === true) found.push({ id: '', path: '/background' });
+  for (const [index, tool] of (request.tools ?? []).entries()) {
+    const { container, vector_store_ids: stores } = tool as { container?: unknown; vector_store_ids?: unknown };
+    const path = `/tools/${index}`;
+    note(stores, `${path}/vector_store_ids`);
+    note(isRecord(container) ? container.file_ids : container, `${path}/container`);
+  }
+  const items = typeof request.input === 'string' ? [] : request.input;
+  for (const [index, item] of items.entries()) {
+    const path = `/input/${index}`;
+    if (item.type === 'item_reference') note((item as { id?: unknown }).id, `${path}/id`);
+    for (const parts of [item.content, item.output]) {
+      if (!Array.isArray(parts)) continue;
+      for (const [place, part] of parts.entries()) {
+        if (isRecord(part))
+          note(part.file_id, `${path}/${parts === item.output ? 'output' : 'content'}/${place}/file_id`);
+      }
+    }
+  }
+  return found;
 }
 
 /** Some clients give their tools among the items of the conversation. */
@@ -151,7 +187,7 @@ function decodeInput(
         decodeMessage(item, path, before?.role === 'assistant');
         return;
       case 'reasoning':
-        conversation.reason(reasoningText(item), item.encrypted_content ?? '');
+        conversation.reason(reasoningText(item), packedProof(item));
         return;
       case 'function_call':
         conversation.call(callId(item, path), chatName(item, path), requiredText(item.arguments, `${path}/arguments`));
@@ -232,6 +268,28 @@ function jsonText(value: unknown): string {
 
 function plainText({ text, refusal }: Pick<InputPart, 'text' | 'refusal'>): string {
   return text ?? refusal ?? '';
+}
+
+/** Our own answers have packed proofs; what OpenAI itself gave a client is packed here, so that no other maker is shown it. */
+function packedProof(item: InputItem): string {
+  const { encrypted_content: proof = '' } = item;
+  return proof.includes(':') ? proof : packReasoning(reasoningText(item).length, proof);
+}
+
+/**
+ * The request with OpenAI's own proofs, where the caller holds proofs that we packed for a translated answer. Undefined when there
+ * are none, which is usual. Reasoning of other makers is left out.
+ */
+export function withOwnReasoning(request: ResponsesRequest): ResponsesRequest | undefined {
+  const { input } = request;
+  if (typeof input === 'string' || !input.some(isPacked)) return undefined;
+  const steps = createSteps();
+  const unpack = (item: InputItem) => reasoningItems(reasoningText(item), item.encrypted_content ?? '', steps);
+  return { ...request, input: input.flatMap((item): readonly InputItem[] => (isPacked(item) ? unpack(item) : [item])) };
+}
+
+function isPacked({ type, encrypted_content: proof }: InputItem): boolean {
+  return type === 'reasoning' && proof?.includes(':') === true;
 }
 
 /** What we sent as a summary comes back as one; other makers' reasoning may be in `content`. */

@@ -1,0 +1,170 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import { isExpected } from '../../platform/errors/error-table.ts';
+import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
+import type { Call } from '../../platform/http/surface.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import { afterOthers } from '../../platform/queue/after-reads.ts';
+import { encodeEvent, type StreamEvent } from '../../platform/sse/sse-writer.ts';
+import type { ChatChunk, ChatCompletion } from '../contract/chat.ts';
+import { completionsErrors, describeFailure, statusOf } from '../errors.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import { type Lane, passedHeaders } from '../lanes/request-lanes.ts';
+import type { Reference, UpstreamObjects } from '../lanes/upstream-objects.ts';
+import { type ChatPipeline, type DecodedRequest, readCallOptions } from '../operations/chat-pipeline.ts';
+import type { LaneForm } from '../operations/open-lane.ts';
+import { openInSilence, relayStream, sendJson } from '../relay/relay-stream.ts';
+import { watchCaller } from '../routing/call-record.ts';
+import { createAlarms } from '../upstream/upstream-exchange.ts';
+
+export interface IngressCallOptions {
+  readonly pipeline: Pick<ChatPipeline, 'admit' | 'openForeign'>;
+  /** The setting; a caller may choose otherwise by header (contract/completions 2). */
+  readonly strictParams: () => boolean;
+  readonly objects: UpstreamObjects;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** What a route knows of a request of its API. */
+export interface IngressForm extends Pick<LaneForm, 'request' | 'rewritten'> {
+  readonly lane: Lane;
+  /** Parameters of the address that the upstream gets as well. */
+  readonly passedQuery: readonly string[];
+  /** Objects kept by an API that the request names. */
+  readonly references: readonly Reference[];
+  readonly estimate: { readonly prompt: number; readonly answer: number };
+  translate(): DecodedRequest;
+  /** A complete translated response. */
+  whole(completion: ChatCompletion): object;
+  /** The events of a translated stream; its `fail` ends a stream of bytes as well. */
+  stream(): StreamEncoder;
+}
+
+/** Turns the chunks of one streamed answer into the events of another API. */
+export interface StreamEncoder {
+  begin(): readonly StreamEvent[];
+  read(chunk: ChatChunk): readonly StreamEvent[];
+  /** After the last chunk. */
+  finish(): readonly StreamEvent[];
+  /**
+   * Instead of `finish`: the API's own way to say that the answer is not complete. `afterBytes`: the stream began with
+   * bytes of the upstream, not with events of this encoder.
+   */
+  fail(failure: StreamFailure, afterBytes: boolean): readonly StreamEvent[];
+}
+
+/** A failure after an answer had begun, as callers see it. */
+interface StreamFailure {
+  readonly status: number;
+  /** In lower case: `upstream_error`. */
+  readonly code: string;
+  readonly message: string;
+}
+
+/** An event whose name is in its data as well, as both APIs have it. */
+export function namedEvent(type: string, data: object): StreamEvent {
+  return { event: type, data: JSON.stringify({ type, ...data }) };
+}
+
+/** Runs one request of another API: as bytes where the upstream speaks that API, else translated. */
+export function createIngressCall({ pipeline, strictParams, objects, clock, logger }: IngressCallOptions) {
+  const alarms = createAlarms(clock);
+
+  return async (call: Call<KeyHolder, Buffer>, form: IngressForm): Promise<unknown> => {
+    const { head, caller: holder, reply } = call;
+    const { requestId } = head;
+    const bytes = call.body;
+    if (bytes.length > MIN_LARGE_BODY) await afterOthers();
+    const { strict, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
+    const { request } = form;
+    const refusal = form.references.length === 0 ? undefined : await objects.refusalOf(form.references, holder);
+    const presence = watchCaller(reply.raw);
+    const incoming = { holder, requestId, presence, operation: 'chat', timeoutMs, fallbacks } as const;
+    const admitted = pipeline.admit(incoming, request.model, form.estimate);
+    const { record } = admitted;
+    const onKept = (ids: readonly string[], api: string) => objects.keep(ids, holder, api);
+    const { translate } = form;
+    const foreign = { ...laneForm(call, form), ...(refusal !== undefined && { refusal }), onKept, strict, translate };
+    const open = () => pipeline.openForeign(admitted, foreign);
+    const requestText = () => String(bytes);
+
+    if (request.stream !== true) {
+      const { result, finish } = await open();
+      if (result.kind !== 'bytes' && result.kind !== 'completion') throw new Error('a stream came unasked');
+      try {
+        const answer = result.kind === 'bytes' ? result.body : JSON.stringify(form.whole(result.completion));
+        const content = record.keepsContent && { content: { request: requestText(), answer: String(answer) } };
+        finish({ outcome: 'ok', status: 200, measured: result.measured, ...content });
+        sendJson(reply, record.headers(), answer);
+      } catch (error) {
+        finish({ outcome: 'error', status: statusOf(error), measured: result.measured, error });
+        throw error;
+      }
+      return reply;
+    }
+
+    const encoder = form.stream();
+    const failing = (afterBytes: boolean) => (error: unknown) =>
+      encodeEvents(encoder.fail(described(error, requestId), afterBytes));
+    const encodeFailure = failing(false);
+    const begun = await openInSilence({ reply, record, clock, alarms, encodeFailure }, open);
+    if (begun === undefined) return reply;
+    const { opened, headersSent } = begun;
+    const { result, finish } = opened;
+    const shared = { reply, record, finish, clock, alarms, headersSent, requestText, encodeFailure };
+    if (result.kind === 'byte-stream') {
+      const { stream } = result;
+      const asItIs = { encode: (piece: Buffer) => piece, encodeEnd: (last: Buffer | undefined) => last ?? '' };
+      relayStream({ ...shared, ...asItIs, stream, encodeFailure: failing(true) });
+    } else if (result.kind === 'chunk-stream') {
+      const encode = createEncode(encoder);
+      relayStream({
+        ...shared,
+        stream: result.stream,
+        encode,
+        encodeEnd: (last = []) => `${encode(last)}${encodeEvents(encoder.finish())}`,
+      });
+    } else throw new AppError('UPSTREAM_ERROR', { reason: 'its answer is not a stream' });
+    return reply;
+  };
+
+  /** Logs an unexpected error, because the caller is not shown it. */
+  function described(error: unknown, requestId: string): StreamFailure {
+    if (!isExpected(completionsErrors, error)) logger.error({ err: error, requestId }, 'a stream failed unexpectedly');
+    const { status, body } = describeFailure(error);
+    return { status, code: body.error.code ?? 'internal_error', message: body.error.message };
+  }
+}
+
+/** A request as an upstream of its own API gets it. */
+export function laneForm(
+  { head, body }: Pick<Call<KeyHolder, Buffer>, 'head' | 'body'>,
+  { lane, request, rewritten, passedQuery }: Pick<IngressForm, 'lane' | 'request' | 'rewritten' | 'passedQuery'>,
+): LaneForm {
+  const query = new URLSearchParams([...head.query].filter(([name]) => passedQuery.includes(name)));
+  return {
+    lane,
+    request,
+    bytes: body,
+    rewritten,
+    headers: passedHeaders(lane, head.headers),
+    query: query.size === 0 ? '' : `?${query}`,
+  };
+}
+
+function createEncode(encoder: StreamEncoder) {
+  let begun = false;
+  return (chunks: readonly ChatChunk[]): string => {
+    let text = begun ? '' : encodeEvents(encoder.begin());
+    begun = true;
+    for (const chunk of chunks) text += encodeEvents(encoder.read(chunk));
+    return text;
+  };
+}
+
+function encodeEvents(events: readonly StreamEvent[]): string {
+  let text = '';
+  for (const event of events) text += encodeEvent(event);
+  return text;
+}

@@ -1,0 +1,176 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Usage } from '../contract/chat.ts';
+import { claudeUsage, mergeClaudeUsage } from '../dialects/anthropic/claude-model.ts';
+import type { UpstreamFailure } from '../dialects/dialect.ts';
+import { brokenAnswer, endedEarly, failureInObject, isFailureObject } from '../dialects/failure.ts';
+import { asList, asNumber, asObject, asWords, type JsonObject } from '../dialects/json-value.ts';
+import { readResponsesUsage } from '../dialects/openai/openai-answer.ts';
+import { failureOfResponse } from '../dialects/openai/responses-dialect.ts';
+
+/**
+ * How requests and responses of one API pass as bytes to upstreams that speak the same API. Only what is near a marker is parsed:
+ * to read the usage, to find failures, and to correct what a few upstreams do differently.
+ */
+export interface Lane {
+  readonly name: 'messages' | 'count_tokens' | 'responses';
+  /** Headers of the caller that this API defines; all others stay here. */
+  readonly passedHeaders: RegExp;
+  /** Headers that the API demands, for callers that send none. */
+  readonly defaultHeaders: Readonly<Record<string, string>>;
+  /** Finds the events of a stream that must be parsed. Global, and never true for an event of text alone. */
+  readonly markers: RegExp;
+  /** How a piece of an answer names itself in its event, and how long such an event is without the text. */
+  readonly delta: { readonly mark: string; readonly bytes: number };
+  startStream(): LaneStream;
+  readWhole(body: JsonObject): LaneAnswer;
+}
+
+/** What a complete response says of itself. */
+interface LaneAnswer {
+  readonly usage?: Usage | undefined;
+  readonly failure?: UpstreamFailure | undefined;
+  /** Ids of objects that the upstream keeps, and that the caller may name later. */
+  readonly kept?: readonly string[];
+}
+
+/** Reads the marked events of one stream. */
+interface LaneStream {
+  read(event: string | undefined, body: JsonObject): LaneStep;
+  usage(): Usage | undefined;
+  /** What must follow so that the stream is complete; undefined when the answer has not come to its end. */
+  ending(): string | undefined;
+}
+
+interface LaneStep {
+  readonly failure?: UpstreamFailure;
+  /** The answer is complete. */
+  readonly done?: boolean;
+  /** The event is not sent on. */
+  readonly drop?: boolean;
+  readonly kept?: readonly string[];
+}
+
+/** The headers of a request that its upstream gets. */
+export function passedHeaders({ passedHeaders: passed, defaultHeaders }: Lane, given: IncomingHttpHeaders) {
+  const headers: Record<string, string> = { ...defaultHeaders };
+  for (const [name, value] of Object.entries(given)) {
+    if (typeof value === 'string' && passed.test(name)) headers[name] = value;
+  }
+  return headers;
+}
+
+const VERSION = '2023-06-01';
+const END = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
+
+/** Anthropic's Messages API. Its rules for gateways: betas and the version reach the upstream as the client sent them. */
+export const messagesLane: Lane = {
+  name: 'messages',
+  passedHeaders: /^(?:anthropic-(?:beta|version)|user-agent|x-app|x-claude-.{1,64}|x-stainless-.{1,64})$/,
+  defaultHeaders: { 'anthropic-version': VERSION },
+  markers:
+    /"(?:usage": ?\{|stop_reason": ?"|error"|message": ?"|detail")|"type": ?"(?:message_(?:start|stop)|error)"|(?:^|[\r\n])event: ?error/g,
+  delta: { mark: '"content_block_delta"', bytes: 118 },
+  startStream() {
+    const figures: JsonObject = {};
+    let begun = false;
+    let finished = false;
+
+    function start(message: JsonObject): LaneStep {
+      mergeClaudeUsage(figures, message.usage);
+      // A second start would make clients refuse the stream.
+      if (begun) return { drop: true };
+      begun = true;
+      return { kept: containerOf(message) };
+    }
+
+    return {
+      read(event, body) {
+        const type = body.type ?? event;
+        if (event === 'error' || isFailureObject(body, body.type !== undefined))
+          return { failure: failureInObject(body) };
+        if (type === 'message_start') return start(asObject(body.message) ?? {});
+        if (type === 'message_stop') return finished ? { done: true } : { failure: endedEarly() };
+        if (type !== 'message_delta') return {};
+        const delta = asObject(body.delta) ?? {};
+        mergeClaudeUsage(figures, body.usage);
+        if (asWords(delta.stop_reason) !== undefined) finished = true;
+        return { kept: containerOf(delta) };
+      },
+      usage: () => claudeUsage(figures),
+      ending: () => (finished ? END : undefined),
+    };
+  },
+  readWhole(body) {
+    if (isFailureObject(body, Array.isArray(body.content))) return { failure: failureInObject(body) };
+    if (!Array.isArray(body.content)) return { failure: brokenAnswer('The response of the model API has no content.') };
+    const usage = asObject(body.usage);
+    return { usage: usage === undefined ? undefined : claudeUsage(usage), kept: containerOf(body) };
+  },
+};
+
+/** Tokens of a prompt, counted by the model's own maker. */
+export const countTokensLane: Lane = {
+  ...messagesLane,
+  name: 'count_tokens',
+  readWhole(body) {
+    if (asNumber(body.input_tokens) !== undefined) return { usage: claudeUsage({}) };
+    return { failure: isFailureObject(body, false) ? failureInObject(body) : brokenAnswer('It counted no tokens.') };
+  },
+};
+
+/** The sandbox that code ran in: the next request may name it. */
+function containerOf(message: JsonObject): readonly string[] {
+  const id = asWords(asObject(message.container)?.id);
+  return id === undefined ? [] : [id];
+}
+
+/** OpenAI's Responses API. What names an organisation or a project stays here: the operator's key decides those. */
+export const responsesLane: Lane = {
+  name: 'responses',
+  passedHeaders:
+    /^(?:openai-beta|user-agent|originator|version|session[-_]id|thread[-_]id|conversation[-_]id|x-client-request-id|x-codex-.{1,64}|x-openai-.{1,64}|x-stainless-.{1,64})$/,
+  defaultHeaders: {},
+  markers:
+    /"type": ?"(?:response\.(?:created|completed|incomplete|failed|cancelled)|error)"|"(?:object": ?"error|message": ?"|detail")|(?:^|[\r\n])event: ?error/g,
+  delta: { mark: '.delta","', bytes: 190 },
+  startStream() {
+    let usage: Usage | undefined;
+    return {
+      read(event, body) {
+        if (event === 'error' || isFailureObject(body, body.type !== undefined))
+          return { failure: failureInObject(body) };
+        const response = asObject(body.response) ?? {};
+        switch (body.type) {
+          case 'response.created':
+            return { kept: keptIn(response) };
+          case 'response.completed':
+          case 'response.incomplete':
+            usage = readResponsesUsage(response.usage);
+            return { done: true, kept: keptIn(response) };
+          case 'response.failed':
+          case 'response.cancelled':
+            return { failure: failureOfResponse(response) };
+          default:
+            return {};
+        }
+      },
+      usage: () => usage,
+      // The last event holds the whole response: nothing of ours could stand for it.
+      ending: () => (usage === undefined ? undefined : ''),
+    };
+  },
+  readWhole(body) {
+    if (isFailureObject(body, Array.isArray(body.output)) || body.status === 'failed') {
+      return { failure: failureOfResponse(body) };
+    }
+    if (!Array.isArray(body.output)) return { failure: brokenAnswer('The response of the model API has no output.') };
+    return { usage: readResponsesUsage(body.usage), kept: keptIn(body) };
+  },
+};
+
+/** The response and its items, unless the caller asked the API to store nothing. */
+function keptIn(response: JsonObject): readonly string[] {
+  if (response.store === false) return [];
+  const ids = [response.id, ...asList(response.output).map((item) => asObject(item)?.id)];
+  return ids.flatMap((id) => asWords(id) ?? []);
+}

@@ -1,0 +1,58 @@
+import type { Database } from '../../platform/database/database.ts';
+import type { CompletionsSchema, UpstreamObjectRow } from './completions-schema.ts';
+
+/** Whose the objects are that model APIs keep. */
+export interface ObjectStore {
+  /** An object that is known already keeps its owner. */
+  add(objects: readonly UpstreamObjectRow[]): Promise<void>;
+  /** The API that keeps an object of this owner; undefined when it is not theirs. */
+  apiOf(id: string, owner: string): Promise<string | undefined>;
+  /** Removes rows older than a moment, at most `limit` of them; returns how many. */
+  removeBefore(time: number, limit: number): Promise<number>;
+  removeOf(owner: string): Promise<void>;
+}
+
+export function createObjectStore(database: Database<CompletionsSchema>): ObjectStore {
+  const { query } = database;
+  const addOne = database.statement((builder, given: UpstreamObjectRow) =>
+    builder
+      .insertInto('upstream_objects')
+      .values({ id: given.id, api: given.api, owner: given.owner, created_at: given.created_at })
+      .onConflict((conflict) => conflict.doNothing()),
+  );
+  const apiOf = database.statement((builder, given: { id: string; owner: string }) =>
+    builder.selectFrom('upstream_objects').select('api').where('id', '=', given.id).where('owner', '=', given.owner),
+  );
+  return {
+    async add(objects) {
+      await database.write(objects.map((object) => addOne(object)));
+    },
+    async apiOf(id, owner) {
+      const [row] = await database.readKeyed(apiOf({ id, owner }));
+      return row?.api;
+    },
+    async removeBefore(time, limit) {
+      const [removed] = await database.write([
+        query
+          .deleteFrom('upstream_objects')
+          .where(({ eb, refTuple }) =>
+            eb(
+              refTuple('id', 'api'),
+              'in',
+              query
+                .selectFrom('upstream_objects')
+                .select(['id', 'api'])
+                .where('created_at', '<', time)
+                .limit(limit)
+                .$asTuple('id', 'api'),
+            ),
+          )
+          .compile(),
+      ]);
+      return removed.changes;
+    },
+    async removeOf(owner) {
+      await database.write([query.deleteFrom('upstream_objects').where('owner', '=', owner).compile()]);
+    },
+  };
+}

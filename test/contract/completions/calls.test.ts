@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startCompletions } from '../../kit/completions/start-completions.ts';
+import { answers, completionOf, refuses, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
+
+// biome-ignore lint/suspicious/noExplicitAny: bodies as a client reads them
+type Json = any;
+
+const MASTER = 'master-key-of-the-calls-1';
+
+test('DC-10: every call is in the log, with its failed attempts, tokens by kind, cost, and its content where that is stored', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const at = { base_url: upstream.url, api_key: 'key-1' };
+  const { url, post } = await startCompletions(t, {
+    settings: {
+      master_key: MASTER,
+      store_content: true,
+      apis: { a: { ...at, dialect: 'openai' }, b: { ...at, dialect: 'openai' } },
+      models: [{ name: 'one', targets: [{ model: 'a/m' }], fallbacks: ['b/m'], retries: 1 }],
+      prices: { 'b/m': { input: 0.001, output: 0.01, cache_read: 0 } },
+    },
+  });
+  const as = (key: string) => ({ authorization: `Bearer ${key}` });
+  const get = async (path: string, key = MASTER): Promise<{ status: number; body: Json }> => {
+    const response = await fetch(`${url}${path}`, { headers: as(key) });
+    return { status: response.status, body: await response.json() };
+  };
+  const newKey = async () =>
+    (await (await post('/v1/keys', { name: 'one' }, { headers: as(MASTER) })).json()) as Json as {
+      id: string;
+      key: string;
+    };
+  const [mine, theirs] = [await newKey(), await newKey()];
+  const usage = {
+    prompt_tokens: 100,
+    completion_tokens: 20,
+    total_tokens: 120,
+    prompt_tokens_details: { cached_tokens: 90 },
+    completion_tokens_details: { reasoning_tokens: 15 },
+  };
+  upstream.script(refuses(500), refuses(503), answers(completionOf('Hi', { usage })));
+  const ask = { model: 'one', messages: [{ role: 'user', content: 'Hello' }] };
+  const answer = await post('/v1/chat/completions', ask, {
+    headers: { ...as(mine.key), 'x-request-id': 'my-request' },
+  });
+  assert.equal(answer.status, 200);
+  const said = await answer.text();
+
+  const found = (await get('/v1/usage/calls?request_id=my-request', mine.key)).body;
+  assert.deepEqual([found.object, found.data.length, found.has_more], ['list', 1, false]);
+  const [call] = found.data;
+  assert.deepEqual(
+    [call.key, call.model, call.api, call.upstream_model, call.outcome, call.status, call.attempts, call.cost_usd],
+    [mine.id, 'one', 'b', 'm', 'ok', 200, 3, 0.21],
+  );
+  assert.deepEqual(call.usage, {
+    prompt_tokens: 100,
+    completion_tokens: 20,
+    cached_tokens: 90,
+    cache_write_tokens: 0,
+    reasoning_tokens: 15,
+    estimated: false,
+  });
+  const { body: details } = await get(`/usage/calls/${call.id}`, mine.key);
+  assert.deepEqual(
+    details.failed_attempts.map(({ target, code }: Json) => [target, code]),
+    [
+      ['a/m', 'upstream_error'],
+      ['a/m', 'upstream_error'],
+    ],
+  );
+  assert.deepEqual(details.content, { request: JSON.stringify(ask), response: said });
+  assert.equal((await get(`/v1/usage/calls/${call.id}`)).status, 200);
+
+  const hidden = await get(`/v1/usage/calls/${call.id}`, theirs.key);
+  assert.deepEqual([hidden.status, hidden.body.error.code], [404, 'call_not_found']);
+  assert.deepEqual((await get('/v1/usage/calls', theirs.key)).body.data, []);
+  upstream.script(refuses(400));
+  await post('/v1/messages', { ...ask, model: 'a/m', max_tokens: 5 }, { headers: as(theirs.key) });
+  const failed = (await get('/v1/usage/calls?outcome=error&api=a')).body.data;
+  assert.deepEqual(
+    failed.map(({ key, status }: Json) => [key, status]),
+    [[theirs.id, 400]],
+  );
+  for (const wrong of ['limit=0', 'limit=501', 'outcome=odd', 'from=never', 'min_duration_ms=x']) {
+    assert.equal((await get(`/v1/usage/calls?${wrong}`)).status, 400, wrong);
+  }
+});
