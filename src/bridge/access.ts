@@ -1,11 +1,14 @@
+import { Type } from 'typebox';
 import { AppError } from '../platform/errors/app-error.ts';
 import { originAllowed, refuseOrigin } from '../platform/http/cross-origin.ts';
 import type { FailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { CrossOrigin, Guard, RequestHead } from '../platform/http/surface.ts';
+import { type Identify, isOwnCredential, type PersonTokens, type Principal } from '../platform/identity/principal.ts';
+import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import { createSecretMatcher } from '../platform/secrets/tokens.ts';
 import { isTunnelAddress } from './forwarding/endpoints.ts';
 import { FORWARDED_HEADER, type ForwardedRequest, readForwarded, readHop } from './forwarding/forward-headers.ts';
-import { OPERATOR, type Principal } from './principal.ts';
+import { MAIN, principalOf } from './principal.ts';
 import { type BridgeGroups, type BridgeSettings, OWN_ORIGIN } from './settings.ts';
 
 export interface BridgeCaller {
@@ -23,20 +26,32 @@ export interface BridgeAccess {
   readonly fromNode: Guard<BridgeCaller>;
   /** `/api/ping`: the credential alone. */
   readonly withToken: Guard<BridgeCaller>;
+  /** `/api/bridge/*`: pages of our own origin and programs, then the credential. */
+  readonly workbench: Guard<BridgeCaller>;
   isOpen(): boolean;
   stillAllowed(caller: BridgeCaller): boolean;
+  /** Calls the listener when the login or token of a caller ends; undefined for static tokens. */
+  onRevoked(caller: BridgeCaller, listener: () => void): (() => void) | undefined;
   /** Which pages may call `/acp` and `/acp/rpc`. */
   readonly crossOrigin: CrossOrigin;
+  /** Gives commands of this machine's operator their token: who may open the control socket may do everything. */
+  readonly commandTokenControl: MethodRow<undefined>;
   reload(settings: AccessSettings): void;
 }
 
 interface AccessSettings {
   readonly bridge: Pick<BridgeSettings, 'auth_token' | 'review_auth_token' | 'allowed_origins' | 'app_origin'>;
-  readonly distributed: Pick<BridgeGroups['distributed'], 'task_forward_token'>;
+  readonly distributed: Pick<BridgeGroups['distributed'], 'task_forward_token' | 'local_node_id'>;
 }
 
 export interface BridgeAccessOptions {
+  /** Finds people and service accounts by their tokens. Undefined: there are only static tokens here. */
+  readonly identify?: Identify | undefined;
+  /** Reads the tokens of people for whom other bridges forward calls. Undefined: such calls are those of the other bridge. */
+  readonly personTokens?: PersonTokens | undefined;
   readonly settings: AccessSettings;
+  /** The token that commands on this machine get from the control socket; it is the operator's. */
+  readonly commandToken: string;
   readonly throttle: FailureThrottle;
   /** Told once when an address has sent too many wrong credentials. */
   onFlood(address: string): void;
@@ -44,15 +59,19 @@ export interface BridgeAccessOptions {
   onIgnoredForward(address: string): void;
 }
 
+const REVIEW = principalOf('review');
 const LOCAL_ORIGINS = ['http://localhost:*', 'http://127.0.0.1:*'];
 
 /** The caller of a bridge that asks for no token. */
-const ANYBODY: BridgeCaller = { principal: OPERATOR };
+const ANYBODY: BridgeCaller = { principal: MAIN };
+/** A command on this machine. */
+const COMMAND: BridgeCaller = { principal: MAIN };
 /** Addresses whose ignored headers were reported; a report more does no harm. */
 const MAX_REPORTED = 1000;
 
 export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
-  const { settings, throttle, onFlood, onIgnoredForward } = options;
+  const { settings, identify, personTokens, throttle, onFlood, onIgnoredForward } = options;
+  const isCommand = createSecretMatcher(options.commandToken);
   let rules = readRules(settings);
   /** By node, the token that let it in: a socket opened with a replaced one is recognised by it. */
   const admittedBy = new WeakMap<BridgeCaller, (given: string) => boolean>();
@@ -61,10 +80,22 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
   const reported = new Set<string>();
   const crossOrigin: CrossOrigin = { below: '/acp', allows: (head) => originAllowed(head, rules.origins) };
 
-  function withToken(head: RequestHead): BridgeCaller {
-    if (rules.open) return ANYBODY;
+  /** Static tokens first, then people and service accounts. A token that is wrong is never taken for no token. */
+  function enter(head: RequestHead, accepts: 'token' | 'token or cookie'): BridgeCaller | Promise<BridgeCaller> {
     const credential = bearerCredential(head.headers.authorization);
     for (const { caller, matches } of rules.tokens) if (matches(credential)) return caller;
+    if (credential !== '' && isCommand(credential)) return COMMAND;
+    const known = identify?.(head, accepts);
+    if (known instanceof Promise) return known.then((principal) => enterAs(head, credential, principal));
+    return enterAs(head, credential, known);
+  }
+
+  function enterAs(head: RequestHead, credential: string, principal: Principal | undefined): BridgeCaller {
+    if (principal !== undefined) {
+      if (!principal.scopes.has('bridge')) throw new AppError('FORBIDDEN');
+      return { principal };
+    }
+    if (rules.open && !isOwnCredential(credential)) return ANYBODY;
     const { retryAfterSeconds, firstOverLimit } = throttle.note(head.address);
     if (firstOverLimit) onFlood(head.address);
     throw new AppError('UNAUTHORIZED', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
@@ -85,41 +116,76 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
   }
 
   /** The caller of a request that another bridge has forwarded. Headers that just say so count for nothing. */
-  function asNode(head: RequestHead): BridgeCaller | undefined {
+  function asNode(head: RequestHead): BridgeCaller | Promise<BridgeCaller> | undefined {
     const { headers, path } = head;
     if (headers[FORWARDED_HEADER] === undefined || !rules.mayForward(head)) return undefined;
     const forwarded = readForwarded(headers, path);
-    const { source, owner } = forwarded;
-    const caller: BridgeCaller = {
-      principal: owner === '' ? `node:${source}` : `node:${source}:${owner}`,
-      forwarded,
+    const { source, owner, person, target } = forwarded;
+    const admit = (principal: Principal): BridgeCaller => {
+      const caller = { principal, forwarded };
+      admittedBy.set(caller, rules.matchesForwarder);
+      return caller;
     };
-    admittedBy.set(caller, rules.matchesForwarder);
-    return caller;
+    const asOwner = () => admit(principalOf(owner === '' ? `node:${source}` : `node:${source}:${owner}`));
+    const runsHere = rules.localId === '' || rules.localId === target;
+    if (person === '' || personTokens === undefined || !runsHere) return asOwner();
+    return personTokens.read(person).then((found) => (found === 'foreign' ? asOwner() : admit(requirePerson(found))));
   }
 
   return {
-    withToken,
+    withToken: (head) => enter(head, 'token'),
     crossOrigin,
     fromAppOrNode(head) {
       if (!crossOrigin.allows(head)) refuseOrigin(head);
-      return asNode(head) ?? withHop(head, withToken(head));
+      const node = asNode(head);
+      if (node !== undefined) return node;
+      const caller = enter(head, 'token');
+      return caller instanceof Promise ? caller.then((found) => withHop(head, found)) : withHop(head, caller);
+    },
+    workbench(head) {
+      const { origin = '' } = head.headers;
+      if (!originAllowed(head, [])) throw new AppError('OWN_ORIGIN_REQUIRED', { origin: origin.slice(0, 200) });
+      const caller = enter(head, 'token or cookie');
+      return caller instanceof Promise ? caller.then((found) => readOnly(head, found)) : readOnly(head, caller);
     },
     fromNode(head) {
       const node = asNode(head);
       if (node === undefined) throw new AppError('NOT_FOUND');
       return node;
     },
+    commandTokenControl: defineMethod({
+      name: 'token',
+      summary: 'A token of the operator, good until this server ends.',
+      params: Type.Object({}),
+      result: Type.Object({ token: Type.String() }),
+      handle: () => ({ token: options.commandToken }),
+    }),
     isOpen: () => rules.open,
+    onRevoked: ({ principal }, listener) => principal.credential?.onEnd(listener),
     stillAllowed(caller) {
       if (caller.forwarded !== undefined) return admittedBy.get(caller) === rules.matchesForwarder;
       const known = withoutHop.get(caller) ?? caller;
-      return rules.open || rules.tokens.some((token) => token.caller === known);
+      if (known.principal.credential !== undefined) return known.principal.credential.isLive();
+      return rules.open || known === COMMAND || rules.tokens.some((token) => token.caller === known);
     },
     reload(next) {
       rules = readRules(next, rules);
     },
   };
+}
+
+/** Throws for a person who may not work here. Nobody becomes someone else by that: it would hide their own work from them. */
+function requirePerson(found: Principal | 'refused'): Principal {
+  if (found === 'refused')
+    throw new AppError('FORWARD_PERSON_REFUSED', { reason: 'the login has ended; log in again' });
+  if (found.scopes.has('bridge')) return found;
+  throw new AppError('FORWARD_PERSON_REFUSED', { reason: 'the plan there, or the token, does not include the bridge' });
+}
+
+/** Someone who may only read sends no changes; over JSON-RPC the method decides. */
+function readOnly({ method }: RequestHead, caller: BridgeCaller): BridgeCaller {
+  if (caller.principal.role === 'readonly' && method !== 'GET' && method !== 'HEAD') throw new AppError('FORBIDDEN');
+  return caller;
 }
 
 interface KnownToken {
@@ -136,8 +202,8 @@ interface EarlierRules {
 function readRules({ bridge: settings, distributed }: AccessSettings, before?: EarlierRules) {
   const tokens: KnownToken[] = [];
   for (const [principal, token] of [
-    [OPERATOR, settings.auth_token],
-    ['review', settings.review_auth_token],
+    [MAIN, settings.auth_token],
+    [REVIEW, settings.review_auth_token],
   ] as const) {
     if (token === '') continue;
     const kept = before?.tokens.find(({ caller, matches }) => caller.principal === principal && matches(token));
@@ -154,6 +220,7 @@ function readRules({ bridge: settings, distributed }: AccessSettings, before?: E
     tokens,
     open: tokens.length === 0,
     matchesForwarder,
+    localId: distributed.local_node_id,
     /** With no token at all there is only the place to go by (contract/bridge 9). */
     mayForward: ({ headers, address }: RequestHead) =>
       isOpenToNodes ? isTunnelAddress(address) : matchesForwarder(bearerCredential(headers.authorization)),

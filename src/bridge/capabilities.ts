@@ -1,6 +1,7 @@
 import type { CatalogAgent } from './agents/agent-catalog.ts';
+import type { AgentProvider } from './agents/agent-provider.ts';
 import { describeStatus, type ProbeBoard, type ProbeResult } from './agents/probe-board.ts';
-import type { Capabilities } from './contract/surface.ts';
+import type { AgentList, Capabilities, ProviderEntry } from './contract/surface.ts';
 
 export interface GatewayEntry {
   readonly id: string;
@@ -15,7 +16,7 @@ export interface CapabilitiesSource {
   readonly methodNames: ReadonlySet<string>;
 }
 
-/** The answer to `acp.capabilities` as text, made anew only when a probe result changed. */
+/** The answer to `acp.capabilities` as text, made again only when a probe result changed. */
 export function createCapabilitiesText(source: CapabilitiesSource): () => string {
   let text = '';
   let madeAt = -1;
@@ -29,9 +30,11 @@ export function createCapabilitiesText(source: CapabilitiesSource): () => string
   };
 }
 
+const NOT_CONFIGURED: ProbeResult = { status: 'not_configured', version: '' };
+
 export function describeCapabilities({ agents, gateway, probes, methodNames }: CapabilitiesSource): Capabilities {
   const results = probes.results();
-  const found = (id: string): ProbeResult => results.get(id) ?? { status: 'not_configured', version: '' };
+  const found = (id: string): ProbeResult => results.get(id) ?? NOT_CONFIGURED;
   // An adapter serves no method of the gateway.
   const hasGateway = methodNames.has('app.gateway.connect');
   const gateways = hasGateway ? [gateway] : [];
@@ -39,13 +42,7 @@ export function describeCapabilities({ agents, gateway, probes, methodNames }: C
     singleAgent: methodNames.has('session.start'),
     multiAgent: methodNames.has('session.start'),
     availableExecutionTargets: hasGateway ? ['agent', 'gateway'] : ['agent'],
-    providerCatalog: agents.map((agent) => ({
-      providerId: agent.id,
-      label: agent.label,
-      targets: ['agent'],
-      category: agent.category,
-      ...availability(found(agent.id)),
-    })),
+    providerCatalog: agents.map((agent) => describeAgent(agent, results)),
     gatewayProviders: gateways.map(({ id, label }) => ({
       providerId: id,
       label,
@@ -59,6 +56,13 @@ export function describeCapabilities({ agents, gateway, probes, methodNames }: C
   };
 }
 
+export function describeAgent(
+  { id, label, category }: CatalogAgent,
+  results: ReadonlyMap<string, ProbeResult>,
+): ProviderEntry {
+  return { providerId: id, label, targets: ['agent'], category, ...availability(results.get(id) ?? NOT_CONFIGURED) };
+}
+
 function availability(result: ProbeResult): {
   enabled: boolean;
   unavailableReason: string;
@@ -66,4 +70,21 @@ function availability(result: ProbeResult): {
 } {
   const { status, version } = result;
   return { enabled: status === 'ok', unavailableReason: status === 'ok' ? '' : describeStatus(result), version };
+}
+
+/** The agents with their state, for people: `GET /api/bridge/agents`. */
+export function listAgents(
+  agents: readonly CatalogAgent[],
+  providers: ReadonlyMap<string, AgentProvider>,
+  probes: Pick<ProbeBoard, 'results'>,
+): AgentList {
+  const results = probes.results();
+  return {
+    agents: agents.map(({ id, label, category }) => {
+      const { status: state, version, model = '', advice = '' } = results.get(id) ?? NOT_CONFIGURED;
+      const { modes = [], abilities = { steer: 'no', fork: 'no' } } = providers.get(id) ?? {};
+      const shown = modes.map((mode) => ({ id: mode.id, name: mode.name }));
+      return { providerId: id, label, category, state, advice, version, model, modes: shown, ...abilities };
+    }),
+  };
 }

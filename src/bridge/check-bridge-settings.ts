@@ -24,6 +24,13 @@ function checkAccess({ bridge }: BridgeGroups): readonly Complaint[] {
       involves: ['bridge.auth_token'],
     });
   }
+  if (bridge.user_root !== '' && !/\{(?:user|team)\}/.test(bridge.user_root)) {
+    complaints.push({
+      path: 'bridge.user_root',
+      wrong: 'all people would share one folder',
+      right: 'put {user} into it, which stands for the id of the person: ~/trestle/{user}',
+    });
+  }
   bridge.method_prefix_aliases.forEach((alias, index) => {
     if (!METHOD_PREFIXES.includes(alias)) return;
     const path = `bridge.method_prefix_aliases[${index}]`;

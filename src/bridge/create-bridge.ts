@@ -1,33 +1,37 @@
 import { join } from 'node:path';
+import type { CallbackNetwork } from '../platform/callbacks/callback-post.ts';
 import { repeat } from '../platform/clock/clock.ts';
 import type { Database } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
+import type { OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
+import type { Identify, PersonTokens } from '../platform/identity/principal.ts';
 import { refusalBody } from '../platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import { createDispatch, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
+import { createToken } from '../platform/secrets/tokens.ts';
 import { createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
-import type { Confine } from './agents/builtin/tools/confinement.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
 import { createArtifactLinks } from './artifacts/artifact-links.ts';
 import { createArtifacts } from './artifacts/create-artifacts.ts';
+import { createAttachments } from './attachments/create-attachments.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import { createCapabilitiesText } from './capabilities.ts';
-import { type Ping, RpcError } from './contract/surface.ts';
+import { type BridgeEvent, type Ping, RpcError } from './contract/surface.ts';
 import type { RpcOverStdio, RpcOverStdioOptions } from './editor/rpc-over-stdio.ts';
 import { bridgeErrors } from './errors.ts';
 import { createForwarding, type ForwardingOptions } from './forwarding/create-forwarding.ts';
 import { createGateway } from './gateway/create-gateway.ts';
 import { registerInstance } from './instances/instance-registry.ts';
-import type { CallbackNetwork } from './jobs/callbacks.ts';
-import { createJobs } from './jobs/create-jobs.ts';
+import { createJobs, maxJobsOfOneOwner } from './jobs/create-jobs.ts';
 import { bridgeMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
+import { isAtWork, requireMay } from './principal.ts';
 import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
 import { createLiveRouting } from './routing/resolve-route.ts';
 import { createRpcOverHttp } from './rpc-over-http.ts';
@@ -36,11 +40,13 @@ import { createSessions } from './sessions/create-sessions.ts';
 import type { Retention } from './sessions/housekeeping.ts';
 import { createSessionCalls } from './sessions/session-calls.ts';
 import { createTurnLimits } from './sessions/turn-limits.ts';
-import type { WorkingDirectories } from './sessions/working-directory.ts';
 import type { BridgeGroups } from './settings.ts';
-import { createArtifactStore } from './storage/artifact-store.ts';
 import type { BridgeSchema } from './storage/bridge-schema.ts';
+import { createArtifactStore } from './storage/file-stores.ts';
 import { createInstanceStore } from './storage/instance-store.ts';
+import { createWorkbench, type WorkPlaces } from './workbench/create-workbench.ts';
+import { createPermissions } from './workbench/permissions.ts';
+import { isWorkbench, workbenchErrorBody } from './workbench/workbench-routes.ts';
 
 export interface Bridge {
   readonly surface: HttpSurface;
@@ -51,13 +57,13 @@ export interface Bridge {
   readonly controls: readonly MethodRow<undefined>[];
   /** The latest probe result of each agent, in catalog order. */
   agents(): readonly ({ readonly id: string } & ProbeResult)[];
-  /** Resolves when every agent was looked at once. */
+  /** Resolves when every agent was probed one time. */
   readonly probed: Promise<void>;
   reload(settings: BridgeGroups): void;
   stop(): Promise<void>;
 }
 
-export interface BridgeOptions extends Runtime {
+export interface BridgeOptions extends Runtime, WorkPlaces {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   readonly ping: Ping;
@@ -70,12 +76,18 @@ export interface BridgeOptions extends Runtime {
   /** The agents on offer, in routing order, and what stands behind each. */
   readonly agents: readonly CatalogAgent[];
   readonly providers: ReadonlyMap<string, AgentProvider>;
-  readonly directories: WorkingDirectories;
-  readonly confine: Confine;
   readonly retention: Retention & { readonly jobs: number };
   /** Names of the methods that are served. Undefined: the whole family. */
   readonly onlyMethods?: readonly string[] | undefined;
   readonly network: CallbackNetwork;
+  /** Finds people and service accounts by their tokens. Undefined: there are only static tokens. */
+  readonly identify?: Identify | undefined;
+  /** Tells other bridges for whom calls are forwarded. Undefined where nobody has such tokens. */
+  readonly personTokens?: PersonTokens | undefined;
+  /** The people and service accounts that work may belong to. Undefined: nobody but holders of static tokens and nodes. */
+  readonly owners?: { readonly ownerOf: OwnerOf; readonly watch: WatchOwners } | undefined;
+  /** Posts an event to webhooks. Undefined: there are none. */
+  readonly announce?: ((event: BridgeEvent) => void) | undefined;
   /** How names are looked up and how long other bridges are waited for; both have defaults. */
   readonly forwarding?: Pick<ForwardingOptions, 'lookup' | 'limits'>;
 }
@@ -87,16 +99,23 @@ const ARTIFACT_SWEEP_MS = 10 * 60_000;
 
 export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const { settings, database, ping, clock, makeId, logger, agents, providers } = options;
+  const agentIds = agents.map(({ id }) => id);
   const onUnexpectedError = (error: unknown, requestId: string) =>
     logger.error({ err: error, requestId }, 'call failed');
-
   const links = createArtifactLinks(options.linkKeys);
+  const attachments = createAttachments({
+    ...options,
+    folder: join(options.dataDirectory, 'attachments'),
+    maxBytesOfOwner: settings.bridge.limits.attachment_bytes_per_owner,
+  });
   const forwarding = await createForwarding({
     ...options.forwarding,
     links,
     settings,
     database,
     contract: ping.contract,
+    withFiles: attachments.inCall,
+    personTokens: options.personTokens,
     clock,
     logger,
   });
@@ -144,7 +163,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     timeoutMs: PROBE_TIMEOUT_MS,
   });
   const route = createLiveRouting({
-    agentIds: agents.map(({ id }) => id),
+    agentIds,
     gatewayId: gateway.id,
     defaultAgent: settings.agents.default,
     probes,
@@ -159,11 +178,13 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       return (await route({ routing, prompt: '', sessionAgent: '', continues: false })).unavailableMessage;
     },
   });
+  const permissions = await createPermissions({ ...options, instance: instance.id, settings: settings.bridge });
   const sessions = await createSessions({
     ...options,
     providers: new Map([...providers, [multiAgent.id, multiAgent], [gateway.id, runtime.provider]]),
     keepArtifacts: artifacts.keep,
     removeArtifacts: artifacts.removeSession,
+    placeFiles: attachments.place,
     scratch: {
       folder: join(options.dataDirectory, 'scratch'),
       maxBytes: settings.bridge.limits.scratch_bytes,
@@ -171,6 +192,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     },
     instance: instance.id,
     limits,
+    permissions,
     route,
     agentFailed: probes.lookNow,
   });
@@ -178,6 +200,9 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
 
   const access = createBridgeAccess({
     settings,
+    commandToken: createToken(options.randomness),
+    identify: options.identify,
+    personTokens: options.personTokens,
     throttle: createFailureThrottle({ clock }),
     onFlood: (address) => logger.warn({ address }, 'many wrong credentials from one address'),
     onIgnoredForward: (address) =>
@@ -191,25 +216,40 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const jobs = await createJobs({
     database,
     instance: instance.id,
-    agentIds: agents.map(({ id }) => id),
+    agentIds,
     gatewayId: gateway.id,
-    maxRunning: settings.jobs.max_running,
+    settings: settings.jobs,
     maxRunningOfOwner: () => jobsOfOneOwner,
-    maxWaitingOfOwner: settings.jobs.max_waiting_per_owner,
     hasRoom: limits.running.hasRoom,
-    callbackAllow: settings.jobs.callback_allow,
     keptMs: options.retention.jobs,
     network: options.network,
     orchestrator,
-    sessionCalls: createSessionCalls({ orchestrator, agentIds: agents.map(({ id }) => id) }),
+    ownerOf: async (owner) => options.owners?.ownerOf(owner),
+    announce: options.announce,
+    sessionCalls: createSessionCalls({
+      orchestrator,
+      agentIds,
+      ownerOf: options.owners?.ownerOf,
+      checkFiles: attachments.check,
+    }),
+    keepFiles: attachments.forJob,
     clock,
     makeId,
     logger,
+    checkGatewayOwner: runtime.checkOwner,
     invokeTool: (tool, action, args) => runtime.invokeTool(tool, action, args, stopped.signal),
     isOpen: access.isOpen,
     webhookSecret: () => webhookSecret,
     route,
     checkDirectory: options.directories.check,
+  });
+
+  const stopWatching = options.owners?.watch((owner) => {
+    if (isAtWork(owner)) return;
+    orchestrator.cancelAllOf(owner.id);
+    jobs
+      .endAllOf(owner.id)
+      .catch((error: unknown) => logger.warn({ err: error, owner: owner.id }, 'jobs of an owner were not ended'));
   });
 
   const methodNames = new Set<string>();
@@ -222,9 +262,17 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     route,
   }).filter(({ name }) => options.onlyMethods?.includes(name) ?? true);
   for (const method of methods) methodNames.add(method.name);
-  const dispatchHere = createDispatch({
-    rows: methods,
-    isStrict: ({ caller }) => settings.bridge.strict_params || (caller.kind === 'request' && caller.isStrict === true),
+  const dispatchHere = createDispatch<BridgeClient>({
+    rows: methods.map((row) => ({
+      ...row,
+      handle(params, call) {
+        // What is another owner's is checked where the owner is known.
+        const { principal } = call.caller.caller;
+        requireMay(principal, row.name, principal.id);
+        return row.handle(params, call);
+      },
+    })),
+    isStrict: ({ caller }) => settings.bridge.strict_params || caller.isStrict === true,
     aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
   });
   const dispatch = forwarding.wrap(dispatchHere);
@@ -237,28 +285,38 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     stalledAfterMs: settings.bridge.limits.stalled_after,
     onUnexpectedError,
   });
+  const following = forwarding.following(orchestrator);
   const overSocket = createRpcOverSocket({
     dispatch,
-    sessions: forwarding.following(orchestrator),
+    sessions: following,
     clock,
     callsPerConnection: settings.bridge.limits.calls_per_connection,
     makeRequestId: () => makeId('req_'),
     onUnexpectedError,
   });
   const editor: RpcOverStdioOptions = {
+    ...options,
     version: ping.version,
     dispatch,
     overSocket,
     orchestrator,
     past: sessions.past,
-    agents,
     checkDirectory: options.directories.check,
     callsPerConnection: settings.bridge.limits.calls_per_connection,
-    clock,
-    makeId,
-    logger,
     onUnexpectedError,
   };
+  const workbench = createWorkbench({
+    ...options,
+    sessions,
+    following,
+    nodes: forwarding.nodes,
+    probes,
+    permissions,
+    attachments,
+    jobs,
+    callsPerConnection: settings.bridge.limits.calls_per_connection,
+    onUnexpectedError,
+  });
   const parts = {
     access,
     ping,
@@ -266,6 +324,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     overSocket,
     messageBytes: settings.bridge.limits.message_bytes,
     gatewayProviderId: gateway.id,
+    workbench: { ...workbench.parts, schedules: jobs.schedules },
+    live: workbench.live,
     downloads: {
       artifacts,
       clock,
@@ -287,21 +347,23 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       const { createRpcOverStdio } = await import('./editor/rpc-over-stdio.ts');
       createRpcOverStdio(editor)(channel, agent);
     },
-    controls: forwarding.controls,
+    controls: [...forwarding.controls, access.commandTokenControl],
     surface: {
       name: 'bridge',
       title: 'Bridge',
-      prefixes: ['/acp', '/api/ping', '/gateway', '/artifacts'],
+      prefixes: ['/acp', '/api/ping', '/api/bridge', '/gateway', '/artifacts'],
       routes: bridgeRoutes(parts),
       upgrades: bridgeUpgrades(parts),
       errors: bridgeErrors,
       errorSchema: RpcError,
       // Contract/bridge 3 has one word for a wrong HTTP method and for what is no JSON-RPC request.
-      errorBody: (error) =>
-        refusalBody(
-          hybridEnvelope,
-          error.code === 'METHOD_NOT_ALLOWED' ? { ...error, code: 'INVALID_REQUEST' } : error,
-        ),
+      errorBody: (error, head) =>
+        isWorkbench(head.path)
+          ? workbenchErrorBody(error)
+          : refusalBody(
+              hybridEnvelope,
+              error.code === 'METHOD_NOT_ALLOWED' ? { ...error, code: 'INVALID_REQUEST' } : error,
+            ),
       crossOrigin: access.crossOrigin,
       isOpen: access.isOpen,
       credentialSetting: 'BRIDGE_AUTH_TOKEN',
@@ -318,24 +380,21 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       jobsOfOneOwner = maxJobsOfOneOwner(next);
       forwarding.reload(next);
       runtime.reload(next.gateway);
+      permissions.reload(next.bridge);
     },
     async stop() {
+      stopWatching?.();
       jobs.settle();
       stopped.abort();
+      workbench.stop();
       await sweeping.stop();
+      await attachments.stop();
       await probes.stop();
       await forwarding.stop();
       await sessions.stop();
+      await permissions.stop();
       await jobs.stop();
       await instance.remove();
     },
   };
-}
-
-/** Where there are other credentials than the main token, one place is left for the jobs of somebody else. */
-function maxJobsOfOneOwner({ bridge, jobs, distributed }: BridgeGroups): number {
-  if (jobs.max_running_per_owner > 0) return Math.min(jobs.max_running_per_owner, jobs.max_running);
-  const isAlone =
-    bridge.review_auth_token === '' && distributed.task_forward_token === '' && distributed.nodes.length === 0;
-  return isAlone ? jobs.max_running : Math.max(1, jobs.max_running - 1);
 }

@@ -13,6 +13,11 @@ export const bridgeErrors = {
     rpc: -32003,
     message: 'The origin "{origin}" is not allowed; list it in ACP_ALLOWED_ORIGINS.',
   },
+  FORBIDDEN: {
+    status: 403,
+    rpc: -32004,
+    message: 'This credential may not do this; use one of the owner, or of an administrator.',
+  },
   SESSION_CONTINUATION_UNAVAILABLE: {
     status: 200,
     rpc: -32002,
@@ -29,6 +34,11 @@ export const bridgeErrors = {
     message:
       'No turn of this session from the last 24 hours belongs to this call; send it without Last-Event-ID as a new one.',
   },
+  TOO_MANY_JOBS: {
+    status: 200,
+    rpc: -32020,
+    message: '{of} allows {most} jobs that wait or run; wait until one has ended, or cancel one.',
+  },
   IDEMPOTENCY_KEY_REUSED: {
     status: 200,
     rpc: -32602,
@@ -38,6 +48,19 @@ export const bridgeErrors = {
     status: 200,
     rpc: -32602,
     message: 'workingDirectory cannot be used: {reason}.',
+  },
+  ATTACHMENT_REFUSED: { status: 200, rpc: -32602, message: 'An attachment cannot be used: {reason}.' },
+  ATTACHMENT_NOT_FOUND: {
+    status: 200,
+    rpc: -32602,
+    message:
+      'There is no attachment "{attachmentId}" of yours; it is kept for 24 hours, so upload it again with POST /api/bridge/attachments.',
+  },
+  ATTACHMENTS_FULL: {
+    status: 413,
+    rpc: -32602,
+    message:
+      'Your uploaded attachments take {used} of {limit} bytes; wait until older ones expire, 24 hours after their upload.',
   },
   GATEWAY_PROVIDER_REQUIRED: {
     status: 200,
@@ -101,6 +124,11 @@ export const bridgeErrors = {
     rpc: -32060,
     message: 'Node "{nodeId}" failed: {reason}. data.outcome says whether it may have started.',
   },
+  FORWARD_PERSON_REFUSED: {
+    status: 403,
+    rpc: -32004,
+    message: 'The node that the call was forwarded to does not accept the caller: {reason}.',
+  },
   EDITOR_SESSION_UNKNOWN: {
     status: 404,
     rpc: -32002,
@@ -121,6 +149,12 @@ export const bridgeErrors = {
     message:
       'The gateway method "{method}" may not be called with this credential; use an allowed one, or list it in gateway.methods_allow.',
   },
+  GATEWAY_NOT_FOR_PEOPLE: {
+    status: 403,
+    rpc: -32004,
+    message:
+      'The gateway is not open to people with an account. Ask the operator to set gateway.people, or use another agent.',
+  },
   TOOLS_INVOKE_FAILED: { status: 200, rpc: -32011, message: 'The tool call failed: {detail}.' },
   ARTIFACT_LINK_INVALID: { status: 403, rpc: -32003, message: 'This link was not made here, or was changed.' },
   ARTIFACT_EXPIRED: { status: 410, rpc: -32600, message: 'This link was good for 24 hours, which are over.' },
@@ -129,6 +163,122 @@ export const bridgeErrors = {
     rpc: -32060,
     message: 'The file is on another bridge ("{place}"), which cannot give it now: {reason}. Try again later.',
   },
+  OWN_ORIGIN_REQUIRED: {
+    status: 403,
+    rpc: -32003,
+    message: 'Pages of "{origin}" may not call /api/bridge; use a page of this server, or a program.',
+  },
+  SESSION_NOT_FOUND: {
+    status: 404,
+    rpc: -32602,
+    message: 'There is no open session "{sessionId}" that you may see; GET /api/bridge/sessions lists them.',
+  },
+  PERMISSION_NOT_FOUND: {
+    status: 404,
+    rpc: -32602,
+    message:
+      'There is no permission request "{permissionId}" that you may see; GET /api/bridge/permissions lists them.',
+  },
+  PERMISSION_ANSWERED: {
+    status: 409,
+    rpc: -32602,
+    message: 'This permission request was answered before; `details.permission` has the answer.',
+  },
+  PERMISSION_EXPIRED: {
+    status: 410,
+    rpc: -32602,
+    message: 'This permission request is over: its turn has ended, or the time for an answer has passed.',
+  },
+  PERMISSION_NOT_REMEMBERED: {
+    status: 400,
+    rpc: -32602,
+    message:
+      'This answer cannot be remembered, because the request names neither a plain command nor a path; answer with scope "once".',
+  },
+  PERMISSION_RULE_NOT_FOUND: {
+    status: 404,
+    rpc: -32602,
+    message: 'There is no such rule that you may see; GET /api/bridge/permission-rules lists them.',
+  },
+  SCHEDULE_NOT_FOUND: {
+    status: 404,
+    rpc: -32602,
+    message: 'There is no schedule "{scheduleId}" that you may see; GET /api/bridge/schedules lists them.',
+  },
+  SCHEDULE_TASK_REFUSED: {
+    status: 400,
+    rpc: -32602,
+    message: 'The task of the schedule could not be run: {reason}',
+  },
+  TOO_MANY_SCHEDULES: {
+    status: 409,
+    rpc: -32020,
+    message: 'There are {max} schedules of this owner, and jobs.max_schedules_per_owner allows no more; remove one.',
+  },
+  TOO_MANY_FOLLOWED: {
+    status: 429,
+    rpc: -32020,
+    message: 'One connection follows at most {limit} sessions; call unfollow, or open another connection.',
+  },
+  FOLDER_REFUSED: { status: 403, rpc: -32602, message: 'The folder cannot be listed: {reason}.' },
+  FILE_REFUSED: { status: 403, rpc: -32602, message: 'The file cannot be read: {reason}' },
+  FILE_NOT_FOUND: {
+    status: 404,
+    rpc: -32602,
+    message: 'There is no file "{path}" in the working directory of the session.',
+  },
+  TURN_NOT_FOUND: {
+    status: 404,
+    rpc: -32602,
+    message: 'The session has no turn "{turnId}"; GET /api/bridge/sessions/{sessionId}/turns lists its turns.',
+  },
+  TURN_RUNNING: {
+    status: 409,
+    rpc: -32020,
+    message: 'A turn of the session runs or waits; wait until it has ended, or cancel it.',
+  },
+  NOT_STEERABLE: {
+    status: 409,
+    rpc: -32020,
+    message:
+      'The message was not taken: {reason}. Send it with session.message: then it waits until the running turn has ended.',
+  },
+  UNKNOWN_MODE: {
+    status: 400,
+    rpc: -32602,
+    message: 'The agent of the session does not have the mode "{mode}". It has: {offered}.',
+  },
+  UNKNOWN_MODEL: {
+    status: 400,
+    rpc: -32602,
+    message: 'The agent of the session does not offer the model "{model}". It offers: {offered}.',
+  },
+  NOT_FORKABLE: {
+    status: 409,
+    rpc: -32602,
+    message: 'The session was not copied: {reason}.',
+  },
+  FILES_CHANGED: {
+    status: 409,
+    rpc: -32602,
+    message:
+      'Nothing was undone, because files have changed since the turn; `details.files` lists them. Undo later turns first, or put these files back.',
+  },
+  FILE_NOT_CHANGED: {
+    status: 404,
+    rpc: -32602,
+    message: 'No turn has changed "{path}"; GET /api/bridge/sessions/{sessionId}/changes lists what was changed.',
+  },
+  UNDO_UNAVAILABLE: { status: 409, rpc: -32602, message: 'This turn cannot be undone: {reason}.' },
+  GIT_FAILED: { status: 503, rpc: -32603, message: 'Git could not do its work in the folder: {reason}.' },
+  CHECKPOINT_FAILED: { status: 503, rpc: -32603, message: 'The folder could not be saved: {reason}.' },
+  BUDGET_EXCEEDED: { status: 402, rpc: -32603, message: '{reason}' },
   MODEL_FAILED: { status: 502, rpc: -32603, message: 'The model could not answer: {reason}' },
   TOOL_CALL_REFUSED: { status: 400, rpc: -32602, message: 'The tool call was refused: {reason}' },
 } as const satisfies ErrorTable;
+
+export type BridgeErrorCode = keyof typeof bridgeErrors;
+
+declare module '../platform/errors/app-error.ts' {
+  interface ErrorCodes extends Record<BridgeErrorCode, unknown> {}
+}

@@ -1,32 +1,61 @@
-/**
- * Who is calling: the holder of the main token (or anybody, when none is configured), of the review token, or another node,
- * with the owner of the work there when that is not its main token.
- */
-export type Principal = 'main' | 'review' | `node:${string}`;
+import { AppError } from '../platform/errors/app-error.ts';
+import type { Bucket, Owner } from '../platform/identity/owner.ts';
+import { type Action, may, type Principal, type Scope } from '../platform/identity/principal.ts';
+
+const BRIDGE: ReadonlySet<Scope> = new Set(['bridge']);
 
 /** The principal of the operator: the main token, an open bridge, and programs on our standard streams. */
-export const OPERATOR = 'main';
+export const MAIN: Principal = { ...principalOf('main'), role: 'root', seesAll: true };
 
-/** Whether a principal sees the work of every owner (contract/bridge 11). The only place that says who does. */
-export function seesAll(principal: string): boolean {
-  return principal === OPERATOR;
+/** A principal that sees its own work only: the review token, another node, or the owner that a job runs for. */
+export function principalOf(id: string, buckets: readonly Bucket[] = []): Principal {
+  return { id, role: 'user', teams: [], scopes: BRIDGE, buckets, seesAll: false };
 }
 
-/** Whether a principal sees, and may act on, what an owner has. Used for sessions, jobs, artifacts and routes alike. */
-export function sees(principal: string, owner: string): boolean {
-  return principal === owner || seesAll(principal);
+/** Whether work belongs to the operator, who may use the environment of this program. */
+export function isOperators(owner: string | undefined): boolean {
+  return owner === MAIN.id;
 }
 
-/**
- * What a principal means by a name that several owners have given: its own, and only where it has none, what it sees of
- * others.
- */
-export function ownFirst<Thing extends { readonly owner: string }>(
-  principal: string,
-  things: readonly Thing[],
-): readonly Thing[] {
-  const own = things.filter(({ owner }) => owner === principal);
-  return own.length > 0 ? own : things.filter(({ owner }) => sees(principal, owner));
+const PERSON = /^(?:user|service|team):([A-Za-z0-9_-]{1,128})$/;
+
+/** The id of the person, service account or team that an owner is. Undefined: it is a static token, or another node. */
+export function personOf(owner: string): string | undefined {
+  return PERSON.exec(owner)?.[1];
+}
+
+/** Whether work belongs to a person or a service account, who have nothing of the operator's. */
+export function isPersons(owner: string | undefined): owner is string {
+  return owner !== undefined && /^(?:user|service):/.test(owner);
+}
+
+const ACTIONS: Readonly<Record<string, Action>> = {
+  'session.message': 'message',
+  'session.cancel': 'cancel',
+  'session.close': 'close',
+};
+const READING: ReadonlySet<string> = new Set([
+  'acp.capabilities',
+  'app.routing.resolve',
+  'app.jobs.get',
+  'app.jobs.list',
+  'app.jobs.stats',
+]);
+
+/** What a method does to the work that it names. Undefined: it only reads. A method that is not listed starts something. */
+function actionOf(method: string): Action | undefined {
+  return READING.has(method) ? undefined : (ACTIONS[method] ?? 'start');
+}
+
+/** Throws FORBIDDEN when a principal may not do what a method does to the work of an owner. */
+export function requireMay(principal: Principal, method: string, owner: string): void {
+  const action = actionOf(method);
+  if (action !== undefined && !may(principal, action, owner)) throw new AppError('FORBIDDEN');
+}
+
+/** Whether agents may work for an owner. Someone who is not known here holds a static token, or comes from a node. */
+export function isAtWork(owner: Owner | undefined): boolean {
+  return owner === undefined || (owner.state === 'active' && owner.bridge);
 }
 
 /** There is one tenant for now; rows name theirs, so that there can be more. */

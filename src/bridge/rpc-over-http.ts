@@ -1,20 +1,18 @@
-import type { FastifyReply } from 'fastify';
 import type { Clock } from '../platform/clock/clock.ts';
 import { preflightHeaders } from '../platform/http/cross-origin.ts';
 import { type RequestState, stateOf } from '../platform/http/request-state.ts';
-import type { Call, RequestHead } from '../platform/http/surface.ts';
+import type { Call, Reply, RequestHead } from '../platform/http/surface.ts';
 import { answerHttp, type HttpAnswer, streamHttp } from '../platform/json-rpc/answer-http.ts';
-import { encodeParts, hybridEnvelope } from '../platform/json-rpc/envelope.ts';
-import type { Dispatch } from '../platform/json-rpc/method-table.ts';
+import { encodeParts, hybridEnvelope, type RawJson } from '../platform/json-rpc/envelope.ts';
+import type { Dispatch, MethodCall } from '../platform/json-rpc/method-table.ts';
 import { type EventStreamOptions, openEventStream } from '../platform/sse/sse-writer.ts';
 import type { BridgeAccess, BridgeCaller } from './access.ts';
-import type { BridgeClient } from './bridge-client.ts';
+import type { BridgeClient, ResumeRequest } from './bridge-client.ts';
 import { bridgeErrors } from './errors.ts';
-import type { ResumeRequest } from './sessions/turn-resumption.ts';
 
 export interface RpcOverHttp {
   /** `POST /acp/rpc`. */
-  answer(call: Call<BridgeCaller>): Promise<unknown>;
+  answer(call: Call<BridgeCaller, Buffer>): Promise<unknown>;
   /** `OPTIONS /acp/rpc`: 204 for every origin (contract/bridge 1). */
   preflight(call: Call<unknown>): unknown;
 }
@@ -40,6 +38,9 @@ const CODES_WITH_STATUS: ReadonlySet<string> = new Set([
   'PARSE_ERROR',
   'REQUEST_TOO_COMPLEX',
   'OVERLOADED',
+  'FORBIDDEN',
+  'FORWARD_PERSON_REFUSED',
+  'ISSUER_UNAVAILABLE',
   'SHUTTING_DOWN',
   'TASK_FORWARD_HOP_LIMIT_EXCEEDED',
   'TASK_FORWARD_PEER_UNKNOWN',
@@ -56,11 +57,6 @@ const BEHIND_BYTES = 1024 * 1024;
 export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
   const { access, dispatch, methodNames, clock, stalledAfterMs, onUnexpectedError } = options;
 
-  const dispatchNoted: Dispatch<BridgeClient> = (call) => {
-    if (call.caller.kind === 'request') call.caller.note?.(call);
-    return dispatch(call);
-  };
-
   return {
     preflight({ head, reply }) {
       const allowed = Boolean(head.headers.origin) && access.crossOrigin.allows(head);
@@ -71,19 +67,22 @@ export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
     },
     async answer({ head, caller, body, reply }) {
       const sink = wantsEvents(head) ? createSink(reply, { clock, stalledAfterMs }) : undefined;
-      const request = stateOf(reply.request.raw);
+      const request = stateOf(reply.raw.req);
       const client: BridgeClient = {
-        kind: 'request',
         caller,
+        sink,
+        stays: false,
         resume: readResume(head),
-        stream: sink,
         isStrict: head.headers['x-strict-params'] === 'true',
-        note: ({ method, params }) => noteCall(request, method, params, methodNames.has(method)),
       };
       const exchange = {
-        body: body as Uint8Array,
+        body,
         caller: client,
-        dispatch: dispatchNoted,
+        dispatch(call: MethodCall<BridgeClient>) {
+          noteCall(request, call.method, call.params, methodNames.has(call.method));
+          sink?.serves(call);
+          return dispatch(call);
+        },
         envelope: hybridEnvelope,
         errors: bridgeErrors,
         requestId: head.requestId,
@@ -116,7 +115,7 @@ function wantsEvents(head: RequestHead): boolean {
   return head.headers.accept?.includes('text/event-stream') === true;
 }
 
-/** What a repeated call says about the first one (contract/bridge 1, Resume). What is no number is NaN. */
+/** What a repeated call says about the first one (contract/bridge 1, Resume). NaN when `Last-Event-ID` is not a number. */
 function readResume({ headers }: RequestHead): ResumeRequest {
   const lastEventId = headers['last-event-id'];
   const idempotencyKey = headers['idempotency-key'];
@@ -131,7 +130,7 @@ function toSeq(text: string): number {
 }
 
 /** Opens the event stream with the first thing to send: until then the call can still be refused with a status. */
-function createSink(reply: FastifyReply, options: EventStreamOptions) {
+function createSink(reply: Reply, options: EventStreamOptions) {
   let stream: ReturnType<typeof openEventStream> | undefined;
   const opened = () => {
     stream ??= openEventStream(reply, options);
@@ -139,7 +138,15 @@ function createSink(reply: FastifyReply, options: EventStreamOptions) {
   };
   const event = (data: string, id: string | number | undefined, parts?: readonly string[]) =>
     id === undefined ? { data, parts } : { data, parts, id: String(id) };
+  // Updates go through the call, which knows whether its answer was sent already.
+  let served: MethodCall | undefined;
   return {
+    serves(call: MethodCall): void {
+      served = call;
+    },
+    update: (params: RawJson, seq: number) => served?.notify('session.update', params, seq),
+    // The call itself fails then.
+    lost: () => undefined,
     isBehind: () => (stream?.waitingBytes() ?? 0) > BEHIND_BYTES,
     async drained(): Promise<boolean> {
       await stream?.whenWritable();
@@ -155,7 +162,7 @@ function createSink(reply: FastifyReply, options: EventStreamOptions) {
   };
 }
 
-function sendAnswer(reply: FastifyReply, { status, body, parts, retryAfter }: HttpAnswer): FastifyReply {
+function sendAnswer(reply: Reply, { status, body, parts, retryAfter }: HttpAnswer): Reply {
   reply.code(status);
   if (retryAfter !== undefined) reply.header('retry-after', String(retryAfter));
   if (body === undefined) return reply.send();

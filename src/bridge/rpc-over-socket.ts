@@ -5,10 +5,10 @@ import type { MessageChannel } from '../platform/json-rpc/message-channel.ts';
 import type { Dispatch } from '../platform/json-rpc/method-table.ts';
 import { createPeer } from '../platform/json-rpc/peer.ts';
 import type { BridgeCaller } from './access.ts';
-import type { BridgeClient } from './bridge-client.ts';
+import { type BridgeClient, channelSink, NO_RESUME } from './bridge-client.ts';
 import { bridgeErrors } from './errors.ts';
 import type { SessionFollowing } from './forwarding/follow-sessions.ts';
-import type { UpdateReceiver } from './sessions/update-hub.ts';
+import type { NotificationSink } from './sessions/update-hub.ts';
 
 export interface RpcOverSocket {
   accept(channel: MessageChannel, head: Pick<RequestHead, 'query' | 'requestId'>, caller: BridgeCaller): void;
@@ -33,7 +33,7 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
     channel: MessageChannel,
     head: Pick<RequestHead, 'query' | 'requestId'>,
     caller: BridgeCaller,
-    receiver: UpdateReceiver,
+    sink: NotificationSink,
   ): void {
     const sessionId = head.query.get('sessionId') ?? '';
     if (sessionId === '') return;
@@ -43,7 +43,7 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
       return;
     }
     const lost = () => channel.close(1013, 'the node of the session cannot be followed any more');
-    sessions.follow(caller, sessionId, afterSeq, receiver, lost).catch((error: unknown) => {
+    sessions.follow(caller, sessionId, afterSeq, sink, lost).catch((error: unknown) => {
       onUnexpectedError(error, head.requestId);
       channel.close(1011, 'the updates could not be read');
     });
@@ -52,18 +52,12 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
   return {
     accept(channel, head, caller) {
       let isGone = false;
-      const receiver: UpdateReceiver = {
+      const sink = channelSink(channel, () => isGone, {
         update: (params) => peer.notify('session.update', params),
-        isBehind: () => channel.isBehind?.() ?? false,
-        async drained() {
-          await channel.drained?.();
-          return !isGone;
-        },
-        lost: () => channel.close(1011, 'the updates could not be read'),
-      };
+      });
       const peer = createPeer<BridgeClient>({
         channel,
-        caller: { kind: 'socket', caller, receiver },
+        caller: { caller, sink, stays: true, resume: NO_RESUME },
         dispatch,
         clock,
         limits,
@@ -74,14 +68,14 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
       });
       void peer.closed.then(() => {
         isGone = true;
-        sessions.forget(receiver);
+        sessions.forget(sink);
       });
-      followSession(channel, head, caller, receiver);
+      followSession(channel, head, caller, sink);
     },
   };
 }
 
-/** Undefined when none was given, NaN when it is no number of an update. */
+/** Undefined when none was given, NaN when it is not the number of an update. */
 function readSeq(text: string | null): number | undefined {
   if (text === null) return undefined;
   return /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;

@@ -1,5 +1,9 @@
 import type { Static } from 'typebox';
 import { setting } from '../platform/config/setting.ts';
+import { sandboxLimitSettings, sandboxSettings } from './agents/agent-fence.ts';
+import { checkpointSettings } from './checkpoints/checkpoint-settings.ts';
+import type { jobsSettings } from './jobs/job-settings.ts';
+import { permissionSettings } from './workbench/permission-settings.ts';
 
 const AGENT_ID = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
 const AGENT_ID_WORDS = 'letters, digits, dots, dashes and underscores, at most 64';
@@ -10,6 +14,7 @@ export const OWN_ORIGIN = 'self';
 
 const turns = (fallback: number, description: string, minimum = 1) =>
   setting.integer({ default: fallback, minimum, maximum: 1_000_000, description });
+const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
 const bytes = (fallback: number, description: string) =>
   setting.integer({ default: fallback, minimum: 1_048_576, maximum: Number.MAX_SAFE_INTEGER, description });
@@ -57,6 +62,16 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
     description:
       'Folders in which agents may work. Empty: the home directory and the system’s folder for temporary files. A folder that contains the data directory is refused as a working directory unless exactly that folder is listed here.',
   }),
+  user_root: setting.path({
+    default: '',
+    description:
+      'The folder in which agents work for a person or a team, and no other: `{user}` stands for the id. It is made when it is needed. Empty: `~/trestle/{user}`. The main token, the review token and nodes keep `workspace_roots`; of these, only the main token reaches the folders of people.',
+  }),
+  trust_users: setting.flag({
+    default: false,
+    description:
+      'Lets agents work for people whose plan has `bridge: true`, although there is no sandbox to separate these people from each other and from this machine: agents run as the user of this program and reach what it reaches. Only for people who could have a login on this machine.',
+  }),
   strict_params: setting.flag({
     default: false,
     description:
@@ -66,6 +81,9 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
     default: 'allow',
     description: 'How the bridge answers when an agent asks for permission.',
   }),
+  ...permissionSettings,
+  ...checkpointSettings,
+  ...sandboxSettings,
   limits: setting.group('What one client may use up.', {
     message_bytes: setting.integer({
       default: 8_388_608,
@@ -107,6 +125,8 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
     ),
     artifact_bytes: bytes(20 * GIB, 'What kept copies of produced files may take; then the oldest ones go.'),
     artifact_bytes_per_owner: bytes(5 * GIB, 'The same for one owner.'),
+    ...sandboxLimitSettings,
+    attachment_bytes_per_owner: bytes(200 * MIB, 'What the uploaded attachments of one owner may take.'),
   }),
 });
 
@@ -178,6 +198,10 @@ export const agentsSettings = setting.group('The agents that do the work.', {
         command: setting.command({ description: 'The program: a name to look up in PATH, or a path.' }),
         args: programArguments([]),
         env: environment,
+        trusted: setting.flag({
+          default: false,
+          description: 'Run it outside of the sandbox, in one process for all sessions; `trestle tools` needs it.',
+        }),
       }),
       { description: 'MCP servers whose tools it may use, such as `trestle tools`.' },
     ),
@@ -219,31 +243,6 @@ export const agentsSettings = setting.group('The agents that do the work.', {
   ),
 });
 
-export const jobsSettings = setting.group('Background jobs.', {
-  max_running: setting.integer({
-    default: 4,
-    minimum: 1,
-    maximum: 1000,
-    description: 'Jobs that run at the same time. Owners take turns, and so do the agents of one owner.',
-  }),
-  max_running_per_owner: setting.integer({
-    default: 0,
-    minimum: 0,
-    maximum: 1000,
-    description:
-      'Of these, how many may be of one owner. 0: all of them while the main token is the only credential, otherwise one less.',
-  }),
-  max_waiting_per_owner: setting.integer({
-    default: 100_000,
-    minimum: 1,
-    maximum: 10_000_000,
-    description: 'Pending jobs of one owner; more are refused with OVERLOADED.',
-  }),
-  callback_allow: setting.list(setting.cidr({}), {
-    description: 'Private ranges to which callbacks may go although they are not public.',
-  }),
-});
-
 export const gatewaySettings = setting.group('The gateway runtime, and the tools that are reached through it.', {
   provider_id: setting.text({
     default: 'openclaw',
@@ -269,6 +268,11 @@ export const gatewaySettings = setting.group('The gateway runtime, and the tools
     env: 'GATEWAY_TOOLS_TOKEN',
     reload: true,
     description: 'Token for that endpoint.',
+  }),
+  people: setting.flag({
+    default: false,
+    description:
+      'Whether people with an account, service accounts and teams may use the gateway: as an agent, by `app.gateway.*`, by `app.tools.invoke` and by job cards. It acts with the rights of its own operator for every caller, and one connection serves all. Static tokens may always.',
   }),
   tools_allow: setting.list(
     setting.text({ pattern: '^[A-Za-z0-9_.*:/-]{1,128}$', expects: 'a tool name, with * for any characters' }),

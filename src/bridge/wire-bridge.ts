@@ -1,10 +1,14 @@
 import { realpath } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { systemCallbackNetwork } from '../platform/callbacks/callback-post.ts';
+import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { buildAgentCatalog } from './agents/agent-catalog.ts';
-import { createAgentLauncher } from './agents/agent-launcher.ts';
+import { agentHomes, createAgentFence, identityOf, NO_FENCE } from './agents/agent-fence.ts';
+import { createAgentLauncher, type ModelAccess } from './agents/agent-launcher.ts';
+import { installedAgents, installedPrograms } from './agents/agent-packages.ts';
 import type { ProbeEffects } from './agents/agent-probe.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
 import type { CompleteChat } from './agents/builtin/complete-chat.ts';
@@ -14,14 +18,17 @@ import { createMcpTools } from './agents/builtin/mcp-tools.ts';
 import { createConfinement } from './agents/builtin/tools/confinement.ts';
 import { createAgentProviders } from './agents/create-agent-providers.ts';
 import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
+import { createGit } from './checkpoints/run-git.ts';
+import { createCheckpoints } from './checkpoints/turn-checkpoints.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
-import { systemCallbackNetwork } from './jobs/callbacks.ts';
+import { createOwnerRoots } from './sessions/owner-roots.ts';
 import { createPrivatePlaces, type PrivatePaths } from './sessions/private-places.ts';
 import { createWorkingDirectories } from './sessions/working-directory.ts';
 import { createBuiltinConversationStore } from './storage/builtin-conversation-store.ts';
+import type { WorkPlaces } from './workbench/create-workbench.ts';
+import { createFolderList } from './workbench/folders.ts';
 
-export interface WiringOptions
-  extends Omit<BridgeOptions, 'agents' | 'providers' | 'directories' | 'confine' | 'network'> {
+export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers' | 'network' | keyof WorkPlaces> {
   readonly dataDirectory: string;
   /** What callers must not reach besides the data directory. */
   readonly privatePaths: PrivatePaths;
@@ -30,9 +37,15 @@ export interface WiringOptions
   readonly environment: Environment;
   readonly processJournal: string;
   readonly probeEffects: ProbeEffects;
+  /** Undefined: agents and commands run without one. */
+  readonly sandbox: Sandbox | undefined;
   /** Why the built-in agent's model cannot be used; undefined when it can. */
   readonly builtinModelProblem: string | undefined;
+  /** Whether a model takes images, as far as it is known. */
+  seesImages(model: string): boolean;
   readonly randomness: Randomness;
+  /** Lets the program of an agent call our models for a person. Undefined: there are no models here. */
+  readonly modelAccess?: ((owner: string, isFenced: boolean) => ModelAccess | undefined) | undefined;
   /** The completions service of this program, for the built-in agent. */
   readonly complete: CompleteChat;
 }
@@ -43,26 +56,48 @@ const MCP_CALL_MS = 15 * 60_000;
 /** The bridge with its real agents. */
 export async function wireBridge(options: WiringOptions): Promise<Bridge> {
   const { settings, homeDirectory, environment, processJournal, clock, makeId, randomness, logger } = options;
-  const { workspace_roots: roots, permissions } = settings.bridge;
+  const { workspace_roots: listed, user_root: personal, permissions } = settings.bridge;
   const dataDirectory = await realpath(options.dataDirectory);
   const { folders, files } = options.privatePaths;
   const places = createPrivatePlaces({
     folders: [dataDirectory, ...(await Promise.all(folders.map(realOrAsGiven)))],
     files: await Promise.all(files.map(realOrAsGiven)),
   });
-  const directories = createWorkingDirectories({
-    roots,
-    defaultRoots: [homeDirectory, tmpdir()],
-    dataDirectory,
-    places,
+  const roots = createOwnerRoots({
+    listed,
+    fallback: [homeDirectory, tmpdir()],
+    personal: personal === '' ? join(homeDirectory, 'trestle', '{user}') : personal,
   });
+  const directories = createWorkingDirectories({ roots, dataDirectory, places });
+  const folderList = createFolderList(roots, places);
+  const agentsFolder = join(dataDirectory, 'agents');
   const confine = createConfinement({ places, isScratch: directories.isScratch });
 
-  const launch = createAgentLauncher({
-    environment,
-    folder: join(dataDirectory, 'agents'),
-    journalFolder: processJournal,
+  const checkpoints = createCheckpoints({
+    places,
+    folder: join(dataDirectory, 'checkpoints'),
+    settings: settings.bridge.checkpoints,
+    git: createGit({ path: environment.PATH ?? '', clock, journalFolder: processJournal }),
+    confine,
+    clock,
+    logger,
   });
+
+  const fence = createAgentFence({
+    ...options,
+    permissions,
+    dataDirectory,
+    settings: settings.bridge,
+    identify: (folder, owner) => (folder === agentsFolder ? identityOf(folder) : directories.identify(folder, owner)),
+  });
+  const launcher = {
+    environment,
+    folder: agentsFolder,
+    journalFolder: processJournal,
+    programs: installedPrograms(dataDirectory),
+  };
+  const homes = agentHomes(dataDirectory);
+  const launch = createAgentLauncher({ ...launcher, fence, homes, modelAccess: options.modelAccess });
 
   function createBuiltin(): AgentProvider {
     const { base_url: baseUrl, api_key: apiKey, ...builtin } = settings.agents.builtin;
@@ -71,12 +106,16 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       complete: baseUrl === '' ? options.complete : createCompleteOverHttp({ baseUrl, apiKey, clock, randomness }),
       model: builtin.model,
       modelProblem: options.builtinModelProblem,
+      // Of models behind another address nothing is known.
+      ...(baseUrl === '' && { seesImages: options.seesImages }),
       store: createBuiltinConversationStore(options.database),
       clock,
       makeId,
       permissions,
       confine,
       environment,
+      fence,
+      homes,
       processJournal,
       maxRequests: builtin.max_requests,
       contextCharacters: builtin.context_characters,
@@ -85,6 +124,8 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
         mcp: createMcpTools({
           servers: builtin.mcp,
           launch,
+          launchTrusted: createAgentLauncher({ ...launcher, fence: NO_FENCE }),
+          isFenced: fence.isFenced,
           version: options.ping.version,
           clock,
           callTimeoutMs: MCP_CALL_MS,
@@ -94,12 +135,14 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     });
   }
 
-  const agents = buildAgentCatalog(settings.agents);
+  const installed = await installedAgents(dataDirectory);
+  const agents = buildAgentCatalog(settings.agents, installed.keys());
   const providers = createAgentProviders({
     catalog: agents,
     permissions,
     version: options.ping.version,
     launch,
+    fence,
     probeEffects: options.probeEffects,
     maxProcesses: settings.agents.max_processes,
     createBuiltin,
@@ -118,7 +161,16 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     clock,
     logger,
   });
-  return createBridge({ ...options, agents, providers, directories, confine, network: systemCallbackNetwork });
+  return createBridge({
+    ...options,
+    agents,
+    providers,
+    directories,
+    confine,
+    folders: folderList,
+    checkpoints,
+    network: systemCallbackNetwork,
+  });
 }
 
 function realOrAsGiven(path: string): Promise<string> {

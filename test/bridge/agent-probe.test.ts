@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { WebSocketServer } from 'ws';
+import { NO_FENCE } from '../../src/bridge/agents/agent-fence.ts';
 import { connectAgent, createAgentLauncher } from '../../src/bridge/agents/agent-launcher.ts';
 import { createAgentProbe, createBuiltinProbe, createProgramProbe } from '../../src/bridge/agents/agent-probe.ts';
 import { createGatewayProbe } from '../../src/bridge/gateway/gateway-connection.ts';
@@ -27,7 +28,13 @@ async function probeProgram(t: TestContext, script: string, protocol: 'acp' | 'c
   await chmod(command, 0o755);
   const clock = createFakeClock();
   let starts = 0;
-  const launch = createAgentLauncher({ environment: { PATH: process.env.PATH }, folder, journalFolder: folder });
+  const launch = createAgentLauncher({
+    environment: { PATH: process.env.PATH },
+    folder,
+    journalFolder: folder,
+    programs: folder,
+    fence: NO_FENCE,
+  });
   const probe = createProgramProbe({
     id,
     place: { kind: 'program', protocol, command, args: [], environment: {} },
@@ -51,8 +58,8 @@ const runs = (agent: 'acp' | 'codex', flags = '') =>
 
 test('DU-17: a program that is not on the path is not installed, and the status says how to install it', async () => {
   for (const [id, command, advice] of [
-    ['codex', 'codex', 'npm install -g @openai/codex'],
-    ['claude', 'claude-agent-acp', 'npm install -g @agentclientprotocol/claude-agent-acp'],
+    ['codex', 'codex', 'trestle agents install codex'],
+    ['claude', 'claude-agent-acp', 'trestle agents install claude'],
     ['mine', 'mine', 'install "mine", or correct the command of the agent in the settings'],
     ['codex', '/opt/codex', 'install "/opt/codex", or correct the command of the agent in the settings'],
   ] as const) {

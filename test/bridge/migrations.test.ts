@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bridgeMigrations } from '../../src/bridge/storage/bridge-migrations.ts';
-import { planMigrations } from '../../src/platform/database/migration.ts';
+import { planMigrations } from '../../src/platform/database/migrations.ts';
 
 /** What databases out there remember. A line is added with each migration; a change means that they would be refused. */
 const RELEASED = {
@@ -15,6 +15,14 @@ const RELEASED = {
     '0007-lookups': '0a46ef6de25d5db895427982cbe5010001b373254135a499296ae6a067bd9908',
     '0008-jobs-wait-in-sessions': '3cc7691a6a91f3a35ecb50c7896515da805985511da3797142c81fa84cd95008',
     '0009-retention-of-sessions': 'f81bd11ee304b1e02896c3a395c2ac9580168a9a34b46dfafeecc23562f88e2c',
+    '0010-session-summaries': 'e0fd13bdc3ddbd96c6dafb308b0542a60cc311a91eb53b52009fdeb7418d9bfc',
+    '0011-permissions': 'ca6ca40dc663847845c98f8f18fc22469bb8429ef4534d8394e31368016045f5',
+    '0012-priorities-and-retries-of-jobs': '9ffa3fe5d669b71dbdcf4bc8822313ab1c987e0d86ff6ea13880fe2fe3cd20aa',
+    '0013-changed-files': '60b5d8c8803cb586a49559994a09612ee0f07b436859da6f256a893acb649901',
+    '0014-schedules': '214fce1066f1a959e4fce9ea887821f8ef3d7b9359ed6875a246b360e5ec9664',
+    '0015-attachments': '8d2427c8d88c0b134464e6ee847fa488da0ac6968fb2a30639146bf06a6160b5',
+    '0016-turns-of-messages': '63cd17e538fb56c2a1b5ed13d1b78d3c00e2fe9a7d00637d25fb77437ef3cc0c',
+    '0017-modes-and-models': 'a7088fac979965fedcb829a03c9a7ab947f725a9ef520436faf02f1e02c4f8b8',
   },
   postgres: {
     '0001-instances': '8f7adc6c3db5eb2e942d7e02d56775e8d77eb1eb429cf03b888a8eebd3e44032',
@@ -26,6 +34,14 @@ const RELEASED = {
     '0007-lookups': '0a46ef6de25d5db895427982cbe5010001b373254135a499296ae6a067bd9908',
     '0008-jobs-wait-in-sessions': '2334e832cff5826e70d894e814d03172fc34f94a61d740f3fd59fceb756695e0',
     '0009-retention-of-sessions': 'f81bd11ee304b1e02896c3a395c2ac9580168a9a34b46dfafeecc23562f88e2c',
+    '0010-session-summaries': 'dfff5e8d00632371d62109bd312e6657a90127347071a8bdb9accf379826e758',
+    '0011-permissions': 'eaabaf4054dcf2c300337b3c4af4cd5b0597af81064fb636e9b56889757b4d98',
+    '0012-priorities-and-retries-of-jobs': '7d26fee8025de5ad2238be25fea5233883db184946dd0f296bd2f0e4c050035c',
+    '0013-changed-files': 'd7cf57f65a9bc7cf58d76e454d5e58c27bc5487c361833eaaf37cc16cb2b8a60',
+    '0014-schedules': '9aa8e7893c7bb136b3f3c598c2c405e8b7f43c4a200b8bcd9fb0ed9f300db1db',
+    '0015-attachments': '6fbd3245cc6fd25cccb34013d774211ae0ad27822bd27949e949e965b99da470',
+    '0016-turns-of-messages': 'd47283a9ba99e9a20e8cf097c565d9631fbf19cb873564c88d9bcc378afa5189',
+    '0017-modes-and-models': '57ee204642b66c547f96d73afdf808470292eca493ae5c4d3ed356278f26be75',
   },
 };
 

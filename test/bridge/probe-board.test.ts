@@ -81,7 +81,7 @@ test('a probe that throws is a short failure, and stopping ends a probe under wa
   await board.stop();
 });
 
-test('a provider can be looked at again at once, also while it is being looked at', async () => {
+test('a provider can be looked at again immediately, also while it is being looked at', async () => {
   const clock = createFakeClock();
   let looks = 0;
   let finish: (() => void) | undefined;

@@ -1,6 +1,7 @@
 import { basename } from 'node:path';
 import type { AgentCategory } from '../contract/surface.ts';
 import type { AgentsSettings } from '../settings.ts';
+import { agentPackages } from './agent-packages.ts';
 
 /** An agent that speaks the Agent Client Protocol and needs nothing but its name in `agents.catalog`. */
 interface AgentPreset {
@@ -8,8 +9,6 @@ interface AgentPreset {
   readonly label: string;
   readonly command: string;
   readonly args: readonly string[];
-  /** The npm package; absent for agents that are installed in another way. */
-  readonly npmPackage?: string;
 }
 
 /**
@@ -55,31 +54,18 @@ export function hasReadOnlyMode(agentId: string): boolean {
 
 /** Agents that are not offered unless asked for. An entry of the same id under `agents.custom` may change any of it. */
 export const agentPresets: readonly AgentPreset[] = [
-  {
-    id: 'claude',
-    label: 'Claude',
-    command: 'claude-agent-acp',
-    args: [],
-    npmPackage: '@agentclientprotocol/claude-agent-acp',
-  },
-  { id: 'qwen', label: 'Qwen Code', command: 'qwen', args: ['--acp'], npmPackage: '@qwen-code/qwen-code' },
-  { id: 'copilot', label: 'GitHub Copilot', command: 'copilot', args: ['--acp'], npmPackage: '@github/copilot' },
-  { id: 'kilo', label: 'Kilo Code', command: 'kilo', args: ['acp'], npmPackage: '@kilocode/cli' },
+  { id: 'claude', label: 'Claude', command: 'claude-agent-acp', args: [] },
+  { id: 'qwen', label: 'Qwen Code', command: 'qwen', args: ['--acp'] },
+  { id: 'kimi', label: 'Kimi Code', command: 'kimi', args: ['acp'] },
+  { id: 'copilot', label: 'GitHub Copilot', command: 'copilot', args: ['--acp'] },
+  { id: 'kilo', label: 'Kilo Code', command: 'kilo', args: ['acp'] },
   { id: 'hermes', label: 'Hermes', command: 'hermes', args: ['acp'] },
   { id: 'goose', label: 'Goose', command: 'goose', args: ['acp'] },
 ];
 
-const SHIPPED_PACKAGES: Readonly<Record<string, string>> = {
-  codex: '@openai/codex',
-  opencode: 'opencode-ai',
-  gemini: '@google/gemini-cli',
-};
-
-/** How to install an agent whose program is not there. */
+/** How to install an agent whose program was not found. */
 export function installCommand(id: string, command: string): string {
-  const shipped = Object.hasOwn(SHIPPED_PACKAGES, id) ? SHIPPED_PACKAGES[id] : undefined;
-  const name = shipped ?? agentPresets.find((preset) => preset.id === id)?.npmPackage;
-  if (name !== undefined && !command.includes('/')) return `npm install -g ${name}`;
+  if (agentPackages.some((row) => row.id === id && row.command === command)) return `trestle agents install ${id}`;
   return `install "${command}", or correct the command of the agent in the settings`;
 }
 
@@ -104,15 +90,15 @@ export interface CatalogAgent {
 }
 
 /**
- * The catalog in the order of `agents.catalog`; custom agents that it does not name come after (contract/bridge 5).
- * Presets are there only when they are named.
+ * The catalog in the order of `agents.catalog`; custom agents that it does not name come after (contract/bridge 5), then
+ * the agents that `trestle agents install` has installed. Other presets are there only when they are named.
  */
-export function buildAgentCatalog(settings: AgentsSettings): readonly CatalogAgent[] {
+export function buildAgentCatalog(settings: AgentsSettings, installed: Iterable<string> = []): readonly CatalogAgent[] {
   const known = new Map<string, CatalogAgent>();
   for (const agent of [...shippedAgents(settings), ...presetAgents(), ...customAgents(settings)]) {
     known.set(agent.id, agent);
   }
-  const ids = new Set([...settings.catalog, ...settings.custom.map((custom) => custom.id)]);
+  const ids = new Set([...settings.catalog, ...settings.custom.map((custom) => custom.id), ...installed]);
   return [...ids].flatMap((id) => known.get(id) ?? []);
 }
 

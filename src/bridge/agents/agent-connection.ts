@@ -2,7 +2,8 @@ import type { RunningProcess } from '../../platform/child-process/start-process.
 import type { Clock } from '../../platform/clock/clock.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
 import { createLineChannel, type LineChannel } from '../../platform/json-rpc/message-channel.ts';
-import type { AgentEvent, AskPermission, PermissionOption, TurnUsage } from './agent-provider.ts';
+import type { AgentEvent, AgentTurn, AskPermission, PermissionOption, Steer, TurnUsage } from './agent-provider.ts';
+import type { AcceptedContent, PromptPart } from './prompt-content.ts';
 
 /**
  * A running agent program, spoken to in its own protocol. This is all that differs between protocols: processes, turns,
@@ -11,10 +12,14 @@ import type { AgentEvent, AskPermission, PermissionOption, TurnUsage } from './a
 export interface AgentConnection {
   /** Whether a conversation can be taken up by a later process of the agent. */
   readonly continues: boolean;
+  /** What a prompt may have besides text. */
+  readonly accepts: AcceptedContent;
   /** Opens a conversation in a folder and returns the agent's name for it. */
   open(folder: string, model: string): Promise<string>;
   /** Takes up a conversation of an earlier process. Rejects, for whatever reason, when the agent cannot. */
   resume(conversation: string, folder: string): Promise<void>;
+  /** Copies a conversation that this process has open, and returns the name of the copy. Absent: the agent cannot. */
+  fork?(conversation: string, folder: string): Promise<string>;
   /** Runs one turn of a conversation that this process has open. */
   prompt(request: PromptRequest): Promise<PromptEnd>;
   /** Asks the agent to stop the running turn of a conversation; the prompt then ends. */
@@ -34,6 +39,8 @@ export interface AgentConnection {
 export interface PromptRequest {
   readonly conversation: string;
   readonly text: string;
+  /** Files that are shown with the text. */
+  readonly parts: readonly PromptPart[];
   readonly folder: string;
   /** Empty: as it is. */
   readonly model: string;
@@ -41,8 +48,15 @@ export interface PromptRequest {
   report(event: AgentEvent): Promise<void> | undefined;
   /** Called with the model that works on the turn, as far as the agent says which. */
   usedModel(model: string): void;
+  /** As `AgentTurn.isReadOnly`. */
+  readonly isReadOnly: boolean;
   /** Asks a person; absent when there is no person to ask. */
   readonly ask?: AskPermission | undefined;
+  /** As those of `AgentTurn`. */
+  readonly mode?: string | undefined;
+  readonly offers?: AgentTurn['offers'] | undefined;
+  /** As `AgentTurn.steerable`. */
+  readonly steerable?: ((steer: Steer) => void) | undefined;
 }
 
 /** How a turn ended, according to the agent. Its events were reported before. */

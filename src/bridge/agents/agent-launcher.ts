@@ -1,11 +1,14 @@
+import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { childEnvironment, findExecutable } from '../../platform/child-process/child-environment.ts';
-import { type RunningProcess, startProcess } from '../../platform/child-process/start-process.ts';
+import { basename, delimiter } from 'node:path';
+import { findExecutable } from '../../platform/child-process/child-environment.ts';
+import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { Environment } from '../../platform/runtime/runtime.ts';
-import { OPERATOR } from '../principal.ts';
+import { isPersons } from '../principal.ts';
 import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
+import { type AgentFence, environmentFor } from './agent-fence.ts';
 
 /** How long an agent program is waited for, and kept. */
 export interface AgentLimits {
@@ -30,7 +33,7 @@ export interface AgentLimits {
 
 export const DEFAULT_AGENT_LIMITS: AgentLimits = {
   startMs: 60_000,
-  idleMs: 10 * 60_000,
+  idleMs: 5 * 60_000,
   idleWithConversationsMs: 6 * 3_600_000,
   silenceMs: 3_600_000,
   cancelMs: 3_000,
@@ -48,8 +51,18 @@ export interface AgentProgram {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** Starts an agent's program for an owner of sessions. Undefined: there is no such program on this machine. */
-export type LaunchAgent = (program: AgentProgram, owner?: string) => Promise<RunningProcess | undefined>;
+/** For whom and where an agent's program works. */
+export interface AgentWork {
+  /** Owner of the sessions. */
+  readonly owner: string;
+  /** Id of the agent. */
+  readonly agent: string;
+  /** The working directory, where the program runs in the sandbox. */
+  readonly folder: string;
+}
+
+/** Starts an agent's program; without `work`, to look at it. Undefined: there is no such program on this machine. */
+export type LaunchAgent = (program: AgentProgram, work?: AgentWork) => Promise<RunningProcess | undefined>;
 
 interface ConnectOptions {
   readonly protocol: 'acp' | 'codex';
@@ -70,21 +83,70 @@ export async function connectAgent(process: RunningProcess, options: ConnectOpti
   return connectAcpAgent({ ...options, process });
 }
 
+/** How a program that works for a person calls our models. */
+export interface ModelAccess {
+  /** Of this program, as the agent reaches it; without a path. */
+  readonly url: string;
+  /** Charges the calls to the person. */
+  readonly key: string;
+  /** The program has ended: the key stops working. */
+  end(): void;
+}
+
 interface AgentLauncherOptions {
   /** Our own environment, of which the allowed part goes along. */
   readonly environment: Environment;
   /** Where programs are started. Conversations name folders of their own: nothing is ever done in this one. */
   readonly folder: string;
   readonly journalFolder: string;
+  /** Where programs are looked for, before the folders of PATH. */
+  readonly programs: string;
+  readonly fence: AgentFence;
+  /** Where people have a home for each agent, without a sandbox. Undefined: everyone has that of this program. */
+  readonly homes?: string | undefined;
+  /** Lets a program call our models for a person. Undefined: no program gets a key. */
+  readonly modelAccess?: ((owner: string, isFenced: boolean) => ModelAccess | undefined) | undefined;
 }
 
-export function createAgentLauncher({ environment, folder, journalFolder }: AgentLauncherOptions): LaunchAgent {
-  return async ({ command, args, environment: own }, owner) => {
-    const file = await findExecutable(command, environment.PATH ?? '');
+/** Finds a program in a folder of ours, otherwise in the folders of PATH. */
+export function createFindProgram(programs: string, { PATH = '' }: Environment) {
+  return (command: string): Promise<string | undefined> => findExecutable(command, `${programs}${delimiter}${PATH}`);
+}
+
+export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent {
+  const { environment, folder, journalFolder, programs, fence, homes, modelAccess } = options;
+  const findProgram = createFindProgram(programs, environment);
+  return async ({ command, args, environment: own }, work) => {
+    const file = await findProgram(command);
     if (file === undefined) return undefined;
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    // What works for the operator may use the operator's ssh agent and proxy password.
-    const env = childEnvironment(environment, own, { isOperators: owner === OPERATOR });
-    return startProcess({ command: file, args, cwd: folder, env, journalFolder });
+    const owner = work?.owner;
+    const agent = work?.agent ?? basename(command);
+    const place = work !== undefined && existsSync(work.folder) ? work.folder : folder;
+    const general = await environmentFor(environment, fence, { owner, agent }, homes);
+    const models = isPersons(owner) ? modelAccess?.(owner, fence.isFenced(owner)) : undefined;
+    const env = { ...general, ...modelVariables(models, own), ...own };
+    try {
+      const started = await fence.start(
+        { command: file, args, cwd: folder, env, journalFolder },
+        { owner, agent, folder: place },
+      );
+      void started.exited.then(() => models?.end());
+      return started;
+    } catch (error) {
+      models?.end();
+      throw error;
+    }
+  };
+}
+
+/** The variables by which agents find our models. An API that the settings of the agent speak of is left to them. */
+function modelVariables(models: ModelAccess | undefined, own: AgentProgram['environment']): Record<string, string> {
+  if (models === undefined) return {};
+  const { url, key } = models;
+  const speaksOf = (api: string) => Object.keys(own).some((name) => name.startsWith(`${api}_`));
+  return {
+    ...(!speaksOf('OPENAI') && { OPENAI_API_KEY: key, OPENAI_BASE_URL: `${url}/v1` }),
+    ...(!speaksOf('ANTHROPIC') && { ANTHROPIC_API_KEY: key, ANTHROPIC_BASE_URL: url }),
   };
 }

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
-import type { Clock } from '../../platform/clock/clock.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import { type AgentPlace, type CatalogAgent, installCommand } from './agent-catalog.ts';
 import type { AgentConnection } from './agent-connection.ts';
 import type { LaunchAgent } from './agent-launcher.ts';
@@ -22,7 +22,7 @@ export interface AgentProbeOptions {
   readonly agent: CatalogAgent;
   readonly effects: ProbeEffects;
   connect(process: RunningProcess, place: ProgramPlace): Promise<AgentConnection>;
-  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly clock: Pick<Clock, 'monotonic' | 'after'>;
   /** Looks at the agent that lives in this process. */
   readonly builtin: Probe;
 }
@@ -62,7 +62,7 @@ export interface ProgramProbeOptions {
   readonly place: ProgramPlace;
   readonly effects: ProbeEffects;
   connect(process: RunningProcess): Promise<AgentConnection>;
-  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly clock: Pick<Clock, 'monotonic' | 'after'>;
 }
 
 const STOP_MS = 500;
@@ -108,7 +108,7 @@ export function createProgramProbe({ id, place, effects, connect, clock }: Progr
     try {
       const met = introduce(process).catch(async (error: unknown) => {
         // The connection breaks a moment before the exit is known.
-        const gone = await Promise.race([exited, new Promise((resolve) => setTimeout(resolve, STOP_MS, undefined))]);
+        const gone = await withinTime(clock, STOP_MS, exited, () => undefined);
         return gone ?? failed(describeFailure(error));
       });
       const first = await Promise.race([met, exited, timeUp.promise]);

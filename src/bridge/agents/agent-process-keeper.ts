@@ -93,6 +93,8 @@ export interface ProcessKeeperOptions extends Pick<Runtime, 'clock' | 'logger'> 
   readonly launch: LaunchAgent;
   /** For whom the process works. */
   readonly owner: string;
+  /** The working directory of its conversations, where it can see no other. */
+  readonly folder: string;
   connect(process: RunningProcess): Promise<AgentConnection>;
   readonly limits: AgentLimits;
   readonly limit: ProcessLimit;
@@ -147,7 +149,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
   async function startOnce(): Promise<KeptProcess | StartFailure> {
     let process: RunningProcess | undefined;
     try {
-      process = await launch(program, options.owner);
+      process = await launch(program, { owner: options.owner, agent: id, folder: options.folder });
     } catch (error) {
       return failed('AGENT_FAILED', describeFailure(error));
     }

@@ -1,8 +1,19 @@
 import type { RelayedFile } from '../artifacts/artifact-links.ts';
 import type { Artifact } from '../contract/session.ts';
-import type { StatusEvent, TextEvent, ThinkingEvent, ToolCallEvent } from '../contract/session-update.ts';
+import type {
+  CommandsEvent,
+  ModeEvent,
+  PlanEvent,
+  StatusEvent,
+  SteerEvent,
+  TextEvent,
+  ThinkingEvent,
+  ToolCallEvent,
+  UsageEvent,
+} from '../contract/session-update.ts';
 import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { ProbeResult } from './probe-board.ts';
+import type { PlacedFile } from './prompt-content.ts';
 
 /**
  * One agent that can do work. The session orchestrator knows agents by this interface only; what is special about an
@@ -12,59 +23,133 @@ export interface AgentProvider {
   readonly id: string;
   /** Looks once whether the agent can be used. Ends soon after `signal` aborts. */
   probe(signal: AbortSignal): Promise<ProbeResult>;
-  /** Opens a new conversation of the agent and runs its first turn. */
-  startTurn(turn: AgentTurn): Promise<TurnEnd>;
-  /** Runs one more turn of a conversation that exists. It cannot open a new one: a lost conversation is an end. */
-  continueTurn(reference: string, turn: AgentTurn): Promise<TurnEnd>;
+  /** The modes that the bridge gives to it. Absent: each conversation offers those of the agent (`AgentTurn.offers`). */
+  readonly modes?: readonly AgentMode[];
+  readonly abilities?: AgentAbilities;
+  /** Of its turns. */
+  readonly timeouts?: TurnTimeouts;
   /**
-   * Stops a running turn; its promise then resolves as cancelled. Resolves when the agent is quiet, at most five
-   * seconds later, by force if need be. Unknown turns are fine.
+   * Runs a turn in the conversation of `turn.reference`, or in a new one. A conversation that is lost is an end: no other
+   * is opened instead. When `signal` aborts, the agent is asked to stop, and when `turn.force` does, it is made to; the
+   * rest is up to `superviseTurn`, through which every turn is run.
    */
-  cancel(turnId: string): Promise<void>;
+  run(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd>;
   /**
    * Lets go of a conversation for good, with what the agent has stored of it as far as the agent can, and of the process if
    * nothing else uses it. Unknown references are fine.
    */
   close(reference: string, closing?: Closing): Promise<void>;
+  /**
+   * Copies a conversation, whole or up to the end of a turn in its middle, so that both can be continued. Absent: the agent
+   * cannot. Never rejects for a reason of the agent.
+   */
+  fork?(reference: string, fork: Fork): Promise<Forked>;
   /** Of a remote agent: requests a file by the link that a turn's end gave. */
   download?(path: string, signal: AbortSignal): Promise<RelayedFile>;
   /** Ends everything the agent runs. Called once, when the bridge stops. */
   stop(): Promise<void>;
 }
 
+/** What people can do with its sessions. `offered`: it depends on the program, and each call says. Absent: neither. */
+export interface AgentAbilities {
+  readonly steer: 'yes' | 'no';
+  readonly fork: 'yes' | 'offered' | 'no';
+}
+
+export interface AgentMode {
+  readonly id: string;
+  readonly name: string;
+  /** What a turn in this mode does when it needs permission, unless the call says it. Absent: as the settings say. */
+  readonly permissions?: 'ask' | 'deny';
+}
+
+/** What people can choose from in a conversation. */
+export interface AgentOffers {
+  readonly modes: readonly { readonly id: string; readonly name: string }[];
+  readonly models: readonly { readonly id: string; readonly name: string }[];
+  readonly commands: CommandsEvent['commands'];
+}
+
+export interface Fork {
+  readonly owner: string;
+  /** The working directory of the copy. */
+  readonly folder: string;
+  /** The last turn that the copy has. Absent: all turns. */
+  readonly turnId?: string;
+}
+
+/** The reference of the copy, or why there is none. */
+export type Forked = { readonly reference: string } | { readonly why: string };
+
+/** Hands a further message to the running turn; false when the turn did not take it. */
+export type Steer = (text: string) => Promise<boolean>;
+
+export interface TurnTimeouts {
+  /** A turn of which nothing was heard for so long is stopped. Undefined: it may be silent for any time. */
+  readonly silenceMs?: number;
+  /** How long a turn may take to stop by itself. */
+  readonly stopMs?: number;
+}
+
 /** The task of an agent, and the functions with which it reports. */
 export interface AgentTurn {
   readonly turnId: string;
+  /** Of the conversation that the turn continues. Undefined: it opens one. */
+  readonly reference?: string;
   /** The principal that owns the session: what one owner's turns do to an agent's process must not reach another's. */
   readonly owner: string;
   readonly prompt: string;
+  /** Files that came with the prompt. Absent: none. */
+  readonly files?: readonly PlacedFile[];
+  /** The folder that has the files of all turns of the session, if there are any. */
+  readonly fileFolder?: string;
   /** A real path that was just checked against the allowed roots. */
   readonly workingDirectory: string;
   /** Empty: the agent's own choice. */
   readonly model: string;
+  /** The mode of the agent in which the turn runs. Absent: as it is. */
+  readonly mode?: string;
   /** Ids of skills that the call asks for, the most wanted first. */
   readonly skills: readonly string[];
   /** Of a multi-agent run: which agents are asked, and in which order. */
   readonly plan?: PlanChange;
+  /** Resolves when the working directory is saved: nothing in it may change before. Absent: it is not saved. */
+  readonly ready?: Promise<void>;
   /** How many bridges the call has passed: an agent on another bridge is asked with one more. */
   readonly hop: number;
   /**
-   * Called by `startTurn` as soon as the conversation has a reference and before it does any work, so that the reference
-   * is stored even if the turn never ends, and again whenever the reference changes. A reference holds all that
-   * `continueTurn` needs after a restart.
+   * Called as soon as a new conversation has a reference and before any work is done in it, so that the reference is
+   * stored even if the turn never ends, and again whenever the reference changes. A reference holds all that is needed to
+   * continue after a restart.
    */
   opened(reference: string): void;
   /** Called with the model that works on the turn, as soon as it is known and whenever it changes. */
   usedModel(model: string): void;
   /** Called when an agent that worked on a part of the turn keeps what was said, although that part is over. */
   leftBehind(providerId: string, what: string): void;
+  /** True where the call denies all that needs permission: the agent is also put into its own read-only mode. */
+  readonly isReadOnly?: boolean;
   /** Asks the person at the client for permission. Absent: there is no person to ask, and the settings decide. */
   readonly ask?: AskPermission;
+  /** Called with what the conversation offers. */
+  offers?(offers: AgentOffers): void;
+  /** Called when the agent takes further messages in this turn. Absent: nobody would send any. */
+  steerable?(steer: Steer): void;
   /**
    * In the order in which things happened; `step` says which part of a multi-agent run tells it. Where it gives a promise,
    * the store cannot keep up: nothing more is read from the agent until the promise resolves.
    */
   report(event: AgentEvent, step?: StepMark): Promise<void> | undefined;
+}
+
+/** A turn as its provider sees it. */
+export interface SupervisedTurn extends AgentTurn {
+  /** Aborts when the agent has not stopped by itself in time. */
+  readonly force: AbortSignal;
+  /** Called when the agent has got the prompt: from now on its silence counts. */
+  begun(): void;
+  /** The final text so far. */
+  output(): string;
 }
 
 export interface Closing {
@@ -90,20 +175,34 @@ export interface PermissionQuestion {
   readonly options: readonly PermissionOption[];
 }
 
-/** Resolves with the id of the chosen option; undefined when the question was not answered, which allows nothing. */
-export type AskPermission = (question: PermissionQuestion, signal: AbortSignal) => Promise<string | undefined>;
+export interface PermissionReply {
+  /** The chosen option. Undefined: nobody answered, or the agent has no option for the answer; that allows nothing. */
+  readonly optionId: string | undefined;
+  /** Why, in the words of the person. Absent: no reason was given. */
+  readonly reason?: string;
+}
+
+export type AskPermission = (question: PermissionQuestion, signal: AbortSignal) => Promise<PermissionReply>;
 
 export interface StepMark {
   readonly stepIndex: number;
   readonly providerId: string;
 }
 
-/** What an agent reports while it works. Its implementation drops kinds that are not listed here. */
+/**
+ * What an agent reports while it works: the session updates of the Agent Client Protocol under the names of contract/bridge 4.
+ * Every surface is derived from it (decision 33). Its implementation drops kinds that are not listed here.
+ */
 export type AgentEvent =
   | TextEvent
   | ThinkingEvent
   | ToolCallEvent
+  | PlanEvent
+  | UsageEvent
+  | ModeEvent
+  | CommandsEvent
   | StatusEvent
+  | SteerEvent
   /** Where a multi-agent run stands: a status event of its own, with members of its own. */
   | {
       readonly kind: 'stage';
@@ -117,6 +216,7 @@ export type AgentEvent =
       readonly title: string;
       readonly decision: 'allowed' | 'denied';
       readonly toolCallId?: string;
+      readonly reason?: string;
     };
 
 export interface TurnUsage {
@@ -130,6 +230,7 @@ export interface TurnUsage {
 /** Two come from steps of a multi-agent run alone, the last two from the gateway. */
 export type FailureCode =
   | 'AGENT_FAILED'
+  | 'BUDGET_EXCEEDED'
   | 'AGENT_EXITED'
   | 'AGENT_TIMEOUT'
   | 'EMPTY_OUTPUT'
@@ -157,17 +258,20 @@ export type ResultMembers = Readonly<Record<string, unknown>>;
 
 /** What every end of a turn may have. */
 interface TurnResult {
-  /** The final text. Empty: the agent wrote nothing that can be shown. */
-  readonly output: string;
   readonly usage?: TurnUsage;
   readonly members?: ResultMembers;
   readonly files?: readonly (ProducedFile | FileElsewhere)[];
 }
 
-/** Every way in which a turn can end (contract/bridge 4). Nothing here is thrown: a throw is a fault of ours. */
-export type TurnEnd =
-  | (TurnResult & { readonly kind: 'completed'; readonly stopReason: string })
-  | (TurnResult & { readonly kind: 'cancelled' })
-  | (TurnResult & { readonly kind: 'failed'; readonly code: FailureCode; readonly error: string })
-  /** Only from `continueTurn`: the agent, of a run the agent of one step, no longer has the conversation. */
+type End<Output> =
+  | (TurnResult & Output & { readonly kind: 'completed'; readonly stopReason: string })
+  | (TurnResult & Output & { readonly kind: 'cancelled' })
+  | (TurnResult & Output & { readonly kind: 'failed'; readonly code: FailureCode; readonly error: string })
+  /** Only where `reference` was given: the agent, of a run the agent of one step, no longer has the conversation. */
   | { readonly kind: 'lost'; readonly detail: string; readonly providerId?: string };
+
+/** Every way in which a turn can end (contract/bridge 4). `output` is the final text; empty: nothing that can be shown. */
+export type TurnEnd = End<{ readonly output: string }>;
+
+/** The end as its provider has it: without `output`, that is what was reported. A throw is a fault of ours. */
+export type AgentEnd = End<{ readonly output?: string }>;

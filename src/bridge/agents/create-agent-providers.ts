@@ -2,10 +2,11 @@ import type { RunningProcess } from '../../platform/child-process/start-process.
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { type AgentPlace, type CatalogAgent, readOnlyEnvironment } from './agent-catalog.ts';
 import type { PermissionPolicy } from './agent-connection.ts';
+import type { AgentFence } from './agent-fence.ts';
 import { type AgentLimits, connectAgent, DEFAULT_AGENT_LIMITS, type LaunchAgent } from './agent-launcher.ts';
 import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
 import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
-import type { AgentProvider } from './agent-provider.ts';
+import type { AgentAbilities, AgentMode, AgentProvider } from './agent-provider.ts';
 import { createProgramAgent } from './create-program-agent.ts';
 
 type Place<Kind extends AgentPlace['kind']> = Extract<AgentPlace, { kind: Kind }>;
@@ -16,6 +17,7 @@ export interface AgentProvidersOptions extends Pick<Runtime, 'clock' | 'logger'>
   /** Of this program; agents may learn it. */
   readonly version: string;
   readonly launch: LaunchAgent;
+  readonly fence: Pick<AgentFence, 'isFenced'>;
   readonly probeEffects: ProbeEffects;
   createBuiltin(): AgentProvider;
   createRemote(id: string, place: Place<'remote'>): AgentProvider;
@@ -34,6 +36,17 @@ export function createAgentProviders(options: AgentProvidersOptions): ReadonlyMa
   };
   return new Map(options.catalog.map((agent) => [agent.id, create(agent)]));
 }
+
+/** Codex has no modes of its own: a mode is one of its sandboxes. */
+const CODEX_MODES: readonly AgentMode[] = [
+  { id: 'write', name: 'Write in the folder' },
+  { id: 'read-only', name: 'Read only', permissions: 'deny' },
+];
+
+const ABILITIES: Readonly<Record<'codex' | 'acp', AgentAbilities>> = {
+  codex: { steer: 'yes', fork: 'yes' },
+  acp: { steer: 'no', fork: 'offered' },
+};
 
 function createFromProgram(
   { id, label }: Pick<CatalogAgent, 'id' | 'label'>,
@@ -57,6 +70,9 @@ function createFromProgram(
     probe: createProgramProbe({ id, place: { ...place, ...program }, effects: options.probeEffects, connect, clock }),
     limits: { ...DEFAULT_AGENT_LIMITS, ...options.limits },
     limit,
+    modes: place.protocol === 'codex' ? CODEX_MODES : undefined,
+    abilities: ABILITIES[place.protocol],
+    isFenced: options.fence.isFenced,
     clock,
     logger,
   });

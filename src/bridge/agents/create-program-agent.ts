@@ -1,7 +1,7 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
-import { withinTime } from '../../platform/clock/clock.ts';
+import { onAbort, unlessAborted, withinTime } from '../../platform/clock/clock.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import { OPERATOR } from '../principal.ts';
+import { MAIN } from '../principal.ts';
 import { promptWithSkills } from '../routing/match-skills.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
 import type { AgentLimits, AgentProgram, LaunchAgent } from './agent-launcher.ts';
@@ -11,11 +11,20 @@ import {
   type KeptProcess,
   type ProcessKeeper,
   type ProcessLimit,
-  type StartFailure,
 } from './agent-process-keeper.ts';
-import type { AgentProvider, AgentTurn, Closing, TurnEnd, TurnUsage } from './agent-provider.ts';
+import type {
+  AgentAbilities,
+  AgentEnd,
+  AgentMode,
+  AgentProvider,
+  AgentTurn,
+  Closing,
+  Fork,
+  Forked,
+  SupervisedTurn,
+} from './agent-provider.ts';
 import { asObject, createHiding, describeFailure } from './agent-text.ts';
-import { type ConversationReference, type OpenTurn, openTurn, readReference, writeReference } from './open-turn.ts';
+import { promptContent } from './prompt-content.ts';
 
 export interface ProgramAgentOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly id: string;
@@ -28,13 +37,18 @@ export interface ProgramAgentOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly probe: ProgramProbe;
   readonly limits: AgentLimits;
   readonly limit: ProcessLimit;
+  readonly modes?: readonly AgentMode[] | undefined;
+  readonly abilities: AgentAbilities;
+  /** Whether the programs of an owner see one working directory only. */
+  isFenced(owner: string): boolean;
 }
 
+type Failure = Extract<AgentEnd, { kind: 'failed' }>;
 type Found = { readonly kind: 'found'; readonly process: KeptProcess; readonly conversation: string };
 
 /** The code of the Agent Client Protocol. */
 const AUTHENTICATION_REQUIRED = -32000;
-const NOBODY: Closing = { owner: OPERATOR, left: () => undefined };
+const NOBODY: Closing = { owner: MAIN.id, left: () => undefined };
 const NOT_DELETED = 'the agent offers no way to delete a conversation';
 
 /** Beyond so many owners, those of whom nothing runs are forgotten. */
@@ -44,27 +58,30 @@ const STARTS_OF_A_BROKEN_AGENT = 2;
 
 /**
  * An agent that is a program of this machine. Each owner has a process of their own, which serves all of the owner's
- * conversations: a turn that ends the process ends nothing of anybody else, and only its owner waits for the next one.
+ * conversations, in the sandbox those in one folder: a turn that ends the process ends nothing of anybody else, and only its
+ * owner waits for the next one.
  */
 export function createProgramAgent(options: ProgramAgentOptions): AgentProvider {
   const { id, label, program, limits, clock } = options;
   const hide = createHiding(program, label);
   const keepers = new Map<string, ProcessKeeper>();
-  const turns = new Map<string, OpenTurn>();
   let isStopped = false;
   /** Failed starts since the last successful one, of all owners. */
   let failedStarts = 0;
   let trouble = { why: '', until: 0 };
 
-  function keeperOf(owner: string): ProcessKeeper {
-    const known = keepers.get(owner);
+  const nameOf = (owner: string, folder: string) => (options.isFenced(owner) ? JSON.stringify([owner, folder]) : owner);
+
+  function keeperOf(owner: string, folder: string): ProcessKeeper {
+    const name = nameOf(owner, folder);
+    const known = keepers.get(name);
     if (known !== undefined) return known;
     if (keepers.size >= MAX_IDLE_KEEPERS) {
       for (const [other, keeper] of keepers) if (keeper.isUnused()) keepers.delete(other);
     }
-    const keeper = createProcessKeeper({ ...options, owner, hide, onStart: noteStart });
+    const keeper = createProcessKeeper({ ...options, owner, folder, hide, onStart: noteStart });
     if (isStopped) void keeper.stop();
-    keepers.set(owner, keeper);
+    keepers.set(name, keeper);
     return keeper;
   }
 
@@ -75,78 +92,92 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     if (failure !== undefined) trouble = { why: failure, until: clock.monotonic() + limits.longestPauseMs };
   }
 
-  /** The process that has a conversation open. */
-  function holderOf(conversation: string): KeptProcess | undefined {
-    for (const keeper of keepers.values()) {
-      const process = keeper.current();
-      if (process?.conversations.has(conversation)) return process;
-    }
-    return undefined;
+  /** The process that has a conversation open. Processes of other owners may have conversations of the same name. */
+  function holderOf(conversation: string, owner: string, folder: string): KeptProcess | undefined {
+    const process = keepers.get(nameOf(owner, folder))?.current();
+    return process?.conversations.has(conversation) === true ? process : undefined;
   }
 
   /** Finds the conversation, runs the turn in it, and turns whatever happens into an end. */
-  async function run(turn: AgentTurn, find: (open: OpenTurn) => Promise<Found | TurnEnd>): Promise<TurnEnd> {
-    const open = openTurn({ turn, clock, silenceMs: limits.silenceMs, onSilence: giveUp });
-    turns.set(turn.turnId, open);
+  async function run(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd> {
+    const reference = turn.reference === undefined ? undefined : readReference(turn.reference);
+    if (turn.reference !== undefined && reference === undefined) {
+      return { kind: 'lost', detail: 'the reference is not one of this agent' };
+    }
     let letGo = (): void => undefined;
     try {
-      const found = await Promise.race([find(open), open.ended]);
+      const finding = reference === undefined ? openConversation(turn) : findConversation(turn, reference);
+      const found = await unlessAborted(finding, signal);
+      if (found === undefined) return { kind: 'cancelled' };
       if (found.kind !== 'found') return found;
-      if (open.isOver()) return await open.ended;
       letGo = found.process.hold();
-      return await Promise.race([prompt(open, found), open.ended]);
+      if (turn.ready !== undefined) await turn.ready;
+      return await prompt(turn, found, signal);
     } catch (error) {
-      return open.failed('AGENT_FAILED', hide(describeFailure(error)));
+      return failed('AGENT_FAILED', hide(describeFailure(error)));
     } finally {
-      turns.delete(turn.turnId);
-      open.finish();
       letGo();
     }
   }
 
-  async function prompt(open: OpenTurn, { process, conversation }: Found): Promise<TurnEnd> {
-    const { turn } = open;
-    open.begin({ process, conversation });
-    const { workingDirectory: folder, model, usedModel, ask } = turn;
-    const text = promptWithSkills(turn.prompt, turn.skills);
-    const request = { conversation, text, folder, model, report: open.report, usedModel, ask };
-    const asked = process.connection.prompt(request);
+  async function prompt(turn: SupervisedTurn, found: Found, signal: AbortSignal): Promise<AgentEnd> {
+    const { process, conversation } = found;
+    const { workingDirectory: folder, model, report, usedModel, ask, steerable, isReadOnly = false } = turn;
+    const prompt = promptWithSkills(turn.prompt, turn.skills);
+    const { text, parts, notes } = await promptContent(prompt, turn.files, process.connection.accepts);
+    for (const note of notes) report({ kind: 'status', text: note });
+    turn.begun();
+    const choices = { folder, model, mode: turn.mode, isReadOnly, offers: turn.offers };
+    const asked = process.connection.prompt({
+      conversation,
+      text,
+      parts,
+      ...choices,
+      report,
+      usedModel,
+      ask,
+      steerable,
+    });
+    const releases = [
+      onAbort(signal, () => process.connection.interrupt(conversation)),
+      onAbort(turn.force, () => void process.kill('it went on with a turn that was stopped')),
+    ];
     const outcome = await firstOf(process, asked);
-    if (outcome.kind === 'exited') return open.verdict?.(undefined) ?? open.failed('AGENT_EXITED', outcome.error);
-    if (outcome.kind === 'broken') return refused(open, outcome.error);
-    if (outcome.value.kind !== 'failed') keeperOf(turn.owner).proved();
+    for (const release of releases) release();
+    if (outcome.kind === 'exited')
+      return signal.aborted ? { kind: 'cancelled' } : failed('AGENT_EXITED', outcome.error);
+    if (outcome.kind === 'broken') return refused(outcome.error);
+    if (outcome.value.kind !== 'failed') keeperOf(turn.owner, folder).proved();
     if (outcome.value.kind === 'lost') process.conversations.delete(conversation);
-    return toTurnEnd(open, outcome.value);
+    return toAgentEnd(outcome.value, signal);
   }
 
-  function toTurnEnd(open: OpenTurn, end: PromptEnd): TurnEnd {
+  function toAgentEnd(end: PromptEnd, signal: AbortSignal): AgentEnd {
     if (end.kind === 'lost') return { kind: 'lost', detail: hide(end.detail) };
-    if (open.verdict !== undefined) return open.verdict(end.usage);
-    if (end.kind === 'cancelled') return cancelled(open, end.usage);
-    if (end.kind === 'failed') return open.failed('AGENT_FAILED', hide(end.error), end.usage);
-    const { stopReason, output = open.output(), usage } = end;
-    return { kind: 'completed', output, stopReason, ...(usage !== undefined && { usage }) };
+    const used = end.usage === undefined ? {} : { usage: end.usage };
+    if (signal.aborted || end.kind === 'cancelled') return { kind: 'cancelled', ...used };
+    if (end.kind === 'failed') return { ...failed('AGENT_FAILED', hide(end.error)), ...used };
+    return end;
   }
 
-  function refused(open: OpenTurn, error: unknown): TurnEnd {
+  function refused(error: unknown): Failure {
     // The login may have ended: the next look at the agent finds out.
     if (asObject(error).code === AUTHENTICATION_REQUIRED) options.probe.forget();
-    return open.failed('AGENT_FAILED', hide(describeFailure(error)));
+    return failed('AGENT_FAILED', hide(describeFailure(error)));
   }
 
   /** Waits for an answer that the agent must give soon; returns it, or the end of the turn. */
   async function answered<Value>(
-    open: OpenTurn,
     process: KeptProcess,
     work: Promise<Value>,
-  ): Promise<{ readonly kind: 'done'; readonly value: Value } | TurnEnd> {
+  ): Promise<{ readonly kind: 'done'; readonly value: Value } | Failure> {
     const late = { kind: 'late' } as const;
     const outcome = await withinTime(clock, limits.startMs, firstOf(process, work), () => late);
     if (outcome.kind === 'done') return outcome;
-    if (outcome.kind === 'exited') return open.failed('AGENT_EXITED', outcome.error);
-    if (outcome.kind === 'broken') return refused(open, outcome.error);
+    if (outcome.kind === 'exited') return failed('AGENT_EXITED', outcome.error);
+    if (outcome.kind === 'broken') return refused(outcome.error);
     if (process.conversations.size === 0) void process.kill('it opened no conversation in time');
-    return open.failed('AGENT_TIMEOUT', `the agent opened no conversation within ${limits.startMs} ms`);
+    return failed('AGENT_TIMEOUT', `the agent opened no conversation within ${limits.startMs} ms`);
   }
 
   /**
@@ -154,47 +185,73 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
    * now; then a new one is asked, so that no turn fails because of an earlier one.
    */
   async function askProcess<Value>(
-    open: OpenTurn,
+    { owner, workingDirectory }: Pick<AgentTurn, 'owner' | 'workingDirectory'>,
     work: (connection: AgentConnection) => Promise<Value>,
-  ): Promise<{ readonly kind: 'done'; readonly value: Value; readonly process: KeptProcess } | TurnEnd> {
-    const keeper = keeperOf(open.turn.owner);
+  ): Promise<{ readonly kind: 'done'; readonly value: Value; readonly process: KeptProcess } | Failure> {
+    const keeper = keeperOf(owner, workingDirectory);
     for (;;) {
       const warm = keeper.current();
       const process = await keeper.acquire();
-      if (process.kind === 'not-started') return notStarted(open, process);
+      if (process.kind === 'not-started') return failed(process.code, process.error);
       const letGo = process.hold();
       try {
-        const outcome = await answered(open, process, work(process.connection));
+        const outcome = await answered(process, work(process.connection));
         if (outcome.kind === 'done') return { ...outcome, process };
-        if (process !== warm || outcome.kind !== 'failed' || outcome.code !== 'AGENT_EXITED') return outcome;
+        if (process !== warm || outcome.code !== 'AGENT_EXITED') return outcome;
       } finally {
         letGo();
       }
     }
   }
 
-  async function openConversation(open: OpenTurn): Promise<Found | TurnEnd> {
-    const { workingDirectory: folder, model } = open.turn;
-    const outcome = await askProcess(open, (connection) => connection.open(folder, model));
+  async function openConversation(turn: AgentTurn) {
+    const { workingDirectory: folder, model, opened } = turn;
+    const outcome = await askProcess(turn, (connection) => connection.open(folder, model));
     if (outcome.kind !== 'done') return outcome;
     const { value: conversation, process } = outcome;
-    if (open.isOver()) {
-      // Nobody will ever learn of this conversation.
-      process.connection.close(conversation).catch(() => undefined);
-      return { kind: 'cancelled', output: '' };
-    }
-    process.conversations.add(conversation);
-    const { continues, deletes } = process.connection;
-    open.turn.opened(writeReference({ conversation, folder, continues, deletes }));
-    return { kind: 'found', process, conversation };
+    opened(referenceTo(process, conversation, folder));
+    return { kind: 'found', process, conversation } as const;
   }
 
-  async function findConversation(open: OpenTurn, reference: ConversationReference): Promise<Found | TurnEnd> {
-    const { conversation, folder, continues } = reference;
-    const running = holderOf(conversation);
+  /** Notes that a process has a conversation, and returns the reference to it. */
+  function referenceTo(process: KeptProcess, conversation: string, folder: string): string {
+    process.conversations.add(conversation);
+    const { continues, deletes } = process.connection;
+    return JSON.stringify({ conversation, folder, continues, deletes } satisfies ConversationReference);
+  }
+
+  async function fork(text: string, { owner, folder, turnId }: Fork): Promise<Forked> {
+    const reference = readReference(text);
+    if (reference === undefined) return { why: 'the agent does not know the conversation' };
+    if (turnId !== undefined) return { why: 'this agent copies whole conversations only; leave `turnId` out' };
+    const found = await findConversation({ owner, workingDirectory: folder }, reference);
+    if (found.kind === 'lost') return { why: `the agent has lost the conversation: ${hide(found.detail)}` };
+    if (found.kind !== 'found') return { why: found.kind === 'failed' ? found.error : 'the agent did not answer' };
+    const { process, conversation } = found;
+    const copying = process.connection.fork?.(conversation, folder);
+    if (copying === undefined) return { why: 'this agent cannot copy conversations' };
+    const letGo = process.hold();
+    try {
+      const outcome = await answered(process, copying);
+      if (outcome.kind !== 'done') return { why: outcome.error };
+      return { reference: referenceTo(process, outcome.value, folder) };
+    } finally {
+      letGo();
+    }
+  }
+
+  async function findConversation(
+    turn: Pick<AgentTurn, 'owner' | 'workingDirectory'>,
+    reference: ConversationReference,
+  ): Promise<Found | AgentEnd> {
+    const { conversation, continues } = reference;
+    const { owner, workingDirectory } = turn;
+    // In the sandbox a process sees its own folder only: a turn in another one takes the conversation along.
+    const folder = options.isFenced(owner) ? workingDirectory : reference.folder;
+    const running = holderOf(conversation, owner, workingDirectory);
     if (running !== undefined) return { kind: 'found', process: running, conversation };
     if (!continues) return { kind: 'lost', detail: 'the process that held the conversation has ended' };
-    const outcome = await askProcess(open, async (connection) => {
+    const outcome = await askProcess(turn, async (connection) => {
       if (!connection.continues) throw new Error('this agent cannot take up conversations');
       await connection.resume(conversation, folder);
     });
@@ -205,64 +262,30 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     return { kind: 'found', process: outcome.process, conversation };
   }
 
-  /** Asks a turn to stop; an agent that does not is ended by force. Resolves when it is quiet. */
-  async function quieten(open: OpenTurn): Promise<void> {
-    const place = open.place();
-    if (place === undefined) return;
-    place.process.connection.interrupt(place.conversation);
-    const isQuiet = await withinTime(
-      clock,
-      limits.cancelMs,
-      open.finished.then(() => true),
-      () => false,
-    );
-    if (!isQuiet) await place.process.kill('it went on with a turn that was stopped');
-  }
-
-  async function stopTurn(open: OpenTurn, verdict: (usage: TurnUsage | undefined) => TurnEnd): Promise<void> {
-    open.verdict ??= verdict;
-    await quieten(open);
-    open.end(open.verdict(undefined));
-  }
-
-  function giveUp(open: OpenTurn): void {
-    const error = `nothing has happened for ${limits.silenceMs} ms`;
-    void stopTurn(open, (usage) => open.failed('AGENT_TIMEOUT', error, usage));
-  }
-
-  const cancel = (open: OpenTurn) => stopTurn(open, (usage) => cancelled(open, usage));
-
   return {
     id,
+    ...(options.modes !== undefined && { modes: options.modes }),
+    abilities: options.abilities,
+    timeouts: { silenceMs: limits.silenceMs, stopMs: limits.cancelMs },
     async probe(signal) {
       if (failedStarts >= STARTS_OF_A_BROKEN_AGENT && clock.monotonic() < trouble.until) {
         return { status: `failed: ${shortened(trouble.why)}`, version: '' };
       }
       return options.probe.look(signal);
     },
-    startTurn: (turn) => run(turn, openConversation),
-    async continueTurn(text, turn) {
-      const reference = readReference(text);
-      if (reference === undefined) return { kind: 'lost', detail: 'the reference is not one of this agent' };
-      return run(turn, (open) => findConversation(open, reference));
-    },
-    async cancel(turnId) {
-      const open = turns.get(turnId);
-      if (open !== undefined) await cancel(open);
-    },
+    run,
+    fork,
     async close(text, { owner, left } = NOBODY) {
       const reference = readReference(text);
       if (reference === undefined) return;
       const { conversation, deletes } = reference;
-      const holder = holderOf(conversation);
-      const open = [...turns.values()].find((turn) => turn.place()?.conversation === conversation);
-      if (open !== undefined) await cancel(open);
+      const holder = holderOf(conversation, owner, reference.folder);
       if (holder === undefined && !deletes) {
         left(NOT_DELETED);
         return;
       }
       // What another process has stored can be deleted by any process of the agent.
-      const process = holder ?? (await keeperOf(owner).acquire());
+      const process = holder ?? (await keeperOf(owner, reference.folder).acquire());
       if (process.kind === 'not-started') {
         left(`the agent did not start to delete it: ${process.error}`);
         return;
@@ -305,12 +328,29 @@ async function firstOf<Value>(process: KeptProcess, work: Promise<Value>): Promi
   }
 }
 
-function notStarted(open: OpenTurn, { code, error }: StartFailure): TurnEnd {
-  return open.failed(code, error);
+function failed(code: Failure['code'], error: string): Failure {
+  return { kind: 'failed', code, error };
 }
 
-function cancelled(open: OpenTurn, usage: TurnUsage | undefined): TurnEnd {
-  return { kind: 'cancelled', output: open.output(), ...(usage !== undefined && { usage }) };
+/** All that is needed to go on with a conversation, also after a restart of the bridge. */
+interface ConversationReference {
+  /** The agent's own name for it. */
+  readonly conversation: string;
+  readonly folder: string;
+  /** Whether another process of the agent can take it up: what is not so is lost with its process. */
+  readonly continues: boolean;
+  /** Whether another process of the agent can delete it. */
+  readonly deletes: boolean;
+}
+
+function readReference(text: string): ConversationReference | undefined {
+  try {
+    const { conversation, folder, continues, deletes } = asObject(JSON.parse(text));
+    if (typeof conversation !== 'string' || typeof folder !== 'string') return undefined;
+    return { conversation, folder, continues: continues === true, deletes: deletes === true };
+  } catch {
+    return undefined;
+  }
 }
 
 function shortened(text: string): string {

@@ -27,6 +27,8 @@ export interface ProbeBoard {
   results(): ReadonlyMap<string, ProbeResult>;
   /** Grows whenever a result changes, so that answers made from the results can be kept until then. */
   revision(): number;
+  /** Calls the listener with the id of a provider whose result has changed. */
+  onChange(listener: (id: string) => void): void;
   /** Resolves after the first probe of every provider. */
   readonly firstRound: Promise<void>;
   /** Resolves after the first probe of that provider; immediately for one that is not on the board. */
@@ -50,6 +52,7 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
   const stopped = new AbortController();
   const results = new Map<string, ProbeResult>();
   let revision = 0;
+  let onChange: (id: string) => void = () => undefined;
   for (const id of probes.keys()) results.set(id, NOT_YET);
 
   async function look(id: string, probe: Probe): Promise<void> {
@@ -59,6 +62,7 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
     if (isSame && before.advice === result.advice) return;
     results.set(id, result);
     revision += 1;
+    onChange(id);
   }
 
   /** Providers to probe again immediately, and the functions that end the pauses of others. */
@@ -92,6 +96,9 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
   return {
     results: () => results,
     revision: () => revision,
+    onChange(listener) {
+      onChange = listener;
+    },
     firstRound: Promise.all(firsts.values()).then(() => undefined),
     firstLook: (id) => firsts.get(id) ?? Promise.resolve(),
     lookNow(id) {

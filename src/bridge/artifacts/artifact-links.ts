@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { AppError, type ErrorCode, errorCode } from '../../platform/errors/app-error.ts';
 import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
 import { networkReason } from '../agents/post-for-events.ts';
@@ -11,7 +11,7 @@ export type SignedFile =
   | { readonly expiresAt: number; readonly artifactId: string }
   | { readonly expiresAt: number; readonly place: string; readonly path: string };
 
-/** Signed paths: whoever has one may download that one file, until the path expires (contract/bridge 1). */
+/** Signed paths: anyone who has one may download that one file, until the path expires (contract/bridge 1). */
 export interface ArtifactLinks {
   sign(artifactId: string, name: string, expiresAt: number): string;
   /**
@@ -97,7 +97,7 @@ export const MAX_ARTIFACT_BYTES = 64 * 1024 * 1024;
 const HEADERS_TIMEOUT_MS = 30_000;
 const IDLE_TIMEOUT_MS = 30_000;
 const MAX_ERROR_BYTES = 64 * 1024;
-const REFUSALS: Readonly<Record<number, string>> = {
+const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   403: 'ARTIFACT_LINK_INVALID',
   404: 'NOT_FOUND',
   410: 'ARTIFACT_EXPIRED',
@@ -119,7 +119,7 @@ export async function requestFile({ url, headers, place, signal, dispatcher }: F
     throw unreachable(errorCode(error) === '' && error instanceof Error ? error.message : networkReason(error), error);
   });
   const { statusCode, body } = response;
-  // An error may come before anything reads the body; whoever reads it gets the error too.
+  // An error may come before anything reads the body; the reader gets the error too.
   body.on('error', () => undefined);
   if (statusCode !== 200) {
     await body.dump({ limit: MAX_ERROR_BYTES, signal }).catch(() => undefined);

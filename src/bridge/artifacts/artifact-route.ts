@@ -2,8 +2,7 @@ import { createReadStream } from 'node:fs';
 import { basename } from 'node:path';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { anyone, type Call, type Route } from '../../platform/http/surface.ts';
-import type { BridgeCaller } from '../access.ts';
+import type { Call } from '../../platform/http/surface.ts';
 import type { RelayedFile } from './artifact-links.ts';
 import type { Artifacts, KeptFile } from './create-artifacts.ts';
 
@@ -21,7 +20,7 @@ const MAX_RELAYED = 64;
 const MAX_RELAY_MS = 15 * 60_000;
 
 /** The download of a file that a turn produced (contract/bridge 1): the signature in the path is the credential. */
-export function artifactRoute({ artifacts, clock, stopped, fetch }: DownloadParts): Route<BridgeCaller> {
+export function createDownload({ artifacts, clock, stopped, fetch }: DownloadParts) {
   let relayed = 0;
 
   async function relay(place: string, path: string): Promise<RelayedFile> {
@@ -43,21 +42,15 @@ export function artifactRoute({ artifacts, clock, stopped, fetch }: DownloadPart
     }
   }
 
-  return {
-    method: 'GET',
-    path: '/artifacts/*',
-    guard: anyone,
-    summary: 'Downloads a file that a turn produced, by the link in its result.',
-    async handle({ head, reply }: Call<BridgeCaller>) {
-      const found = await artifacts.find(head.path);
-      const name =
-        'row' in found ? basename(String(JSON.parse(found.row.relative_path))) : decodeName(basename(found.path));
-      const { contentType, sizeBytes, body } = 'row' in found ? ownFile(found) : await relay(found.place, found.path);
-      reply.header('content-type', contentType);
-      reply.header('content-length', sizeBytes);
-      reply.header('content-disposition', `attachment; filename*=UTF-8''${encodeName(name)}`);
-      return reply.send(body);
-    },
+  return async ({ head, reply }: Pick<Call, 'head' | 'reply'>): Promise<unknown> => {
+    const found = await artifacts.find(head.path);
+    const name =
+      'row' in found ? basename(String(JSON.parse(found.row.relative_path))) : decodeName(basename(found.path));
+    const { contentType, sizeBytes, body } = 'row' in found ? ownFile(found) : await relay(found.place, found.path);
+    reply.header('content-type', contentType);
+    reply.header('content-length', sizeBytes);
+    reply.header('content-disposition', `attachment; filename*=UTF-8''${encodeName(name)}`);
+    return reply.send(body);
   };
 }
 

@@ -9,8 +9,8 @@ import type { AgentEvent, FileElsewhere, ProducedFile } from '../agents/agent-pr
 import { type Confine, withFile } from '../agents/builtin/tools/confinement.ts';
 import type { Artifact } from '../contract/session.ts';
 import { TENANT } from '../principal.ts';
-import type { ArtifactStore } from '../storage/artifact-store.ts';
 import type { ArtifactRow } from '../storage/bridge-schema.ts';
+import type { ArtifactStore } from '../storage/file-stores.ts';
 import { type ArtifactLinks, MAX_ARTIFACT_BYTES, type SignedFile } from './artifact-links.ts';
 
 /** Files that turns produced: kept as they were when the turn ended, for as long as their links are good. */
@@ -309,8 +309,8 @@ const TYPES: Readonly<Record<string, string>> = {
 const ANY = 'application/octet-stream';
 const SHAPE = /^[a-z]{1,20}\/[a-z0-9.+-]{1,80}$/;
 
-/** The type that the producer gave, if it is well-formed; otherwise by the file name. */
-function contentTypeOf(name: string, given = ''): string {
+/** The type that was given, if it is well-formed; otherwise by the file name. */
+export function contentTypeOf(name: string, given = ''): string {
   const said = given.toLowerCase().split(';')[0]?.trim() ?? '';
   return SHAPE.test(said) ? said : (TYPES[extname(name).toLowerCase()] ?? ANY);
 }

@@ -10,6 +10,17 @@ const callback = Type.Optional(
 );
 const cardPart = (description: string) => Type.Optional(Type.String({ maxLength: 512, description }));
 
+/** In the order in which they go first. */
+export const JobPriority = Type.Enum(['high', 'normal', 'low']);
+
+const time = (description: string) =>
+  Type.Optional(
+    Type.String({
+      pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,9})?)?(Z|[+-]\\d\\d:\\d\\d)$',
+      description: `${description} ISO 8601 with an offset, such as 2027-01-31T08:00:00Z.`,
+    }),
+  );
+
 export const SubmitJobParams = Type.Object({
   providerId: Type.Optional(Type.String({ maxLength: 256, description: 'The agent to run. Empty: auto routing.' })),
   sessionId: SessionName.properties.sessionId,
@@ -19,6 +30,8 @@ export const SubmitJobParams = Type.Object({
   routing: TurnParams.properties.routing,
   multiAgent: TurnParams.properties.multiAgent,
   mode: TurnParams.properties.mode,
+  attachments: TurnParams.properties.attachments,
+  inlineAttachments: TurnParams.properties.inlineAttachments,
   newSession: Type.Optional(
     Type.Boolean({
       description: 'Start the session again. Otherwise the job continues the conversation of an open session.',
@@ -28,7 +41,25 @@ export const SubmitJobParams = Type.Object({
     Type.Integer({
       minimum: 1000,
       maximum: 86_400_000,
-      description: 'Counts from the submit on; 10 minutes unless given.',
+      description:
+        'Counts from the submit on, or from `notBefore`, with all waiting and retries; 10 minutes unless given.',
+    }),
+  ),
+  priority: Type.Optional({ ...JobPriority, description: 'Among the jobs of one owner; `normal` unless given.' }),
+  retries: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 10,
+      description:
+        'How often it is run again after AGENT_EXITED, AGENT_TIMEOUT or PROVIDER_UNAVAILABLE; 0 unless given.',
+    }),
+  ),
+  notBefore: time('It does not run before this moment, at most 366 days ahead.'),
+  retryOf: Type.Optional(
+    Type.String({
+      maxLength: 256,
+      description:
+        'Runs an ended job again, as a new job: with this only timeoutMs, priority, retries, notBefore and idempotencyKey can be given.',
     }),
   ),
   callbackUrl: callback,
@@ -63,10 +94,18 @@ const moment = (description: string) =>
 
 export const JobRecord = Type.Object({
   jobId: Type.String(),
+  owner: Type.String(),
   nodeId: Type.Optional(
     Type.String({ description: 'The bridge that has the job. Only where jobs may be on several bridges.' }),
   ),
   status: JobState,
+  taskPrompt: Type.String({ description: 'The first 200 characters.' }),
+  priority: JobPriority,
+  retries: Type.Integer({ description: 'How often it may be run again after a failure of its agent.' }),
+  retried: Type.Integer({ description: 'How often it was.' }),
+  notBefore: moment('Before this it does not run'),
+  scheduleId: Type.Union([Type.String({ description: 'The schedule that made it.' }), Type.Null()]),
+  retryOf: Type.Union([Type.String({ description: 'The job that it runs again.' }), Type.Null()]),
   sessionId: Type.String(),
   threadId: Type.String(),
   providerId: Type.String({ description: 'Empty while it is not known which agent does the work.' }),
@@ -87,12 +126,43 @@ export const JobRecord = Type.Object({
   ]),
 });
 
+export const DeliveryAttempt = Type.Object({
+  kind: Type.Enum(['webhook', 'card']),
+  attempt: Type.Integer({ description: 'From 1.' }),
+  startedAt: Type.String(),
+  endedAt: moment('When it ended'),
+  result: Type.Enum(['unknown', 'sent', 'failed'], {
+    description: '`unknown` while it is under way, and when the bridge died during it.',
+  }),
+  detail: Type.String({ description: 'The status of the response, or what went wrong.' }),
+});
+
+/** What `app.jobs.get` gives. */
+export const JobWithDeliveries = Type.Object({
+  ...JobRecord.properties,
+  deliveries: Type.Array(DeliveryAttempt, { description: 'Every attempt to deliver the result, in order.' }),
+});
+
 export const JobName = Type.Object({ jobId: Type.String({ minLength: 1, maxLength: 256 }) });
 
 export const UnknownJob = Type.Object({ jobId: Type.String(), status: Type.Literal('not_found') });
 
 export const ListJobsParams = Type.Object({
   status: Type.Optional(JobState),
+  providerId: Type.Optional(Type.String({ maxLength: 256 })),
+  scheduleId: Type.Optional(Type.String({ maxLength: 64, description: 'Jobs that this schedule made.' })),
+  search: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 200,
+      description: 'In the first 200 characters of the prompt, and in names.',
+    }),
+  ),
+  from: time('Submitted at or after this moment.'),
+  to: time('Submitted before this moment.'),
+  owner: Type.Optional(
+    Type.String({ maxLength: 600, description: 'Jobs of this owner only, for callers that see those of all.' }),
+  ),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: '100 unless given.' })),
   cursor: Type.Optional(Type.String({ maxLength: 64, description: 'The `nextCursor` of the page before.' })),
 });
@@ -134,6 +204,9 @@ export const JobStatistics = Type.Object({
 export type SubmitJobParams = Static<typeof SubmitJobParams>;
 export type SubmittedJob = Static<typeof SubmittedJob>;
 export type JobRecord = Static<typeof JobRecord>;
+export type JobWithDeliveries = Static<typeof JobWithDeliveries>;
+export type DeliveryAttempt = Static<typeof DeliveryAttempt>;
+export type JobPriority = Static<typeof JobPriority>;
 export type ListJobsParams = Static<typeof ListJobsParams>;
 export type JobList = Static<typeof JobList>;
 export type JobSummary = Static<typeof JobSummary>;

@@ -45,6 +45,12 @@ export const TurnRouting = Type.Object({
   orchestrationMode: Type.Optional(
     Type.String({ maxLength: 64, description: '`sequence` unless given; `parallel`, `race` or `conversation`.' }),
   ),
+  permissions: Type.Optional(
+    words(
+      ['ask', 'allow', 'deny'],
+      'What happens when the agent asks for permission: people are asked (`/api/bridge/permissions`), or it is allowed or denied. The rules of the bridge come first.',
+    ),
+  ),
   steps: Type.Optional(Type.Array(Step, { maxItems: 64 })),
   participants: Type.Optional(Type.Array(Type.Union([Type.String({ maxLength: 256 }), Step]), { maxItems: 64 })),
   maxTurns: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'One round unless given.' })),

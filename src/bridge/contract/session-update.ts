@@ -2,6 +2,44 @@ import { type Static, Type } from 'typebox';
 
 /** `session.update`, the only notification: spec/bridge 2.5 and 6, contract/bridge 4. */
 
+/** What a call has done to one file. */
+export const FileChange = Type.Object({
+  path: Type.String(),
+  oldText: Type.Optional(Type.String({ description: 'Absent for a new file.' })),
+  newText: Type.Optional(Type.String()),
+  unified: Type.Optional(Type.String({ description: 'As a unified diff, where the agent tells it like that.' })),
+  added: Type.Integer({ description: 'Lines.' }),
+  removed: Type.Integer({ description: 'Lines.' }),
+  truncated: Type.Boolean({ description: 'True: the texts are left out or cut.' }),
+});
+
+/** A file that came with the prompt of a turn. */
+export const TurnAttachment = Type.Object({
+  name: Type.String(),
+  contentType: Type.String(),
+  sizeBytes: Type.Integer(),
+});
+
+export const PlanEntry = Type.Object({
+  content: Type.String(),
+  status: Type.Enum(['pending', 'in_progress', 'completed']),
+  priority: Type.Enum(['high', 'medium', 'low']),
+});
+
+const count = (description: string) => Type.Optional(Type.Number({ description }));
+
+/** What a turn has used so far. Members that the agent does not tell are absent. */
+const usageMembers = {
+  inputTokens: count('Of the turn.'),
+  outputTokens: count('Of the turn.'),
+  cachedTokens: count('Of the turn, out of `inputTokens`.'),
+  contextUsed: count('Tokens that the conversation takes up.'),
+  contextSize: count('Tokens that the model can hold.'),
+  costUsd: count('Of the conversation.'),
+};
+
+const commands = Type.Array(Type.Object({ name: Type.String(), description: Type.String() }));
+
 /** What an agent tells while it works. New kinds and members may come: clients ignore those that they do not know. */
 const textMembers = { text: Type.String() };
 const toolCallMembers = {
@@ -16,12 +54,22 @@ const toolCallMembers = {
       description: 'The files that the call is about.',
     }),
   ),
+  changes: Type.Optional(
+    Type.Array(FileChange, { description: 'What it has done to files; at most 65,536 characters of texts.' }),
+  ),
+  exitCode: Type.Optional(Type.Integer({ description: 'Of a command that has ended.' })),
+  durationMs: Type.Optional(Type.Number({ description: 'Of a command that has ended.' })),
 };
 
 export const TextEvent = Type.Object({ kind: Type.Literal('text'), ...textMembers });
 export const ThinkingEvent = Type.Object({ kind: Type.Literal('thinking'), ...textMembers });
 export const ToolCallEvent = Type.Object({ kind: Type.Literal('tool_call'), ...toolCallMembers });
 export const StatusEvent = Type.Object({ kind: Type.Literal('status'), ...textMembers });
+export const PlanEvent = Type.Object({ kind: Type.Literal('plan'), entries: Type.Array(PlanEntry) });
+export const UsageEvent = Type.Object({ kind: Type.Literal('usage'), ...usageMembers });
+export const ModeEvent = Type.Object({ kind: Type.Literal('mode'), modeId: Type.String() });
+export const SteerEvent = Type.Object({ kind: Type.Literal('steer'), text: Type.String() });
+export const CommandsEvent = Type.Object({ kind: Type.Literal('commands'), commands });
 
 /** An event inside of an update: `type` repeats the kind. */
 export const StructuredEvent = Type.Union([
@@ -34,6 +82,14 @@ export const StructuredEvent = Type.Union([
     ...textMembers,
     status: Type.Optional(Type.String({ description: '`permission_allowed` or `permission_denied`.' })),
     toolCallId: Type.Optional(Type.String({ description: 'The call that the permission is about.' })),
+    reason: Type.Optional(Type.String({ description: 'Why a person allowed or denied it.' })),
+    plan: Type.Optional(Type.Array(PlanEntry, { description: 'The whole plan; `text` is the same for people.' })),
+    usage: Type.Optional(Type.Object(usageMembers, { description: 'With an empty `text`, at most once a second.' })),
+    modeId: Type.Optional(Type.String({ description: 'The mode of the agent from now on; `text` is empty.' })),
+    steer: Type.Optional(Type.String({ description: 'A message that was sent to the running turn.' })),
+    commands: Type.Optional(
+      Type.Array(commands.items, { description: 'What the agent takes as commands from now on; `text` is empty.' }),
+    ),
   }),
 ]);
 
@@ -48,6 +104,13 @@ export const StepRecord = Type.Object({
   error: Type.Optional(Type.String()),
   conversationTurn: Type.Optional(Type.Integer()),
 });
+
+/** Of a step that is planned. */
+const plannedMembers = {
+  prompt: Type.Optional(Type.String({ description: 'At most 1,024 characters.' })),
+  outputAs: Type.Optional(Type.String()),
+  timeoutMs: Type.Optional(Type.Integer()),
+};
 
 export const SessionUpdate = Type.Object({
   sessionId: Type.String(),
@@ -77,7 +140,7 @@ export const SessionUpdate = Type.Object({
   providerId: Type.Optional(Type.String({ description: 'Of a multi-agent run: the agent of the step.' })),
   orchestrationMode: Type.Optional(Type.String({ description: 'Of a multi-agent run that starts or has ended.' })),
   steps: Type.Optional(
-    Type.Array(Type.Partial(StepRecord), {
+    Type.Array(Type.Object({ ...Type.Partial(StepRecord).properties, ...plannedMembers }), {
       description:
         'The steps of a run that starts; of one that has ended as in the result, with at most 65,536 characters of each output.',
     }),
@@ -93,6 +156,7 @@ export const SessionUpdate = Type.Object({
   ),
   truncated: Type.Optional(Type.Boolean()),
   conversationTurn: Type.Optional(Type.Integer()),
+  attachments: Type.Optional(Type.Array(TurnAttachment, { description: 'Of a turn that has started.' })),
 });
 
 /** A value that its reader does not change. */
@@ -106,5 +170,13 @@ export type TextEvent = Fixed<Static<typeof TextEvent>>;
 export type ThinkingEvent = Fixed<Static<typeof ThinkingEvent>>;
 export type ToolCallEvent = Fixed<Static<typeof ToolCallEvent>>;
 export type StatusEvent = Fixed<Static<typeof StatusEvent>>;
+export type PlanEvent = Fixed<Static<typeof PlanEvent>>;
+export type UsageEvent = Fixed<Static<typeof UsageEvent>>;
+export type ModeEvent = Fixed<Static<typeof ModeEvent>>;
+export type SteerEvent = Fixed<Static<typeof SteerEvent>>;
+export type CommandsEvent = Fixed<Static<typeof CommandsEvent>>;
+export type FileChange = Fixed<Static<typeof FileChange>>;
+export type TurnAttachment = Fixed<Static<typeof TurnAttachment>>;
+export type PlanEntry = Fixed<Static<typeof PlanEntry>>;
 export type StructuredEvent = Fixed<Static<typeof StructuredEvent>>;
 export type SessionUpdate = Fixed<Static<typeof SessionUpdate>>;

@@ -17,6 +17,57 @@ const name = (description: string, minLength: number) =>
   // No control characters: a session's name may end up in a header.
   Type.String({ minLength, maxLength: 256, pattern: '^[^\\u0000-\\u001f\\u007f]*$', description });
 
+/** Of all files that one call carries in itself, decoded. Larger ones are uploaded before: `POST /api/bridge/attachments`. */
+export const MAX_INLINE_BYTES = 5 * 1024 * 1024;
+export const MAX_ATTACHMENTS = 32;
+
+/** A file that comes with a prompt: one that was uploaded, one that the call carries, or one that it only names. */
+export const GivenAttachment = Type.Object({
+  attachmentId: Type.Optional(
+    Type.String({ maxLength: 64, description: 'As `POST /api/bridge/attachments` gave it. Without it: `data`.' }),
+  ),
+  name: Type.Optional(Type.String({ maxLength: 1024, description: 'The file name, for the agent and for people.' })),
+  contentType: Type.Optional(Type.String({ maxLength: 256, description: 'By the name unless given.' })),
+  data: Type.Optional(Type.String({ description: 'In base64; at most 5 MiB in one call, decoded.' })),
+  path: Type.Optional(
+    Type.String({ maxLength: 4096, description: 'Without `data`: a file that is named and not sent.' }),
+  ),
+  description: Type.Optional(Type.String({ maxLength: 4096, description: 'Not used.' })),
+});
+
+/** What an upload gives: `POST /api/bridge/attachments`. */
+export const UploadedAttachment = Type.Object({
+  attachmentId: Type.String({
+    description: 'For `attachments` of session.start, session.message and app.jobs.submit.',
+  }),
+  name: Type.String(),
+  contentType: Type.String(),
+  sizeBytes: Type.Integer(),
+  sha256: Type.String({ description: 'In hex.' }),
+  expiresAt: Type.Integer({ description: 'A session that uses it until then has a copy of its own.' }),
+});
+
+const attachments = {
+  attachments: Type.Optional(
+    Type.Array(GivenAttachment, {
+      maxItems: MAX_ATTACHMENTS,
+      description:
+        'Files that come with the prompt. Images and texts are shown to an agent that takes them; all others are files that it can read, and the prompt names them.',
+    }),
+  ),
+  inlineAttachments: Type.Optional(
+    Type.Array(
+      Type.Object({
+        name: Type.String({ maxLength: 1024 }),
+        mimeType: Type.Optional(Type.String({ maxLength: 256 })),
+        content: Type.String({ description: 'In base64.' }),
+        sizeBytes: Type.Optional(Type.Number({ description: 'Not used.' })),
+      }),
+      { maxItems: MAX_ATTACHMENTS, description: 'The same as `attachments` with `data`, under older names.' },
+    ),
+  ),
+};
+
 export const TurnParams = Type.Object({
   sessionId: name('Chosen by the app.', 1),
   threadId: Type.Optional(name('Groups sessions; the session id unless given.', 0)),
@@ -29,6 +80,7 @@ export const TurnParams = Type.Object({
   routing: Type.Optional(TurnRouting),
   multiAgent: Type.Optional(Type.Boolean()),
   mode: Type.Optional(Type.String({ maxLength: 64, description: '`multi-agent` asks for a multi-agent run.' })),
+  ...attachments,
 });
 
 export const SessionName = Type.Object({
@@ -82,6 +134,8 @@ export const SessionResult = Type.Object({
   warnings: Type.Optional(Warnings),
 });
 
+export type UploadedAttachment = Static<typeof UploadedAttachment>;
+export type GivenAttachment = Static<typeof GivenAttachment>;
 export type Artifact = Static<typeof Artifact>;
 export type TurnParams = Static<typeof TurnParams>;
 export type SessionName = Static<typeof SessionName>;

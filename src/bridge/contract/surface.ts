@@ -31,7 +31,7 @@ export const RpcError = Type.Object({
 /** The shapes of spec/bridge 2.1: what the bridge can do, and which agents and gateways stand behind it. */
 export const AgentCategory = Type.Union([Type.Literal('native'), Type.Literal('protocol-adapter')]);
 
-const ProviderEntry = Type.Object({
+export const ProviderEntry = Type.Object({
   providerId: Type.String({ description: 'Opaque id; apps read it here and never hard-wire it.' }),
   label: Type.String(),
   targets: Type.Array(Type.Literal('agent')),
@@ -65,5 +65,37 @@ export const Capabilities = Type.Object({
   providerProbeSummary: Type.Array(ProbeEntry),
 });
 
+/** `GET /api/bridge/agents`: the agents of the bridge, and what can be done with their sessions. */
+export const AgentList = Type.Object({
+  agents: Type.Array(
+    Type.Object({
+      providerId: Type.String(),
+      label: Type.String(),
+      category: AgentCategory,
+      state: Type.String({
+        description: '`ok`, `not_installed`, `not_logged_in`, `not_configured` or `failed: <short>`.',
+      }),
+      advice: Type.String({ description: 'What to do about a state that is not `ok`.' }),
+      version: Type.String({ description: 'Empty while unknown.' }),
+      model: Type.String({ description: 'Of an agent that has one model unless a turn names another.' }),
+      modes: Type.Array(Type.Object({ id: Type.String(), name: Type.String() }), {
+        description: 'Of agents whose modes are always the same; others offer theirs in each session.',
+      }),
+      steer: Type.Enum(['yes', 'no'], { description: 'Whether a running turn takes messages.' }),
+      fork: Type.Enum(['yes', 'offered', 'no'], {
+        description: 'Whether sessions can be copied; `offered`: where the program can do it.',
+      }),
+    }),
+  ),
+});
+
+export type AgentList = Static<typeof AgentList>;
 export type AgentCategory = Static<typeof AgentCategory>;
 export type Capabilities = Static<typeof Capabilities>;
+export type ProviderEntry = Static<typeof ProviderEntry>;
+
+/** What happened on the bridge, for webhooks. */
+export interface BridgeEvent {
+  readonly event: 'session.needs_input' | 'job.started';
+  readonly data: Readonly<Record<string, string | number>>;
+}

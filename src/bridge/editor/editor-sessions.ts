@@ -4,6 +4,7 @@ import { toJsonText } from '../../platform/json-rpc/envelope.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
 import { asObject, textOf } from '../agents/agent-text.ts';
 import type { BridgeClient } from '../bridge-client.ts';
+import type { GivenAttachment } from '../contract/session.ts';
 import type { SessionPast } from '../sessions/create-sessions.ts';
 import { createEditorUpdates, type EditorUpdate, messageChunk } from './editor-update.ts';
 
@@ -44,7 +45,7 @@ interface EditorSession {
   /** Whether the bridge has it. */
   hasBegun: boolean;
   readonly read: (params: Fields) => EditorUpdate | undefined;
-  /** While the past is told: what was asked in each turn, until that was told too. */
+  /** While the past is replayed: the prompt of each turn, until that was sent too. */
   past: Map<string, string> | undefined;
 }
 
@@ -154,7 +155,7 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
     },
     async prompt(sessionId, blocks, call) {
       const session = find(sessionId);
-      const taskPrompt = promptText(blocks);
+      const { taskPrompt, attachments } = readPrompt(blocks);
       const stop = () => void callBridge('session.cancel', { sessionId }, call).catch(() => undefined);
       call.signal.addEventListener('abort', stop, { once: true });
       const result = await callBridge(
@@ -162,6 +163,7 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
         {
           sessionId,
           taskPrompt,
+          ...(attachments.length > 0 && { attachments }),
           workingDirectory: session.folder,
           ...(!session.hasBegun && session.agent !== '' && { routing: { explicitProviderId: session.agent } }),
         },
@@ -185,11 +187,39 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
   };
 }
 
-/** What an editor sends as a prompt, as the text that agents get. Kinds that were not announced are refused. */
-export function promptText(blocks: readonly unknown[]): string {
-  const text = blocks.map(blockText).join('\n\n').trim();
-  if (text === '') throw new AppError('INVALID_PARAMS', { reason: 'prompt: there is nothing in it' });
-  return text;
+interface EditorPrompt {
+  readonly taskPrompt: string;
+  readonly attachments: readonly GivenAttachment[];
+}
+
+/** What an editor sends as a prompt: texts for the agent, and files that come with them. Kinds that were not announced are refused. */
+export function readPrompt(blocks: readonly unknown[]): EditorPrompt {
+  const attachments = blocks.flatMap((block, index) => readFile(asObject(block), index + 1));
+  const isFile = (block: unknown) => readFile(asObject(block), 0).length > 0;
+  const text = blocks
+    .filter((block) => !isFile(block))
+    .map(blockText)
+    .join('\n\n')
+    .trim();
+  if (text === '' && attachments.length === 0) {
+    throw new AppError('INVALID_PARAMS', { reason: 'prompt: there is nothing in it' });
+  }
+  return { taskPrompt: text === '' ? 'See the attached files.' : text, attachments };
+}
+
+/** An image, or an embedded file that is not text; empty for any other block. */
+function readFile({ type, data, mimeType, uri, resource }: Fields, number: number): readonly GivenAttachment[] {
+  const { blob, mimeType: ofResource, uri: resourceUri } = asObject(resource);
+  if (type === 'image' && typeof data === 'string') return [fileOf(data, mimeType, uri, number)];
+  if (type === 'resource' && typeof blob === 'string') return [fileOf(blob, ofResource, resourceUri, number)];
+  return [];
+}
+
+function fileOf(data: string, type: unknown, uri: unknown, number: number): GivenAttachment {
+  const contentType = textOf(type);
+  const [, extension = 'bin'] = /^\w+\/(\w+)/.exec(contentType) ?? [];
+  const name = textOf(uri).split('/').at(-1) || `attachment-${number}.${extension}`;
+  return { name, contentType, data };
 }
 
 function blockText(value: unknown): string {
@@ -210,7 +240,7 @@ function blockText(value: unknown): string {
 }
 
 function refused(what: string): AppError {
-  return new AppError('INVALID_PARAMS', { reason: `prompt: ${what} is not taken; text and links are` });
+  return new AppError('INVALID_PARAMS', { reason: `prompt: ${what} is not taken; text, images, links and files are` });
 }
 
 const STOP_REASONS: ReadonlySet<unknown> = new Set(['end_turn', 'max_tokens', 'max_turn_requests', 'refusal']);

@@ -45,6 +45,7 @@ export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefi
     if (announced.size >= MOST_REMEMBERED) announced.clear();
     announced.add(toolCallId);
     const { input, output, locations } = event;
+    const content = [...(typeof output === 'string' ? [textContent(output)] : []), ...diffContents(event.changes)];
     return {
       sessionUpdate: isNew ? 'tool_call' : 'tool_call_update',
       toolCallId,
@@ -53,7 +54,7 @@ export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefi
       status: event.status,
       ...(input !== undefined && { rawInput: input }),
       ...(output !== undefined && { rawOutput: output }),
-      ...(typeof output === 'string' && { content: [{ type: 'content', content: { type: 'text', text: output } }] }),
+      ...(content.length > 0 && { content }),
       ...(locations !== undefined && { locations }),
     };
   }
@@ -66,13 +67,41 @@ export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefi
         return text === '' ? undefined : messageChunk('agent_message_chunk', text);
       case 'thinking':
         return text === '' ? undefined : messageChunk('agent_thought_chunk', text);
-      // The protocol has no word for remarks, permissions that were granted among them: they must be seen all the same.
-      case 'status':
+      case 'status': {
+        const member = memberUpdate(event);
+        if (member !== undefined) return member;
+        // The protocol has no word for remarks, permissions that were granted among them: they must be seen all the same.
         return text === '' ? undefined : messageChunk('agent_thought_chunk', `${text}\n`);
+      }
       case 'tool_call':
         return toolCall(event);
       default:
         return undefined;
     }
   };
+}
+
+/** What the first surface tells as members of a status is an update of its own in the protocol. */
+function memberUpdate({ plan, usage, modeId, commands, steer }: Fields): EditorUpdate | undefined {
+  if (plan !== undefined) return { sessionUpdate: 'plan', entries: plan };
+  if (modeId !== undefined) return { sessionUpdate: 'current_mode_update', currentModeId: modeId };
+  if (commands !== undefined) return { sessionUpdate: 'available_commands_update', availableCommands: commands };
+  if (typeof steer === 'string') return messageChunk('user_message_chunk', steer);
+  const { contextUsed: used, contextSize: size, costUsd: amount } = asObject(usage);
+  if (used === undefined || size === undefined) return undefined;
+  const cost = amount === undefined ? {} : { cost: { amount, currency: 'USD' } };
+  return { sessionUpdate: 'usage_update', used, size, ...cost };
+}
+
+function textContent(text: string) {
+  return { type: 'content', content: { type: 'text', text } };
+}
+
+/** Returns diffs as the protocol has them; of a change that comes as a unified diff, its text. */
+function diffContents(changes: unknown): readonly object[] {
+  if (!Array.isArray(changes)) return [];
+  return changes.map(asObject).flatMap(({ path, oldText, newText, unified }): object[] => {
+    if (newText !== undefined) return [{ type: 'diff', path, oldText: oldText ?? null, newText }];
+    return typeof unified === 'string' ? [textContent(unified)] : [];
+  });
 }

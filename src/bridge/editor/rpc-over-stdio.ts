@@ -1,22 +1,28 @@
+import { Type } from 'typebox';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
 import { plainEnvelope } from '../../platform/json-rpc/envelope.ts';
 import type { ChannelEnd, MessageChannel } from '../../platform/json-rpc/message-channel.ts';
-import { createDispatch, type Dispatch } from '../../platform/json-rpc/method-table.ts';
+import {
+  createDispatch,
+  type Dispatch,
+  defineMethod,
+  type MethodCall,
+  type MethodRow,
+} from '../../platform/json-rpc/method-table.ts';
 import { createPeer, type Peer } from '../../platform/json-rpc/peer.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { BridgeCaller } from '../access.ts';
-import type { PermissionQuestion } from '../agents/agent-provider.ts';
+import type { PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
 import { asObject } from '../agents/agent-text.ts';
-import type { BridgeClient } from '../bridge-client.ts';
+import { type BridgeClient, channelSink, NO_RESUME } from '../bridge-client.ts';
 import { bridgeErrors } from '../errors.ts';
-import { OPERATOR } from '../principal.ts';
+import { MAIN } from '../principal.ts';
 import type { RpcOverSocket } from '../rpc-over-socket.ts';
 import type { SessionPast } from '../sessions/create-sessions.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
-import type { UpdateReceiver } from '../sessions/update-hub.ts';
-import { editorMethods } from './editor-methods.ts';
-import { createEditorSessions, type EditorSessionsOptions } from './editor-sessions.ts';
+import { createEditorSessions, type EditorSessions, type EditorSessionsOptions } from './editor-sessions.ts';
 import { editorToolKind } from './editor-update.ts';
 
 export interface RpcOverStdioOptions
@@ -26,7 +32,7 @@ export interface RpcOverStdioOptions
   readonly dispatch: Dispatch<BridgeClient>;
   readonly overSocket: RpcOverSocket;
   readonly orchestrator: Pick<SessionOrchestrator, 'follow' | 'forget'>;
-  past(principal: string, sessionId: string): Promise<SessionPast | undefined>;
+  past(principal: Principal, sessionId: string): Promise<SessionPast | undefined>;
   readonly callsPerConnection: number;
   readonly logger: Pick<Logger, 'warn'>;
   onUnexpectedError(error: unknown, requestId: string): void;
@@ -38,7 +44,7 @@ export type RpcOverStdio = (channel: MessageChannel, agent: string) => void;
 const PERMISSION_KINDS: ReadonlySet<string> = new Set(['allow_once', 'allow_always', 'reject_once', 'reject_always']);
 
 /** Who starts the program has all its rights already. */
-const OWNER: BridgeCaller = { principal: OPERATOR };
+const OWNER: BridgeCaller = { principal: MAIN };
 
 /** The bridge's own methods and, beside them on one stream, the Agent Client Protocol (contract/bridge 10). */
 export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
@@ -47,15 +53,9 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
   return (channel, agent) => {
     const { editor, app } = splitChannel(channel);
     let isGone = false;
-    const receiver: UpdateReceiver = {
+    const sink = channelSink(channel, () => isGone, {
       update: ({ text }) => sessions.update(JSON.parse(text) as Readonly<Record<string, unknown>>),
-      isBehind: () => channel.isBehind?.() ?? false,
-      async drained() {
-        await channel.drained?.();
-        return !isGone;
-      },
-      lost: () => channel.close(1011, 'the updates could not be read'),
-    };
+    });
     const sessions = createEditorSessions({
       dispatch,
       agents: options.agents,
@@ -63,7 +63,7 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
       makeId,
       checkDirectory: options.checkDirectory,
       past: (sessionId) => options.past(OWNER.principal, sessionId),
-      replay: (sessionId) => orchestrator.follow(OWNER.principal, sessionId, 0, receiver),
+      replay: (sessionId) => orchestrator.follow(OWNER.principal, sessionId, 0, sink),
       send: (sessionId, update) => peer.notify('session/update', { sessionId, update }),
       warn: (message) => options.logger.warn({}, message),
     });
@@ -71,9 +71,10 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
       channel: editor,
       idPrefix: EDITOR_ID_PREFIX,
       caller: {
-        kind: 'socket',
         caller: OWNER,
-        receiver,
+        sink,
+        stays: true,
+        resume: NO_RESUME,
         ask: (sessionId, question, signal) => askEditor(peer, sessionId, question, signal),
       },
       dispatch: createDispatch({ rows: editorMethods(sessions, options.version) }),
@@ -87,7 +88,7 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
     });
     void peer.closed.then(() => {
       isGone = true;
-      orchestrator.forget(receiver);
+      orchestrator.forget(sink);
     });
     overSocket.accept(app, { requestId: '', query: new URLSearchParams() }, OWNER);
   };
@@ -102,7 +103,7 @@ async function askEditor(
   sessionId: string,
   { toolCallId, title, toolKind, input, options }: PermissionQuestion,
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<PermissionReply> {
   const toolCall = { toolCallId, title, kind: editorToolKind(toolKind), status: 'pending' };
   const params = {
     sessionId,
@@ -113,9 +114,9 @@ async function askEditor(
   try {
     const { outcome } = asObject(await peer.request('session/request_permission', params, { signal }));
     const { outcome: kind, optionId } = asObject(outcome);
-    return kind === 'selected' && typeof optionId === 'string' ? optionId : undefined;
+    return { optionId: kind === 'selected' && typeof optionId === 'string' ? optionId : undefined };
   } catch (error) {
-    if (error instanceof AppError) return undefined;
+    if (error instanceof AppError) return { optionId: undefined };
     throw error;
   }
 }
@@ -185,4 +186,92 @@ function isForEditor(text: string): boolean {
   if (method === undefined) return typeof id === 'string' && id.startsWith(EDITOR_ID_PREFIX);
   if (typeof method !== 'string') return false;
   return method === 'initialize' || method === 'authenticate' || method.includes('/') || method.startsWith('_');
+}
+
+type Call = MethodCall<BridgeClient>;
+
+/** The only version of the Agent Client Protocol that is spoken here. */
+const PROTOCOL_VERSION = 1;
+
+const sessionId = Type.String({ minLength: 1, maxLength: 256 });
+const cwd = Type.String({ minLength: 1, description: 'An absolute path inside the allowed roots.' });
+const mcpServers = Type.Optional(Type.Array(Type.Unknown()));
+const Answer = Type.Object({});
+
+/** The agent's side of the Agent Client Protocol (contract/bridge 10): what an editor may call. */
+function editorMethods(sessions: EditorSessions, version: string): readonly MethodRow<BridgeClient>[] {
+  return [
+    defineMethod({
+      name: 'initialize',
+      summary: 'What this agent can do.',
+      params: Type.Object({ protocolVersion: Type.Number() }),
+      result: Answer,
+      handle: () => ({
+        protocolVersion: PROTOCOL_VERSION,
+        agentInfo: { name: 'trestle', title: 'Trestle', version },
+        agentCapabilities: {
+          loadSession: true,
+          promptCapabilities: { embeddedContext: true, image: true },
+          sessionCapabilities: { resume: {}, close: {} },
+        },
+        authMethods: [],
+      }),
+    }),
+    defineMethod({
+      name: 'authenticate',
+      summary: 'Nothing to do: who can start this program may use it.',
+      params: Type.Object({}),
+      result: Answer,
+      handle: () => ({}),
+    }),
+    defineMethod({
+      name: 'session/new',
+      summary: 'Opens a session in a folder.',
+      params: Type.Object({ cwd, mcpServers }),
+      result: Answer,
+      handle: (params) => sessions.open(params.cwd, params.mcpServers ?? []),
+    }),
+    defineMethod({
+      name: 'session/load',
+      summary: 'Takes up an earlier session, and tells first what was said in it.',
+      params: Type.Object({ sessionId, cwd, mcpServers }),
+      result: Answer,
+      handle: (params) => sessions.takeUp(params.sessionId, params.cwd, params.mcpServers ?? [], true),
+    }),
+    defineMethod({
+      name: 'session/resume',
+      summary: 'Takes up an earlier session without telling it again.',
+      params: Type.Object({ sessionId, cwd, mcpServers }),
+      result: Answer,
+      handle: (params) => sessions.takeUp(params.sessionId, params.cwd, params.mcpServers ?? [], false),
+    }),
+    defineMethod({
+      name: 'session/set_config_option',
+      summary: 'Chooses the agent of a session that has not begun.',
+      params: Type.Object({ sessionId, configId: Type.String(), value: Type.Unknown() }),
+      result: Answer,
+      handle: (params) => sessions.choose(params.sessionId, params.configId, params.value),
+    }),
+    defineMethod({
+      name: 'session/prompt',
+      summary: 'Runs one turn.',
+      params: Type.Object({ sessionId, prompt: Type.Array(Type.Unknown(), { minItems: 1 }) }),
+      result: Answer,
+      handle: (params, call: Call) => sessions.prompt(params.sessionId, params.prompt, call),
+    }),
+    defineMethod({
+      name: 'session/cancel',
+      summary: 'Stops the turn that runs.',
+      params: Type.Object({ sessionId }),
+      result: Answer,
+      handle: (params, call: Call) => sessions.cancel(params.sessionId, call),
+    }),
+    defineMethod({
+      name: 'session/close',
+      summary: 'Ends a session and removes its state.',
+      params: Type.Object({ sessionId }),
+      result: Answer,
+      handle: (params, call: Call) => sessions.close(params.sessionId, call),
+    }),
+  ];
 }

@@ -182,6 +182,10 @@ export function readPeerDocument(status: number, text: string): PeerAnswer {
   if (status === 204) return { kind: 'result', result: {} };
   const message = readPeerMessage(text);
   const error = message === undefined ? undefined : errorOf(message, status);
+  const code = textOf(asObject(error?.data).code);
+  // About one person: the node serves all others.
+  if (error !== undefined && code === 'FORWARD_PERSON_REFUSED') return { kind: 'error', error };
+  if (error !== undefined && code === 'ISSUER_UNAVAILABLE') return { ...failed(error.message, 'not_started'), error };
   if (status === 503) return { ...failed('it takes no new work', 'not_started', true), ...(error && { error }) };
   if (status === 502 && error?.code === FORWARDING_FAILED) {
     // The next node could not forward the call; its error says whether anything was started.
@@ -202,7 +206,7 @@ function readPeerEnvelope(message: Readonly<Record<string, unknown>>, status: nu
   return { kind: 'result', result: message.result };
 }
 
-/** Undefined for what is no JSON object. */
+/** Undefined for anything that is not a JSON object. */
 export function readPeerMessage(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value = parseJson(text);

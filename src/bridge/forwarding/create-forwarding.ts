@@ -2,12 +2,14 @@ import type { LookupFunction } from 'node:net';
 import { withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { PersonTokens, Principal } from '../../platform/identity/principal.ts';
 import type { Dispatch, MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { BridgeCaller } from '../access.ts';
 import { type ArtifactLinks, type RelayedFile, relinkArtifacts } from '../artifacts/artifact-links.ts';
+import type { Attachments } from '../attachments/create-attachments.ts';
 import type { BridgeClient } from '../bridge-client.ts';
-import { OPERATOR } from '../principal.ts';
+import { MAIN } from '../principal.ts';
 import type { BridgeGroups } from '../settings.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createSessionRouteStore } from '../storage/session-route-store.ts';
@@ -30,7 +32,7 @@ import {
 import { createForwardCall, createOnwardHeaders, type ForwardLimits, resumeHeaders } from './forward-call.ts';
 import { createForwardingDispatch, type PlacedDecision, refusal } from './forwarding-dispatch.ts';
 import { createMergedJobs } from './merged-jobs.ts';
-import { createNodeHealth, nodeControls } from './node-health.ts';
+import { createNodeHealth, createNodeReports, type NodeReports, nodeControls } from './node-health.ts';
 import { createFindPlace, createSessionRoutes, type Place, readCallNames } from './session-routes.ts';
 import { createUpdateRelay } from './update-relay.ts';
 
@@ -42,6 +44,7 @@ export interface Forwarding {
   following(sessions: SessionFollowingParts['sessions']): SessionFollowing;
   /** Requests a file of a forwarded session from a node, by the link that the node gave. */
   download(nodeId: string, path: string, signal: AbortSignal): Promise<RelayedFile>;
+  readonly nodes: NodeReports;
   readonly controls: readonly MethodRow<undefined>[];
   reload(settings: BridgeGroups): void;
   /** Refuses new turns; resolves when the calls in flight are answered, or after a timeout. */
@@ -56,6 +59,10 @@ export interface ForwardingOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly links: Pick<ArtifactLinks, 'relay'>;
   /** The version of the contract that this bridge keeps. */
   readonly contract: string;
+  /** Puts files that were uploaded here into the params of a call, because the other node does not have them. */
+  readonly withFiles: Attachments['inCall'];
+  /** Tells other nodes who the caller is. Undefined: they learn it from nobody. */
+  readonly personTokens?: PersonTokens | undefined;
   readonly lookup?: LookupFunction | undefined;
   readonly limits?: Partial<ForwardingLimits> | undefined;
 }
@@ -130,11 +137,16 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     async ask(call, method, { nodeId: target, owner }) {
       const nextHop = candidate(target)?.nextHop;
       if (nextHop === undefined) return failed('the way to it is not known here', 'not_started');
-      const { forwarded: incoming, hop } = call.caller.caller;
+      const { principal, forwarded: incoming, hop } = call.caller.caller;
       checkHop(call.caller.caller);
+      // With the token of the caller a node answers for all owners that the caller sees: it goes with the caller's own name alone.
+      const person = owner === principal.id ? await personOf(call.caller.caller) : '';
       const answer = await callPeer(
         {
-          ...simpleCall(nextHop.endpoint, onwardHeaders({ target, owner, incoming, hop, requestId: call.requestId })),
+          ...simpleCall(
+            nextHop.endpoint,
+            onwardHeaders({ target, owner, person, incoming, hop, requestId: call.requestId }),
+          ),
           method,
           params: call.params,
           headersMs: Math.min(limits.headersMs, REPORT_HEADERS_MS),
@@ -170,7 +182,10 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     if (nextHop === undefined) return false;
     const answer = await callPeer(
       {
-        ...simpleCall(nextHop.endpoint, onwardHeaders({ target, owner: OPERATOR, incoming: undefined, requestId: '' })),
+        ...simpleCall(
+          nextHop.endpoint,
+          onwardHeaders({ target, owner: MAIN.id, person: '', incoming: undefined, requestId: '' }),
+        ),
         method: 'acp.capabilities',
         params: {},
         headersMs: PROBE_HEADERS_MS,
@@ -180,7 +195,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     return answer.kind !== 'failed';
   }
 
-  function decideFor(method: string, principal: string, found: Place | undefined): PlacedDecision {
+  function decideFor(method: string, principal: Principal, found: Place | undefined): PlacedDecision {
     const decision = decideForward({
       method,
       settings: distributed,
@@ -190,7 +205,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       isUp: health.isUp,
       choicesOf: (rule) => choices.get(rule) ?? 0,
     });
-    return { decision, owner: found?.owner ?? principal, isSettled: found !== undefined };
+    return { decision, owner: found?.owner ?? principal.id, isSettled: found !== undefined };
   }
 
   function incomingQuestion(method: string): Omit<ForwardQuestion, 'incoming'> {
@@ -221,19 +236,24 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
         send(outgoing) {
           if (isDraining && NEW_WORK.has(outgoing.method)) throw new AppError('SHUTTING_DOWN');
           const { call, owner } = outgoing;
-          const { forwarded, hop } = call.caller.caller;
+          const { principal, forwarded, hop } = call.caller.caller;
           checkHop(call.caller.caller);
-          const sent = forwardCall(
-            {
-              ...outgoing,
-              path: forwarded?.path ?? DEFAULT_PATH,
-              headersFor: (target) => ({
-                ...resumeHeaders(call.caller),
-                ...onwardHeaders({ target, owner, incoming: forwarded, hop, requestId: call.requestId }),
-              }),
-            },
-            ended.signal,
-          );
+          const send = async () => {
+            const person = await personOf(call.caller.caller);
+            return forwardCall(
+              {
+                ...outgoing,
+                params: await options.withFiles(principal.id, call.params),
+                path: forwarded?.path ?? DEFAULT_PATH,
+                headersFor: (target) => ({
+                  ...resumeHeaders(call.caller),
+                  ...onwardHeaders({ target, owner, person, incoming: forwarded, hop, requestId: call.requestId }),
+                }),
+              },
+              ended.signal,
+            );
+          };
+          const sent = send();
           const noted = sent.catch(() => undefined).finally(() => underWay.delete(noted));
           underWay.add(noted);
           return sent;
@@ -243,6 +263,14 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       },
       dispatch,
     );
+  }
+
+  /** A token of the caller, for a node that knows the same people; empty for static tokens, and for what another node has sent. */
+  async function personOf({ principal, forwarded }: BridgeCaller): Promise<string> {
+    if (forwarded !== undefined || principal.credential === undefined) return '';
+    // The call may have waited for others since the caller was let in.
+    if (!principal.credential.isLive()) throw new AppError('UNAUTHORIZED');
+    return (await options.personTokens?.issue(principal)) ?? '';
   }
 
   /** Before anything goes to another node, whichever way it came to be sent there. */
@@ -267,10 +295,22 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     const to = candidate(target);
     if (to === undefined) return undefined;
     checkHop(caller);
-    const owner = found?.owner ?? principal;
-    const headers = onwardHeaders({ target, owner, incoming: forwarded, hop, requestId: '' });
+    const owner = found?.owner ?? principal.id;
+    const person = await personOf(caller);
+    const headers = onwardHeaders({ target, owner, person, incoming: forwarded, hop, requestId: '' });
     return { candidate: to, owner, headers };
   }
+
+  const nodes = createNodeReports({
+    settings: distributed,
+    map,
+    health,
+    async decide(method, sessionId) {
+      const about = readCallNames(method, { sessionId: sessionId ?? 'a session that is not known' });
+      const found = sessionId === undefined ? undefined : await findPlace(MAIN, about);
+      return decideFor(method, MAIN, found).decision;
+    },
+  });
 
   return {
     wrap,
@@ -284,19 +324,13 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     async download(nodeId, path, signal) {
       const node = map.others.get(nodeId);
       if (node === undefined) throw new AppError('NOT_FOUND');
-      const headers = onwardHeaders({ target: nodeId, owner: OPERATOR, incoming: undefined, requestId: '' });
+      const headers = onwardHeaders({
+        ...{ target: nodeId, owner: MAIN.id, person: '', incoming: undefined, requestId: '' },
+      });
       return requestPeerFile({ nodeId, url: `${node.endpoint}${path}`, headers, signal }, { clock, lookup, ...limits });
     },
-    controls: nodeControls({
-      settings: distributed,
-      map,
-      health,
-      async decide(method, sessionId) {
-        const about = readCallNames(method, { sessionId: sessionId ?? 'a session that is not known' });
-        const found = sessionId === undefined ? undefined : await findPlace(OPERATOR, about);
-        return decideFor(method, OPERATOR, found).decision;
-      },
-    }),
+    nodes,
+    controls: nodeControls(nodes),
     reload(next) {
       token = tokenOf(next);
     },

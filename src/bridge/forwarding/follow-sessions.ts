@@ -3,7 +3,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { BridgeCaller } from '../access.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
-import type { UpdateReceiver } from '../sessions/update-hub.ts';
+import type { NotificationSink } from '../sessions/update-hub.ts';
 import { readPeerMessage } from './call-peer.ts';
 import type { ForwardCandidate } from './decide-forward.ts';
 import { createPeerConnector } from './endpoints.ts';
@@ -16,11 +16,11 @@ export interface SessionFollowing {
     caller: BridgeCaller,
     sessionId: string,
     afterSeq: number | undefined,
-    receiver: UpdateReceiver,
+    receiver: NotificationSink,
     lost: () => void,
   ): Promise<void>;
   /** The connection is gone. */
-  forget(receiver: UpdateReceiver): void;
+  forget(receiver: NotificationSink): void;
 }
 
 /** Where a session lives, when that is not here. */
@@ -41,8 +41,8 @@ export interface SessionFollowingParts {
 export function createSessionFollowing(parts: SessionFollowingParts): SessionFollowing {
   const { sessions, followPeer, relay, placeOf } = parts;
   /** By connection, what ends the following of sessions elsewhere. */
-  const following = new Map<UpdateReceiver, (() => void)[]>();
-  const gone = new WeakSet<UpdateReceiver>();
+  const following = new Map<NotificationSink, (() => void)[]>();
+  const gone = new WeakSet<NotificationSink>();
 
   return {
     async follow(caller, sessionId, afterSeq, receiver, lost) {

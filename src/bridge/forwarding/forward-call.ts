@@ -4,7 +4,7 @@ import { RelayedError, rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import { type ArtifactLinks, relinkArtifacts } from '../artifacts/artifact-links.ts';
 import type { BridgeClient } from '../bridge-client.ts';
-import { OPERATOR } from '../principal.ts';
+import { isOperators } from '../principal.ts';
 import type { CallPeer, PeerAnswer, PeerError, PeerFailure } from './call-peer.ts';
 import type { ForwardCandidate } from './decide-forward.ts';
 import { type ForwardedRequest, forwardHeaders } from './forward-headers.ts';
@@ -17,6 +17,8 @@ export interface OutgoingCall {
   readonly call: MethodCall<BridgeClient>;
   /** Under its own name, whatever alias it was called by. */
   readonly method: string;
+  /** As they are sent: with the files that the call names. */
+  readonly params: unknown;
   /** In the order in which they are tried. */
   readonly candidates: readonly ForwardCandidate[];
   /** Whose it is here. */
@@ -118,18 +120,17 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
   };
 
   function ask(
-    { call, method, about, owner, path, headersFor, accepted }: OutgoingCall,
+    { call, method, params: sentParams, about, owner, path, headersFor, accepted }: OutgoingCall,
     { target, nextHop }: ForwardCandidate,
     connectMs: number,
     signal: AbortSignal,
     beforeSend: () => Promise<void>,
   ): Promise<PeerAnswer> {
     const client = call.caller;
-    const connection = client.kind === 'socket' ? client.receiver : client.stream;
     const session = about.names.find(({ kind }) => kind === 'session');
     const shared =
-      client.kind === 'socket' && session !== undefined
-        ? relay.open(client.receiver, `${owner}\n${session.name}`)
+      client.stays && client.sink !== undefined && session !== undefined
+        ? relay.open(client.sink, `${owner}\n${session.name}`)
         : undefined;
     let isHeard = true;
     return callPeer(
@@ -139,7 +140,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
         headers: headersFor(target),
         id: call.id,
         method,
-        params: call.params,
+        params: sentParams,
         connectMs,
         headersMs: TURN_METHODS.has(method) ? limits.turnHeadersMs : limits.headersMs,
         beforeSend,
@@ -155,7 +156,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
           if (shared === undefined || seq === undefined) send();
           else shared.take(seq, send);
           await shared?.room();
-          if (connection !== undefined) isHeard = await connection.drained();
+          if (client.sink !== undefined) isHeard = await client.sink.drained();
         },
       },
       signal,
@@ -179,6 +180,8 @@ interface OnwardRequest {
   readonly target: string;
   /** Whose it is here. */
   readonly owner: string;
+  /** A token of the caller, when it is a person; empty otherwise. */
+  readonly person: string;
   /** Set when another bridge has sent it; then this node only hands it on. */
   readonly incoming: ForwardedRequest | undefined;
   /** How many nodes it has passed, when it came without the forward token; 0 unless given. */
@@ -199,9 +202,9 @@ interface OnwardHeadersOptions {
 }
 
 export function createOnwardHeaders({ localId, contract, token }: OnwardHeadersOptions): OnwardHeaders {
-  return ({ target, owner, incoming, hop = 0, requestId }) => {
+  return ({ target, owner, person, incoming, hop = 0, requestId }) => {
     // The holder of the main token is the node itself.
-    const begun = { source: localId, hop, trace: '', owner: owner === OPERATOR ? '' : owner, ...incoming };
+    const begun = { source: localId, hop, trace: '', owner: isOperators(owner) ? '' : owner, person, ...incoming };
     const trace = begun.trace || requestId;
     const credential = token();
     return {
@@ -214,9 +217,8 @@ export function createOnwardHeaders({ localId, contract, token }: OnwardHeadersO
 }
 
 /** Passes on the resume headers of a repeated request, so that the node finds the turn. */
-export function resumeHeaders(client: BridgeClient): Readonly<Record<string, string>> {
-  if (client.kind === 'socket') return {};
-  const { afterSeq, idempotencyKey } = client.resume;
+export function resumeHeaders({ resume }: BridgeClient): Readonly<Record<string, string>> {
+  const { afterSeq, idempotencyKey } = resume;
   return {
     ...(afterSeq !== undefined && { 'last-event-id': String(afterSeq) }),
     ...(idempotencyKey !== '' && { 'idempotency-key': idempotencyKey }),

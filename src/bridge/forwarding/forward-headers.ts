@@ -13,6 +13,8 @@ export interface ForwardedRequest {
   readonly trace: string;
   /** Whose it is on the first node; empty for the holder of its main token. */
   readonly owner: string;
+  /** A token for five minutes of the person that it is for; empty for none. It is a secret. */
+  readonly person: string;
   /** The path it came on, which is the one it is handed on with. */
   readonly path: string;
 }
@@ -23,9 +25,11 @@ const TARGET = 'x-app-forward-target';
 const HOP = 'x-app-forward-hop';
 const TRACE = 'x-app-forward-trace';
 const OWNER = 'x-app-forward-owner';
+const PERSON = 'x-app-forward-person';
 
 const NODE_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 const HOP_NUMBER = /^\d{1,3}$/;
+const SIGNED_TOKEN = /^ey[\w-]{1,2000}\.[\w-]{1,4000}\.[\w-]{1,500}$/;
 const WORD = /^[A-Za-z0-9:._-]{1,200}$/;
 
 /** Reads the headers of a request that has the marker. A header that came twice is joined by a comma, and fits no pattern. */
@@ -37,6 +41,7 @@ export function readForwarded(headers: IncomingHttpHeaders, path: string): Forwa
     hop: Number(read(headers, HOP, HOP_NUMBER)),
     trace: headers[TRACE] === undefined ? '' : read(headers, TRACE, WORD),
     owner: headers[OWNER] === undefined ? '' : read(headers, OWNER, WORD),
+    person: headers[PERSON] === undefined ? '' : read(headers, PERSON, SIGNED_TOKEN),
     path,
   };
 }
@@ -53,7 +58,7 @@ export function hopHeader(hop: number): Readonly<Record<string, string>> {
 }
 
 export function forwardHeaders(
-  { source, target, hop, trace, owner }: Omit<ForwardedRequest, 'path'>,
+  { source, target, hop, trace, owner, person }: Omit<ForwardedRequest, 'path'>,
   contract: string,
 ): Readonly<Record<string, string>> {
   return {
@@ -63,6 +68,7 @@ export function forwardHeaders(
     [HOP]: String(hop),
     ...(trace !== '' && { [TRACE]: trace }),
     ...(owner !== '' && { [OWNER]: owner }),
+    ...(person !== '' && { [PERSON]: person }),
     'x-app-contract': contract,
   };
 }

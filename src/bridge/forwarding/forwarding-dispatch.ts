@@ -1,11 +1,13 @@
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
+import { requireMay } from '../principal.ts';
 import type { ForwardCandidate, ForwardDecision, Refusal } from './decide-forward.ts';
 import type { OutgoingCall } from './forward-call.ts';
 import type { ForwardedRequest } from './forward-headers.ts';
 import { isMergedMethod, type MergedMethod, type MergeJobs } from './merged-jobs.ts';
-import { type CallNames, readCallNames, type SessionRoutes } from './session-routes.ts';
+import { type CallNames, type Place, readCallNames, type SessionRoutes } from './session-routes.ts';
 
 /** A decision, and whose the thing is that the call is about. */
 export interface PlacedDecision {
@@ -20,14 +22,14 @@ interface ForwardingDispatchParts {
   readonly isActive: boolean;
   /** `acme.jobs.get` under the name that it has here. */
   canonicalName(method: string): string;
-  decide(method: string, principal: string, about: CallNames): Promise<PlacedDecision>;
+  decide(method: string, principal: Principal, about: CallNames): Promise<PlacedDecision>;
   decideIncoming(method: string, incoming: ForwardedRequest): ForwardDecision;
   candidate(target: string): ForwardCandidate | undefined;
   readonly routes: Pick<SessionRoutes, 'findThread' | 'findJobs'>;
   /** Of all other nodes. */
   readonly nodeIds: readonly string[];
   readonly mergeJobs: MergeJobs;
-  send(outgoing: Omit<OutgoingCall, 'path' | 'headersFor'>): Promise<unknown>;
+  send(outgoing: Omit<OutgoingCall, 'path' | 'headersFor' | 'params'>): Promise<unknown>;
   logReceived(call: MethodCall<BridgeClient>, incoming: ForwardedRequest): void;
 }
 
@@ -66,7 +68,7 @@ export function createForwardingDispatch(
     const [first] = about.names;
     // A call that another bridge has sent was put in order there. In a circle it would wait here for itself.
     if (first !== undefined && hop === undefined) {
-      const name = `${principal}\n${first.kind}\n${first.name}`;
+      const name = `${principal.id}\n${first.kind}\n${first.name}`;
       return order.run(name, (letNext) => go(call, method, about, letNext));
     }
     const isThread =
@@ -76,15 +78,15 @@ export function createForwardingDispatch(
 
   async function listJobs(call: MethodCall<BridgeClient>, method: MergedMethod): Promise<unknown> {
     const { principal } = call.caller.caller;
-    const places = [...(await parts.routes.findJobs(principal, parts.nodeIds))];
+    const places = withOwn(principal, await parts.routes.findJobs(principal, parts.nodeIds));
     const { decision } = await parts.decide(method, principal, NOTHING);
     if (decision.kind === 'refuse') throw refusal(decision);
     if (decision.kind === 'forward') {
       const { candidates } = decision;
-      const chosen = { nodeId: candidates[0]?.target ?? '', owner: principal };
-      const others = places.filter(({ nodeId, owner }) => nodeId !== chosen.nodeId || owner !== principal);
+      const chosen = { nodeId: candidates[0]?.target ?? '', owner: principal.id };
+      const others = places.filter(({ nodeId, owner }) => nodeId !== chosen.nodeId || owner !== principal.id);
       if (others.length === 0) {
-        return parts.send({ call, method, candidates, owner: principal, about: NOTHING, accepted: () => undefined });
+        return parts.send({ call, method, candidates, owner: principal.id, about: NOTHING, accepted: () => undefined });
       }
       places.splice(0, places.length, chosen, ...others);
     }
@@ -100,6 +102,7 @@ export function createForwardingDispatch(
     const { decision, owner, isSettled } = await parts.decide(method, call.caller.caller.principal, about);
     if (decision.kind === 'refuse') throw refusal(decision);
     if (decision.kind === 'forward') {
+      requireMay(call.caller.caller.principal, method, owner);
       const binds = isSettled ? 'never' : about.binds;
       const { candidates } = decision;
       return parts.send({ call, method, candidates, owner, about: { ...about, binds }, accepted: letNext });
@@ -117,6 +120,7 @@ export function createForwardingDispatch(
     const calls = places.map(async ({ nodeId, owner }) => {
       const candidate = parts.candidate(nodeId);
       if (candidate === undefined) throw unknownNode(nodeId);
+      requireMay(call.caller.caller.principal, method, owner);
       return parts.send({ call, method, candidates: [candidate], owner, about, accepted: () => undefined });
     });
     const outcomes = await Promise.allSettled([...calls, dispatch(call)]);
@@ -124,6 +128,13 @@ export function createForwardingDispatch(
     if (failed?.status === 'rejected') throw failed.reason;
     return { accepted: true };
   }
+}
+
+/** Adds the caller to the nodes with jobs of others: one that knows the same people answers for all owners that the caller sees. */
+function withOwn({ id, credential }: Principal, places: readonly Place[]): Place[] {
+  if (credential === undefined) return [...places];
+  const nodeIds = new Set(places.map(({ nodeId }) => nodeId));
+  return [...[...nodeIds].map((nodeId) => ({ nodeId, owner: id })), ...places.filter(({ owner }) => owner !== id)];
 }
 
 export function refusal({ code, reason }: Refusal): AppError {

@@ -78,14 +78,14 @@ const NodeEntry = Type.Object({
   state: Type.String({ description: '`up`, or why it is down.' }),
 });
 
-const NodeList = Type.Object({
+export const NodeList = Type.Object({
   local_node_id: Type.String(),
   hop_limit: Type.Integer(),
   default_action: Type.String(),
   nodes: Type.Array(NodeEntry),
 });
 
-const Explanation = Type.Object({
+export const Explanation = Type.Object({
   method: Type.String(),
   action: Type.Enum(['local', 'forward', 'refuse']),
   reason: Type.String(),
@@ -93,12 +93,12 @@ const Explanation = Type.Object({
   candidates: Type.Array(Type.Object({ node_id: Type.String(), next_hop: Type.String(), endpoint: Type.String() })),
 });
 
-const ExplainParams = Type.Object({
+export const ExplainParams = Type.Object({
   method: Type.String({ minLength: 1, maxLength: 128 }),
   session_id: Type.Optional(Type.String({ minLength: 1, maxLength: 256 })),
 });
 
-interface NodeControlParts {
+interface NodeReportParts {
   readonly settings: DistributedSettings;
   readonly map: NodeMap;
   readonly health: Pick<NodeHealth, 'reasonOf'>;
@@ -106,32 +106,45 @@ interface NodeControlParts {
   decide(method: string, sessionId: string | undefined): Promise<ForwardDecision>;
 }
 
+/** What is known about the other bridges, and where calls would go. */
+export interface NodeReports {
+  list(): Static<typeof NodeList>;
+  explain(method: string, sessionId: string | undefined): Promise<Static<typeof Explanation>>;
+}
+
+export function createNodeReports({ settings, map, health, decide }: NodeReportParts): NodeReports {
+  return {
+    list: () => ({
+      local_node_id: map.localId,
+      hop_limit: settings.forwarding.hop_limit,
+      default_action: settings.forwarding.default_action,
+      nodes: [...map.others.values()].map((node) => ({
+        ...node,
+        capabilities: [...node.capabilities],
+        next_hop: map.nextHopOf(node.id),
+        state: health.reasonOf(node.id) ?? 'up',
+      })),
+    }),
+    explain: async (method, sessionId) => explain(method, await decide(method, sessionId)),
+  };
+}
+
 /** What `trestle nodes` asks for. */
-export function nodeControls({ settings, map, health, decide }: NodeControlParts): readonly MethodRow<undefined>[] {
+export function nodeControls(reports: NodeReports): readonly MethodRow<undefined>[] {
   return [
     defineMethod({
       name: 'nodes.list',
       summary: 'The bridges that this one knows, and whether they could be reached lately.',
       params: Type.Object({}),
       result: NodeList,
-      handle: () => ({
-        local_node_id: map.localId,
-        hop_limit: settings.forwarding.hop_limit,
-        default_action: settings.forwarding.default_action,
-        nodes: [...map.others.values()].map((node) => ({
-          ...node,
-          capabilities: [...node.capabilities],
-          next_hop: map.nextHopOf(node.id),
-          state: health.reasonOf(node.id) ?? 'up',
-        })),
-      }),
+      handle: reports.list,
     }),
     defineMethod({
       name: 'nodes.explain',
       summary: 'Where a call would go, and why.',
       params: ExplainParams,
       result: Explanation,
-      handle: async ({ method, session_id: sessionId }) => explain(method, await decide(method, sessionId)),
+      handle: ({ method, session_id: sessionId }) => reports.explain(method, sessionId),
     }),
   ];
 }

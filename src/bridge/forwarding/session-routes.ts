@@ -1,6 +1,6 @@
 import { type Clock, repeat } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { ownFirst, sees, seesAll } from '../principal.ts';
+import { ownerSought, ownFirst, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { SessionRouteRow } from '../storage/bridge-schema.ts';
 import type { SessionRouteStore } from '../storage/session-route-store.ts';
 import type { SessionStore } from '../storage/session-store.ts';
@@ -44,7 +44,8 @@ export function readCallNames(method: string, params: unknown): CallNames {
     case 'session.close':
       return { names: session, threadId, binds: 'never', makes: false };
     case 'app.jobs.submit': {
-      const names = [...session, ...named('job-key', nameOf(given, 'idempotencyKey'))];
+      const key = named('job-key', nameOf(given, 'idempotencyKey'));
+      const names = [...named('job', nameOf(given, 'retryOf')), ...session, ...key];
       return { names, threadId, binds: 'before', makes: true };
     }
     case 'app.jobs.get':
@@ -92,11 +93,11 @@ export interface Binding extends Place {
 
 /** Remembers which node has what: spec/bridge 4.6, rule 3. It is durable, for 24 hours after the last use. */
 export interface SessionRoutes {
-  find(principal: string, call: Pick<CallNames, 'names' | 'makes'>): Promise<Place | undefined>;
+  find(principal: Principal, call: Pick<CallNames, 'names' | 'makes'>): Promise<Place | undefined>;
   /** The places of the sessions of a thread that the principal means, each once. */
-  findThread(principal: string, threadId: string): Promise<readonly Place[]>;
+  findThread(principal: Principal, threadId: string): Promise<readonly Place[]>;
   /** The nodes that have jobs which this bridge forwarded for the principal, or for owners that it sees. */
-  findJobs(principal: string, nodeIds: Iterable<string>): Promise<readonly Place[]>;
+  findJobs(principal: Principal, nodeIds: Iterable<string>): Promise<readonly Place[]>;
   /**
    * Settles where something new lives, before it is made. Answers with the node that has it: another one when somebody
    * was faster. `insteadOf` is the node that it was bound to before, and that has not made it.
@@ -122,9 +123,9 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
   const usedAfter = (): number => clock.now() - KEPT_MS;
 
   /** A principal that sees everything still creates its own (contract/bridge 11). */
-  async function findOne(principal: string, { kind, name }: CallName, makes: boolean) {
-    const own = await store.find({ owner: principal, kind, name }, usedAfter());
-    if (own !== undefined || makes || !seesAll(principal)) return own;
+  async function findOne(principal: Principal, { kind, name }: CallName, makes: boolean) {
+    const own = await store.find({ owner: principal.id, kind, name }, usedAfter());
+    if (own !== undefined || makes || ownerSought(principal) !== undefined) return own;
     return store.findAnyOwner({ kind, name }, usedAfter());
   }
 
@@ -164,7 +165,7 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
       return undefined;
     },
     async findThread(principal, threadId) {
-      const owner = seesAll(principal) ? undefined : principal;
+      const owner = ownerSought(principal);
       const places = new Map<string, Place>();
       for (const row of ownFirst(principal, await store.findByThread(threadId, owner, usedAfter()))) {
         places.set(`${row.node_id} ${row.owner}`, { nodeId: row.node_id, owner: row.owner });
@@ -200,7 +201,7 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
 }
 
 /** Where something lives that a principal may see: on another node, here, or nowhere that we know of. */
-type FindPlace = (principal: string, about: Pick<CallNames, 'names' | 'makes'>) => Promise<Place | undefined>;
+type FindPlace = (principal: Principal, about: Pick<CallNames, 'names' | 'makes'>) => Promise<Place | undefined>;
 
 interface FindPlaceOptions {
   readonly localId: string;
@@ -215,8 +216,8 @@ export function createFindPlace({ localId, routes, sessions }: FindPlaceOptions)
     if (place !== undefined) return place;
     const [first] = about.names;
     if (first?.kind !== 'session') return undefined;
-    const own = await sessions.find(first.name, principal);
-    const looksFurther = seesAll(principal) && !about.makes;
+    const own = await sessions.find(first.name, principal.id);
+    const looksFurther = ownerSought(principal) === undefined && !about.makes;
     const found = own?.closed_at === null || !looksFurther ? own : await sessions.findAnyOwner(first.name);
     return found?.closed_at === null ? { nodeId: localId, owner: found.owner } : undefined;
   };

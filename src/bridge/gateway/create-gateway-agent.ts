@@ -1,49 +1,38 @@
-import { withinTime } from '../../platform/clock/clock.ts';
+import { onAbort, unlessAborted } from '../../platform/clock/clock.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
-import { asObject } from '../agents/agent-text.ts';
+import type { AgentEnd, AgentProvider, ProducedFile, SupervisedTurn, TurnUsage } from '../agents/agent-provider.ts';
+import { asObject, textOf } from '../agents/agent-text.ts';
+import { promptContent, textOfPart } from '../agents/prompt-content.ts';
+import { promptWithSkills } from '../routing/match-skills.ts';
 import type { GatewayLink } from './gateway-link.ts';
-import { describeGatewayFailure } from './gateway-messages.ts';
-import { createGatewayRun, type GatewayRun, gatewayFailure, type RunLimits } from './gateway-run.ts';
+import {
+  describeGatewayFailure,
+  type GatewayEvent,
+  isSocketLoss,
+  messageText,
+  readGatewayEvent,
+} from './gateway-messages.ts';
 
-export interface GatewayAgentOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
+interface GatewayAgentOptions extends Pick<Runtime, 'makeId' | 'logger'> {
   readonly id: string;
   readonly link: GatewayLink;
   readonly limits?: Partial<RunLimits>;
 }
 
 const SHORT_CALL_MS = 15_000;
-/** How long the gateway may take to end a cancelled turn, of the five seconds in all. */
-const CANCEL_MS = 4_000;
 
 /** Gateway tasks, seen by the sessions as turns of one more agent. The reference is the session's name at the gateway. */
 export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider {
-  const { id, link, clock, makeId, logger } = options;
-  const running = new Map<string, { readonly run: GatewayRun; readonly ended: Promise<unknown> }>();
+  const { id, link, makeId, logger } = options;
+  const limits = { ...RUN_LIMITS, ...options.limits };
 
   /** The gateway is asked whether it can be reached at all before anything is begun. */
-  async function reach(): Promise<TurnEnd | undefined> {
+  async function reach(): Promise<AgentEnd | undefined> {
     try {
       await link.connect();
       return undefined;
     } catch (error) {
-      return { kind: 'failed', code: 'GATEWAY_UNAVAILABLE', error: describeGatewayFailure(error).message, output: '' };
-    }
-  }
-
-  /** Known from its first moment on, so that a cancel finds it while the gateway is still being reached. */
-  async function runTurn(sessionKey: string, turn: AgentTurn, prepare: () => Promise<TurnEnd | undefined>) {
-    const run = createGatewayRun({ ...options, sessionKey, turn });
-    const ended = (async (): Promise<TurnEnd> => {
-      const obstacle = (await reach()) ?? (await prepare());
-      if (run.isAborted()) return { kind: 'cancelled', output: '' };
-      return obstacle ?? run.run();
-    })();
-    running.set(turn.turnId, { run, ended });
-    try {
-      return await ended;
-    } finally {
-      running.delete(turn.turnId);
+      return { kind: 'failed', code: 'GATEWAY_UNAVAILABLE', error: describeGatewayFailure(error).message };
     }
   }
 
@@ -53,38 +42,30 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
     return Array.isArray(messages) && messages.length > 0;
   }
 
-  async function stopRuns(runs: Iterable<{ readonly run: GatewayRun; readonly ended: Promise<unknown> }>) {
-    await Promise.all(
-      [...runs].map(async ({ run, ended }) => {
-        await withinTime(clock, CANCEL_MS, Promise.all([run.abort(), ended]), () => undefined);
-        run.giveUp();
-        await ended;
-      }),
-    );
+  /** Why the session cannot be continued; undefined when it can. */
+  async function findObstacle(sessionKey: string): Promise<AgentEnd | undefined> {
+    try {
+      return (await isKnown(sessionKey)) ? undefined : { kind: 'lost', detail: 'the gateway has no such session' };
+    } catch (error) {
+      return gatewayFailure(error);
+    }
   }
 
   return {
     id,
+    timeouts: { silenceMs: limits.silenceMs },
     probe: link.probe,
-    startTurn(turn) {
-      const sessionKey = makeId('trestle-');
-      return runTurn(sessionKey, turn, async () => {
-        turn.opened(sessionKey);
-        return undefined;
-      });
-    },
-    continueTurn: (sessionKey, turn) =>
-      runTurn(sessionKey, turn, async () => {
-        try {
-          if (await isKnown(sessionKey)) return undefined;
-          return { kind: 'lost', detail: 'the gateway has no such session' };
-        } catch (error) {
-          return gatewayFailure(error);
-        }
-      }),
-    async cancel(turnId) {
-      const found = running.get(turnId);
-      if (found !== undefined) await stopRuns([found]);
+    async run(turn, signal) {
+      const { reference } = turn;
+      const sessionKey = reference ?? makeId('trestle-');
+      const prepared = reach().then(
+        (obstacle) => obstacle ?? (reference === undefined ? undefined : findObstacle(reference)),
+      );
+      const obstacle = await unlessAborted(prepared, signal);
+      if (signal.aborted) return { kind: 'cancelled' };
+      if (obstacle !== undefined) return obstacle;
+      if (reference === undefined) turn.opened(sessionKey);
+      return runGatewayTask({ link, logger, limits, sessionKey, turn, signal });
     },
     async close(sessionKey, closing) {
       // To delete it would take the rights of an administrator; archived, it no longer shows up there.
@@ -99,9 +80,199 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
           );
         });
     },
-    async stop() {
-      await stopRuns(running.values());
-      await link.stop();
-    },
+    stop: link.stop,
   };
+}
+
+interface RunLimits {
+  readonly sendMs: number;
+  /** How long one `agent.wait` waits; then the next one begins. */
+  readonly waitMs: number;
+  /** A run of which nothing was heard for so long is stopped. */
+  readonly silenceMs: number;
+}
+
+interface GatewayRunOptions extends Pick<Runtime, 'logger'> {
+  readonly link: GatewayLink;
+  readonly sessionKey: string;
+  readonly turn: SupervisedTurn;
+  readonly signal: AbortSignal;
+  readonly limits: RunLimits;
+}
+
+const RUN_LIMITS: RunLimits = { sendMs: 60_000, waitMs: 30_000, silenceMs: 3_600_000 };
+/** What an answer may take longer than the wait that it answers. */
+const WAIT_MARGIN_MS = 10_000;
+const MAX_EARLY_EVENTS = 1000;
+
+type Ending = { readonly status: string; readonly text: string; readonly error: string; readonly stopReason: string };
+
+/** One task at the gateway, from `chat.send` to its end. Never rejects. */
+async function runGatewayTask(options: GatewayRunOptions): Promise<AgentEnd> {
+  const { link, sessionKey, turn, signal, limits, logger } = options;
+  /** Our key, until the gateway names the run otherwise. */
+  let runId = turn.turnId;
+  /** Events of other runs while the name of ours is not known: they may turn out to be of ours. */
+  let early: GatewayEvent[] | undefined;
+  let hasSpoken = false;
+  let usage: TurnUsage | undefined;
+  let finalText = '';
+
+  /** Only what belongs to this very run: nothing of one session reaches another. */
+  function hear(event: GatewayEvent): Promise<void> | undefined {
+    if (event.payload.runId !== runId) {
+      if (early !== undefined && early.length < MAX_EARLY_EVENTS) early.push(event);
+      return undefined;
+    }
+    if (event.name === 'chat' && event.payload.state === 'final') finalText = messageText(event.payload.message);
+    if (event.payload.stream === 'usage') usage = readUsage(event.payload.data) ?? usage;
+    const told = readGatewayEvent(event);
+    if (told === undefined) return undefined;
+    if (told.kind === 'text') hasSpoken = true;
+    return turn.report(told);
+  }
+
+  async function sendAndWait(): Promise<Ending> {
+    if (turn.model !== '') {
+      await link.request('sessions.patch', { key: sessionKey, model: turn.model }, limits.sendMs, turn.force);
+      turn.usedModel(turn.model);
+    }
+    const prompt = promptWithSkills(turn.prompt, turn.skills);
+    const { text, parts } = await promptContent(prompt, turn.files, { images: true, texts: true });
+    const texts = parts.flatMap((part) => (part.kind === 'text' ? [textOfPart(part)] : []));
+    const attachments = parts.flatMap((part) =>
+      part.kind === 'image'
+        ? [{ type: 'image', mimeType: part.contentType, fileName: part.name, content: part.data }]
+        : [],
+    );
+    const message = {
+      sessionKey,
+      message: [text, ...texts].join('\n\n'),
+      idempotencyKey: turn.turnId,
+      ...(attachments.length > 0 && { attachments }),
+    };
+    early = [];
+    const sent = asObject(await link.request('chat.send', message, limits.sendMs, turn.force));
+    runId = textOf(sent.runId) || runId;
+    const missed = early;
+    early = undefined;
+    await Promise.all(missed.map(hear));
+    for (;;) {
+      const waited = { runId, timeoutMs: limits.waitMs };
+      const answer = asObject(await link.request('agent.wait', waited, limits.waitMs + WAIT_MARGIN_MS, turn.force));
+      const status = textOf(answer.status);
+      const isOpen = status === 'timeout' || status === 'pending' || status === 'accepted';
+      if (!isOpen) return readEnding(answer);
+    }
+  }
+
+  /** A lost socket is made up for once; the key makes sure that the gateway does not begin the work a second time. */
+  async function withOneRetry(): Promise<Ending> {
+    try {
+      return await sendAndWait();
+    } catch (error) {
+      if (!isSocketLoss(error) || signal.aborted) throw error;
+      logger.warn({ turnId: turn.turnId }, 'the socket to the gateway was lost during a task; it is taken up again');
+      await link.connect();
+      return sendAndWait();
+    }
+  }
+
+  async function endOf(ending: Ending): Promise<AgentEnd> {
+    const output = ending.text || finalText || turn.output();
+    const shared = { output, ...(usage !== undefined && { usage }) };
+    if (signal.aborted) return { kind: 'cancelled', ...shared };
+    if (ending.status !== 'ok') {
+      return {
+        kind: 'failed',
+        code: 'AGENT_FAILED',
+        error: ending.error || `The task ended as ${ending.status}.`,
+        ...shared,
+      };
+    }
+    // Events may have been lost with a socket: then the whole answer is reported at the end.
+    if (!hasSpoken && output !== '') void turn.report({ kind: 'text', text: output });
+    const files = await fetchGatewayArtifacts(link, sessionKey, runId, logger);
+    return { kind: 'completed', ...shared, stopReason: ending.stopReason, files };
+  }
+
+  function abort(): void {
+    link.request('chat.abort', { sessionKey, runId }, limits.sendMs, turn.force).catch((error: unknown) => {
+      const { code } = describeGatewayFailure(error);
+      logger.warn({ turnId: turn.turnId, code }, 'a gateway task was not aborted there');
+    });
+  }
+
+  const stopListening = link.listen(hear);
+  const release = onAbort(signal, abort);
+  turn.begun();
+  try {
+    return await endOf(await withOneRetry());
+  } catch (error) {
+    return signal.aborted ? { kind: 'cancelled' } : gatewayFailure(error);
+  } finally {
+    release();
+    stopListening();
+  }
+}
+
+/** The gateway itself failed, and not the agent behind it: for the app an error of the call (contract/bridge 3). */
+function gatewayFailure(error: unknown): AgentEnd {
+  const { code, message } = describeGatewayFailure(error);
+  return { kind: 'failed', code: 'GATEWAY_FAILED', error: message, output: '', members: { gatewayCode: code } };
+}
+
+function readEnding(answer: Readonly<Record<string, unknown>>): Ending {
+  const { error, stopReason } = answer;
+  return {
+    status: textOf(answer.status) || 'unknown',
+    text: textOf(asObject(answer.terminalReply).text),
+    error: textOf(error) || textOf(asObject(error).message),
+    stopReason: textOf(stopReason) || 'end_turn',
+  };
+}
+
+function readUsage(data: unknown): TurnUsage | undefined {
+  const { inputTokens, outputTokens, totalTokens } = asObject(data);
+  const counts = Object.entries({ inputTokens, outputTokens, totalTokens }).filter(
+    ([, value]) => typeof value === 'number',
+  );
+  return counts.length === 0 ? undefined : (Object.fromEntries(counts) as TurnUsage);
+}
+
+const MOST_FILES = 10;
+const MOST_BYTES = 64 * 1024 * 1024;
+const LIST_MS = 10_000;
+const DOWNLOAD_MS = 60_000;
+
+/**
+ * The files that the assistant delivered in a run. A gateway that does not know artifacts, or cannot hand one over, has
+ * none for us: the answer of the task does not depend on them.
+ */
+async function fetchGatewayArtifacts(
+  link: Pick<GatewayLink, 'request'>,
+  sessionKey: string,
+  runId: string,
+  logger: Pick<Runtime['logger'], 'warn'>,
+): Promise<readonly ProducedFile[]> {
+  const scope = { sessionKey, runId, messageRole: 'assistant' };
+  const files: ProducedFile[] = [];
+  try {
+    const { artifacts } = asObject(await link.request('artifacts.list', scope, LIST_MS));
+    let room = MOST_BYTES;
+    for (const artifact of (Array.isArray(artifacts) ? artifacts : []).slice(0, MOST_FILES)) {
+      const { id, title, mimeType, sizeBytes } = asObject(artifact);
+      if (textOf(id) === '' || (typeof sizeBytes === 'number' && sizeBytes > room)) continue;
+      const loaded = asObject(await link.request('artifacts.download', { ...scope, artifactId: id }, DOWNLOAD_MS));
+      if (loaded.encoding !== 'base64') continue;
+      const bytes = Buffer.from(textOf(loaded.data), 'base64');
+      if (bytes.length > room) continue;
+      room -= bytes.length;
+      files.push({ label: textOf(title) || textOf(id), contentType: textOf(mimeType), bytes });
+    }
+  } catch (error) {
+    const { code } = describeGatewayFailure(error);
+    if (code !== 'INVALID_REQUEST') logger.warn({ code }, 'files of a gateway task could not be fetched');
+  }
+  return files;
 }

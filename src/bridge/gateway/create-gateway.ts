@@ -13,6 +13,7 @@ import {
   GatewayRequestResult,
 } from '../contract/gateway.ts';
 import { Accepted } from '../contract/session.ts';
+import { personOf } from '../principal.ts';
 import type { BridgeGroups } from '../settings.ts';
 import {
   createInvokeTool,
@@ -37,6 +38,8 @@ interface Gateway {
   readonly provider: AgentProvider;
   readonly methods: readonly MethodRow<BridgeClient>[];
   readonly invokeTool: InvokeTool;
+  /** Throws GATEWAY_NOT_FOR_PEOPLE when an owner may not use it. */
+  checkOwner(owner: string): void;
   reload(settings: GatewaySettings): void;
 }
 
@@ -53,7 +56,7 @@ const MOST_ANSWER_BYTES = 1024 * 1024;
 
 export function createGateway(options: GatewayOptions): Gateway {
   const { clock, randomness, makeId, logger, version } = options;
-  const { provider_id: id, url, tools_url: toolsUrl, tools_allow: toolsAllowed } = options.settings;
+  const { provider_id: id, url, tools_url: toolsUrl, tools_allow: toolsAllowed, people } = options.settings;
   let { token, tools_token: toolsToken } = options.settings;
   const link = createGatewayLink({
     url,
@@ -77,13 +80,27 @@ export function createGateway(options: GatewayOptions): Gateway {
         });
   const checkTool = createToolRule(toolsAllowed);
   const invokeTool = createInvokeTool({ checkTool, callTool, secrets: () => [token, toolsToken] });
+  const isOpenTo = (owner: string) => people || personOf(owner) === undefined;
+  function checkOwner(owner: string): void {
+    if (!isOpenTo(owner)) throw new AppError('GATEWAY_NOT_FOR_PEOPLE');
+  }
+
+  const agent = createGatewayAgent({ id, link, makeId, logger });
   return {
-    provider: createGatewayAgent({ id, link, clock, makeId, logger }),
+    provider: {
+      ...agent,
+      async run(turn, signal) {
+        if (isOpenTo(turn.owner)) return agent.run(turn, signal);
+        const error = 'it is not open to people with an account; the operator can set gateway.people';
+        return { kind: 'failed', code: 'GATEWAY_UNAVAILABLE', error };
+      },
+    },
     methods: [
-      ...gatewayMethods({ gatewayId: id, link, allowed: options.settings.methods_allow, checkTool }),
-      ...toolMethods(invokeTool),
+      ...gatewayMethods({ gatewayId: id, link, allowed: options.settings.methods_allow, checkTool, checkOwner }),
+      ...toolMethods(invokeTool, checkOwner),
     ],
     invokeTool,
+    checkOwner,
     reload(next) {
       token = next.token;
       toolsToken = next.tools_token;
@@ -105,11 +122,12 @@ interface GatewayMethodsOptions {
   readonly allowed: Readonly<Record<string, readonly string[]>>;
   /** Throws unless the tool may be called: a gateway method that calls tools is one more path to them. */
   checkTool(tool: string): void;
+  checkOwner(owner: string): void;
 }
 
 /** The control plane of the gateway (contract/bridge 8). Failures of the gateway are reported in the result. */
 function gatewayMethods(options: GatewayMethodsOptions): readonly MethodRow<BridgeClient>[] {
-  const { gatewayId, link, allowed, checkTool } = options;
+  const { gatewayId, link, allowed, checkTool, checkOwner } = options;
 
   function checkMethod(principal: string, method: string, params: unknown): void {
     const patterns = methodsOf(allowed, principal) ?? methodsOf(DEFAULT_METHODS, principal) ?? [];
@@ -131,7 +149,8 @@ function gatewayMethods(options: GatewayMethodsOptions): readonly MethodRow<Brid
       summary: 'Connects this bridge to its gateway.',
       params: GatewayConnectParams,
       result: GatewayConnectResult,
-      async handle({ gatewayProviderId = '' }): Promise<GatewayConnectResult> {
+      async handle({ gatewayProviderId = '' }, call: MethodCall<BridgeClient>): Promise<GatewayConnectResult> {
+        checkOwner(call.caller.caller.principal.id);
         if (gatewayProviderId !== '' && gatewayProviderId !== gatewayId) {
           throw new AppError('INVALID_PARAMS', { reason: 'there is no gateway of that gatewayProviderId' });
         }
@@ -150,7 +169,8 @@ function gatewayMethods(options: GatewayMethodsOptions): readonly MethodRow<Brid
         { method, params = {}, timeoutMs = DEFAULT_TIMEOUT_MS },
         call: MethodCall<BridgeClient>,
       ): Promise<GatewayRequestResult> {
-        checkMethod(call.caller.caller.principal, method, params);
+        checkOwner(call.caller.caller.principal.id);
+        checkMethod(call.caller.caller.principal.id, method, params);
         try {
           return { ok: true, payload: await link.request(method, params, timeoutMs, call.signal), error: null };
         } catch (error) {
@@ -163,7 +183,8 @@ function gatewayMethods(options: GatewayMethodsOptions): readonly MethodRow<Brid
       summary: 'Ends the connection to the gateway; tasks that run there are not cut off.',
       params: GatewayDisconnectParams,
       result: Accepted,
-      handle() {
+      handle(_params, call: MethodCall<BridgeClient>) {
+        checkOwner(call.caller.caller.principal.id);
         link.disconnect();
         return { accepted: true as const };
       },

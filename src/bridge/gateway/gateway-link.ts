@@ -19,7 +19,7 @@ export interface GatewayLink {
   request(method: string, params: unknown, timeoutMs: number, signal?: AbortSignal): Promise<unknown>;
   /** Hears all events until the returned function is called. */
   listen(hear: HearEvent): () => void;
-  /** Ends the connection when nothing uses it any more: no listener and no request, whoever made it. */
+  /** Ends the connection when nothing uses it any more: no listener and no request of any caller. */
   disconnect(): void;
   snapshot(): Promise<GatewaySnapshot>;
   probe(signal: AbortSignal): Promise<ProbeResult>;

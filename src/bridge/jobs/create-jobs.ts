@@ -1,30 +1,48 @@
+import {
+  type CallbackNetwork,
+  createCallbackPost,
+  createCallbackRules,
+} from '../../platform/callbacks/callback-post.ts';
 import { repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { Owner } from '../../platform/identity/owner.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { LiveJob } from '../contract/live.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
+import type { BridgeEvent } from '../contract/surface.ts';
+import { isAtWork } from '../principal.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
+import { createSchedules, type Schedules } from '../schedules/create-schedules.ts';
 import type { SessionCalls } from '../sessions/session-calls.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
+import type { BridgeGroups } from '../settings.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createJobReportStore } from '../storage/job-report-store.ts';
 import { createJobSearchStore } from '../storage/job-search-store.ts';
-import { createJobDeliveryStore, createJobStore } from '../storage/job-store.ts';
-import { type CallbackNetwork, createCallbackPost, createCallbackRules, createWebhook } from './callbacks.ts';
-import { cardText, createDeliveries, type SendDelivery } from './deliveries.ts';
+import { createJobDeliveryStore, createJobStore, type JobDeliveryStore, type JobStore } from '../storage/job-store.ts';
+import { createScheduleStore } from '../storage/schedule-store.ts';
+import { cardText, createDeliveries, createWebhook, type SendDelivery } from './deliveries.ts';
 import { cancelJobs, createJobEnds, expireJobs, settleAbandoned, sweepOldJobs } from './job-ends.ts';
-import { createFollowClock, createJobQueue, type JobQueue } from './job-queue.ts';
-import { requestOf } from './job-record.ts';
+import { requestOf, STOPPED, toRecord } from './job-record.ts';
 import { createJobReports, type JobReports } from './job-reports.ts';
-import { createJobRunner } from './job-runner.ts';
-import { createSubmitJob, type SubmitJob } from './submit-job.ts';
+import { createFollowClock, createJobQueue, createJobRunner, type JobQueue } from './job-runner.ts';
+import { createSubmitJob, type SubmitJob, type SubmitJobOptions } from './submit-job.ts';
 
 /** Background jobs (contract/bridge 7). */
 export interface Jobs {
   readonly submit: SubmitJob;
   readonly reports: JobReports;
+  /** Calls the listener with the id of a job whose change this bridge has stored. */
+  onChange(listener: (jobId: string) => void): void;
+  /** A job without its result. Undefined: there is none of that id. */
+  read(jobId: string): Promise<LiveJob | undefined>;
+  readonly schedules: Schedules;
   /** The session calls, with which the jobs of a session end too. */
   readonly sessionCalls: SessionCalls;
+  /** Ends the jobs of an owner for whom agents may not work any more; schedules too, when the owner has left for good. */
+  endAllOf(owner: string): Promise<void>;
   /** Takes no new jobs and begins none. */
   settle(): void;
   /** Called when all turns have ended: stores how their jobs ended. */
@@ -40,56 +58,66 @@ export interface JobsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'
   readonly instance: string;
   readonly agentIds: readonly string[];
   readonly gatewayId: string;
-  readonly maxRunning: number;
+  readonly settings: Pick<
+    BridgeGroups['jobs'],
+    'max_running' | 'max_waiting_per_owner' | 'max_schedules_per_owner' | 'min_schedule_interval' | 'callback_allow'
+  >;
   /** Of one owner, at this moment. */
   maxRunningOfOwner(): number;
-  /** Pending jobs of one owner. */
-  readonly maxWaitingOfOwner: number;
   /** Whether a turn of the owner could run right now. */
   hasRoom(owner: string): boolean;
-  /** Ranges that callbacks may go to although they are not public. */
-  readonly callbackAllow: readonly string[];
   /** How long ended jobs are kept, in milliseconds; 0 is for ever. */
   readonly keptMs: number;
   readonly network: CallbackNetwork;
   readonly orchestrator: Pick<SessionOrchestrator, 'close' | 'hasOwn' | 'isBusy' | 'onIdle'>;
   readonly sessionCalls: SessionCalls;
+  /** The person or service account that an id stands for; undefined for holders of static tokens and nodes. */
+  ownerOf(owner: string): Promise<Owner | undefined>;
+  /** Posts an event to webhooks. Undefined: there are none. */
+  readonly announce?: ((event: BridgeEvent) => void) | undefined;
   readonly invokeTool: InvokeTool;
+  /** Throws GATEWAY_NOT_FOR_PEOPLE: cards are sent through the gateway. */
+  checkGatewayOwner(owner: string): void;
   isOpen(): boolean;
   webhookSecret(): string;
   route(request: RouteRequest): Promise<RoutingResolution>;
-  checkDirectory(path: string): Promise<unknown>;
+  checkDirectory(path: string, owner: string): Promise<unknown>;
+  readonly keepFiles: SubmitJobOptions['keepFiles'];
 }
 
 const TICK_MS = 1000;
+const ENDED_AT_ONCE = 100;
 const SETTLE_PAUSE_MS = 2000;
 const SWEEP_PAUSE_MS = 10 * 60_000;
 const CARD_MS = 30_000;
 
 /** Puts the parts together, and deals with what an earlier run left behind. */
 export async function createJobs(options: JobsOptions): Promise<Jobs> {
-  const { database, instance, orchestrator, clock, makeId, logger } = options;
-  const store = createJobStore(database);
+  const { database, instance, settings, orchestrator, clock, makeId, logger } = options;
+  let onChange: (jobId: string) => void = () => undefined;
+  const store = tellingStore(createJobStore(database), (jobId) => onChange(jobId));
   const search = createJobSearchStore(database);
   const reports = createJobReportStore(database);
+  const deliveryStore = tellingDeliveryStore(createJobDeliveryStore(database), (jobId) => onChange(jobId));
   const { allow, callbacks } = openCallbacks(options);
   if (allow.length > 0) logger.warn({ ranges: allow }, 'jobs.callback_allow opens these ranges to callbacks of jobs');
 
   const sendCard: SendDelivery = async (job) => {
     try {
+      options.checkGatewayOwner(job.owner);
       const sent = options.invokeTool('message', 'send', { ...requestOf(job).card, message: cardText(job) });
       await withinTime(clock, CARD_MS, sent, () => {
         throw new Error('the tool took too long');
       });
-      return 'sent';
+      return { result: 'sent', detail: '' };
     } catch (error) {
       logger.warn({ err: error, jobId: job.id }, 'the card of a job could not be sent');
-      return 'given up';
+      return { result: 'given up', detail: 'the tools proxy did not take it' };
     }
   };
   const webhook = createWebhook({ post: callbacks.post, secret: options.webhookSecret, now: clock.now });
   const deliveries = createDeliveries({
-    store: createJobDeliveryStore(database),
+    store: deliveryStore,
     jobs: store,
     senders: { webhook, card: sendCard },
     clock,
@@ -107,17 +135,20 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
       return waiting.take((owner) => hasRoom(owner) && options.hasRoom(owner));
     },
   };
+  const mayWork = async (owner: string) => isAtWork(await options.ownerOf(owner));
   const abandonment = { store, search, ends, instance };
   const runner = createJobRunner({
     queue,
     search,
     ends,
     instance,
-    maxRunning: options.maxRunning,
+    maxRunning: settings.max_running,
     clock,
     logger,
     maxRunningOfOwner: options.maxRunningOfOwner,
     runTurn: options.sessionCalls.jobTurn,
+    mayWork,
+    announce: options.announce,
     async putBack(job) {
       await store.requeue(job);
     },
@@ -138,6 +169,27 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   };
   await settleDead();
 
+  let isDraining = false;
+  const submission = createSubmitJob({
+    ...options,
+    store,
+    maxWaitingOfOwner: settings.max_waiting_per_owner,
+    countOpen: reports.countOpen,
+    bucketsOf: async (owner) => (await options.ownerOf(owner))?.buckets ?? [],
+    checkCallback: callbacks.check,
+    onSubmitted: () => void runner.look(),
+  });
+  const schedules = createSchedules({
+    store: createScheduleStore(database),
+    jobs: { ...submission, find: store.find },
+    maxOfOwner: settings.max_schedules_per_owner,
+    minIntervalMs: settings.min_schedule_interval,
+    mayWork,
+    clock,
+    makeId,
+    logger,
+  });
+
   const onError = (error: unknown) => logger.warn({ err: error }, 'the jobs could not be looked after');
   const repeated = [
     repeat({
@@ -146,6 +198,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
       onError,
       async work() {
         await followClock();
+        await schedules.fireDue();
         await expireJobs({ search, ends, now: clock.now() });
         await runner.compare();
         // Another bridge may have stored what is to be done, and what could not be done may be possible now.
@@ -164,37 +217,50 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   void runner.look();
   void deliveries.look();
 
-  let isDraining = false;
-  const submit = createSubmitJob({
-    ...options,
-    store,
-    countWaiting: reports.countPending,
-    checkCallback: callbacks.check,
-    onSubmitted: () => void runner.look(),
-  });
-  const endJobsOf = (principal: string, name: Parameters<SessionCalls['cancel']>[0]) =>
+  const endJobsOf = (principal: Principal, method: string, name: Parameters<SessionCalls['cancel']>[0]) =>
     cancelJobs(
       { store, search, ends, cancelHere: runner.cancel, hasOwnSession: options.orchestrator.hasOwn },
       principal,
+      method,
       name,
     );
 
   return {
-    async submit(params, owner) {
+    async submit(params, principal) {
       if (isDraining) throw new AppError('SHUTTING_DOWN');
-      return submit(params, owner);
+      return submission.submit(params, principal);
     },
-    reports: createJobReports({ jobs: store, reports, clock }),
+    onChange(listener) {
+      onChange = listener;
+    },
+    async read(jobId) {
+      const job = await store.find(jobId);
+      if (job === undefined) return undefined;
+      const { result: _result, ...record } = toRecord(job, clock.now());
+      return record;
+    },
+    schedules,
+    reports: createJobReports({ jobs: store, reports, deliveries: deliveryStore, clock }),
     sessionCalls: {
       ...options.sessionCalls,
       async cancel(params, call) {
-        const isMeant = await endJobsOf(call.caller.caller.principal, params);
+        const isMeant = await endJobsOf(call.caller.caller.principal, 'session.cancel', params);
         return isMeant ? options.sessionCalls.cancel(params, call) : { accepted: true as const };
       },
       async close(params, call) {
-        const isMeant = await endJobsOf(call.caller.caller.principal, params);
+        const isMeant = await endJobsOf(call.caller.caller.principal, 'session.close', params);
         return isMeant ? options.sessionCalls.close(params, call) : { accepted: true as const };
       },
+    },
+    async endAllOf(owner) {
+      runner.cancelAllOf(owner);
+      if ((await options.ownerOf(owner))?.state === 'gone') await schedules.removeOf(owner);
+      for (;;) {
+        const waiting = await reports.list({ owner, status: 'pending', before: '', limit: ENDED_AT_ONCE });
+        let ended = 0;
+        for (const job of waiting) if (await ends.end(job, STOPPED.ownerInactive)) ended += 1;
+        if (waiting.length < ENDED_AT_ONCE || ended === 0) return;
+      }
     },
     settle() {
       isDraining = true;
@@ -203,7 +269,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     async stop() {
       isDraining = true;
       runner.settle();
-      await Promise.all(repeated.map((one) => one.stop()));
+      await Promise.all([schedules.stop(), ...repeated.map((one) => one.stop())]);
       ends.stop();
       await runner.stop();
       await deliveries.stop();
@@ -211,7 +277,48 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   };
 }
 
-function openCallbacks({ callbackAllow: allow, isOpen, network, clock }: JobsOptions) {
-  const rules = createCallbackRules({ allow, isOpen, ownAddresses: network.ownAddresses });
+/** A store that tells which jobs it has changed. */
+function tellingStore(store: JobStore, tell: (jobId: string) => void): JobStore {
+  const told = async <Result>(jobId: string, change: Promise<Result>): Promise<Result> => {
+    const result = await change;
+    tell(jobId);
+    return result;
+  };
+  return {
+    ...store,
+    add: (job, more) => told(job.id, store.add(job, more)),
+    claim: (job, ...rest) => told(job.id, store.claim(job, ...rest)),
+    requeue: (job) => told(job.id, store.requeue(job)),
+    retry: (job, retryAt) => told(job.id, store.retry(job, retryAt)),
+    end: (job, ...rest) => told(job.id, store.end(job, ...rest)),
+  };
+}
+
+function tellingDeliveryStore(store: JobDeliveryStore, tell: (jobId: string) => void): JobDeliveryStore {
+  return {
+    ...store,
+    async beginAttempt(delivery, ...rest) {
+      const isBegun = await store.beginAttempt(delivery, ...rest);
+      tell(delivery.job_id);
+      return isBegun;
+    },
+    async finish(delivery, ...rest) {
+      await store.finish(delivery, ...rest);
+      tell(delivery.job_id);
+    },
+  };
+}
+
+function openCallbacks({ settings: { callback_allow: allow }, isOpen, network, clock }: JobsOptions) {
+  const { ownAddresses } = network;
+  const rules = createCallbackRules({ allow, allowedBy: 'jobs.callback_allow', isOpen, ownAddresses });
   return { allow, callbacks: createCallbackPost({ rules, network, clock }) };
+}
+
+/** Where there are other credentials than the main token, one place is left for the jobs of somebody else. */
+export function maxJobsOfOneOwner({ bridge, jobs, distributed }: BridgeGroups): number {
+  if (jobs.max_running_per_owner > 0) return Math.min(jobs.max_running_per_owner, jobs.max_running);
+  const isAlone =
+    bridge.review_auth_token === '' && distributed.task_forward_token === '' && distributed.nodes.length === 0;
+  return isAlone ? jobs.max_running : Math.max(1, jobs.max_running - 1);
 }

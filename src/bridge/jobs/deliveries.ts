@@ -1,9 +1,14 @@
+import {
+  ATTEMPT_MS,
+  type AttemptReport,
+  type CallbackPost,
+  postEvent,
+} from '../../platform/callbacks/callback-post.ts';
 import { withinTime } from '../../platform/clock/clock.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobDeliveryStore, JobStore } from '../storage/job-store.ts';
-import { ATTEMPT_MS, type DeliveryResult } from './callbacks.ts';
-import { outcomeOf } from './job-record.ts';
+import { outcomeOf, toRecord } from './job-record.ts';
 
 /** Tells what is to be told about ended jobs: webhooks and cards. */
 export interface Deliveries {
@@ -14,7 +19,7 @@ export interface Deliveries {
 }
 
 /** One attempt. Never rejects. */
-export type SendDelivery = (job: JobRow, delivery: JobDeliveryRow, signal: AbortSignal) => Promise<DeliveryResult>;
+export type SendDelivery = (job: JobRow, delivery: JobDeliveryRow, signal: AbortSignal) => Promise<AttemptReport>;
 
 interface DeliveriesOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly store: JobDeliveryStore;
@@ -72,19 +77,20 @@ export function createDeliveries({ store, jobs, senders, clock, logger }: Delive
   }
 
   async function attempt(delivery: JobDeliveryRow): Promise<void> {
-    const { id, job_id: jobId, kind, attempts } = delivery;
+    const { job_id: jobId, kind, attempts } = delivery;
     const pauses = PAUSES_MS[kind];
     const job = await jobs.find(jobId);
     // The last attempt died with its bridge: nobody knows whether it arrived, and there is no other.
     if (job === undefined || attempts > pauses.length) return store.finish(delivery, false);
-    if (!(await store.beginAttempt(delivery, clock.now() + ATTEMPT_LIMIT_MS))) return;
-    const result = await senders[kind](job, delivery, stopped.signal);
+    const begunAt = clock.now();
+    if (!(await store.beginAttempt(delivery, begunAt, begunAt + ATTEMPT_LIMIT_MS))) return;
+    const { result, detail } = await senders[kind](job, delivery, stopped.signal);
     const pause = pauses[attempts];
     if (result !== 'try again' || pause === undefined) {
       if (result !== 'sent') logger.warn({ jobId, kind, attempts: attempts + 1 }, 'a delivery was given up');
-      return store.finish(delivery, result === 'sent');
+      return store.finish(delivery, result === 'sent', { now: clock.now(), detail });
     }
-    await store.postpone(id, clock.now() + pause);
+    await store.postpone(delivery, clock.now() + pause, { now: clock.now(), detail });
     lookAfter(pause);
   }
 
@@ -110,6 +116,29 @@ export function createDeliveries({ store, jobs, senders, clock, logger }: Delive
       for (const cancel of timers) cancel();
     },
   };
+}
+
+interface WebhookOptions {
+  readonly post: CallbackPost['post'];
+  /** Empty: webhooks carry no signature. */
+  secret(): string;
+  now(): number;
+}
+
+/** Posts the record of an ended job (contract/bridge 7, webhook). */
+export function createWebhook({ post, secret, now }: WebhookOptions): SendDelivery {
+  return (job, delivery, signal) =>
+    postEvent(post, {
+      url: job.webhook_url,
+      event: 'job.finished',
+      delivery: delivery.id,
+      headers: { 'x-app-job-id': job.id },
+      // As it was when the job ended: every attempt sends the same record.
+      body: JSON.stringify(toRecord({ ...job, webhook_sent: 0, webhook_tries: 0, card_sent: 0 }, now())),
+      secret: secret(),
+      now: now(),
+      signal,
+    });
 }
 
 /** What chat systems take at least. */

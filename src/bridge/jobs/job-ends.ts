@@ -1,8 +1,9 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
+import { ownerSought, ownFirst, type Principal } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SessionName } from '../contract/session.ts';
-import { ownFirst, seesAll } from '../principal.ts';
+import { principalOf, requireMay } from '../principal.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
@@ -14,12 +15,14 @@ import { type JobEnding, requestOf, STOPPED } from './job-record.ts';
 export interface JobEnds {
   /** False when the job has ended already, or is no longer as the caller knows it. Waits while the store is away. */
   end(job: JobRow, ending: JobEnding): Promise<boolean>;
+  /** Lets a job whose agent failed wait until it is run again. False as above. */
+  retry(job: JobRow, retryAt: number): Promise<boolean>;
   /** Waits for the store no longer. */
   stop(): void;
 }
 
 interface JobEndsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
-  readonly store: Pick<JobStore, 'end'>;
+  readonly store: Pick<JobStore, 'end' | 'retry'>;
   /** Told when there is something to deliver. */
   onEnded(): void;
 }
@@ -36,23 +39,29 @@ export function createJobEnds({ store, clock, makeId, logger, onEnded }: JobEnds
     return kinds.map((kind) => ({ id: makeId('dlv_'), job_id: job.id, kind, attempts: 0, due_at: clock.now() }));
   }
 
+  /** Tries until the store has taken it. */
+  async function persist(jobId: string, write: () => Promise<boolean>): Promise<boolean> {
+    for (;;) {
+      try {
+        return await write();
+      } catch (problem) {
+        // What is not a fault of the moment would fail for ever; the job is settled when the bridge starts again.
+        if (!errorCode(problem).startsWith('STORAGE_') || stopped.signal.aborted) throw problem;
+        logger.warn({ err: problem, jobId }, 'the end of a job could not be stored; it is tried again');
+        await pause(clock, PAUSE_MS, stopped.signal);
+      }
+    }
+  }
+
   return {
+    retry: (job, retryAt) => persist(job.id, () => store.retry(job, retryAt)),
     async end(job, { status, providerId, result, error, errorCode: code }) {
       const outcome = JSON.stringify({ result, error, errorCode: code });
       const deliveries = deliveriesOf(job);
       const end = { status, providerId: providerId || job.provider_id, outcome, now: clock.now() };
-      for (;;) {
-        try {
-          const isEnded = await store.end(job, end, deliveries);
-          if (isEnded && deliveries.length > 0) onEnded();
-          return isEnded;
-        } catch (problem) {
-          // What is not a fault of the moment would fail for ever; the job is settled when the bridge starts again.
-          if (!errorCode(problem).startsWith('STORAGE_') || stopped.signal.aborted) throw problem;
-          logger.warn({ err: problem, jobId: job.id }, 'the end of a job could not be stored; it is tried again');
-          await pause(clock, PAUSE_MS, stopped.signal);
-        }
-      }
+      const isEnded = await persist(job.id, () => store.end(job, end, deliveries));
+      if (isEnded && deliveries.length > 0) onEnded();
+      return isEnded;
     },
     stop: () => stopped.abort(),
   };
@@ -107,7 +116,7 @@ interface CancelParts {
   /** False when the job does not run on this bridge. */
   cancelHere(jobId: string): boolean;
   /** Whether the principal has a session of that name or thread itself. */
-  hasOwnSession(principal: string, name: SessionName): Promise<boolean>;
+  hasOwnSession(principal: Principal, name: SessionName): Promise<boolean>;
 }
 
 /**
@@ -115,21 +124,27 @@ interface CancelParts {
  * the same name, the principal means its own session and jobs; only where it has neither, those of others that it sees.
  * Resolves with false when the sessions of that name are not meant.
  */
-export async function cancelJobs(parts: CancelParts, principal: string, name: SessionName): Promise<boolean> {
+export async function cancelJobs(
+  parts: CancelParts,
+  principal: Principal,
+  method: string,
+  name: SessionName,
+): Promise<boolean> {
   const { store, search, ends } = parts;
   const { sessionId = '', threadId = '' } = name;
   if (sessionId === '' && threadId === '') return true;
   if (!`${sessionId}${threadId}`.isWellFormed()) return true;
-  const owner = seesAll(principal) ? undefined : principal;
+  const owner = ownerSought(principal);
   const seen = await search.ofSession(sessionId === '' ? { threadId } : { sessionId }, owner);
   const hasOwnSession = owner === undefined && (await parts.hasOwnSession(principal, name));
-  const meant = hasOwnSession ? seen.filter((job) => job.owner === principal) : ownFirst(principal, seen);
+  const meant = hasOwnSession ? seen.filter((job) => job.owner === principal.id) : ownFirst(principal, seen);
+  for (const job of meant) requireMay(principal, method, job.owner);
   for (const job of meant) {
     if (job.status === 'pending' && (await ends.end(job, STOPPED.cancelled))) continue;
     // It runs, perhaps only since a moment ago; then its turn is cancelled, and that ends it.
     if (!parts.cancelHere(job.id)) await store.requestStop(job.id);
   }
-  return owner !== undefined || hasOwnSession || !meant.some((job) => job.owner === principal);
+  return owner !== undefined || hasOwnSession || !meant.some((job) => job.owner === principal.id);
 }
 
 interface SweepJobsOptions {
@@ -154,7 +169,7 @@ export async function sweepOldJobs({ store, keptMs, clock, signal, closeSession 
     if (jobs.length === 0) return;
     // Before the jobs: nobody could tell afterwards which sessions were theirs.
     for (const { id, owner, session_id: sessionId } of jobs) {
-      if (sessionId === id) await closeSession(owner, { sessionId }).catch(unlessBusy);
+      if (sessionId === id) await closeSession(principalOf(owner), { sessionId }).catch(unlessBusy);
     }
     await store.remove(jobs);
     if (jobs.length < STEP) return;

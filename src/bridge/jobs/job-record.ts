@@ -1,15 +1,17 @@
 import { describeError } from '../../platform/errors/error-table.ts';
-import type { JobRecord } from '../contract/jobs.ts';
+import { type DeliveryAttempt, JobPriority, type JobRecord } from '../contract/jobs.ts';
 import type { SessionResult, TurnParams } from '../contract/session.ts';
 import { bridgeErrors } from '../errors.ts';
-import type { JobRow } from '../storage/bridge-schema.ts';
+import type { DeliveryAttemptRow, JobRow } from '../storage/bridge-schema.ts';
 
 /** What is stored of a submit besides the columns that something is looked up by. */
 export interface JobRequest
-  extends Pick<TurnParams, 'taskPrompt' | 'workingDirectory' | 'routing' | 'multiAgent' | 'mode'> {
+  extends Pick<TurnParams, 'taskPrompt' | 'workingDirectory' | 'routing' | 'multiAgent' | 'mode' | 'attachments'> {
   readonly card?: JobCard;
   /** Starts the session again, even if it has an open conversation. */
   readonly newSession?: boolean;
+  /** The job that this one repeats. */
+  readonly retryOf?: string;
 }
 
 /** Where the result is sent as a card. */
@@ -37,13 +39,24 @@ export function outcomeOf(job: JobRow): JobOutcome {
   return job.outcome === '' ? STILL_OPEN : (JSON.parse(job.outcome) as JobOutcome);
 }
 
+const PROMPT_LENGTH = 200;
+
 /** A job as callers, lists and webhooks see it (contract/bridge 7). */
 export function toRecord(job: JobRow, now: number): JobRecord {
   const { started_at: start, completed_at: end } = job;
   const { result, error, errorCode } = outcomeOf(job);
+  const { taskPrompt = '', retryOf = null } = requestOf(job);
   return {
     jobId: job.id,
+    owner: job.owner,
     status: job.status,
+    taskPrompt: taskPrompt.slice(0, PROMPT_LENGTH).toWellFormed(),
+    priority: JobPriority.enum[job.priority] ?? 'normal',
+    retries: job.retries,
+    retried: job.retried,
+    notBefore: job.not_before === 0 ? null : toMoment(job.not_before),
+    scheduleId: job.schedule_id === '' ? null : job.schedule_id,
+    retryOf,
     sessionId: job.session_id,
     threadId: job.thread_id,
     providerId: job.provider_id,
@@ -62,6 +75,35 @@ export function toRecord(job: JobRow, now: number): JobRecord {
   };
 }
 
+export function toAttempt({
+  kind,
+  attempt,
+  started_at,
+  ended_at,
+  result,
+  detail,
+}: DeliveryAttemptRow): DeliveryAttempt {
+  const endedAt = ended_at === null ? null : toMoment(ended_at);
+  return { kind, attempt, startedAt: toMoment(started_at), endedAt, result, detail };
+}
+
+/** Failures that may pass by themselves. */
+const PASSING: ReadonlySet<string | null> = new Set(['AGENT_EXITED', 'AGENT_TIMEOUT', 'PROVIDER_UNAVAILABLE']);
+const FIRST_PAUSE_MS = 5000;
+const MAX_PAUSE_MS = 5 * 60_000;
+
+/** When a job that has failed is run again. Undefined: it has failed for good, or its time would be up until then. */
+export function retryTime(job: JobRow, { errorCode }: JobEnding, now: number): number | undefined {
+  if (!PASSING.has(errorCode) || job.retried >= job.retries) return undefined;
+  const at = now + Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** job.retried);
+  return at < job.deadline_at ? at : undefined;
+}
+
+/** Whether a job waits until it is run again. No pause is longer than the longest: then the clock was set back. */
+export function isPutOff({ retry_at: retryAt }: JobRow, now: number): boolean {
+  return retryAt > now && retryAt <= now + MAX_PAUSE_MS;
+}
+
 function toMoment(ms: number): string {
   return new Date(ms).toISOString();
 }
@@ -76,6 +118,7 @@ export interface JobEnding extends JobOutcome {
 export const STOPPED = {
   timeout: stopped('JOB_TIMEOUT', 'The job took longer than its timeoutMs.'),
   cancelled: stopped('JOB_CANCELLED', 'The job was cancelled.'),
+  ownerInactive: stopped('JOB_CANCELLED', 'The owner of the job is paused, or has left.'),
   interrupted: stopped('JOB_INTERRUPTED', 'The bridge was stopped while the job was running.'),
 } as const;
 

@@ -1,36 +1,39 @@
 import { Type } from 'typebox';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { ownerSought, type Principal, sees } from '../../platform/identity/principal.ts';
+import { idTime } from '../../platform/ids/sortable-id.ts';
 import { defineMethod, type MethodCall, type MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import {
   JobList,
   JobName,
-  JobRecord,
   JobStatistics,
   type JobSummary,
+  JobWithDeliveries,
   ListJobsParams,
   SubmitJobParams,
   SubmittedJob,
   UnknownJob,
 } from '../contract/jobs.ts';
-import { sees, seesAll } from '../principal.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
-import type { JobReportStore, ProviderCounts } from '../storage/job-report-store.ts';
-import type { JobStore } from '../storage/job-store.ts';
-import { toRecord } from './job-record.ts';
-import type { SubmitJob } from './submit-job.ts';
+import type { JobFilters, JobPage, JobReportStore, ProviderCounts } from '../storage/job-report-store.ts';
+import type { JobDeliveryStore, JobStore } from '../storage/job-store.ts';
+import { searchText } from '../workbench/session-summaries.ts';
+import { toAttempt, toRecord } from './job-record.ts';
+import { invalid, type SubmitJob } from './submit-job.ts';
 
 /** What a principal may know of jobs: its own, and `main` all (contract/bridge 11). */
 export interface JobReports {
-  get(principal: string, jobId: string): Promise<JobRecord | { jobId: string; status: 'not_found' }>;
-  list(principal: string, params: ListJobsParams): Promise<JobList>;
-  statistics(principal: string): Promise<JobStatistics>;
+  get(principal: Principal, jobId: string): Promise<JobWithDeliveries | { jobId: string; status: 'not_found' }>;
+  list(principal: Principal, params: ListJobsParams): Promise<JobList>;
+  statistics(principal: Principal): Promise<JobStatistics>;
 }
 
 interface JobReportsOptions {
   readonly jobs: Pick<JobStore, 'find'>;
-  readonly reports: Pick<JobReportStore, 'list' | 'counts' | 'oldestPending'>;
+  readonly reports: Pick<JobReportStore, 'list' | 'search' | 'counts' | 'oldestPending'>;
+  readonly deliveries: Pick<JobDeliveryStore, 'attempts'>;
   readonly clock: Pick<Clock, 'now'>;
 }
 
@@ -40,31 +43,41 @@ const MOST_CHARACTERS = 8 * 1024 * 1024;
 const READ_AT_ONCE = 100;
 const JOB_ID = /^job-[0-9a-z]{26}$/;
 
-export function createJobReports({ jobs, reports, clock }: JobReportsOptions): JobReports {
-  const ownerFor = (principal: string) => (seesAll(principal) ? undefined : principal);
+export function createJobReports({ jobs, reports, deliveries, clock }: JobReportsOptions): JobReports {
+  async function readPage(page: JobPage, filters: JobFilters | undefined) {
+    if (filters !== undefined) return reports.search(page, filters);
+    // One more than wanted tells whether there are more.
+    const rows = await reports.list({ ...page, limit: page.limit + 1 });
+    const taken = rows.slice(0, page.limit);
+    return { jobs: taken, seenUntil: rows.length > page.limit ? (taken.at(-1)?.id ?? '') : '' };
+  }
 
   return {
     async get(principal, jobId) {
       const job = JOB_ID.test(jobId) ? await jobs.find(jobId) : undefined;
       if (job === undefined || !sees(principal, job.owner)) return { jobId, status: 'not_found' };
-      return toRecord(job, clock.now());
+      return { ...toRecord(job, clock.now()), deliveries: (await deliveries.attempts(jobId)).map(toAttempt) };
     },
-    async list(principal, { status, limit = DEFAULT_LIMIT, cursor = '' }) {
+    async list(principal, params) {
+      const { status, limit = DEFAULT_LIMIT, cursor = '' } = params;
       if (cursor !== '' && !JOB_ID.test(cursor)) {
         throw new AppError('INVALID_PARAMS', { reason: 'cursor is not the nextCursor of an earlier page' });
       }
-      const owner = ownerFor(principal);
+      const isSeen = params.owner === undefined || sees(principal, params.owner);
+      const owner = isSeen ? (params.owner ?? ownerSought(principal)) : ownerSought(principal);
+      const filters = readFilters(params);
       const found: JobRow[] = [];
-      let before = cursor;
-      let isMore = true;
+      let before = earlier(cursor, readEnd(params.to));
+      let isMore = isSeen;
       for (let characters = 0; isMore && found.length < limit && characters < MOST_CHARACTERS; ) {
         const wanted = Math.min(READ_AT_ONCE, limit - found.length);
-        const rows = await reports.list({ owner, status, before, limit: wanted + 1 });
-        const taken = rows.slice(0, wanted);
+        const { jobs: taken, seenUntil } = await readPage({ owner, status, before, limit: wanted }, filters);
         found.push(...taken);
-        isMore = rows.length > wanted;
-        before = taken.at(-1)?.id ?? before;
+        isMore = seenUntil !== '';
+        if (isMore) before = seenUntil;
         characters += taken.reduce((sum, row) => sum + row.outcome.length, 0);
+        // So much was looked at that the caller should have what was found.
+        if (taken.length < wanted) break;
       }
       const now = clock.now();
       return {
@@ -74,20 +87,44 @@ export function createJobReports({ jobs, reports, clock }: JobReportsOptions): J
       };
     },
     async statistics(principal) {
-      const owner = ownerFor(principal);
+      const owner = ownerSought(principal);
       const counts = await reports.counts(owner);
-      const oldest = await reports.oldestPending(owner);
+      const oldest = await reports.oldestPending(owner, clock.now());
       const runs = sumOf(counts, 'ended_runs');
       return {
         summary: summarise(counts),
         byProvider: Object.fromEntries(
           counts.map((row) => [row.provider_id, summarise([row])] as const).filter(([, { total }]) => total > 0),
         ),
-        oldestPendingMs: oldest === undefined ? 0 : Math.max(0, clock.now() - oldest.created_at),
+        oldestPendingMs:
+          oldest === undefined ? 0 : Math.max(0, clock.now() - Math.max(oldest.created_at, oldest.not_before)),
         averageDurationMs: runs === 0 ? 0 : Math.round(sumOf(counts, 'run_ms') / runs),
       };
     },
   };
+}
+
+/** Undefined when an index serves the page as it is. */
+function readFilters({ providerId, scheduleId, search, from }: ListJobsParams): JobFilters | undefined {
+  if ([providerId, scheduleId, search, from].every((filter) => filter === undefined)) return undefined;
+  const words = search === undefined ? undefined : searchText(search, '').trimEnd();
+  return { providerId, scheduleId, words, from: from === undefined ? '' : firstId('from', from) };
+}
+
+function readEnd(to: string | undefined): string {
+  return to === undefined ? '' : firstId('to', to);
+}
+
+/** No job that was submitted at that moment or later has a lower id. */
+function firstId(field: string, moment: string): string {
+  const at = Date.parse(moment);
+  if (Number.isNaN(at)) throw invalid(field, 'is not a moment that exists');
+  return `job-${idTime(at)}`;
+}
+
+/** The one that comes first; an empty one does not count. */
+function earlier(one: string, other: string): string {
+  return one === '' || (other !== '' && other < one) ? other : one;
 }
 
 function summarise(counts: readonly ProviderCounts[]): JobSummary {
@@ -118,9 +155,9 @@ export function jobMethods(submit: SubmitJob, reports: JobReports): readonly Met
     }),
     defineMethod({
       name: 'app.jobs.get',
-      summary: 'A job, and its result when it has ended.',
+      summary: 'A job, its result when it has ended, and every attempt to deliver it.',
       params: JobName,
-      result: Type.Union([JobRecord, UnknownJob]),
+      result: Type.Union([JobWithDeliveries, UnknownJob]),
       handle: ({ jobId }, call: Call) => reports.get(principalOf(call), jobId),
     }),
     defineMethod({

@@ -1,14 +1,16 @@
+import type { Clock } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { BridgeEvent } from '../contract/surface.ts';
 import type { JobCall, SessionCalls } from '../sessions/session-calls.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
-import type { JobSearchStore } from '../storage/job-search-store.ts';
+import type { JobSearchStore, NextJob } from '../storage/job-search-store.ts';
+import type { JobStore } from '../storage/job-store.ts';
 import type { JobEnds } from './job-ends.ts';
-import type { JobQueue } from './job-queue.ts';
-import { endingOf, endingOfError, type JobEnding, requestOf, STOPPED } from './job-record.ts';
+import { endingOf, endingOfError, isPutOff, type JobEnding, requestOf, retryTime, STOPPED } from './job-record.ts';
 
 /** Runs waiting jobs, as many at a time as it may. */
-export interface JobRunner {
+interface JobRunner {
   /** Takes what waits, while there is room. */
   look(): Promise<void>;
   /** A session has become idle: looks if jobs were left behind. */
@@ -17,13 +19,15 @@ export interface JobRunner {
   compare(): Promise<void>;
   /** Stops a job that runs here, as cancelled; false when it does not. */
   cancel(jobId: string): boolean;
+  /** Stops all jobs of an owner that run here. */
+  cancelAllOf(owner: string): void;
   /** Takes no more jobs. */
   settle(): void;
-  /** Resolves when the jobs that ran have ended. Their turns are ended by whoever runs turns. */
+  /** Resolves when the jobs that ran have ended. The orchestrator ends their turns. */
   stop(): Promise<void>;
 }
 
-export interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
+interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly queue: JobQueue;
   readonly search: Pick<JobSearchStore, 'runningOn'>;
   readonly ends: JobEnds;
@@ -32,6 +36,10 @@ export interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   /** Of one owner, at this moment: other owners must not wait until all of its jobs have ended. */
   maxRunningOfOwner(): number;
   readonly runTurn: SessionCalls['jobTurn'];
+  /** Whether agents may work for an owner, at this moment. */
+  mayWork(owner: string): Promise<boolean>;
+  /** Posts an event to webhooks. Undefined: there are none. */
+  readonly announce?: ((event: BridgeEvent) => void) | undefined;
   /** Lets a job wait again of which nothing was done: another bridge runs it, or the next run of this one. */
   putBack(job: JobRow): Promise<void>;
   /** A job that the store thinks is run here, though it is not. */
@@ -95,8 +103,11 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
     // Never longer than it was given, should the clock have been set back since the submit.
     const leftMs = Math.min(job.timeout_ms, Math.max(0, job.deadline_at - clock.now()));
     const stopTimer = clock.after(leftMs, () => stopJob(one, 'timeout'));
-    const ending = await runTurn(turnOf(job), one.stopped.signal).then(
-      (result) => (result === undefined ? notBegun(one) : endingOf(result, one.stopReason === 'cancelled')),
+    const ending = await begin(one).then(
+      (result) => {
+        if (result === 'inactive') return STOPPED.ownerInactive;
+        return result === undefined ? notBegun(one) : endingOf(result, one.stopReason === 'cancelled');
+      },
       (error: unknown) => (isRefusal(error) ? notBegun(one) : endingOfError(error, one.stopReason === 'cancelled')),
     );
     stopTimer();
@@ -108,6 +119,19 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
     }
     active.delete(job.id);
     return ending !== undefined;
+  }
+
+  /** Runs the turn, unless the owner may not work any more. A job whose owner cannot be looked up waits again. */
+  async function begin({ job, stopped }: ActiveJob) {
+    const may = await options.mayWork(job.owner).catch((error: unknown) => {
+      logger.warn({ err: error, jobId: job.id }, 'the owner of a job could not be looked up');
+      return undefined;
+    });
+    if (may === undefined) return undefined;
+    if (!may) return 'inactive';
+    const { id: jobId, owner, session_id: sessionId, attempt } = job;
+    options.announce?.({ event: 'job.started', data: { jobId, owner, sessionId, attempt } });
+    return runTurn(turnOf(job), stopped.signal);
   }
 
   /** The turn was not begun: the job waits again, unless it was stopped in the meantime. */
@@ -131,9 +155,11 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
 
   async function store({ job, stopReason }: ActiveJob, ending: JobEnding): Promise<void> {
     if (stopReason === 'lost') return;
-    // It stays as it is, and whoever comes next runs it again.
+    // It stays as it is, and the next bridge that takes it runs it again.
     if (ending.errorCode === 'JOB_INTERRUPTED' && job.retry_on_restart === 1) return;
-    if (!(await ends.end(job, ending))) logger.warn({ jobId: job.id }, 'a job was ended by another bridge');
+    const retryAt = retryTime(job, ending, clock.now());
+    if (!(await (retryAt === undefined ? ends.end(job, ending) : ends.retry(job, retryAt))))
+      logger.warn({ jobId: job.id }, 'a job was ended by another bridge');
   }
 
   return {
@@ -160,6 +186,9 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
       if (one !== undefined) stopJob(one, 'cancelled');
       return one !== undefined;
     },
+    cancelAllOf(owner) {
+      for (const one of active.values()) if (one.job.owner === owner) stopJob(one, 'cancelled');
+    },
     settle() {
       isDraining = true;
     },
@@ -177,12 +206,148 @@ function isRefusal(error: unknown): boolean {
 }
 
 function turnOf(job: JobRow): JobCall {
-  const { card: _card, newSession = false, ...request } = requestOf(job);
+  const { card: _card, newSession = false, retryOf: _retryOf, ...request } = requestOf(job);
   return {
     jobId: job.id,
     owner: job.owner,
     params: { ...request, sessionId: job.session_id, threadId: job.thread_id },
     newSession,
     isRetry: job.attempt > 1,
+  };
+}
+
+/** Hands out waiting jobs, each to one bridge. */
+export interface JobQueue {
+  /**
+   * The next job, now running on this bridge. Owners take turns. Of the jobs of one owner those with a higher priority go
+   * first, and among equal ones its agents take turns; the jobs of one session run one after the other, by priority and
+   * in the order of their submits. `hasRoom` says whether an owner may run one more.
+   */
+  take(hasRoom: (owner: string) => boolean): Promise<JobRow | undefined>;
+  /** Whether the last `take` left jobs behind that could not run at that moment. */
+  hasLeft(): boolean;
+}
+
+interface JobQueueOptions {
+  readonly store: Pick<JobStore, 'find' | 'claim'>;
+  readonly search: Pick<JobSearchStore, 'waiting' | 'nextOfSessions'>;
+  readonly instance: string;
+  readonly clock: Pick<Clock, 'now'>;
+  /** Whether a turn runs or waits in that session of the owner on this bridge: the store may not know of it yet. */
+  isSessionBusy(owner: string, sessionId: string): boolean;
+}
+
+/**
+ * The stored jobs are the queue, on SQLite and on PostgreSQL (decision 17). With several bridges on one store the claim
+ * decides which of them gets a job.
+ */
+export function createJobQueue({ store, search, instance, clock, isSessionBusy }: JobQueueOptions): JobQueue {
+  const owners = createRotation();
+  /** By owner; only of those whose jobs wait. */
+  let agentsOf = new Map<string, Rotation>();
+  let hasLeft = false;
+
+  async function claim(owner: string, next: NextJob): Promise<JobRow | undefined> {
+    if (isSessionBusy(owner, next.session_id)) return undefined;
+    const job = await store.find(next.id);
+    if (job === undefined || isPutOff(job, clock.now())) return undefined;
+    return store.claim(job, instance, clock.now());
+  }
+
+  /** Those that may run next, of all agents of an owner: by priority, and among equal ones by the turn of the agents. */
+  async function candidates(owner: string, agents: readonly string[]) {
+    const now = clock.now();
+    const found = await Promise.all(
+      agents.map(async (agent) => {
+        const next = await search.nextOfSessions({ owner, provider_id: agent }, now);
+        return next.map((job) => ({ agent, job }));
+      }),
+    );
+    return found.flat().toSorted((one, other) => one.job.priority - other.job.priority);
+  }
+
+  return {
+    async take(hasRoom) {
+      const waiting = Map.groupBy(await search.waiting(), ({ owner }) => owner);
+      hasLeft = waiting.size > 0;
+      agentsOf = new Map([...waiting.keys()].map((owner) => [owner, agentsOf.get(owner) ?? createRotation()]));
+      for (const owner of owners.order([...waiting.keys()])) {
+        if (!hasRoom(owner)) continue;
+        const names = (waiting.get(owner) ?? []).map(({ provider_id }) => provider_id);
+        const agents = agentsOf.get(owner);
+        for (const { agent, job } of await candidates(owner, agents?.order(names) ?? [])) {
+          const claimed = await claim(owner, job);
+          if (claimed === undefined) continue;
+          owners.used(owner);
+          agents?.used(agent);
+          return claimed;
+        }
+      }
+      return undefined;
+    },
+    hasLeft: () => hasLeft,
+  };
+}
+
+interface Rotation {
+  /** The same names, beginning after the one that was used last. */
+  order(names: readonly string[]): readonly string[];
+  used(name: string): void;
+}
+
+function createRotation(): Rotation {
+  let last = '';
+  return {
+    order(names) {
+      const start = names.findIndex((name) => name > last);
+      return start === -1 ? names : [...names.slice(start), ...names.slice(0, start)];
+    },
+    used(name) {
+      last = name;
+    },
+  };
+}
+
+/** The wall clock was set. */
+export interface ClockStep {
+  /** By how much; less than nothing when it was set back. */
+  readonly byMs: number;
+  /** What it says now. */
+  readonly now: number;
+  /** How long ago it was last seen to be right: what bears a time since then may have been made after the step. */
+  readonly sinceMs: number;
+}
+
+/** Smaller steps are not reported, and a job may end a second too early or too late. */
+const LEAST_STEP_MS = 1000;
+
+/**
+ * The deadlines of jobs are stored as times of the wall clock, but a job has its time by the monotonic one. Each look at
+ * both finds out whether the wall clock was set, and hands that to `move`, again at the next look when it fails.
+ */
+export function createFollowClock(
+  clock: Pick<Clock, 'now' | 'monotonic'>,
+  move: (step: ClockStep) => Promise<void>,
+): () => Promise<void> {
+  let apart = clock.now() - clock.monotonic();
+  let lookedAt = clock.monotonic();
+  let moving: Promise<void> | undefined;
+
+  async function follow(): Promise<void> {
+    const now = clock.now();
+    const monotonic = clock.monotonic();
+    const byMs = Math.round(now - monotonic - apart);
+    if (Math.abs(byMs) >= LEAST_STEP_MS) {
+      await move({ byMs, now, sinceMs: Math.ceil(monotonic - lookedAt) });
+      apart += byMs;
+    }
+    lookedAt = monotonic;
+  }
+
+  return () => {
+    moving ??= follow().finally(() => {
+      moving = undefined;
+    });
+    return moving;
   };
 }

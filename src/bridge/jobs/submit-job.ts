@@ -1,8 +1,13 @@
 import { createHash } from 'node:crypto';
+import type { CallbackPost } from '../../platform/callbacks/callback-post.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
+import type { Statement } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { type Bucket, lowestLimit } from '../../platform/identity/owner.ts';
+import { may, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
-import type { SubmitJobParams, SubmittedJob } from '../contract/jobs.ts';
+import type { Attachments } from '../attachments/create-attachments.ts';
+import { JobPriority, type SubmitJobParams, type SubmittedJob } from '../contract/jobs.ts';
 import type { RoutingResolution, TurnRouting } from '../contract/routing.ts';
 import { readPlan } from '../multi-agent/multi-agent-plan.ts';
 import { TENANT } from '../principal.ts';
@@ -10,34 +15,57 @@ import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
-import type { CallbackPost } from './callbacks.ts';
-import type { JobRequest } from './job-record.ts';
+import { searchText } from '../workbench/session-summaries.ts';
+import { type JobRequest, requestOf } from './job-record.ts';
+
+export interface JobSubmission {
+  readonly submit: SubmitJob;
+  /** Throws what a submit with these params would throw; stores nothing. */
+  check(params: SubmitJobParams, owner: string): Promise<unknown>;
+  /** Adds a job of a schedule; `more` is stored in the same commit. */
+  addScheduled(
+    params: SubmitJobParams,
+    owner: string,
+    scheduleId: string,
+    more?: (jobId: string) => readonly Statement[],
+  ): Promise<SubmittedJob>;
+}
 
 /** `app.jobs.submit`: resolves when the job is stored for good. */
-export type SubmitJob = (params: SubmitJobParams, owner: string) => Promise<SubmittedJob>;
+export type SubmitJob = (params: SubmitJobParams, principal: Principal) => Promise<SubmittedJob>;
 
 export interface SubmitJobOptions {
-  readonly store: Pick<JobStore, 'add' | 'findByKey'>;
-  readonly countWaiting: JobReportStore['countPending'];
+  readonly store: Pick<JobStore, 'add' | 'find' | 'findByKey'>;
+  readonly countOpen: JobReportStore['countOpen'];
+  /** Whose limits count for the work of an owner. */
+  bucketsOf(owner: string): Promise<readonly Bucket[]>;
   readonly maxWaitingOfOwner: number;
   readonly agentIds: readonly string[];
   readonly gatewayId: string;
   readonly clock: Pick<Clock, 'now'>;
   readonly makeId: MakeId;
   route(request: RouteRequest): Promise<RoutingResolution>;
+  /** Keeps the files of the prompt until the job runs. */
+  readonly keepFiles: Attachments['forJob'];
   /** Throws WORKING_DIRECTORY_REFUSED. */
-  checkDirectory(path: string): Promise<unknown>;
+  checkDirectory(path: string, owner: string): Promise<unknown>;
+  /** Throws GATEWAY_NOT_FOR_PEOPLE. */
+  checkGatewayOwner(owner: string): void;
   readonly checkCallback: CallbackPost['check'];
   onSubmitted(): void;
 }
 
 const DEFAULT_TIMEOUT_MS = 600_000;
+const MAX_WAIT_MS = 366 * 86_400_000;
+const SEARCHED_LENGTH = 200;
 
-export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
+export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
   const { store, agentIds, gatewayId, clock, makeId, onSubmitted } = options;
+  /** By owner, jobs that are being stored: they count before the store has them. */
+  const beingStored = new Map<string, number>();
 
   /** What the turn will be asked for; everything that can be known to fail is refused now. */
-  async function prepare(params: SubmitJobParams): Promise<PreparedRequest> {
+  async function readRequest(params: SubmitJobParams, owner: string): Promise<PreparedRequest> {
     const routing = readRouting(params);
     const { taskPrompt = '', workingDirectory = '', multiAgent, mode } = params;
     const { target = '', channel = '', accountId = '' } = params;
@@ -47,7 +75,8 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
     } else if (taskPrompt === '') {
       throw new AppError('INVALID_PARAMS', { reason: 'taskPrompt is needed, and not empty' });
     }
-    if (workingDirectory !== '') await options.checkDirectory(workingDirectory);
+    if (target !== '' || wantsGateway(routing)) options.checkGatewayOwner(owner);
+    if (workingDirectory !== '') await options.checkDirectory(workingDirectory, owner);
     return {
       taskPrompt,
       routing,
@@ -85,14 +114,48 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
     return route.resolvedProviderId || route.resolvedGatewayProviderId || (routing.preferredGatewayProviderId ?? '');
   }
 
-  return async (params, owner) => {
+  /** Throws when the owner has as many jobs as it may have; otherwise counts one more until the function that it returns is called. */
+  async function takePlace(owner: string, buckets: readonly Bucket[]): Promise<() => void> {
+    const { pending, running } = await options.countOpen(owner);
+    const coming = beingStored.get(owner) ?? 0;
+    if (pending + coming >= options.maxWaitingOfOwner) throw new AppError('OVERLOADED');
+    const lowest = lowestLimit(buckets, 'jobs');
+    const most = lowest?.limits.jobs ?? Number.POSITIVE_INFINITY;
+    if (lowest !== undefined && pending + running + coming >= most) {
+      throw new AppError('TOO_MANY_JOBS', {
+        of: `${lowest.name.charAt(0).toUpperCase()}${lowest.name.slice(1)}`,
+        most,
+      });
+    }
+    beingStored.set(owner, coming + 1);
+    return () => {
+      const left = (beingStored.get(owner) ?? 0) - 1;
+      if (left > 0) beingStored.set(owner, left);
+      else beingStored.delete(owner);
+    };
+  }
+
+  /** The job that is to be run again, and what a submit of it would be. */
+  async function readRepeated(params: SubmitJobParams, principal: Principal) {
+    const { retryOf = '' } = params;
+    const given = Object.keys(params).find((name) => !WITH_RETRY.has(name));
+    if (given !== undefined) throw invalid(given, `cannot be given with retryOf; leave ${given} out`);
+    const job = retryOf.isWellFormed() ? await store.find(retryOf) : undefined;
+    if (job === undefined || !sees(principal, job.owner)) {
+      throw invalid('retryOf', 'names no job that you have; app.jobs.list lists them');
+    }
+    if (!may(principal, 'start', job.owner)) throw new AppError('FORBIDDEN');
+    if (job.completed_at === null) throw invalid('retryOf', 'names a job that has not ended; wait, or cancel it first');
+    const { retryOf: _retryOf, ...changes } = params;
+    return { owner: job.owner, params: { ...paramsOf(job), ...changes } };
+  }
+
+  /** Checks the params and makes the job, without storing it. */
+  async function prepare(params: SubmitJobParams, owner: string, made: MadeBy = {}): Promise<JobRow> {
+    const { scheduleId = '', retryOf, fingerprint = '' } = made;
     const { idempotencyKey } = params;
     checkCharacters(params.sessionId, params.threadId, idempotencyKey);
-    const fingerprint = idempotencyKey === undefined ? '' : fingerprintOf(params);
-    const earlier = idempotencyKey === undefined ? undefined : await store.findByKey(owner, idempotencyKey);
-    if (earlier !== undefined) return repeated(earlier, fingerprint);
-    if ((await options.countWaiting(owner)) >= options.maxWaitingOfOwner) throw new AppError('OVERLOADED');
-    const request = await prepare(params);
+    const request = await readRequest(params, owner);
     const callbackUrl = readCallback(params);
     const [webhookUrl, providerId] = await Promise.all([
       callbackUrl === '' ? '' : options.checkCallback(callbackUrl),
@@ -100,9 +163,12 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
     ]);
     const id = makeId('job-');
     const now = clock.now();
-    const { timeoutMs = DEFAULT_TIMEOUT_MS } = params;
+    const { timeoutMs = DEFAULT_TIMEOUT_MS, priority = 'normal', retries = 0 } = params;
+    const notBefore = readNotBefore(params.notBefore, now);
+    const deadline = Math.max(now, notBefore) + timeoutMs;
+    const files = await options.keepFiles(owner, params, deadline);
     const sessionId = params.sessionId || id;
-    const job: JobRow = {
+    return {
       id,
       owner,
       tenant: TENANT,
@@ -110,13 +176,13 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
       provider_id: providerId,
       session_id: sessionId,
       thread_id: params.threadId || sessionId,
-      request: JSON.stringify(request),
+      request: JSON.stringify({ ...request, ...files, ...(retryOf !== undefined && { retryOf }) }),
       idempotency_key: idempotencyKey ?? null,
       request_fingerprint: fingerprint,
       retry_on_restart: params.retryOnRestart === true ? 1 : 0,
       timeout_ms: timeoutMs,
       created_at: now,
-      deadline_at: now + timeoutMs,
+      deadline_at: deadline,
       started_at: null,
       completed_at: null,
       instance: null,
@@ -127,9 +193,46 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
       webhook_sent: 0,
       webhook_tries: 0,
       card_sent: 0,
+      priority: JobPriority.enum.indexOf(priority),
+      retries,
+      retried: 0,
+      not_before: notBefore,
+      retry_at: 0,
+      schedule_id: scheduleId,
+      search_text: searchText(request.taskPrompt.slice(0, SEARCHED_LENGTH), `${id}\n${sessionId}`),
     };
+  }
+
+  /** Makes and stores a job, unless its owner has as many as it may have. */
+  async function add(
+    params: SubmitJobParams,
+    owner: string,
+    buckets: readonly Bucket[],
+    made: MadeBy,
+    more?: (jobId: string) => readonly Statement[],
+  ): Promise<SubmittedJob> {
+    const leave = await takePlace(owner, buckets);
     try {
-      await store.add(job);
+      const job = await prepare(params, owner, made);
+      await store.add(job, more?.(job.id));
+      onSubmitted();
+      return answerOf(job);
+    } finally {
+      leave();
+    }
+  }
+
+  async function submit(given: SubmitJobParams, principal: Principal): Promise<SubmittedJob> {
+    const { idempotencyKey, retryOf } = given;
+    checkCharacters(idempotencyKey);
+    const fingerprint = idempotencyKey === undefined ? '' : fingerprintOf(given);
+    const meant = retryOf === undefined ? { params: given, owner: principal.id } : await readRepeated(given, principal);
+    const { params, owner } = meant;
+    const earlier = idempotencyKey === undefined ? undefined : await store.findByKey(owner, idempotencyKey);
+    if (earlier !== undefined) return repeated(earlier, fingerprint);
+    const buckets = owner === principal.id ? principal.buckets : await options.bucketsOf(owner);
+    try {
+      return await add(params, owner, buckets, { fingerprint, ...(retryOf !== undefined && { retryOf }) });
     } catch (error) {
       // The same key came twice at the same time, and the other call was first.
       if (idempotencyKey === undefined || errorCode(error) !== 'STORAGE_DUPLICATE') throw error;
@@ -137,9 +240,61 @@ export function createSubmitJob(options: SubmitJobOptions): SubmitJob {
       if (first === undefined) throw error;
       return repeated(first, fingerprint);
     }
-    onSubmitted();
-    return answerOf(job);
+  }
+
+  return {
+    submit,
+    check: (params, owner) => prepare(params, owner),
+    addScheduled: async (params, owner, scheduleId, more) =>
+      add(params, owner, await options.bucketsOf(owner), { scheduleId }, more),
   };
+}
+
+/** What made a job, other than a plain submit. */
+interface MadeBy {
+  readonly scheduleId?: string;
+  readonly retryOf?: string;
+  readonly fingerprint?: string;
+}
+
+/** What may be said about a job that is run again; the rest is as it was. */
+const WITH_RETRY: ReadonlySet<string> = new Set([
+  'retryOf',
+  'timeoutMs',
+  'priority',
+  'retries',
+  'notBefore',
+  'idempotencyKey',
+]);
+
+/** A submit that makes such a job. One that had a session of its own gets a new one; otherwise its session goes on. */
+function paramsOf(job: JobRow): SubmitJobParams {
+  const { card, retryOf: _retryOf, ...request } = requestOf(job);
+  const isOwnSession = job.session_id === job.id;
+  return {
+    ...request,
+    ...card,
+    ...(isOwnSession ? {} : { sessionId: job.session_id }),
+    ...(job.thread_id === job.session_id ? {} : { threadId: job.thread_id }),
+    ...(job.webhook_url !== '' && { callbackUrl: job.webhook_url }),
+    timeoutMs: job.timeout_ms,
+    priority: JobPriority.enum[job.priority] ?? 'normal',
+    retries: job.retries,
+    retryOnRestart: job.retry_on_restart === 1,
+  };
+}
+
+/** 0 without a moment, and for one that has passed: then the job may run. */
+function readNotBefore(text: string | undefined, now: number): number {
+  if (text === undefined) return 0;
+  const at = Date.parse(text);
+  if (Number.isNaN(at)) throw invalid('notBefore', 'is not a moment that exists');
+  if (at > now + MAX_WAIT_MS) throw invalid('notBefore', 'is more than 366 days ahead');
+  return at <= now ? 0 : at;
+}
+
+export function invalid(field: string, message: string): AppError {
+  return new AppError('INVALID_PARAMS', { reason: `${field} ${message}`, issues: [{ path: `/${field}`, message }] });
 }
 
 type PreparedRequest = JobRequest & { readonly taskPrompt: string; readonly routing: TurnRouting };

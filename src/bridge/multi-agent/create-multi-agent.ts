@@ -1,22 +1,27 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import type { AgentProvider, AgentTurn, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
+import type { AgentEnd, AgentProvider, AgentTurn, TurnUsage } from '../agents/agent-provider.ts';
+import { cutText } from '../agents/agent-text.ts';
 import type { TurnLimits } from '../sessions/turn-limits.ts';
 import {
+  fillTemplate,
   type KeptRun,
   type KeptStep,
   keptPrompt,
   type MultiAgentPlan,
+  type OrchestrationMode,
   type PlanChange,
   planNext,
   readRun,
   writeRun,
 } from './multi-agent-plan.ts';
-import { type RunEnd, runModes } from './run-modes.ts';
-import { createRunningStep, type RunningStep, toldRecord } from './run-step.ts';
+import { createRunningStep, type RunningStep, type StepEnd, toldRecord } from './run-step.ts';
+
+/** The most characters of a step's prompt in the update that tells the plan. */
+const MAX_TOLD_PROMPT = 1024;
 
 export const MULTI_AGENT_ID = 'multi-agent';
 
-export interface MultiAgentOptions {
+interface MultiAgentOptions {
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly limits: Pick<TurnLimits, 'ofAgent'>;
   readonly clock: Clock;
@@ -24,14 +29,15 @@ export interface MultiAgentOptions {
   unavailableReason(providerId: string): Promise<string | undefined>;
 }
 
-interface LiveRun {
-  readonly steps: readonly RunningStep[];
-  isCancelled: boolean;
-}
-
 /** A run of several agents; to the session orchestrator it is a turn of one agent, with one result. */
-export function createMultiAgent({ providers, limits, clock, unavailableReason }: MultiAgentOptions): AgentProvider {
-  const runs = new Map<string, LiveRun>();
+export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
+  const { providers, limits, clock, unavailableReason } = options;
+  /** Conversations that are being closed after a step was over. */
+  const closing = new Set<Promise<unknown>>();
+  function keep(work: Promise<unknown>): void {
+    const noted = work.catch(() => undefined).finally(() => closing.delete(noted));
+    closing.add(noted);
+  }
 
   /** `places` says which kept step each step of the plan continues. */
   async function run(
@@ -39,7 +45,8 @@ export function createMultiAgent({ providers, limits, clock, unavailableReason }
     plan: MultiAgentPlan,
     places: readonly (number | undefined)[],
     earlier: readonly KeptStep[],
-  ): Promise<TurnEnd> {
+    signal: AbortSignal,
+  ): Promise<AgentEnd> {
     const { mode, maxTurns, stopConditions } = plan;
     const kept = [...earlier];
     const isUnable = plan.steps.map(({ providerId }, index) => {
@@ -50,7 +57,7 @@ export function createMultiAgent({ providers, limits, clock, unavailableReason }
     const unable = plan.steps.find((_, index) => isUnable[index]);
     if (unable !== undefined && (mode !== 'race' || !isUnable.includes(false))) return lost(unable.providerId);
     const planned = places.map((place) => place ?? -1);
-    const keep = () => {
+    const tellReference = () => {
       const known = planned.filter((place) => place !== -1);
       turn.opened(writeRun({ mode, maxTurns, stopConditions, steps: kept, planned: known }));
     };
@@ -65,30 +72,29 @@ export function createMultiAgent({ providers, limits, clock, unavailableReason }
         reference: known?.reference ?? '',
         gate: limits.ofAgent(step.providerId),
         turn,
+        signal,
         clock,
+        keep,
         unavailableReason,
         opened(reference) {
           const one = kept[place];
           if (one !== undefined) kept[place] = { ...one, reference };
-          keep();
+          tellReference();
         },
       });
     });
-    keep();
-    const live: LiveRun = { steps, isCancelled: false };
-    runs.set(turn.turnId, live);
-    const facts = { orchestrationMode: mode, steps: plan.steps.map(({ providerId }) => ({ providerId })) };
+    tellReference();
+    const told = plan.steps.map(({ providerId, prompt, outputAs, timeoutMs }, index) => {
+      return { index, providerId, prompt: cutText(prompt, MAX_TOLD_PROMPT), outputAs, timeoutMs };
+    });
+    const facts = { orchestrationMode: mode, steps: told };
     turn.report({ kind: 'stage', event: 'multi_agent_started', message: `A ${mode} has started.`, members: facts });
-    try {
-      const end = await runModes[mode](plan, steps);
-      if (mode === 'race' && !live.isCancelled) await closeLosers(end);
-      const members = describeRun(plan, end, turn.workingDirectory, live.isCancelled);
-      const told = { ...members, steps: members.steps.map(toldRecord) };
-      turn.report({ kind: 'stage', event: 'multi_agent_completed', message: `The ${mode} has ended.`, members: told });
-      return turnEnd(mode, end, members, live.isCancelled);
-    } finally {
-      runs.delete(turn.turnId);
-    }
+    const end = await runModes[mode](plan, steps);
+    if (mode === 'race' && !signal.aborted) await closeLosers(end);
+    const members = describeRun(plan, end, turn.workingDirectory, signal.aborted);
+    const ended = { ...members, steps: members.steps.map(toldRecord) };
+    turn.report({ kind: 'stage', event: 'multi_agent_completed', message: `The ${mode} has ended.`, members: ended });
+    return agentEnd(mode, end, members, signal.aborted);
 
     /** Contract/bridge 6: the processes of those that have lost a race are ended. */
     async function closeLosers(end: RunEnd): Promise<void> {
@@ -98,7 +104,7 @@ export function createMultiAgent({ providers, limits, clock, unavailableReason }
         const one = kept[place];
         if (one !== undefined && one.reference !== '') kept[place] = { ...one, reference: '', isClosed: true };
       }
-      if (losers.length > 0) keep();
+      if (losers.length > 0) tellReference();
       await Promise.allSettled(losers.map((index) => steps[index]?.close()));
     }
   }
@@ -106,36 +112,30 @@ export function createMultiAgent({ providers, limits, clock, unavailableReason }
   return {
     id: MULTI_AGENT_ID,
     probe: () => Promise.resolve({ status: 'ok', version: '' }),
-    async startTurn(turn) {
-      const { plan } = turn;
-      if (plan === undefined || !isWhole(plan)) throw new Error('a multi-agent run needs a plan');
-      const steps = plan.steps.map((step): KeptStep => ({ ...step, reference: '', isClosed: false }));
-      return run(turn, plan, [...steps.keys()], steps);
-    },
-    /** Each step continues its own agent session (spec/bridge 4.3, session rule 4). */
-    async continueTurn(reference, turn) {
-      const kept = readRun(reference);
+    async run(turn, signal) {
+      if (turn.reference === undefined) {
+        const { plan } = turn;
+        if (plan === undefined || !isWhole(plan)) throw new Error('a multi-agent run needs a plan');
+        const steps = plan.steps.map((step): KeptStep => ({ ...step, reference: '', isClosed: false }));
+        return run(turn, plan, [...steps.keys()], steps, signal);
+      }
+      // Each step continues its own agent session (spec/bridge 4.3, session rule 4).
+      const kept = readRun(turn.reference);
       const change = turn.plan ?? { input: turn.prompt };
       if (kept === undefined) return lost(change.steps?.[0]?.providerId ?? MULTI_AGENT_ID);
       const { plan, places } = planNext(kept, change);
-      return run(turn, plan, places, kept.steps);
+      return run(turn, plan, places, kept.steps, signal);
     },
-    async cancel(turnId) {
-      const live = runs.get(turnId);
-      if (live === undefined) return;
-      live.isCancelled = true;
-      await Promise.all(live.steps.map((step) => step.cancel()));
-    },
-    async close(reference, closing) {
+    async close(reference, request) {
       const open: KeptRun['steps'] = readRun(reference)?.steps.filter((step) => step.reference !== '') ?? [];
       await Promise.allSettled(
         open.map(({ providerId, reference: ofStep }) => {
-          const left = (what: string) => closing?.left(`${providerId}: ${what}`);
-          return providers.get(providerId)?.close(ofStep, closing && { ...closing, left });
+          const left = (what: string) => request?.left(`${providerId}: ${what}`);
+          return providers.get(providerId)?.close(ofStep, request && { ...request, left });
         }),
       );
     },
-    stop: () => Promise.resolve(),
+    stop: async () => void (await Promise.all(closing)),
   };
 }
 
@@ -143,7 +143,7 @@ function isWhole(plan: PlanChange): plan is MultiAgentPlan {
   return plan.steps !== undefined && plan.mode !== undefined;
 }
 
-function lost(providerId: string): TurnEnd {
+function lost(providerId: string): AgentEnd {
   return { kind: 'lost', detail: `the step of ${providerId} has no agent session to continue`, providerId };
 }
 
@@ -161,12 +161,12 @@ function order({ index, conversationTurn }: { readonly index: number; readonly c
   return conversationTurn ?? index;
 }
 
-function turnEnd(
+function agentEnd(
   mode: MultiAgentPlan['mode'],
   end: RunEnd,
   members: ReturnType<typeof describeRun>,
   isCancelled: boolean,
-): TurnEnd {
+): AgentEnd {
   const { output, failed, steps } = end;
   const common = { output, usage: usageSum(end), members, files: steps.flatMap(({ files }) => files) };
   if (isCancelled) return { kind: 'cancelled', ...common };
@@ -189,4 +189,105 @@ function usageSum({ steps }: RunEnd): TurnUsage {
     }
   }
   return sums;
+}
+
+/** What a mode has made of its steps. */
+interface RunEnd {
+  /** In the order in which they ended; of a conversation each speech. */
+  readonly steps: readonly StepEnd[];
+  /** The final text; empty when the run has none. */
+  readonly output: string;
+  readonly stopReason: string;
+  /** The step that the run failed with, if it did. */
+  readonly failed?: StepEnd;
+}
+
+/** The order in which the agents are asked, and the prompt of each: contract/bridge 6. */
+export const runModes: Readonly<
+  Record<OrchestrationMode, (plan: MultiAgentPlan, steps: readonly RunningStep[]) => Promise<RunEnd>>
+> = { sequence, parallel, race, conversation };
+
+async function sequence(plan: MultiAgentPlan, steps: readonly RunningStep[]): Promise<RunEnd> {
+  const ends: StepEnd[] = [];
+  const outputs = new Map<string, string>();
+  let previous = '';
+  for (const [index, step] of steps.entries()) {
+    const planned = plan.steps[index];
+    // The names of the contract are not to be had for an output.
+    const values = new Map([...outputs, ['previousOutput', previous], ['input', plan.input]]);
+    const end = await step.ask(fillTemplate(planned?.prompt ?? '', values));
+    ends.push(end);
+    if (!isCompleted(end)) return { steps: ends, output: '', stopReason: 'step_failed', failed: end };
+    previous = end.output;
+    if (planned !== undefined && planned.outputAs !== '') outputs.set(planned.outputAs, end.output);
+  }
+  return { steps: ends, output: previous, stopReason: 'completed' };
+}
+
+async function parallel(plan: MultiAgentPlan, steps: readonly RunningStep[]): Promise<RunEnd> {
+  const ends = await Promise.all(askAll(plan, steps));
+  const failed = ends.find((end) => !isCompleted(end));
+  const output = ends
+    .filter(isCompleted)
+    .map(({ record, output: text }) => spoken(record.providerId, text))
+    .join('\n\n');
+  return failed === undefined
+    ? { steps: ends, output, stopReason: 'completed' }
+    : { steps: ends, output, stopReason: 'step_failed', failed };
+}
+
+async function race(plan: MultiAgentPlan, steps: readonly RunningStep[]): Promise<RunEnd> {
+  const asked = askAll(plan, steps);
+  const winner = await firstCompleted(asked);
+  for (const step of steps) step.cancel();
+  const ends = await Promise.all(asked);
+  if (winner !== undefined) return { steps: ends, output: winner.output, stopReason: 'won' };
+  const [failed] = ends;
+  return { steps: ends, output: '', stopReason: 'step_failed', ...(failed === undefined ? {} : { failed }) };
+}
+
+async function conversation(plan: MultiAgentPlan, steps: readonly RunningStep[]): Promise<RunEnd> {
+  const ends: StepEnd[] = [];
+  const values = new Map([['input', plan.input]]);
+  const heardUpTo = steps.map(() => 0);
+  const speeches: { readonly speaker: number; readonly text: string }[] = [];
+  for (let count = 1; count <= plan.maxTurns; count += 1) {
+    const speaker = (count - 1) % steps.length;
+    const heard = speeches.slice(heardUpTo[speaker]).filter((speech) => speech.speaker !== speaker);
+    const task = count <= steps.length ? [fillTemplate(plan.steps[speaker]?.prompt ?? '', values)] : [];
+    const end = await (steps[speaker] as RunningStep).ask(
+      [...task, ...heard.map(({ text }) => text)].join('\n\n'),
+      count,
+    );
+    ends.push(end);
+    if (!isCompleted(end)) return { steps: ends, output: '', stopReason: 'step_failed', failed: end };
+    speeches.push({ speaker, text: spoken(end.record.providerId, end.output) });
+    heardUpTo[speaker] = speeches.length;
+    const text = end.output.toLowerCase();
+    if (plan.stopConditions.some((condition) => condition !== '' && text.includes(condition))) {
+      return { steps: ends, output: end.output, stopReason: 'stop_condition' };
+    }
+  }
+  return { steps: ends, output: ends.at(-1)?.output ?? '', stopReason: 'max_turns' };
+}
+
+function askAll(plan: MultiAgentPlan, steps: readonly RunningStep[]): Promise<StepEnd>[] {
+  const values = new Map([['input', plan.input]]);
+  return steps.map((step, index) => step.ask(fillTemplate(plan.steps[index]?.prompt ?? '', values)));
+}
+
+/** Undefined when all ended otherwise. */
+function firstCompleted(asked: readonly Promise<StepEnd>[]): Promise<StepEnd | undefined> {
+  const { promise, resolve } = Promise.withResolvers<StepEnd | undefined>();
+  for (const one of asked) void one.then((end) => (isCompleted(end) ? resolve(end) : undefined));
+  void Promise.all(asked).then(() => resolve(undefined));
+  return promise;
+}
+
+function isCompleted({ record }: StepEnd): boolean {
+  return record.status === 'completed';
+}
+
+function spoken(providerId: string, text: string): string {
+  return `[${providerId}]: ${text}`;
 }

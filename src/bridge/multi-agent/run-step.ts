@@ -1,7 +1,8 @@
-import type { Clock } from '../../platform/clock/clock.ts';
+import { type Clock, deadline, joinSignals } from '../../platform/clock/clock.ts';
 import type { AgentProvider, AgentTurn, FailureCode, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
 import { createTextMeter, cutText, MAX_OUTPUT_LENGTH } from '../agents/agent-text.ts';
-import type { FairGate, WaitingForPlace } from '../sessions/turn-limits.ts';
+import { superviseTurn } from '../agents/supervise-turn.ts';
+import type { FairGate } from '../sessions/turn-limits.ts';
 import type { PlannedStep } from './multi-agent-plan.ts';
 
 /** How one step ended, as the result describes it (contract/bridge 6). */
@@ -33,8 +34,8 @@ export interface StepEnd {
 export interface RunningStep {
   /** Asks the agent, in the session that the step has; the first time it opens one. Never rejects. */
   ask(prompt: string, conversationTurn?: number): Promise<StepEnd>;
-  /** Stops what it is doing. Resolves when it is quiet. */
-  cancel(): Promise<void>;
+  /** Stops what it is doing: its end then comes soon. */
+  cancel(): void;
   /** Closes its agent session. */
   close(): Promise<void>;
 }
@@ -48,9 +49,12 @@ export interface RunningStepOptions {
   readonly reference: string;
   /** The places at the agent. */
   readonly gate: FairGate;
-  /** The turn of the whole run. */
+  /** The turn of the whole run, and the signal that stops it. */
   readonly turn: AgentTurn;
+  readonly signal: AbortSignal;
   readonly clock: Clock;
+  /** Keeps work that nobody waits for until the bridge stops. */
+  keep(work: Promise<unknown>): void;
   /** Why the agent cannot be used right now. */
   unavailableReason(providerId: string): Promise<string | undefined>;
   /** Called with the reference of the session that the step has opened. */
@@ -68,15 +72,13 @@ export function toldRecord(record: StepRecord): StepRecord {
 }
 
 export function createRunningStep(options: RunningStepOptions): RunningStep {
-  const { index, step, provider, gate, turn, clock } = options;
+  const { index, step, provider, gate, turn, clock, keep } = options;
   const { providerId } = step;
   const mark = { stepIndex: index, providerId };
   let { reference } = options;
   let turns = 0;
-  let running: string | undefined;
-  let isCancelled = false;
+  const cancelled = new AbortController();
   let text = createTextMeter();
-  let waiting: WaitingForPlace | undefined;
 
   async function ask(prompt: string, conversationTurn?: number): Promise<StepEnd> {
     const startedAt = clock.monotonic();
@@ -104,48 +106,37 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
     turn.report({ kind: 'stage', event: 'multi_agent_step_started', message, members: spoken }, mark);
     if (provider === undefined) return conclude(LOST);
     const reason = await options.unavailableReason(providerId);
-    if (isCancelled) return conclude({ status: 'cancelled' });
+    if (cancelled.signal.aborted || options.signal.aborted) return conclude({ status: 'cancelled' });
     if (reason !== undefined) return conclude({ status: 'failed', error: reason, code: 'PROVIDER_UNAVAILABLE' });
-    waiting = gate.enter(turn.owner);
-    const hasPlace = await waiting.entered;
-    waiting = undefined;
-    if (!hasPlace) return conclude({ status: 'cancelled' });
+    const { signal, release } = joinSignals(cancelled.signal, options.signal);
     try {
-      return conclude(await limited(provider, prompt));
+      if (!(await gate.enter(turn.owner, signal))) return conclude({ status: 'cancelled' });
+      try {
+        return conclude(await limited(provider, prompt, signal));
+      } finally {
+        gate.leave(turn.owner);
+      }
     } finally {
-      gate.leave(turn.owner);
+      release();
     }
   }
 
-  async function limited(agent: AgentProvider, prompt: string): Promise<Concluded> {
+  async function limited(agent: AgentProvider, prompt: string, outer: AbortSignal): Promise<Concluded> {
     turns += 1;
-    const turnId = `${turn.turnId}.${index}.${turns}`;
-    let isTimedOut = false;
-    running = turnId;
-    const cancelTimer = clock.after(step.timeoutMs, () => {
-      isTimedOut = true;
-      void agent.cancel(turnId);
-    });
-    try {
-      return concluded(await asked(agent, turnId, prompt), isTimedOut, step.timeoutMs);
-    } catch {
-      // A fault in an agent's implementation fails this step only.
-      return { status: 'failed', error: 'The agent could not be run.' };
-    } finally {
-      cancelTimer();
-      running = undefined;
-    }
-  }
-
-  function asked(agent: AgentProvider, turnId: string, prompt: string): Promise<TurnEnd> {
+    const { signal, hasPassed, release } = deadline(clock, step.timeoutMs, [outer]);
     const agentTurn: AgentTurn = {
-      turnId,
+      turnId: `${turn.turnId}.${index}.${turns}`,
+      ...(reference !== '' && { reference }),
       owner: turn.owner,
       prompt,
+      // Asked again in the same run, the agent has seen them.
+      ...(turns === 1 && turn.files !== undefined && { files: turn.files }),
+      ...(turn.fileFolder !== undefined && { fileFolder: turn.fileFolder }),
       workingDirectory: turn.workingDirectory,
       model: step.model,
       skills: turn.skills,
       hop: turn.hop,
+      ...(turn.ready !== undefined && { ready: turn.ready }),
       opened(opened) {
         reference = opened;
         options.opened(opened);
@@ -153,22 +144,27 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       // The result of a run has one model; its steps may have several, and name them when they are asked.
       usedModel: () => undefined,
       leftBehind: turn.leftBehind,
+      ...(turn.isReadOnly !== undefined && { isReadOnly: turn.isReadOnly }),
       ...(turn.ask !== undefined && { ask: turn.ask }),
       report(event) {
         text.add(event);
         return turn.report(event, mark);
       },
     };
-    return reference === '' ? agent.startTurn(agentTurn) : agent.continueTurn(reference, agentTurn);
+    try {
+      const end = await superviseTurn({ provider: agent, turn: agentTurn, signal, clock, keep });
+      return concluded(end, hasPassed(), step.timeoutMs);
+    } catch {
+      // A fault in an agent's implementation fails this step only.
+      return { status: 'failed', error: 'The agent could not be run.' };
+    } finally {
+      release();
+    }
   }
 
   return {
     ask,
-    async cancel() {
-      isCancelled = true;
-      waiting?.giveUp();
-      if (running !== undefined) await provider?.cancel(running);
-    },
+    cancel: () => cancelled.abort(),
     async close() {
       if (reference === '') return;
       const left = (what: string) => turn.leftBehind(providerId, what);

@@ -1,16 +1,21 @@
 import { repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Statement } from '../../platform/database/statement.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
+import type { Checkpoints } from '../checkpoints/turn-checkpoints.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createInstanceStore } from '../storage/instance-store.ts';
 import { createRetentionStore } from '../storage/retention-store.ts';
 import { createAuditStore, createSessionStore } from '../storage/session-store.ts';
+import { createSummaryStore } from '../storage/summary-store.ts';
 import { createTurnStore } from '../storage/turn-store.ts';
 import { createUpdateStore } from '../storage/update-store.ts';
+import { createSessionSummaries, type SessionSummaries } from '../workbench/session-summaries.ts';
+import { type Conversations, createConversations } from './conversations.ts';
 import { createLongTextReader } from './full-output.ts';
 import {
   createScratchSpace,
@@ -22,6 +27,7 @@ import {
 import type { LiveSession } from './live-session.ts';
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
 import { createSessionRecords } from './session-records.ts';
+import { createSessionStates } from './session-state.ts';
 import { createSessionTable } from './session-table.ts';
 import type { TurnLimits } from './turn-limits.ts';
 import { createReplay, createTurnResumption } from './turn-resumption.ts';
@@ -40,8 +46,12 @@ export interface SessionPast {
 
 export interface Sessions {
   readonly orchestrator: SessionOrchestrator;
+  readonly summaries: SessionSummaries;
+  readonly conversations: Conversations;
+  /** Stores what waits: what clients have seen can then be read. */
+  flush(): Promise<void>;
   /** Undefined when the principal has no open session of that name. */
-  past(principal: string, sessionId: string): Promise<SessionPast | undefined>;
+  past(principal: Principal, sessionId: string): Promise<SessionPast | undefined>;
   /** Takes no new turns. Those under way get most of the time that a drain has, then they are stopped in good order. */
   settle(): Promise<void>;
   /** Ends turns, agents and everything that runs by itself; stores what is left to store. */
@@ -52,10 +62,14 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly database: Database<BridgeSchema>;
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly directories: WorkingDirectories;
+  /** Undefined: working directories are not saved. */
+  readonly checkpoints: Checkpoints | undefined;
   /** The id of this running bridge. */
   readonly instance: string;
   readonly retention: Retention;
   readonly limits: TurnLimits;
+  readonly permissions: TurnRunnerOptions['permissions'];
+  readonly placeFiles: TurnRunnerOptions['placeFiles'];
   route(request: RouteRequest): Promise<RoutingResolution>;
   agentFailed(providerId: string): void;
   readonly keepArtifacts: TurnRunnerOptions['keepArtifacts'];
@@ -71,13 +85,15 @@ const SETTLE_PAUSE_MS = 2_000;
 const SWEEP_PAUSE_MS = 10 * 60_000;
 /** A little longer than the five seconds that an agent may take to be quiet. */
 const CLEAR_UP_MS = 6_000;
+/** Checkpoints are measured where they are saved. */
+const UNLIMITED = { maxBytes: Number.POSITIVE_INFINITY, maxBytesOfOwner: Number.POSITIVE_INFINITY };
 const MOST_TURNS_OF_THE_PAST = 10_000;
 /** A drain takes 30 seconds, and an agent has five to be quiet. */
 const SETTLE_MS = 25_000;
 
 /** Puts the parts of the session orchestrator together, and ends what an earlier run left open. */
 export async function createSessions(options: SessionsOptions): Promise<Sessions> {
-  const { database, providers, directories, instance, clock, makeId, logger } = options;
+  const { database, providers, directories, checkpoints, instance, clock, makeId, logger } = options;
   const sessions = createSessionStore(database);
   const turns = createTurnStore(database);
   const updates = createUpdateStore(database);
@@ -101,10 +117,11 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     kept.add(noted);
   }
 
+  const { change } = createSessionStates(sessions, instance);
   const table = createSessionTable({
     store: sessions,
     clock,
-    instance,
+    change,
     makeKey: () => makeId('ses_'),
     createStream: (key, lastSeq) =>
       createUpdateStream({
@@ -120,7 +137,21 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       }),
   });
   const audits = createAuditStore(database);
-  const records = createSessionRecords({ sessions, turns, audits, log, hub, instance, clock, makeId, write });
+  const summaryStore = createSummaryStore(database);
+  const summaries = createSessionSummaries(summaryStore, clock);
+  const records = createSessionRecords({
+    sessions,
+    change,
+    turns,
+    audits,
+    summaries,
+    log,
+    hub,
+    instance,
+    clock,
+    makeId,
+    write,
+  });
   const scratch =
     options.scratch === undefined
       ? undefined
@@ -130,6 +161,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   const runner = createTurnRunner({ ...options, records, keep, checkScratch, readLongText });
   const orchestrator = createSessionOrchestrator({
     table,
+    change,
     records,
     runner,
     hub,
@@ -145,7 +177,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       // The agent may write there until it has let go.
       keep(Promise.resolve(closed).finally(async () => (await setAside)()));
       await setAside.catch(() => undefined);
-      await options.removeArtifacts(key);
+      await Promise.all([options.removeArtifacts(key), checkpoints?.remove(key)]);
     },
   });
 
@@ -175,12 +207,17 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       onError: (error) => logger.warn({ err: error }, 'old records could not be deleted'),
     }),
   ];
-  if (scratch !== undefined) {
+  const saved =
+    checkpoints === undefined
+      ? undefined
+      : createScratchSpace({ ...UNLIMITED, folder: checkpoints.folder, clock, ownerOf: sessions.ownerOf });
+  for (const space of [scratch, saved]) {
+    if (space === undefined) continue;
     repeated.push(
       repeat({
         clock,
         pauseMs: SWEEP_PAUSE_MS,
-        work: scratch.sweep,
+        work: space.sweep,
         onError: (error) => logger.warn({ err: error }, 'the private folders of sessions could not be looked after'),
       }),
     );
@@ -198,9 +235,21 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
 
   return {
     orchestrator,
+    summaries,
+    conversations: createConversations({
+      ...options,
+      table,
+      change,
+      alone: orchestrator.alone,
+      sessions,
+      summaries: summaryStore,
+      turns,
+      stored: summaries.stored,
+    }),
+    flush: log.flush,
     async past(principal, sessionId) {
       const session = await table.load(principal, sessionId);
-      if (!session?.isOpen) return undefined;
+      if (session?.stored !== 'open') return undefined;
       await log.flush();
       const asked = await turns.prompts(session.key, MOST_TURNS_OF_THE_PAST);
       const prompts = new Map(asked.map(({ id, prompt }) => [id, JSON.parse(prompt) as string]));
@@ -214,6 +263,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       await orchestrator.interrupt();
       await withinTime(clock, CLEAR_UP_MS, Promise.all(kept), () => undefined);
       await Promise.allSettled([...providers.values()].map((provider) => provider.stop()));
+      await checkpoints?.settle();
       await log.close();
     },
   };

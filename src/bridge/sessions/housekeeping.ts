@@ -127,7 +127,7 @@ export interface ScratchSpaceOptions {
   ownerOf(sessionKey: string): Promise<string | undefined>;
 }
 
-/** Whoever makes a folder stores its session soon after; whoever closes one removes its folder soon after. */
+/** The session of a new folder is stored soon after the folder is made; the folder of a closed session is removed soon after. */
 const MIN_AGE_MS = 3_600_000;
 /** Others use the disk between two folders. */
 const SCRATCH_PAUSE_MS = 5;

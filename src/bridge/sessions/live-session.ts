@@ -1,21 +1,27 @@
-import type { AskPermission } from '../agents/agent-provider.ts';
-import type { RoutingInput } from '../contract/routing.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
+import type { AgentOffers, AskPermission, Steer } from '../agents/agent-provider.ts';
+import type { PlacedFile } from '../agents/prompt-content.ts';
+import type { GivenFile } from '../attachments/given-files.ts';
+import type { ChangeTotals } from '../checkpoints/turn-checkpoints.ts';
+import type { RoutingInput, TurnRouting } from '../contract/routing.ts';
 import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
-import type { SessionRow } from '../storage/bridge-schema.ts';
-import type { UpdateReceiver } from './update-hub.ts';
+import type { SessionFacts } from './session-state.ts';
 import type { UpdateStream } from './update-stream.ts';
 
 /** A call of `session.start` or `session.message`, as the sessions see it. */
 export interface TurnRequest {
   readonly method: 'session.start' | 'session.message';
-  readonly principal: string;
+  readonly principal: Principal;
   readonly sessionId: string;
   /** Empty: that of the session, or its id. */
   readonly threadId: string;
   readonly prompt: string;
+  readonly files: readonly GivenFile[];
+  /** Checked before the turn is taken, in the order of the calls. Throws what the caller gets. */
+  check?(): Promise<void>;
   /** Empty: that of the session, or its scratch folder. */
   readonly workingDirectory: string;
-  readonly routing: RoutingInput;
+  readonly routing: RoutingInput & Pick<TurnRouting, 'permissions'>;
   /** Of a multi-agent run. */
   readonly plan: PlanChange | undefined;
   /** How many bridges the call has passed. */
@@ -24,18 +30,20 @@ export interface TurnRequest {
   readonly requestId: string;
   readonly requestFingerprint: string;
   readonly idempotencyKey: string;
+  /** The job that the turn belongs to. */
+  readonly jobId?: string;
   /** Says that the answer may be long in coming. */
   accepted(): void;
   /** Asks the person at the client for permission. Absent: the settings decide. */
   readonly ask?: AskPermission;
 }
 
-/** Who made the call. */
-export interface TurnClient {
-  /** Undefined for a call whose answer has no place for updates. */
-  readonly receiver: UpdateReceiver | undefined;
-  /** Whether it stays a client when the call is answered. */
-  readonly stays: boolean;
+/** The turn of a job. */
+export interface JobTurnRequest extends Omit<TurnRequest, 'method'> {
+  /** Starts the session again even if it has an open conversation. */
+  readonly newSession: boolean;
+  /** The job was taken before: it may have started the session itself, and was interrupted. */
+  readonly isRetry: boolean;
 }
 
 /** Why a turn is to end before its agent is done. */
@@ -58,91 +66,40 @@ export interface LiveTurn {
   isStored: boolean;
   /** Called when the session that it waits in is stored; until then nobody knows whether there will be one. */
   onSessionStored: (() => void) | undefined;
+  /** Its files, once its agent can read them. */
+  placed: readonly PlacedFile[];
   stopReason: StopReason | undefined;
   /** A job has its place when it is put into line; other turns take one when they come first. */
   hasPlace: boolean;
-  /** Set while an agent works on it, or while it waits for a place. */
-  stopAgent: (() => void) | undefined;
+  /** Aborts with `stopReason`: ends its wait for a place, and what its agent does. */
+  readonly stopping: AbortController;
+  /** Hands its agent a further message; set while the agent takes any. */
+  steer: Steer | undefined;
+  /** What its agent offers, and its mode; empty and undefined while unknown. */
+  offers: AgentOffers | undefined;
+  mode: string;
   /** Gives its place at the agent back; set while it has one. */
   leaveAgent: (() => void) | undefined;
+  /** What the session has changed in its folder until the end of the turn; undefined while that is not known. */
+  changed: ChangeTotals | undefined;
 }
 
-/**
- * A session in memory. Of a closed one, or one that never began, only the names and the last number count. What is
- * readonly here changes by the functions below and nowhere else.
- */
-export interface LiveSession {
-  readonly key: string;
-  readonly id: string;
-  readonly owner: string;
-  readonly threadId: string;
-  readonly providerId: string;
-  readonly reference: string;
-  readonly workingDirectory: string;
-  readonly isOpen: boolean;
-  readonly isStored: boolean;
-  /** Another bridge runs a turn of it. */
-  readonly isElsewhere: boolean;
-  /** It is not known whether the beginning of its last turn was stored; what ends that turn is on its way. */
-  readonly isInDoubt: boolean;
+/** A session in memory: what is known of it (`session-state.ts`), and what of it runs here. */
+export interface LiveSession extends SessionFacts {
   readonly stream: UpdateStream;
   /** The first one runs, the others wait. */
   turns: LiveTurn[];
   /** Runs the turns, as long as there are any. */
   running: Promise<void> | undefined;
   closing: Promise<void> | undefined;
+  /** Work on its files, for which turns and the end of the session wait. */
+  held: Promise<void> | undefined;
   usedAt: number;
-}
-
-/** What a turn changes about its session when it begins. */
-export type SessionPlace = Pick<LiveSession, 'threadId' | 'providerId' | 'reference' | 'workingDirectory'>;
-
-type Changing = { -readonly [Member in keyof LiveSession]: LiveSession[Member] };
-
-/** A turn begins. Returns what the session was before, and what makes it so again when the beginning is not stored. */
-export function beginTurn(session: LiveSession, place: SessionPlace): { before: SessionPlace; undo(): void } {
-  const { threadId, providerId, reference, workingDirectory } = session;
-  const before = { threadId, providerId, reference, workingDirectory };
-  Object.assign(session, place);
-  return { before, undo: () => void Object.assign(session, before) };
-}
-
-/** The beginning of a turn is stored, and with it the session. */
-export function turnStored(session: Changing): void {
-  session.isOpen = true;
-  session.isStored = true;
-}
-
-/** The agent has a name for the conversation. */
-export function conversationOpened(session: Changing, reference: string): void {
-  session.reference = reference;
-}
-
-/** Whether the beginning of the last turn was stored cannot be known at the moment. */
-export function setInDoubt(session: Changing, isInDoubt: boolean): void {
-  session.isInDoubt = isInDoubt;
-}
-
-/** The session is over; what is left are its names and the last number. */
-export function sessionClosed(session: Changing): void {
-  Object.assign(session, { isOpen: false, reference: '', providerId: '', workingDirectory: '' });
-}
-
-/** Takes over what the store says of a session; `instance` is this bridge. */
-export function adoptRow(session: Changing, row: SessionRow, instance: string): void {
-  session.stream.restart(row.reserved_seq);
-  session.isStored = true;
-  session.isOpen = row.closed_at === null;
-  session.isElsewhere = row.instance !== '' && row.instance !== instance;
-  session.threadId = row.thread_id;
-  session.providerId = row.provider_id;
-  session.reference = row.reference;
-  session.workingDirectory = row.working_directory;
 }
 
 export function createLiveTurn(id: string, request: TurnRequest, createdAt: number): LiveTurn {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
-  // Whoever made the call gets the failure; nobody may be left to hear it.
+  // The caller gets the failure; there may be no caller left.
   promise.catch(() => undefined);
   return {
     id,
@@ -155,21 +112,26 @@ export function createLiveTurn(id: string, request: TurnRequest, createdAt: numb
     lastSeq: 0,
     isStored: false,
     onSessionStored: undefined,
+    placed: [],
     stopReason: undefined,
     hasPlace: false,
-    stopAgent: undefined,
+    stopping: new AbortController(),
+    steer: undefined,
+    offers: undefined,
+    mode: '',
     leaveAgent: undefined,
+    changed: undefined,
   };
 }
 
-/** Whether a turn of the session runs or waits here, or the session is being closed. */
-export function isBusy({ turns, closing }: LiveSession): boolean {
-  return turns.length > 0 || closing !== undefined;
+/** Whether a turn of the session runs or waits here, its files are worked on, or the session is being closed. */
+export function isBusy({ turns, closing, held }: LiveSession): boolean {
+  return turns.length > 0 || closing !== undefined || held !== undefined;
 }
 
 /** Asks a turn to end; its outcome tells when it has. The first reason counts. */
 export function stopTurn(turn: LiveTurn, reason: StopReason): void {
   if (turn.stopReason !== undefined) return;
   turn.stopReason = reason;
-  turn.stopAgent?.();
+  turn.stopping.abort();
 }

@@ -23,6 +23,8 @@ export interface PrivatePlaces {
   look(): Promise<PrivateIdentities>;
   /** Whether a folder contains a private one, however deep. */
   isAbove(folder: Identity): Promise<boolean>;
+  /** Whether a real path is that of a private file or folder, for what does not exist any more. */
+  covers(path: string): boolean;
 }
 
 /**
@@ -49,11 +51,11 @@ export function createPrivatePlaces({ folders, files }: PrivatePaths): PrivatePl
       const found = new Set<string>();
       const add = async (path: string): Promise<void> => {
         const identity = await identityOf(path);
-        if (identity !== undefined) found.add(keyOf(identity));
+        if (identity !== undefined) found.add(identityKey(identity));
       };
       for (const path of [...folders, ...files]) await add(path);
       for (const path of folders) for (const name of await readdir(path).catch(noEntries)) await add(join(path, name));
-      return { has: (identity) => found.has(keyOf(identity)) };
+      return { has: (identity) => found.has(identityKey(identity)) };
     },
     async isAbove(folder) {
       for (const path of folders) {
@@ -65,6 +67,8 @@ export function createPrivatePlaces({ folders, files }: PrivatePaths): PrivatePl
       }
       return false;
     },
+    covers: (path) =>
+      files.includes(path) || folders.some((folder) => path === folder || path.startsWith(`${folder}/`)),
   };
 }
 
@@ -118,7 +122,8 @@ export function isSame(one: Identity, other: Identity): boolean {
   return one.ino === other.ino && one.dev === other.dev;
 }
 
-function keyOf({ dev, ino }: Identity): string {
+/** `device:inode`. */
+export function identityKey({ dev, ino }: Identity): string {
   return `${dev}:${ino}`;
 }
 

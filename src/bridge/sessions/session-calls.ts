@@ -1,15 +1,17 @@
 import { createHash } from 'node:crypto';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { OwnerOf } from '../../platform/identity/owner.ts';
 import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
+import type { Attachments } from '../attachments/create-attachments.ts';
+import { readGivenFiles } from '../attachments/given-files.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { SessionName, SessionResult, TurnParams } from '../contract/session.ts';
 import { readPlan, readPlanChange } from '../multi-agent/multi-agent-plan.ts';
+import { principalOf } from '../principal.ts';
 import { wantsGateway } from '../routing/resolve-route.ts';
-import type { TurnClient, TurnRequest } from './live-session.ts';
-import type { JobTurnRequest, SessionOrchestrator } from './session-orchestrator.ts';
-import type { ResumeRequest } from './turn-resumption.ts';
-import type { UpdateReceiver } from './update-hub.ts';
+import type { JobTurnRequest, TurnRequest } from './live-session.ts';
+import type { SessionOrchestrator } from './session-orchestrator.ts';
 
 type Call = MethodCall<BridgeClient>;
 
@@ -35,12 +37,16 @@ export interface SessionCallsOptions {
   readonly orchestrator: Pick<SessionOrchestrator, 'turn' | 'jobTurn' | 'cancel' | 'close'>;
   /** The agents of the catalog. */
   readonly agentIds: readonly string[];
+  /** The people that jobs may belong to; undefined where there are only static tokens. */
+  readonly ownerOf?: OwnerOf | undefined;
+  /** Throws ATTACHMENT_NOT_FOUND for files that the owner does not have. */
+  readonly checkFiles: Attachments['check'];
 }
 
 const LONGEST_KEY = 256;
-const NO_RESUME: ResumeRequest = { afterSeq: undefined, idempotencyKey: '' };
 
-export function createSessionCalls({ orchestrator, agentIds }: SessionCallsOptions): SessionCalls {
+export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
+  const { orchestrator, agentIds, ownerOf, checkFiles } = options;
   /** What a caller asks for, checked as far as it can be before the session is known. */
   function read(params: TurnParams, method: TurnRequest['method']) {
     const { sessionId, threadId = '', taskPrompt = '', routing = {} } = params;
@@ -50,33 +56,39 @@ export function createSessionCalls({ orchestrator, agentIds }: SessionCallsOptio
     if (!isMultiAgent && taskPrompt === '') throw missing('taskPrompt');
     const readSteps = method === 'session.message' ? readPlanChange : readPlan;
     const plan = isMultiAgent ? readSteps(routing, taskPrompt, agentIds) : undefined;
-    return { sessionId, threadId, prompt: taskPrompt, workingDirectory: params.workingDirectory ?? '', routing, plan };
+    const files = readGivenFiles(params);
+    const { workingDirectory = '' } = params;
+    return { sessionId, threadId, prompt: taskPrompt, files, workingDirectory, routing, plan };
   }
 
   return {
     async turn(method, params, call) {
       const { caller: client } = call;
-      const resume = client.kind === 'request' ? client.resume : NO_RESUME;
+      const { resume } = client;
       if (resume.idempotencyKey.length > LONGEST_KEY) {
         throw new AppError('INVALID_PARAMS', { reason: `an Idempotency-Key has at most ${LONGEST_KEY} characters` });
       }
+      const { principal } = client.caller;
+      const asked = read(params, method);
       const request: TurnRequest = {
-        ...read(params, method),
+        ...asked,
         method,
-        principal: client.caller.principal,
+        principal,
+        ...(asked.files.length > 0 && { check: () => checkFiles(principal.id, asked.files) }),
         hop: client.caller.forwarded?.hop ?? client.caller.hop ?? 0,
         ...identify(method, call),
         idempotencyKey: resume.idempotencyKey,
         accepted: () => call.accept(),
         ...askOf(client, params.sessionId),
       };
-      return orchestrator.turn(request, resume, clientOf(call));
+      return orchestrator.turn(request, client);
     },
     async jobTurn({ jobId, owner, params, newSession, isRetry }, signal) {
       const request: JobTurnRequest = {
         ...read(params, 'session.start'),
-        principal: owner,
+        principal: principalOf(owner, (await ownerOf?.(owner))?.buckets),
         hop: 0,
+        jobId,
         requestId: JSON.stringify(jobId),
         requestFingerprint: '',
         idempotencyKey: '',
@@ -109,7 +121,7 @@ function checkNames(...names: readonly string[]): void {
   throw new AppError('INVALID_PARAMS', { reason: 'sessionId and threadId must be whole characters' });
 }
 
-/** Whoever made the call, it is repeated over HTTP: a socket that comes back gets updates, but no answer. */
+/** A call of any client is repeated over HTTP: a socket that comes back gets updates, but no answer. */
 function identify(method: string, call: Call): Pick<TurnRequest, 'requestId' | 'requestFingerprint'> {
   const text = JSON.stringify([method, call.params]);
   return {
@@ -118,22 +130,6 @@ function identify(method: string, call: Call): Pick<TurnRequest, 'requestId' | '
   };
 }
 
-function askOf(client: BridgeClient, sessionId: string): Pick<TurnRequest, 'ask'> {
-  const ask = client.kind === 'socket' ? client.ask : undefined;
+function askOf({ ask }: BridgeClient, sessionId: string): Pick<TurnRequest, 'ask'> {
   return ask === undefined ? {} : { ask: (question, signal) => ask(sessionId, question, signal) };
-}
-
-function clientOf(call: Call): TurnClient {
-  const { caller: client } = call;
-  if (client.kind === 'socket') return { receiver: client.receiver, stays: true };
-  const { stream } = client;
-  if (stream === undefined) return { receiver: undefined, stays: false };
-  const receiver: UpdateReceiver = {
-    update: (params, seq) => call.notify('session.update', params, seq),
-    isBehind: stream.isBehind,
-    drained: stream.drained,
-    // The call itself fails then.
-    lost: () => undefined,
-  };
-  return { receiver, stays: false };
 }

@@ -1,30 +1,33 @@
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
 import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { TurnClient } from '../bridge-client.ts';
 import type { SessionName } from '../contract/session.ts';
+import { requireMay } from '../principal.ts';
 import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
 import {
   createLiveTurn,
   isBusy,
+  type JobTurnRequest,
   type LiveSession,
   type LiveTurn,
-  sessionClosed,
   stopTurn,
-  type TurnClient,
   type TurnRequest,
 } from './live-session.ts';
 import type { SessionRecords } from './session-records.ts';
+import type { SessionStates } from './session-state.ts';
 import type { SessionTable } from './session-table.ts';
 import { type TurnLimits, takePlace } from './turn-limits.ts';
 import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
-import type { ResumeRequest, TurnResumption } from './turn-resumption.ts';
+import type { TurnResumption } from './turn-resumption.ts';
 import { originOf, runsSeveralAgents, type TurnRunner } from './turn-runner.ts';
-import { createEarlyFollowers, ofTurn, type UpdateHub, type UpdateReceiver } from './update-hub.ts';
+import { createEarlyFollowers, type NotificationSink, ofTurn, type UpdateHub } from './update-hub.ts';
 
 /** Sessions as apps see them: spec/bridge 4.3 and 7, contract/bridge 4. */
 export interface SessionOrchestrator {
   /** `session.start` and `session.message`: resolves with the result as JSON text when the turn has ended. */
-  turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson>;
+  turn(request: TurnRequest, client: TurnClient): Promise<RawJson>;
   /**
    * Runs the turn of a job when its session is idle; undefined: the session is not idle, and nothing was done. An open
    * conversation is continued, otherwise one is started. `signal` cancels this turn and no other of the session.
@@ -32,36 +35,39 @@ export interface SessionOrchestrator {
   jobTurn(request: JobTurnRequest, signal: AbortSignal): Promise<RawJson | undefined>;
   /** Whether a turn of that session runs or waits here, or the session is being closed. */
   isBusy(owner: string, sessionId: string): boolean;
+  /** Runs work on the files of an open session while no turn of it runs. Throws TURN_RUNNING when one runs or waits. */
+  alone<Result>(owner: string, sessionId: string, work: (session: LiveSession) => Promise<Result>): Promise<Result>;
   /** Calls the listener whenever a session has become idle. */
   onIdle(listener: () => void): void;
-  cancel(principal: string, name: SessionName): Promise<void>;
-  close(principal: string, name: SessionName): Promise<void>;
+  cancel(principal: Principal, name: SessionName): Promise<void>;
+  close(principal: Principal, name: SessionName): Promise<void>;
   /** Whether the principal itself has a session of that name or thread that is open, or about to be. */
-  hasOwn(principal: string, name: SessionName): Promise<boolean>;
+  hasOwn(principal: Principal, name: SessionName): Promise<boolean>;
   /**
    * Ends a session that nobody has used since, as `session.close` does; of a session that is closed since then already,
    * removes the rest. False when the session is in use.
    */
   expire(owner: string, sessionId: string, since: number): Promise<boolean>;
   /** Makes a connection a client of a session, from that number on; without one, from now on. It may have yet to start. */
-  follow(principal: string, sessionId: string, afterSeq: number | undefined, receiver: UpdateReceiver): Promise<void>;
+  follow(
+    principal: Principal,
+    sessionId: string,
+    afterSeq: number | undefined,
+    receiver: NotificationSink,
+  ): Promise<void>;
   /** The connection is gone. */
-  forget(receiver: UpdateReceiver): void;
+  forget(receiver: NotificationSink): void;
+  /** Cancels every turn that works for an owner, or that the owner has asked for. */
+  cancelAllOf(owner: string): void;
   /** Takes no new turns; resolves when those under way have ended. */
   settle(): Promise<void>;
   /** Takes no new turns, ends those under way, and waits until they are stored. */
   interrupt(): Promise<void>;
 }
 
-export interface JobTurnRequest extends Omit<TurnRequest, 'method'> {
-  /** Starts the session again even if it has an open conversation. */
-  readonly newSession: boolean;
-  /** The job was taken before: it may have started the session itself, and was interrupted. */
-  readonly isRetry: boolean;
-}
-
 export interface SessionOrchestratorOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly table: SessionTable;
+  readonly change: SessionStates['change'];
   readonly records: SessionRecords;
   readonly runner: TurnRunner;
   readonly hub: UpdateHub;
@@ -77,20 +83,23 @@ const START = 'session.start';
 const MESSAGE = 'session.message';
 
 export function createSessionOrchestrator(options: SessionOrchestratorOptions): SessionOrchestrator {
-  const { table, records, runner, hub, resumption, limits, clock, makeId, discard } = options;
+  const { table, change, records, runner, hub, resumption, limits, clock, makeId, discard } = options;
   /** By session, what the next call about it has to wait for. */
   const admissions = new Map<string, Promise<void>>();
   const early = createEarlyFollowers();
   const idleListeners: (() => void)[] = [];
   let isDraining = false;
 
-  async function turn(request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson> {
+  async function turn(request: TurnRequest, client: TurnClient): Promise<RawJson> {
+    const { resume } = client;
     const isRepeatable = resume.afterSeq !== undefined || resume.idempotencyKey !== '';
     const admitted = await inOrder(nameOf(request), async () => {
       const earlier = isRepeatable ? await resumption.find(await find(request), request, resume) : undefined;
-      return earlier === undefined ? { outcome: await begin(request, client) } : { earlier };
+      if (earlier !== undefined) return { earlier };
+      if (request.check !== undefined) await request.check();
+      return { outcome: await begin(request, client) };
     });
-    if ('earlier' in admitted) return resumption.attach(admitted.earlier, request, resume, client);
+    if ('earlier' in admitted) return resumption.attach(admitted.earlier, request, client);
     return answerOf(await admitted.outcome.promise);
   }
 
@@ -113,61 +122,68 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     for (;;) {
       const found = await find(request);
       // From here until the turn stands in line nothing waits: of two calls at the same time one comes first.
-      if (found?.closing === undefined) return { promise: take(found, request, client) };
-      await found.closing.catch(noop);
+      const before = found?.closing ?? found?.held;
+      if (before === undefined) return { promise: take(found, request, client) };
+      await before.catch(noop);
     }
   }
 
   /** To start is to own: nobody takes over what is somebody else's, even who may see it. */
-  function find({ method, principal, sessionId }: TurnRequest): Promise<LiveSession | undefined> {
-    return method === START ? table.loadOwn(principal, sessionId) : table.load(principal, sessionId);
+  async function find({ method, principal, sessionId }: TurnRequest): Promise<LiveSession | undefined> {
+    if (method === START) return table.loadOwn(principal.id, sessionId);
+    const found = await table.load(principal, sessionId);
+    if (found !== undefined) requireMay(principal, MESSAGE, found.owner);
+    return found;
   }
 
   function take(found: LiveSession | undefined, request: TurnRequest, client: TurnClient): Promise<string> {
     if (isDraining) throw new AppError('SHUTTING_DOWN');
+    // The caller may have been paused since the request came: what `cancelAllOf` has not seen must not begin.
+    if (request.principal.credential?.isLive() === false) throw new AppError('UNAUTHORIZED');
     const isStart = request.method === START;
-    if (!isStart && !(found?.isOpen || (found?.turns.length ?? 0) > 0)) {
+    if (!isStart && !(found?.stored === 'open' || (found?.turns.length ?? 0) > 0)) {
       const { sessionId, threadId, routing } = request;
       throw continuationLost(sessionId, threadId || sessionId, routing.explicitProviderId ?? '');
     }
     const isFull = (found?.turns.length ?? 0) > (isStart ? 0 : MOST_WAITING);
-    if (found?.isElsewhere || isFull) throw new AppError('SESSION_BUSY');
+    if (found?.state === 'elsewhere' || isFull) throw new AppError('SESSION_BUSY');
     limits.opened(request.principal);
-    const session = found ?? table.create(request.principal, request.sessionId);
+    const session = found ?? table.create(request.principal.id, request.sessionId);
     const { stays } = client;
     const turnId = makeId('turn-');
     // A connection that stays is a client of the session. An answer has the updates of its own turn only.
-    const receiver = stays || client.receiver === undefined ? client.receiver : ofTurn(client.receiver, turnId);
-    if (receiver !== undefined) hub.subscribe(session.key, receiver);
+    const sink = stays || client.sink === undefined ? client.sink : ofTurn(client.sink, turnId);
+    if (sink !== undefined) hub.subscribe(session.key, sink);
     const live = enqueue(session, request, turnId);
-    if (receiver === undefined) return live.outcome;
-    return outcomeFor(session, live, receiver).finally(() => {
-      if (!stays) hub.unsubscribe(session.key, receiver);
+    if (sink === undefined) return live.outcome;
+    return outcomeFor(session, live, sink).finally(() => {
+      if (!stays) hub.unsubscribe(session.key, sink);
     });
   }
 
   /** The caller learns of the outcome after all updates of the turn, however slowly it reads them. */
-  async function outcomeFor({ key }: LiveSession, live: LiveTurn, receiver: UpdateReceiver): Promise<string> {
+  async function outcomeFor({ key }: LiveSession, live: LiveTurn, sink: NotificationSink): Promise<string> {
     const outcome = await live.outcome;
-    await hub.reached(key, receiver, live.lastSeq);
+    await hub.reached(key, sink, live.lastSeq);
     return outcome;
   }
 
   async function jobTurn(request: JobTurnRequest, signal: AbortSignal): Promise<RawJson | undefined> {
-    const { principal, sessionId, newSession, isRetry } = request;
+    const { sessionId, newSession, isRetry } = request;
+    const { id: owner } = request.principal;
     const taken = await inOrder(nameOf(request), async () => {
-      const found = await table.loadOwn(principal, sessionId);
+      const found = await table.loadOwn(owner, sessionId);
       const repeatsStart =
         isRetry && found !== undefined && (await records.isLastTurn(found, START, request.requestId));
       // From here until the turn stands in line nothing waits.
       if (isDraining) throw new AppError('SHUTTING_DOWN');
-      if (found !== undefined && (found.isElsewhere || isBusy(found))) return undefined;
+      if (found !== undefined && (found.state === 'elsewhere' || isBusy(found))) return undefined;
       // A job takes a place now or waits in the table of jobs, so that it does not stand in the way of its session.
-      if (!limits.mayOpen(principal) || !limits.running.hasRoom(principal)) return undefined;
-      limits.opened(principal);
-      limits.running.tryEnter(principal);
-      const continues = !newSession && !repeatsStart && found?.isOpen === true && found.reference !== '';
-      const session = found ?? table.create(principal, sessionId);
+      if (!limits.mayOpen(owner) || !limits.running.hasRoom(owner)) return undefined;
+      limits.opened(request.principal);
+      limits.running.tryEnter(owner);
+      const continues = !newSession && !repeatsStart && found?.stored === 'open' && found.reference !== '';
+      const session = found ?? table.create(owner, sessionId);
       return enqueue(session, { ...request, method: continues ? MESSAGE : START }, makeId('turn-'), true);
     });
     if (taken === undefined) return undefined;
@@ -189,11 +205,13 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   function enqueue(session: LiveSession, request: TurnRequest, turnId: string, hasPlace = false): LiveTurn {
     const live = createLiveTurn(turnId, request, clock.now());
     live.hasPlace = hasPlace;
-    if (!session.isOpen && session.turns.length === 0) admitEarly(session);
+    const isOpen = session.stored === 'open';
+    if (!isOpen && session.turns.length === 0) admitEarly(session);
+    change(session, { kind: 'queued' });
     session.turns.push(live);
     session.running ??= runAll(session);
     if (session.turns.length === 1) return live;
-    if (session.isOpen) announce(session, live);
+    if (isOpen) announce(session, live);
     else live.onSessionStored = () => announce(session, live);
     return live;
   }
@@ -211,17 +229,18 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
 
   async function runAll(session: LiveSession): Promise<void> {
     for (let next = session.turns[0]; next !== undefined; next = session.turns[0]) {
-      const { principal } = next.request;
-      next.hasPlace ||= await takePlace(limits.running, principal, next, () => waits(session, next));
+      const { id: owner } = next.request.principal;
+      next.hasPlace ||= await takePlace(limits.running, owner, next.stopping.signal, () => waits(session, next));
       await runner.run(session, next);
       session.turns.shift();
-      if (next.hasPlace) limits.running.leave(principal);
-      limits.ended(principal);
+      if (next.hasPlace) limits.running.leave(owner);
+      limits.ended(owner);
     }
     session.running = undefined;
+    change(session, { kind: 'idle' });
     tellIdle();
     // While it is in doubt, the next call about it must find it.
-    if (session.isStored || session.isInDoubt) return;
+    if (session.stored !== 'absent' || session.isDoubted) return;
     table.remove(session);
     hub.end(session.key);
   }
@@ -229,7 +248,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   /** A turn comes first in its session and waits for a place: its caller learns that it was taken. */
   function waits(session: LiveSession, turn: LiveTurn): void {
     turn.request.accepted();
-    if (session.isOpen && !turn.isStored) announce(session, turn);
+    if (session.stored === 'open' && !turn.isStored) announce(session, turn);
   }
 
   function tellIdle(): void {
@@ -238,17 +257,24 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
 
   /** Does something to the sessions that are meant, in the order of the calls about each. */
   async function toEach<Result>(
-    principal: string,
+    principal: Principal,
+    method: string,
     { sessionId, threadId }: SessionName,
     act: (session: LiveSession) => Result,
   ): Promise<readonly Result[]> {
     if (sessionId) {
       return inOrder(nameOf({ principal, sessionId }), async () => {
         const session = await table.load(principal, sessionId);
-        return session === undefined ? [] : [act(session)];
+        if (session === undefined) return [];
+        requireMay(principal, method, session.owner);
+        return [act(session)];
       });
     }
-    if (threadId) return (await table.loadThread(principal, threadId)).map(act);
+    if (threadId) {
+      const sessions = await table.loadThread(principal, threadId);
+      for (const { owner } of sessions) requireMay(principal, method, owner);
+      return sessions.map(act);
+    }
     throw new AppError('INVALID_PARAMS', { reason: 'give sessionId or threadId' });
   }
 
@@ -266,15 +292,14 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   }
 
   async function closeOne(session: LiveSession): Promise<void> {
-    if (session.isElsewhere) throw new AppError('SESSION_BUSY');
+    if (session.state === 'elsewhere') throw new AppError('SESSION_BUSY');
+    change(session, { kind: 'close' });
     stopAll(session);
-    await session.running;
-    if (!session.isStored || !session.isOpen) return;
+    await Promise.all([session.running, session.held]);
+    if (session.stored !== 'open') return void change(session, { kind: 'closed', now: clock.now() });
     const discarded = discard(session);
-    sessionClosed(session);
     hub.end(session.key);
-    await discarded;
-    await records.close(session);
+    await records.close(session, discarded);
   }
 
   return {
@@ -284,28 +309,40 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       const session = table.peek(owner, sessionId);
       return session !== undefined && isBusy(session);
     },
+    alone: (owner, sessionId, work) =>
+      inOrder(nameOf({ principal: { id: owner }, sessionId }), async () => {
+        const session = await table.loadOwn(owner, sessionId);
+        if (session?.stored !== 'open') throw new AppError('SESSION_NOT_FOUND', { sessionId });
+        if (isBusy(session) || session.state === 'elsewhere') throw new AppError('TURN_RUNNING');
+        const working = work(session);
+        session.held = working.then(noop, noop).then(() => {
+          session.held = undefined;
+          tellIdle();
+        });
+        return working;
+      }),
     onIdle(listener) {
       idleListeners.push(listener);
     },
     async cancel(principal, name) {
-      await toEach(principal, name, stopAll);
+      await toEach(principal, 'session.cancel', name, stopAll);
     },
     async close(principal, name) {
-      const closing = await toEach(principal, name, beginClose);
+      const closing = await toEach(principal, 'session.close', name, beginClose);
       await Promise.all(closing.map(({ closed }) => closed));
     },
     async hasOwn(principal, { sessionId, threadId }) {
       if (!sessionId)
-        return (await table.loadThread(principal, threadId ?? '')).some(({ owner }) => owner === principal);
-      const own = await table.loadOwn(principal, sessionId);
-      return own !== undefined && (own.isOpen || isBusy(own));
+        return (await table.loadThread(principal, threadId ?? '')).some(({ owner }) => owner === principal.id);
+      const own = await table.loadOwn(principal.id, sessionId);
+      return own !== undefined && (own.stored === 'open' || isBusy(own));
     },
     async expire(owner, sessionId, since) {
-      const expired = await inOrder(nameOf({ principal: owner, sessionId }), async () => {
+      const expired = await inOrder(nameOf({ principal: { id: owner }, sessionId }), async () => {
         const session = await table.loadOwn(owner, sessionId);
         if (session === undefined || !(await records.isUnused(session, since))) return undefined;
-        if (isBusy(session) || session.isElsewhere) return undefined;
-        if (session.isOpen) return beginClose(session);
+        if (isBusy(session) || session.state === 'elsewhere') return undefined;
+        if (session.stored === 'open') return beginClose(session);
         table.remove(session);
         return { closed: records.forget(session) };
       });
@@ -317,7 +354,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       early.add(principal, sessionId, receiver);
       const session = await table.load(principal, sessionId);
       if (session === undefined || !early.isWaiting(receiver)) return;
-      if (!session.isOpen) {
+      if (session.stored !== 'open') {
         // Of one that is about to begin nothing was told yet; and nobody knows whether it will.
         if (session.turns.length > 0) admitEarly(session);
         return;
@@ -335,6 +372,13 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       isDraining = true;
       await allEnded(table);
     },
+    cancelAllOf(owner) {
+      for (const session of table.all()) {
+        for (const one of session.turns) {
+          if (session.owner === owner || one.request.principal.id === owner) stopTurn(one, 'cancelled');
+        }
+      }
+    },
     async interrupt() {
       isDraining = true;
       for (const session of table.all()) for (const one of session.turns) stopTurn(one, 'interrupted');
@@ -347,8 +391,8 @@ async function allEnded(table: SessionTable): Promise<void> {
   await Promise.all([...table.all()].map((session) => session.running));
 }
 
-function nameOf({ principal, sessionId }: { readonly principal: string; readonly sessionId: string }): string {
-  return `${principal}\n${sessionId}`;
+function nameOf(call: { readonly principal: Pick<Principal, 'id'>; readonly sessionId: string }): string {
+  return `${call.principal.id}\n${call.sessionId}`;
 }
 
 function noop(): void {}

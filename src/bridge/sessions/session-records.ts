@@ -1,23 +1,19 @@
 import type { Statement } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { AgentEvent } from '../agents/agent-provider.ts';
 import { TENANT } from '../principal.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
-import type { AuditStore, SessionStore } from '../storage/session-store.ts';
+import type { AuditStore, SessionPlace, SessionStore } from '../storage/session-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
-import {
-  type LiveSession,
-  type LiveTurn,
-  type SessionPlace,
-  setInDoubt,
-  type TurnRequest,
-  turnStored,
-} from './live-session.ts';
+import type { SessionSummaries } from '../workbench/session-summaries.ts';
+import type { LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
+import type { SessionStates } from './session-state.ts';
 import { lastWords, outcomeText, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
 import { NUMBERS_AHEAD } from './update-stream.ts';
-import { stageUpdate } from './update-text.ts';
+import { shownFile, stageUpdate } from './update-text.ts';
 
 /** What is written down about sessions and turns, and when. */
 export interface SessionRecords {
@@ -25,13 +21,14 @@ export interface SessionRecords {
   readonly isShared: boolean;
   /** A turn that waits for others. */
   queued(session: LiveSession, turn: LiveTurn, base: ResultBase): void;
-  /**
-   * Resolves when session and turn are stored, and with them the numbers of the first updates. `before` is what the session
-   * goes back to when that fails.
-   */
-  begin(session: LiveSession, turn: LiveTurn, base: ResultBase, before: SessionPlace): Promise<void>;
+  /** Resolves when session and turn are stored, and with them the numbers of the first updates. */
+  begin(session: LiveSession, turn: LiveTurn, base: ResultBase, place: SessionPlace): Promise<void>;
   /** The agent has a name for the conversation. No update is shown before it is stored: what was seen can be continued. */
-  opened(session: LiveSession): void;
+  opened(session: LiveSession, reference: string): void;
+  /** The session starts again: what people have chosen for it is over. */
+  unchosen(session: LiveSession): void;
+  /** Notes for the summary of the session what an agent reports. */
+  noted(session: LiveSession, event: AgentEvent): void;
   audit(session: LiveSession, turn: LiveTurn, providerId: string, decision: string, subject: unknown): void;
   /** Records what an agent keeps of a conversation that is over. */
   leftBehind(session: LiveSession, providerId: string, what: string): void;
@@ -43,14 +40,16 @@ export interface SessionRecords {
   isUnused(session: LiveSession, since: number): Promise<boolean>;
   /** Removes a closed session, its last number included. */
   forget(session: LiveSession): Promise<void>;
-  /** Removes all but the last number. */
-  close(session: LiveSession): Promise<void>;
+  /** Removes all but the last number, as soon as what the agent and the disk have of it is out of the way. */
+  close(session: LiveSession, discarded: Promise<void>): Promise<void>;
 }
 
 export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'> {
-  readonly sessions: SessionStore;
+  readonly sessions: Pick<SessionStore, 'isShared' | 'find'>;
+  readonly change: SessionStates['change'];
   readonly turns: TurnStore;
   readonly audits: AuditStore;
+  readonly summaries: SessionSummaries;
   readonly log: UpdateLog;
   readonly hub: UpdateHub;
   readonly instance: string;
@@ -58,7 +57,7 @@ export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'>
 }
 
 export function createSessionRecords(options: SessionRecordsOptions): SessionRecords {
-  const { sessions, turns, audits, log, hub, instance, clock, makeId, write } = options;
+  const { sessions, change, turns, audits, summaries, log, hub, instance, clock, makeId, write } = options;
 
   function turnRow(session: LiveSession, turn: LiveTurn, status: string, base: ResultBase): TurnRow {
     const { method, requestId, requestFingerprint, idempotencyKey, prompt } = turn.request;
@@ -73,6 +72,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       request_fingerprint: requestFingerprint,
       idempotency_key: idempotencyKey,
       prompt: JSON.stringify(prompt),
+      attachments: JSON.stringify(turn.placed.map(shownFile)),
       status,
       base: JSON.stringify(base),
       outcome: '',
@@ -104,64 +104,45 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     return promise;
   }
 
-  /** Takes back what may have been stored of a turn's beginning. The numbers stay reserved, in the store and here. */
-  function takeBack({ key }: LiveSession, turn: LiveTurn, upTo: number, before: SessionPlace): readonly Statement[] {
-    // The turn too: whoever repeats the call with its idempotency key wants it done, and it was not.
-    return [
-      sessions.unclaim(key, turn.id, before),
-      // The agent may have named its new conversation already, also where the beginning itself was not stored.
-      sessions.setReference(key, before.providerId, before.reference),
-      sessions.reserve(key, upTo),
-      turns.discard(turn.id),
-    ];
-  }
-
   return {
     isShared: sessions.isShared,
     queued(session, turn, base) {
       turn.firstSeq = session.stream.lastSeq() + 1;
       turn.isStored = true;
-      void log.store([turns.queue(turnRow(session, turn, 'queued', base))]);
+      void log.store([turns.queue(turnRow(session, turn, 'queued', base))]).then(() => summaries.stored(session.key));
       session.stream.emit(stageUpdate(base, 'queued', 'The turn waits until others have ended.'));
     },
-    async begin(session, turn, base, before) {
+    async begin(session, turn, base, place) {
       const { stream } = session;
       const now = clock.now();
       if (turn.firstSeq === 0) turn.firstSeq = stream.lastSeq() + 1;
       // What undoes a beginning that may be stored comes first: it decides up to where numbers are reserved.
-      if (session.isInDoubt) await log.flush();
+      if (session.isDoubted) await log.flush();
       const expectedSeq = stream.reservedSeq();
       const upTo = Math.max(expectedSeq, stream.lastSeq() + NUMBERS_AHEAD);
-      const names = { key: session.key, thread_id: base.threadId, instance, provider_id: session.providerId };
-      const rest = { reference: session.reference, working_directory: session.workingDirectory, reserved_seq: upTo };
-      const taken = session.isStored
-        ? sessions.claim({ ...names, ...rest, updated_at: now, expectedSeq })
-        : sessions.insert({
-            ...names,
-            ...rest,
-            session_id: session.id,
-            owner: session.owner,
-            tenant: TENANT,
-            created_at: now,
-            updated_at: now,
-            closed_at: null,
-          });
+      const taken = change(session, { kind: 'begins', place, expectedSeq, upTo, now });
       try {
-        await write([taken, turns.begin(turnRow(session, turn, 'running', base))]);
+        const begun = turns.begin(turnRow(session, turn, 'running', base));
+        await write([...taken, begun, summaries.begun(session, turn, base, now)]);
       } catch (error) {
         // It may have been stored all the same; then the turn would stay open, and the session busy, until a restart.
-        if (errorCode(error) === 'STORAGE_UNAVAILABLE' && !turn.isStored) {
-          setInDoubt(session, true);
-          const undone = session.isStored ? takeBack(session, turn, upTo, before) : sessions.discard(session.key);
-          void log.store(undone).then(() => {
-            setInDoubt(session, false);
-            stream.noteReserved(upTo);
+        const isDoubted = errorCode(error) === 'STORAGE_UNAVAILABLE';
+        const holdsNumbers = session.stored !== 'absent';
+        const undone = change(session, { kind: 'not begun', turnId: turn.id, upTo, isDoubted, now });
+        if (isDoubted) {
+          // A call that is repeated with its idempotency key wants the turn done, and it was not. A turn that has waited is
+          // known to its caller: it ends as failed.
+          const discarded = turn.isStored ? [] : [turns.discard(turn.id)];
+          void log.store([...undone, ...discarded]).then(() => {
+            change(session, { kind: 'doubt over' });
+            if (holdsNumbers) stream.noteReserved(upTo);
           });
         }
         throw error;
       }
-      // Not before: what waits is told its numbers once there is a session for good that they belong to.
-      turnStored(session);
+      summaries.stored(session.key);
+      // Not before: updates that wait get their numbers once the session that they belong to is stored.
+      change(session, { kind: 'begun' });
       turn.isStored = true;
       stream.open(upTo);
       for (const waiting of session.turns) {
@@ -169,10 +150,17 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
         waiting.onSessionStored = undefined;
       }
     },
-    opened({ key, providerId, reference, stream }) {
-      stream.holdUntil(log.store([sessions.setReference(key, providerId, reference)]));
+    opened(session, reference) {
+      session.stream.holdUntil(log.store(change(session, { kind: 'opened', reference })));
       // Should this fail, the log tries again, and the updates wait.
       log.flush().catch(() => undefined);
+    },
+    unchosen(session) {
+      if (session.choices !== '') void log.store(change(session, { kind: 'chosen', choices: '' }));
+    },
+    noted(session, event) {
+      const changed = summaries.noted(session, event);
+      if (changed !== undefined) void log.store([changed]);
     },
     audit: (session, turn, providerId, decision, subject) =>
       audit(session, turn.id, providerId, 'permission', decision, subject),
@@ -196,10 +184,12 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       log.update(key, seq, text);
       const ended = log.store([
         turns.end({ id: turn.id, status, outcome: stored, lastSeq: seq, now }),
-        sessions.endTurn(key, instance, isLast ? '' : instance, seq, now),
+        ...change(session, { kind: 'turn ended', isLast, lastSeq: seq, now }),
+        summaries.ended(session, turn, outcome, seq, now),
       ]);
       log.flush().catch(turn.fail);
       await ended;
+      summaries.stored(key);
       hub.publish(key, seq, text);
       stream.resume(seq);
       turn.lastSeq = seq;
@@ -214,7 +204,12 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const row = await sessions.find(id, owner);
       return row !== undefined && row.instance === '' && row.updated_at < since;
     },
-    forget: ({ key }) => storeSoon(sessions.discard(key)),
-    close: ({ key }) => storeSoon(sessions.close(key, clock.now())),
+    forget: (session) => storeSoon(change(session, { kind: 'forgotten' })),
+    async close(session, discarded) {
+      const statements = change(session, { kind: 'closed', now: clock.now() });
+      await discarded;
+      await storeSoon(statements);
+      summaries.closed(session);
+    },
   };
 }

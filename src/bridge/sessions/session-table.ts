@@ -1,20 +1,21 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { ownFirst, sees, seesAll } from '../principal.ts';
+import { ownerSought, ownFirst, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
-import { adoptRow, isBusy, type LiveSession } from './live-session.ts';
+import { isBusy, type LiveSession } from './live-session.ts';
+import { newSession, type SessionStates } from './session-state.ts';
 import type { UpdateStream } from './update-stream.ts';
 
 /** The sessions in memory: those that work, and some that did lately. All others are in the store. */
 export interface SessionTable {
-  /** The principal's own session of that name, be it closed. */
-  loadOwn(principal: string, sessionId: string): Promise<LiveSession | undefined>;
+  /** The owner's session of that name, be it closed. */
+  loadOwn(owner: string, sessionId: string): Promise<LiveSession | undefined>;
   /** The session of that name which the principal means: its own, else one of another owner that it sees. */
-  load(principal: string, sessionId: string): Promise<LiveSession | undefined>;
+  load(principal: Principal, sessionId: string): Promise<LiveSession | undefined>;
   /** The open sessions of a thread that the principal means: its own, else those of other owners that it sees. */
-  loadThread(principal: string, threadId: string): Promise<readonly LiveSession[]>;
+  loadThread(principal: Principal, threadId: string): Promise<readonly LiveSession[]>;
   /** A session that is not in the store; the one that was made for another call just before, if there is one. */
-  create(principal: string, sessionId: string): LiveSession;
+  create(owner: string, sessionId: string): LiveSession;
   /** The session of that name, if it is in memory. */
   peek(owner: string, sessionId: string): LiveSession | undefined;
   remove(session: LiveSession): void;
@@ -24,7 +25,7 @@ export interface SessionTable {
 export interface SessionTableOptions {
   readonly store: Pick<SessionStore, 'isShared' | 'find' | 'findAnyOwner' | 'findByThread'>;
   readonly clock: Pick<Clock, 'monotonic'>;
-  readonly instance: string;
+  readonly change: SessionStates['change'];
   makeKey(): string;
   createStream(sessionKey: string, lastSeq: number): UpdateStream;
 }
@@ -35,7 +36,7 @@ const MOST_IDLE = 1000;
 const IDLE_MS = 60_000;
 
 export function createSessionTable(options: SessionTableOptions): SessionTable {
-  const { store, clock, instance, makeKey, createStream } = options;
+  const { store, clock, change, makeKey, createStream } = options;
   const sessions = new Map<string, LiveSession>();
   const nameOf = (owner: string, sessionId: string) => `${owner}\n${sessionId}`;
 
@@ -50,21 +51,12 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
   function make(key: string, id: string, owner: string, lastSeq: number): LiveSession {
     dropIdle();
     return use({
-      key,
-      id,
-      owner,
-      threadId: id,
-      providerId: '',
-      reference: '',
-      workingDirectory: '',
-      isOpen: false,
-      isStored: false,
-      isElsewhere: false,
-      isInDoubt: false,
+      ...newSession(key, id, owner),
       stream: createStream(key, lastSeq),
       turns: [],
       running: undefined,
       closing: undefined,
+      held: undefined,
       usedAt: 0,
     });
   }
@@ -84,7 +76,8 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     const known = sessions.get(nameOf(row.owner, row.session_id));
     if (known !== undefined && (isBusy(known) || !store.isShared)) return use(known);
     const session = known ?? make(row.key, row.session_id, row.owner, row.reserved_seq);
-    adoptRow(session, row, instance);
+    session.stream.restart(row.reserved_seq);
+    change(session, { kind: 'found', row });
     return use(session);
   }
 
@@ -93,20 +86,21 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     if (known !== undefined && (isBusy(known) || !store.isShared)) return use(known);
     const row = await store.find(sessionId, owner);
     if (row !== undefined) return adopt(row);
-    // Another call may have made it meanwhile.
+    // Another call may have made it since then.
     return sessions.get(nameOf(owner, sessionId));
   }
 
   return {
     loadOwn,
     async load(principal, sessionId) {
-      const own = await loadOwn(principal, sessionId);
-      if (own?.isOpen || (own !== undefined && isBusy(own)) || !seesAll(principal)) return own;
+      const own = await loadOwn(principal.id, sessionId);
+      const looksFurther = ownerSought(principal) === undefined;
+      if (own?.stored === 'open' || (own !== undefined && isBusy(own)) || !looksFurther) return own;
       const row = await store.findAnyOwner(sessionId);
       return row === undefined ? own : adopt(row);
     },
     async loadThread(principal, threadId) {
-      const rows = await store.findByThread(threadId, seesAll(principal) ? undefined : principal);
+      const rows = await store.findByThread(threadId, ownerSought(principal));
       const found = new Set(rows.map(adopt));
       for (const session of sessions.values()) {
         if (sees(principal, session.owner) && isBusy(session)) found.add(session);
@@ -114,8 +108,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
       const ofThread = [...found].filter((session) => threadsOf(session).includes(threadId));
       return ownFirst(principal, ofThread);
     },
-    create: (principal, sessionId) =>
-      sessions.get(nameOf(principal, sessionId)) ?? make(makeKey(), sessionId, principal, 0),
+    create: (owner, sessionId) => sessions.get(nameOf(owner, sessionId)) ?? make(makeKey(), sessionId, owner, 0),
     peek: (owner, sessionId) => sessions.get(nameOf(owner, sessionId)),
     remove: (session) => void sessions.delete(nameOf(session.owner, session.id)),
     all: () => sessions.values(),
@@ -123,6 +116,6 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
 }
 
 /** A session that is only about to begin has no thread yet but the one that was asked for. */
-function threadsOf({ threadId, turns, id, isOpen }: LiveSession): string[] {
-  return [isOpen ? threadId : '', ...turns.map(({ request }) => request.threadId || id)];
+function threadsOf({ threadId, turns, id, stored }: LiveSession): string[] {
+  return [stored === 'open' ? threadId : '', ...turns.map(({ request }) => request.threadId || id)];
 }

@@ -1,4 +1,7 @@
+import { onAbort } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { lowestLimit } from '../../platform/identity/owner.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
 import type { BridgeSettings } from '../settings.ts';
 
 /** A number of places that principals share: none can take them all, and none waits behind the backlog of another. */
@@ -7,23 +10,17 @@ export interface FairGate {
   hasRoom(principal: string): boolean;
   /** Takes a place if one is free for the principal and nothing of it waits already. */
   tryEnter(principal: string): boolean;
-  /** Waits for a place: principals take turns, and the calls of one principal come in order. */
-  enter(principal: string): WaitingForPlace;
+  /** Waits for a place: principals take turns, and the calls of one principal come in order. False: `signal` has aborted. */
+  enter(principal: string, signal: AbortSignal): Promise<boolean>;
   /** Gives a place back. */
   leave(principal: string): void;
-}
-
-export interface WaitingForPlace {
-  /** True when a place was taken, false after `giveUp`. */
-  readonly entered: Promise<boolean>;
-  giveUp(): void;
 }
 
 /** How many turns may be open, and which of them may run (`bridge.limits`). */
 export interface TurnLimits {
   mayOpen(principal: string): boolean;
   /** Counts a turn that runs or waits, until `ended`. Throws OVERLOADED when the principal, or everybody, has too many. */
-  opened(principal: string): void;
+  opened(principal: Pick<Principal, 'id' | 'buckets'>): void;
   ended(principal: string): void;
   /** Places of turns that run, in all and of each principal. */
   readonly running: FairGate;
@@ -41,43 +38,52 @@ interface Waiter {
 }
 
 export function createTurnLimits(limits: Limits): TurnLimits {
-  const running = createFairGate(limits.turns, limits.turns_per_principal);
+  const running = createFairGate(
+    limits.turns,
+    (principal) => open.get(principal)?.mayRun ?? limits.turns_per_principal,
+  );
   const agents = new Map<string, FairGate>();
-  const open = new Map<string, number>();
+  /** By principal, how many turns are open, and how many of them may run by its newest one. */
+  const open = new Map<string, { count: number; mayRun: number }>();
   const maxOpen = limits.turns + limits.waiting_turns;
   const maxOpenOfOne = limits.turns_per_principal + limits.waiting_turns_per_principal;
   let total = 0;
-  const mayOpen = (principal: string) => (open.get(principal) ?? 0) < maxOpenOfOne && total < maxOpen;
+  const mayOpen = (principal: string) => (open.get(principal)?.count ?? 0) < maxOpenOfOne && total < maxOpen;
   return {
     running,
     mayOpen,
-    opened(principal) {
-      if (!mayOpen(principal)) throw new AppError('OVERLOADED');
-      open.set(principal, (open.get(principal) ?? 0) + 1);
+    opened({ id, buckets }) {
+      if (!mayOpen(id)) throw new AppError('OVERLOADED');
+      const allowed = lowestLimit(buckets, 'runningTurns')?.limits.runningTurns ?? limits.turns_per_principal;
+      const mayRun = Math.min(allowed, limits.turns_per_principal);
+      open.set(id, { count: (open.get(id)?.count ?? 0) + 1, mayRun });
       total += 1;
     },
     ended(principal) {
       total -= 1;
-      subtract(open, principal);
+      const known = open.get(principal);
+      if (known === undefined) return;
+      known.count -= 1;
+      if (known.count === 0) open.delete(principal);
     },
     ofAgent(providerId) {
       const known = agents.get(providerId);
       if (known !== undefined) return known;
       // Agents are few: there are no others than those of the catalog.
-      const gate = createFairGate(limits.turns_per_agent, limits.turns_per_principal);
+      const gate = createFairGate(limits.turns_per_agent, () => limits.turns_per_principal);
       agents.set(providerId, gate);
       return gate;
     },
   };
 }
 
-export function createFairGate(limit: number, limitOfOne: number): FairGate {
+export function createFairGate(limit: number, limitOf: (principal: string) => number): FairGate {
   const inside = new Map<string, number>();
   /** By principal, in the order in which they get the next place. */
   const waiting = new Map<string, Waiter[]>();
   let total = 0;
 
-  const mayEnter = (principal: string) => total < limit && (inside.get(principal) ?? 0) < limitOfOne;
+  const mayEnter = (principal: string) => total < limit && (inside.get(principal) ?? 0) < limitOf(principal);
 
   function take(principal: string): void {
     total += 1;
@@ -109,24 +115,27 @@ export function createFairGate(limit: number, limitOfOne: number): FairGate {
       take(principal);
       return true;
     },
-    enter(principal) {
+    enter(principal, signal) {
       const { promise, resolve } = Promise.withResolvers<boolean>();
-      const waiter: Waiter = { settle: resolve };
+      const waiter: Waiter = {
+        settle(hasPlace) {
+          release();
+          resolve(hasPlace);
+        },
+      };
       const waiters = waiting.get(principal);
       if (waiters === undefined) waiting.set(principal, [waiter]);
       else waiters.push(waiter);
+      const release = onAbort(signal, () => {
+        const own = waiting.get(principal);
+        const at = own?.indexOf(waiter) ?? -1;
+        if (own === undefined || at === -1) return;
+        own.splice(at, 1);
+        if (own.length === 0) waiting.delete(principal);
+        resolve(false);
+      });
       while (admitNext());
-      return {
-        entered: promise,
-        giveUp() {
-          const own = waiting.get(principal);
-          const at = own?.indexOf(waiter) ?? -1;
-          if (own === undefined || at === -1) return;
-          own.splice(at, 1);
-          if (own.length === 0) waiting.delete(principal);
-          resolve(false);
-        },
-      };
+      return promise;
     },
     leave(principal) {
       total -= 1;
@@ -136,22 +145,11 @@ export function createFairGate(limit: number, limitOfOne: number): FairGate {
   };
 }
 
-/** What can be stopped while it waits for a place. */
-interface Stoppable {
-  stopReason: unknown;
-  stopAgent: (() => void) | undefined;
-}
-
-/** Takes a place for a turn; false when the turn was stopped while it waited. `onWait` is called if it has to wait. */
-export async function takePlace(gate: FairGate, principal: string, turn: Stoppable, onWait: () => void) {
+/** Takes a place; false when `signal` aborts before there is one. `onWait` is called if there is none now. */
+export async function takePlace(gate: FairGate, principal: string, signal: AbortSignal, onWait: () => void) {
   if (gate.tryEnter(principal)) return true;
   onWait();
-  const place = gate.enter(principal);
-  turn.stopAgent = place.giveUp;
-  if (turn.stopReason !== undefined) place.giveUp();
-  const hasPlace = await place.entered;
-  turn.stopAgent = undefined;
-  return hasPlace;
+  return gate.enter(principal, signal);
 }
 
 function subtract(counts: Map<string, number>, name: string): void {

@@ -1,4 +1,4 @@
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, type ErrorCode } from '../../platform/errors/app-error.ts';
 import { type RawJson, rawJson, rawJsonOf } from '../../platform/json-rpc/envelope.ts';
 import type { TurnEnd } from '../agents/agent-provider.ts';
 import { cutText, MAX_OUTPUT_LENGTH } from '../agents/agent-text.ts';
@@ -16,7 +16,7 @@ export type ResultBase = Omit<
 export type TurnOutcome = SessionResult | TurnFailure;
 
 export interface TurnFailure {
-  readonly failure: { readonly code: string; readonly details: Readonly<Record<string, unknown>> };
+  readonly failure: { readonly code: ErrorCode; readonly details: Readonly<Record<string, unknown>> };
 }
 
 export interface TurnNames {

@@ -1,21 +1,21 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { type RawJson, rawJson } from '../../platform/json-rpc/envelope.ts';
+import type { RawJson } from '../../platform/json-rpc/envelope.ts';
+import type { ResumeRequest, TurnClient } from '../bridge-client.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import type { UpdateChunk, UpdateStore } from '../storage/update-store.ts';
-import type { LiveSession, LiveTurn, TurnClient, TurnRequest } from './live-session.ts';
+import type { LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
 import { answerOf } from './turn-outcome.ts';
-import { ofTurn, type Replay, type UpdateHub, type UpdateReceiver } from './update-hub.ts';
+import { deliver, type NotificationSink, ofTurn, type Replay, type UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
-import { wireText } from './update-text.ts';
 
 /** Lets a repeated call take up the turn of the first one (contract/bridge 1, Resume). Nothing is run here. */
 export interface TurnResumption {
   /** The turn of that session which the call repeats; undefined when it is a new call. Throws RESUME_NOT_FOUND. */
   find(session: LiveSession | undefined, request: TurnRequest, resume: ResumeRequest): Promise<EarlierTurn | undefined>;
   /** Sends what the client has not seen, then gives the result. */
-  attach(earlier: EarlierTurn, request: TurnRequest, resume: ResumeRequest, client: TurnClient): Promise<RawJson>;
+  attach(earlier: EarlierTurn, request: TurnRequest, client: TurnClient): Promise<RawJson>;
 }
 
 interface EarlierTurn extends RepeatableTurn {
@@ -34,7 +34,7 @@ interface TurnResumptionOptions {
 
 export function createTurnResumption({ turns, hub, replay, clock }: TurnResumptionOptions): TurnResumption {
   function stored(session: LiveSession, request: TurnRequest, key: string): Promise<readonly TurnRow[]> {
-    if (!session.isStored) return Promise.resolve([]);
+    if (session.stored === 'absent') return Promise.resolve([]);
     return key === '' ? turns.findSame(session.key, request.requestFingerprint) : turns.findByKey(session.key, key);
   }
 
@@ -49,26 +49,24 @@ export function createTurnResumption({ turns, hub, replay, clock }: TurnResumpti
       }
       return findRepeated([...found.values()], request, resume, clock.now());
     },
-    async attach(earlier, request, { afterSeq = 0 }, { receiver: client, stays }) {
+    async attach(earlier, request, client) {
       const { session, live, ended_at: endedAt } = earlier;
-      const receiver = client === undefined ? undefined : ofTurn(client, earlier.id);
-      const after = Math.max(afterSeq, earlier.first_seq - 1);
+      const sink = client.sink === undefined ? undefined : ofTurn(client.sink, earlier.id);
+      const after = Math.max(client.resume.afterSeq ?? 0, earlier.first_seq - 1);
       // Another bridge runs it, and only that one knows how it goes.
       if (live === undefined && endedAt === null) throw new AppError('SESSION_BUSY');
       request.accepted();
       if (live === undefined) {
-        if (receiver !== undefined) await replay(session.key, receiver, after, earlier.last_seq);
+        if (sink !== undefined) await replay(session.key, sink, after, earlier.last_seq);
         return answerOf(earlier.outcome);
       }
       try {
-        if (receiver !== undefined) {
-          await hub.subscribeAfter(session.key, receiver, after);
-        }
+        if (sink !== undefined) await hub.subscribeAfter(session.key, sink, after);
         const outcome = await live.outcome;
-        if (receiver !== undefined) await hub.reached(session.key, receiver, live.lastSeq);
+        if (sink !== undefined) await hub.reached(session.key, sink, live.lastSeq);
         return answerOf(outcome);
       } finally {
-        if (receiver !== undefined && !stays) hub.unsubscribe(session.key, receiver);
+        if (sink !== undefined && !client.stays) hub.unsubscribe(session.key, sink);
       }
     },
   };
@@ -103,27 +101,24 @@ export function createReplay(log: Pick<UpdateLog, 'flush'>, store: Pick<UpdateSt
 }
 
 /** Sends updates until the receiver is behind, and answers with the number of the last one. */
-function sendSome(chunks: readonly UpdateChunk[], receiver: UpdateReceiver, afterSeq: number, upToSeq: number): number {
+function sendSome(
+  chunks: readonly UpdateChunk[],
+  receiver: NotificationSink,
+  afterSeq: number,
+  upToSeq: number,
+): number {
   let last = afterSeq;
-  for (const { first_seq: first, updates } of chunks) {
+  for (const { first_seq: first, at, updates } of chunks) {
     for (const [index, text] of updates.split('\n').entries()) {
       const seq = first + index;
       if (seq > upToSeq) return upToSeq;
       if (seq <= last) continue;
-      receiver.update(rawJson(wireText(text)), seq);
+      deliver(receiver, text, seq, at);
       last = seq;
       if (receiver.isBehind()) return last;
     }
   }
   return last;
-}
-
-/** What a repeated call says about the one it repeats (contract/bridge 1, Resume). */
-export interface ResumeRequest {
-  /** From `Last-Event-ID`: the last update that the client has seen. Undefined when it was not sent, NaN when it is no number. */
-  readonly afterSeq: number | undefined;
-  /** Empty when the header was not sent. */
-  readonly idempotencyKey: string;
 }
 
 interface RepeatedCall {

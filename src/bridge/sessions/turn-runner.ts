@@ -1,14 +1,20 @@
+import { joinSignals } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../agents/agent-provider.ts';
 import { MAX_OUTPUT_LENGTH } from '../agents/agent-text.ts';
+import { superviseTurn } from '../agents/supervise-turn.ts';
 import { type Artifacts, createProducedPaths, type LongOutput } from '../artifacts/create-artifacts.ts';
+import type { Attachments } from '../attachments/create-attachments.ts';
+import type { Checkpoints } from '../checkpoints/turn-checkpoints.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
 import { gatewayUnavailable, multiAgentRoute, type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
+import type { Permissions } from '../workbench/permissions.ts';
 import { createOutputTrace, type ReadLongText } from './full-output.ts';
-import { beginTurn, conversationOpened, type LiveSession, type LiveTurn } from './live-session.ts';
+import type { LiveSession, LiveTurn } from './live-session.ts';
 import type { SessionRecords } from './session-records.ts';
+import { placeOf, readChoices } from './session-state.ts';
 import { type TurnLimits, takePlace } from './turn-limits.ts';
 import {
   continuationLost,
@@ -19,7 +25,7 @@ import {
   type TurnOutcome,
   unavailableResult,
 } from './turn-outcome.ts';
-import { eventUpdates, stageUpdate, type UpdateOrigin } from './update-text.ts';
+import { eventUpdates, shownFile, stageUpdate, type UpdateOrigin } from './update-text.ts';
 import type { WorkingDirectories } from './working-directory.ts';
 
 /** Runs one turn of a session from its first check to its stored end. */
@@ -33,6 +39,10 @@ export interface TurnRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly records: SessionRecords;
   readonly directories: WorkingDirectories;
   readonly limits: Pick<TurnLimits, 'ofAgent'>;
+  readonly permissions: Pick<Permissions, 'forTurn'>;
+  /** Undefined: working directories are not saved. */
+  readonly checkpoints: Pick<Checkpoints, 'begin' | 'end' | 'drop'> | undefined;
+  readonly placeFiles: Attachments['place'];
   /** Who would do the work right now. May wait for a first look at the agents. */
   route(request: RouteRequest): Promise<RoutingResolution>;
   /** Told when an agent failed: it may be gone. */
@@ -45,9 +55,6 @@ export interface TurnRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   /** Keeps work that nobody waits for until the bridge stops. */
   keep(work: Promise<unknown>): void;
 }
-
-/** A little longer than the five seconds that an agent has to be quiet: then its turn ends without it. */
-const STOP_LIMIT_MS = 7000;
 
 interface PreparedTurn {
   readonly provider: AgentProvider;
@@ -69,13 +76,14 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const origin = originOf(session, turn);
     const named = routing.explicitProviderId ?? '';
     const { providerId } = session;
-    if (continues && (!session.isOpen || session.reference === '')) {
-      throw continuationLost(session.id, origin.threadId, session.isOpen ? providerId : named);
+    const isOpen = session.stored === 'open';
+    if (continues && (!isOpen || session.reference === '')) {
+      throw continuationLost(session.id, origin.threadId, isOpen ? providerId : named);
     }
     const isMultiAgent = runsSeveralAgents(session, turn);
     const route = isMultiAgent
       ? multiAgentRoute({ routing, prompt })
-      : await options.route({ routing, prompt, continues, sessionAgent: session.isOpen ? providerId : '' });
+      : await options.route({ routing, prompt, continues, sessionAgent: isOpen ? providerId : '' });
     // Only the agent that has the conversation can continue it, and it is not replaced by another.
     const single = route.resolvedProviderId || route.resolvedGatewayProviderId;
     const worker = isMultiAgent ? MULTI_AGENT_ID : single;
@@ -89,14 +97,25 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     // Before the folder is checked, because waiting may take long. The steps of a multi-agent run take places of their own.
     if (worker !== MULTI_AGENT_ID) {
       const gate = options.limits.ofAgent(worker);
-      if (!(await takePlace(gate, request.principal, turn, request.accepted))) return stoppedOutcome(turn, base);
-      turn.leaveAgent = () => gate.leave(request.principal);
+      if (!(await takePlace(gate, request.principal.id, turn.stopping.signal, request.accepted)))
+        return stoppedOutcome(turn, base);
+      turn.leaveAgent = () => gate.leave(request.principal.id);
     }
     const folder = request.workingDirectory || (continues ? session.workingDirectory : '');
     if (folder === '') options.checkScratch(session.owner);
-    const workingDirectory = folder === '' ? await directories.scratch(session.key) : await directories.check(folder);
+    const workingDirectory =
+      folder === '' ? await directories.scratch(session.key) : await directories.check(folder, session.owner);
     const ofSession = folder === '' ? '' : workingDirectory;
+    if (turn.request.files.length > 0) await placeFiles(session, turn);
     return { provider, route, workingDirectory, ofSession, base: resultBase(origin, route, workingDirectory) };
+  }
+
+  /** Puts the files of the prompt into the private folder of the session, whatever folder its agent works in. */
+  async function placeFiles(session: LiveSession, turn: LiveTurn): Promise<void> {
+    const { files, principal } = turn.request;
+    options.checkScratch(session.owner);
+    const target = { owner: principal.id, folder: await directories.scratch(session.key), turnId: turn.id };
+    turn.placed = await options.placeFiles(target, files);
   }
 
   async function run(session: LiveSession, turn: LiveTurn): Promise<void> {
@@ -113,9 +132,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       logEnd(session, turn, outcome);
     } catch (error) {
       turn.fail(error);
-      logEnd(session, turn, { failure: { code: errorCode(error) || 'INTERNAL_ERROR', details: {} } });
-      // It has not begun as far as the store knows: nothing of it may be told.
-      session.stream.drop();
+      const code = error instanceof AppError ? error.code : 'INTERNAL_ERROR';
+      logEnd(session, turn, { failure: { code, details: {} } });
       // That it waits is stored and was told, so it must end as well; not where another bridge has taken the session.
       if (turn.isStored && errorCode(error) !== 'SESSION_BUSY') await records.conclude(session, turn, toOutcome(error));
     } finally {
@@ -145,85 +163,121 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const origin = originOf(session, turn);
     const isStart = turn.request.method === 'session.start';
     const reference = isStart ? '' : session.reference;
-    const place = { threadId: origin.threadId, workingDirectory: prepared.ofSession };
-    const { before, undo } = beginTurn(session, { ...place, providerId: provider.id, reference });
-    const begun = records.begin(session, turn, base, before).catch((error: unknown) => {
+    const before = placeOf(session);
+    if (isStart) records.unchosen(session);
+    const chosen = readChoices(session.choices);
+    const mode = provider.modes?.find(({ id }) => id === chosen.mode);
+    const permissions = turn.request.routing.permissions ?? mode?.permissions;
+    const { threadId } = origin;
+    const place = { threadId, providerId: provider.id, reference, workingDirectory: prepared.ofSession };
+    /** Aborts when the beginning could not be stored: then nothing of the turn is shown any more. */
+    const unbegun = new AbortController();
+    const begun = records.begin(session, turn, base, place).catch((error: unknown) => {
+      session.stream.drop();
+      unbegun.abort();
       throw errorCode(error) === 'STORAGE_CONFLICT' || errorCode(error) === 'STORAGE_DUPLICATE'
         ? new AppError('SESSION_BUSY', {}, { cause: error })
         : error;
     });
-    function undoAndFail(error: unknown): never {
-      undo();
-      throw error;
-    }
-    // Where no other bridge can take the same session, the agent starts while the beginning is being stored.
-    if (records.isShared) await begun.catch(undoAndFail);
-    session.stream.emit(stageUpdate(origin, 'started', 'The turn has started.'));
+    // It is looked at when the agent is done.
+    begun.catch(() => undefined);
+    // Where no other bridge can take the session, the agent starts while the beginning is being stored.
+    if (records.isShared || session.isDoubted) await begun;
+    const attachments = turn.placed.map(shownFile);
+    const members = attachments.length === 0 ? {} : { attachments };
+    session.stream.emit(stageUpdate(origin, 'started', 'The turn has started.', members));
 
-    let isOver = false;
-    let cancelTimer: (() => void) | undefined;
     let resolvedModel = '';
+    let opened = '';
     const produced = createProducedPaths();
     const trace = createOutputTrace();
-    const running = () => session.stream.emit(stageUpdate(origin, 'running', `${provider.id} is working.`));
+    const running = () => {
+      if (!unbegun.signal.aborted) session.stream.emit(stageUpdate(origin, 'running', `${provider.id} is working.`));
+    };
+    const { signal, release } = joinSignals(turn.stopping.signal, unbegun.signal);
+    // The agent starts while its folder is being saved, and gets its task when that is done.
+    const isHere = prepared.ofSession !== '' && base.resolvedExecutionTarget !== 'gateway';
+    const checkpoints = isHere ? options.checkpoints : undefined;
+    const checkpoint = { sessionKey: session.key, turnId: turn.id, folder: prepared.workingDirectory };
+    const ready = checkpoints?.begin(checkpoint, signal).then((why) => {
+      if (why === '' || unbegun.signal.aborted) return;
+      const text = `The changes of this session cannot be undone: ${why}.`;
+      for (const update of eventUpdates(origin, { kind: 'status', text })) session.stream.emit(update);
+    });
+    const asking = options.permissions.forTurn({
+      sessionKey: session.key,
+      sessionId: session.id,
+      owner: session.owner,
+      turnId: turn.id,
+      folder: prepared.workingDirectory,
+      setting: permissions,
+      editor: turn.request.ask,
+    });
     const agentTurn: AgentTurn = {
       turnId: turn.id,
+      ...(!isStart && { reference }),
       owner: session.owner,
       prompt: turn.request.prompt,
+      ...(turn.placed.length > 0 && { files: turn.placed }),
+      fileFolder: directories.filesOf(session.key),
       workingDirectory: prepared.workingDirectory,
-      model: prepared.route.resolvedModel,
+      model: prepared.route.resolvedModel || chosen.model,
+      ...(mode === undefined && chosen.mode !== '' && { mode: chosen.mode }),
       skills: prepared.route.resolvedSkills,
       ...(turn.request.plan === undefined ? {} : { plan: turn.request.plan }),
       hop: turn.request.hop,
-      ...(turn.request.ask !== undefined && { ask: turn.request.ask }),
+      ...(ready !== undefined && { ready }),
+      isReadOnly: permissions === 'deny',
+      ask: asking.ask,
       usedModel(model) {
         resolvedModel = model;
       },
       leftBehind: (providerId, what) => records.leftBehind(session, providerId, what),
-      opened(opened) {
-        if (isOver || session.reference === opened) return;
-        const isFirst = session.reference === '';
-        conversationOpened(session, opened);
-        records.opened(session);
+      offers(offers) {
+        turn.offers = offers;
+      },
+      steerable(steer) {
+        turn.steer = steer;
+      },
+      opened(changed) {
+        const isFirst = opened === '' && isStart;
+        opened = changed;
+        if (unbegun.signal.aborted || session.reference === changed) return;
+        records.opened(session, changed);
         if (isFirst) running();
       },
       report(event, step) {
-        if (isOver) return undefined;
+        if (unbegun.signal.aborted) return undefined;
         const { stream } = session;
         // An agent that was asked to stop is not slowed down any more; what the store has no room for is dropped.
-        const isStopping = cancelTimer !== undefined;
+        const isStopping = signal.aborted;
         if (isStopping && !stream.hasRoom()) return undefined;
         trace.note(event, stream.lastSeq() + 1, step);
         for (const update of eventUpdates(step === undefined ? origin : { ...origin, ...step }, event)) {
           stream.emit(update);
         }
         produced.note(event);
+        records.noted(session, event);
+        if (event.kind === 'mode' && step === undefined) turn.mode = event.modeId;
         if (event.kind === 'permission') noteDecision(session, turn, step?.providerId ?? provider.id, event);
         return isStopping ? undefined : stream.room();
       },
     };
-    const abandoned = Promise.withResolvers<TurnEnd>();
-    begun.catch(() => stop());
-    function stop(): void {
-      if (isOver || cancelTimer !== undefined) return;
-      cancelTimer = clock.after(STOP_LIMIT_MS, () => abandoned.resolve({ kind: 'cancelled', output: '' }));
-      session.stream.giveRoom();
-      options.keep(provider.cancel(turn.id));
-    }
     if (!isStart) running();
-    turn.stopAgent = stop;
-    const asked = isStart ? provider.startTurn(agentTurn) : provider.continueTurn(reference, agentTurn);
-    if (turn.stopReason !== undefined) stop();
-    const end = await Promise.race([asked.catch(toEnd), abandoned.promise]);
-    isOver = true;
-    turn.stopAgent = undefined;
-    cancelTimer?.();
+    signal.addEventListener('abort', session.stream.giveRoom);
+    const end = await superviseTurn({ provider, turn: agentTurn, signal, clock, keep: options.keep }).catch(toEnd);
+    turn.steer = undefined;
+    release();
+    asking.end();
+    await ready;
     try {
       await begun;
     } catch (error) {
-      if (isStart && session.reference !== '') closeConversation(session, provider.id, session.reference);
-      return undoAndFail(error);
+      if (isStart && opened !== '') closeConversation(session, provider.id, opened);
+      await checkpoints?.drop(checkpoint);
+      throw error;
     }
+    if (checkpoints !== undefined) turn.changed = await checkpoints.end(checkpoint);
     // The session has started afresh: the conversation that it had is over.
     if (isStart && before.reference !== '') closeConversation(session, before.providerId, before.reference);
     const files = end.kind === 'lost' ? [] : (end.files ?? []);
@@ -281,8 +335,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     providerId: string,
     event: Extract<AgentEvent, { kind: 'permission' }>,
   ): void {
-    const { title, decision, toolCallId } = event;
-    records.audit(session, turn, providerId, decision, { title, toolCallId });
+    const { title, decision, toolCallId, reason } = event;
+    records.audit(session, turn, providerId, decision, { title, toolCallId, reason });
     logger.info({ sessionId: session.id, turnId: turn.id, providerId, decision, title }, 'permission answered');
   }
 
@@ -303,7 +357,7 @@ export function runsSeveralAgents(session: LiveSession, { request }: LiveTurn): 
 /** Whose updates they are. The caller's own word for the thread counts: apps drop updates that bear another. */
 export function originOf(session: LiveSession, turn: LiveTurn): UpdateOrigin {
   const { request } = turn;
-  const ofSession = request.method === 'session.message' && session.isOpen ? session.threadId : session.id;
+  const ofSession = request.method === 'session.message' && session.stored === 'open' ? session.threadId : session.id;
   return { sessionId: session.id, threadId: request.threadId || ofSession, turnId: turn.id };
 }
 

@@ -1,19 +1,17 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { type Principal, sees } from '../../platform/identity/principal.ts';
 import { type RawJson, rawJson } from '../../platform/json-rpc/envelope.ts';
-import { sees } from '../principal.ts';
 import { wireText } from './update-text.ts';
 
-/** How a connection keeps up. */
-export interface ReceiverState {
-  /** True while so much waits for the connection that it must catch up before it gets more. */
-  isBehind(): boolean;
-  /** Resolves when the connection has caught up; with false when it is gone. */
-  drained(): Promise<boolean>;
-}
-
-/** A connection that gets updates. */
-export interface UpdateReceiver extends ReceiverState {
+/** Where the updates for a client go: a connection, or the stream of an answer. */
+export interface NotificationSink {
   update(params: RawJson, seq: number): void;
+  /** Takes updates in the form in which they are stored, instead of `update`. `at`: when it was stored, if that is past. */
+  stored?(text: string, at?: number): void;
+  /** True while so much waits for the client that it must catch up before it gets more. */
+  isBehind(): boolean;
+  /** Resolves when the client has caught up; with false when it is gone. */
+  drained(): Promise<boolean>;
   /** Called when its updates can no longer be read from the store: its client must resume. */
   lost(): void;
 }
@@ -24,7 +22,7 @@ export interface UpdateReceiver extends ReceiverState {
  */
 export type Replay = (
   sessionKey: string,
-  receiver: UpdateReceiver,
+  receiver: NotificationSink,
   afterSeq: number,
   upToSeq?: number,
 ) => Promise<number>;
@@ -37,25 +35,25 @@ export interface UpdateHub {
   /** `text` as it is stored. */
   publish(sessionKey: string, seq: number, text: string): void;
   /** Does nothing when the receiver is subscribed already. */
-  subscribe(sessionKey: string, receiver: UpdateReceiver): void;
-  unsubscribe(sessionKey: string, receiver: UpdateReceiver): void;
+  subscribe(sessionKey: string, receiver: NotificationSink): void;
+  unsubscribe(sessionKey: string, receiver: NotificationSink): void;
   /** Subscribes with a past: first what came after a number, then all that follows. Resolves when the past was sent. */
-  subscribeAfter(sessionKey: string, receiver: UpdateReceiver, afterSeq: number): Promise<void>;
+  subscribeAfter(sessionKey: string, receiver: NotificationSink, afterSeq: number): Promise<void>;
   /** Resolves when a receiver has got all updates up to a number, or gets no more. Rejects when they cannot be read. */
-  reached(sessionKey: string, receiver: UpdateReceiver, seq: number): Promise<void>;
+  reached(sessionKey: string, receiver: NotificationSink, seq: number): Promise<void>;
   /**
    * Undefined while the session's receivers keep up. Otherwise resolves when those that have just fallen behind have caught
-   * up, and soon in any case: whoever publishes a burst waits for readers that are reading, never long for one that is not.
+   * up, and soon in any case: the publisher of a burst waits for readers that are reading, never long for one that is not.
    */
   room(sessionKey: string): Promise<void> | undefined;
   /** The session is over: nobody is its client any more. */
   end(sessionKey: string): void;
   /** The connection is gone. */
-  forget(receiver: UpdateReceiver): void;
+  forget(receiver: NotificationSink): void;
 }
 
 interface Subscription {
-  readonly receiver: UpdateReceiver;
+  readonly receiver: NotificationSink;
   /** The last number that was sent, or that needs not be. */
   sentUpTo: number;
   /** Set while the receiver is behind. */
@@ -79,11 +77,11 @@ const MAX_WAITING_LENGTH = 1024 * 1024;
 const SESSIONS_PER_RECEIVER = 10_000;
 
 export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): UpdateHub {
-  const bySession = new Map<string, Map<UpdateReceiver, Subscription>>();
-  const byReceiver = new Map<UpdateReceiver, Set<string>>();
+  const bySession = new Map<string, Map<NotificationSink, Subscription>>();
+  const byReceiver = new Map<NotificationSink, Set<string>>();
 
-  function add(sessionKey: string, receiver: UpdateReceiver): Subscription {
-    const receivers = bySession.get(sessionKey) ?? new Map<UpdateReceiver, Subscription>();
+  function add(sessionKey: string, receiver: NotificationSink): Subscription {
+    const receivers = bySession.get(sessionKey) ?? new Map<NotificationSink, Subscription>();
     bySession.set(sessionKey, receivers);
     const known = receivers.get(receiver);
     if (known !== undefined) return known;
@@ -107,7 +105,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
     return subscription;
   }
 
-  function unsubscribe(sessionKey: string, receiver: UpdateReceiver): void {
+  function unsubscribe(sessionKey: string, receiver: NotificationSink): void {
     const receivers = bySession.get(sessionKey);
     const subscription = receivers?.get(receiver);
     if (subscription !== undefined) {
@@ -122,17 +120,12 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
 
   /** Feeds a receiver at its own pace until nothing waits for it. */
   function feed(sessionKey: string, subscription: Subscription): Promise<void> {
-    subscription.feeding ??= feedAll(sessionKey, subscription).then(
-      () => {
-        subscription.feeding = undefined;
-      },
-      (error: unknown) => {
-        // Whoever waits for a number learns of the failure.
-        subscription.whenReached.length = 0;
-        unsubscribe(sessionKey, subscription.receiver);
-        throw error;
-      },
-    );
+    subscription.feeding ??= feedAll(sessionKey, subscription).catch((error: unknown) => {
+      // Callers that wait for a number get the failure.
+      subscription.whenReached.length = 0;
+      unsubscribe(sessionKey, subscription.receiver);
+      throw error;
+    });
     return subscription.feeding;
   }
 
@@ -148,10 +141,14 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       subscription.waitingLength = 0;
       subscription.isInLog = false;
       if (isInLog) noteSent(subscription, await replay(sessionKey, receiver, subscription.sentUpTo));
-      else if (waiting.length === 0) return;
+      else if (waiting.length === 0) {
+        // In the same step in which nothing waits: what is published from now on is sent, and does not wait for this.
+        subscription.feeding = undefined;
+        return;
+      }
       for (const { seq, text } of waiting) {
         if (subscription.isOver || seq <= subscription.sentUpTo) continue;
-        receiver.update(rawJson(wireText(text)), seq);
+        deliver(receiver, text, seq);
         noteSent(subscription, seq);
         if (receiver.isBehind() && !(await receiver.drained())) break;
       }
@@ -182,8 +179,12 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
           wait(subscription, seq, text);
           continue;
         }
-        params ??= rawJson(wireText(text));
-        receiver.update(params, seq);
+        if (receiver.stored === undefined) {
+          params ??= rawJson(wireText(text));
+          receiver.update(params, seq);
+        } else {
+          receiver.stored(text);
+        }
         subscription.sentUpTo = seq;
         if (!receiver.isBehind()) continue;
         feed(sessionKey, subscription).catch(() => receiver.lost());
@@ -221,10 +222,16 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
   };
 }
 
+/** Gives a receiver one update in the form that it takes. */
+export function deliver(receiver: NotificationSink, text: string, seq: number, at?: number): void {
+  if (receiver.stored === undefined) receiver.update(rawJson(wireText(text)), seq);
+  else receiver.stored(text, at);
+}
+
 const TURN_MEMBER = '"turnId":"';
 
 /** The receiver for the updates of one turn. Every update begins with its names, and no text can look like one of them. */
-export function ofTurn(receiver: UpdateReceiver, turnId: string): UpdateReceiver {
+export function ofTurn(receiver: NotificationSink, turnId: string): NotificationSink {
   return {
     ...receiver,
     update(params, seq) {
@@ -252,9 +259,9 @@ function wait(subscription: Subscription, seq: number, text: string): void {
 
 /** A connection that wants a session which, as far as it is known, is not there. */
 interface EarlyFollower {
-  readonly principal: string;
+  readonly principal: Principal;
   readonly sessionId: string;
-  /** The session has started meanwhile: the connection is its client since before its first update. */
+  /** The session has started since then: the connection is its client since before its first update. */
   isAdmitted: boolean;
 }
 
@@ -263,19 +270,19 @@ interface EarlyFollower {
  * There is one entry for each connection, until it goes.
  */
 interface EarlyFollowers {
-  add(principal: string, sessionId: string, receiver: UpdateReceiver): void;
+  add(principal: Principal, sessionId: string, receiver: NotificationSink): void;
   /** Whether it still waits. False when its session has started, or the connection has gone. */
-  isWaiting(receiver: UpdateReceiver): boolean;
+  isWaiting(receiver: NotificationSink): boolean;
   /** Those who become clients of a session that starts. */
-  admit(session: { readonly id: string; readonly owner: string }): readonly UpdateReceiver[];
-  remove(receiver: UpdateReceiver): void;
+  admit(session: { readonly id: string; readonly owner: string }): readonly NotificationSink[];
+  remove(receiver: NotificationSink): void;
 }
 
 export function createEarlyFollowers(): EarlyFollowers {
-  const byReceiver = new Map<UpdateReceiver, EarlyFollower>();
-  const bySession = new Map<string, Set<UpdateReceiver>>();
+  const byReceiver = new Map<NotificationSink, EarlyFollower>();
+  const bySession = new Map<string, Set<NotificationSink>>();
 
-  function remove(receiver: UpdateReceiver): void {
+  function remove(receiver: NotificationSink): void {
     const { sessionId = '' } = byReceiver.get(receiver) ?? {};
     byReceiver.delete(receiver);
     const receivers = bySession.get(sessionId);
@@ -286,12 +293,12 @@ export function createEarlyFollowers(): EarlyFollowers {
     add(principal, sessionId, receiver) {
       remove(receiver);
       byReceiver.set(receiver, { principal, sessionId, isAdmitted: false });
-      const receivers = bySession.get(sessionId) ?? new Set<UpdateReceiver>();
+      const receivers = bySession.get(sessionId) ?? new Set<NotificationSink>();
       bySession.set(sessionId, receivers.add(receiver));
     },
     isWaiting: (receiver) => byReceiver.get(receiver)?.isAdmitted === false,
     admit({ id, owner }) {
-      const admitted: UpdateReceiver[] = [];
+      const admitted: NotificationSink[] = [];
       for (const receiver of bySession.get(id) ?? []) {
         const follower = byReceiver.get(receiver);
         if (follower === undefined || !sees(follower.principal, owner)) continue;

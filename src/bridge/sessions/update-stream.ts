@@ -16,7 +16,7 @@ export interface UpdateStream {
   hasRoom(): boolean;
   /** Undefined while more may be emitted; otherwise resolves when the store, and those who read the updates, take more. */
   room(): Promise<void> | undefined;
-  /** Lets go of whoever waits for room. */
+  /** Releases the callers that wait for room. */
   giveRoom(): void;
   /** The store has numbers up to this one reserved. */
   noteReserved(upTo: number): void;
@@ -54,7 +54,7 @@ export interface UpdateStreamOptions {
 
 /** So many numbers are reserved ahead. */
 export const NUMBERS_AHEAD = 512;
-/** With more than this held, whoever emits is asked to wait. */
+/** With more than this held, the emitter has to wait. */
 const MAX_HELD_LENGTH = 1024 * 1024;
 
 interface HeldUpdate {

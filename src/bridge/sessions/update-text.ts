@@ -1,5 +1,7 @@
 import type { AgentEvent, StepMark } from '../agents/agent-provider.ts';
 import { cutText } from '../agents/agent-text.ts';
+import type { PlacedFile } from '../agents/prompt-content.ts';
+import type { PlanEntry, TurnAttachment } from '../contract/session-update.ts';
 
 /** Whose update it is. */
 export interface UpdateOrigin extends Partial<StepMark> {
@@ -11,7 +13,7 @@ export interface UpdateOrigin extends Partial<StepMark> {
 /** Makes the stored text of an update once its number is known. */
 export type MakeUpdate = (seq: number) => string;
 
-/** The text of one delta update; a longer one is told in several. */
+/** The text of one delta update; a longer one is split into several. */
 const MAX_DELTA_LENGTH = 16 * 1024;
 /** How a value begins that is stored with its text last; the length of what comes before the text follows. */
 const TEXT_LAST_MARK = '+';
@@ -21,9 +23,19 @@ export type TurnStage = 'queued' | 'started' | 'running' | 'completed' | 'failed
 const PENDING: ReadonlySet<TurnStage> = new Set(['queued', 'started', 'running']);
 
 /** Where a turn stands: `session.update` of type `status` (contract/bridge 4). */
-export function stageUpdate(origin: UpdateOrigin, stage: TurnStage, message: string): MakeUpdate {
-  const state = { message, pending: PENDING.has(stage), error: stage === 'failed' };
+export function stageUpdate(
+  origin: UpdateOrigin,
+  stage: TurnStage,
+  message: string,
+  members: Readonly<Record<string, unknown>> = {},
+): MakeUpdate {
+  const state = { message, pending: PENDING.has(stage), error: stage === 'failed', ...members };
   return statusUpdate(origin, stage, state);
+}
+
+/** A file as clients see it: where it is concerns its agent alone. */
+export function shownFile({ name, contentType, sizeBytes }: PlacedFile): TurnAttachment {
+  return { name, contentType, sizeBytes };
 }
 
 /**
@@ -104,16 +116,37 @@ function eventUpdate(origin: UpdateOrigin, event: AgentEvent): MakeUpdate {
     case 'tool_call': {
       // Member by member: what else an implementation may carry along stays inside.
       const { kind, toolCallId, title, status, toolKind, input, output, locations } = event;
+      const { changes, exitCode, durationMs } = event;
       const shown = { kind, type: kind, toolCallId, title, status, toolKind, input, output, locations };
-      return structuredUpdate(origin, title, shown);
+      return structuredUpdate(origin, title, { ...shown, changes, exitCode, durationMs });
     }
+    case 'plan':
+      return statusEvent(origin, planText(event.entries), { plan: event.entries });
+    case 'usage': {
+      const { kind: _kind, ...usage } = event;
+      return statusEvent(origin, '', { usage });
+    }
+    case 'mode':
+      return statusEvent(origin, '', { modeId: event.modeId });
+    case 'commands':
+      return statusEvent(origin, '', { commands: event.commands });
+    case 'steer':
+      return statusEvent(origin, `Message to the running turn: ${event.text}`, { steer: event.text });
     case 'permission': {
       const text = `${event.decision === 'allowed' ? 'Allowed' : 'Denied'}: ${event.title}`;
-      const { toolCallId, decision } = event;
-      const shown = { kind: 'status', type: 'status', text, status: `permission_${decision}`, toolCallId };
-      return structuredUpdate(origin, text, shown);
+      const { toolCallId, decision, reason } = event;
+      return statusEvent(origin, text, { status: `permission_${decision}`, toolCallId, reason });
     }
   }
+}
+
+/** The four kinds of the spec are the only ones on the first surface: everything else is a member of a status. */
+function statusEvent(origin: UpdateOrigin, text: string, members: Readonly<Record<string, unknown>>): MakeUpdate {
+  return structuredUpdate(origin, text, { kind: 'status', type: 'status', text, ...members });
+}
+
+function planText(entries: readonly PlanEntry[]): string {
+  return entries.map(({ content, status }) => `- [${status === 'completed' ? 'x' : ' '}] ${content}`).join('\n');
 }
 
 function structuredUpdate(

@@ -1,29 +1,42 @@
 import { mkdir, mkdtemp, realpath, rename, rm, stat } from 'node:fs/promises';
 import { isAbsolute, join, sep } from 'node:path';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { type HeldFolder, holdFolder, type Identity, isSame, lineageOf, type PrivatePlaces } from './private-places.ts';
+import { identityOf } from '../agents/agent-fence.ts';
+import { ATTACHMENT_FOLDER } from '../attachments/given-files.ts';
+import { MAIN } from '../principal.ts';
+import type { OwnerRoots } from './owner-roots.ts';
+import {
+  type HeldFolder,
+  holdFolder,
+  type Identity,
+  identityKey,
+  isSame,
+  lineageOf,
+  type PrivatePlaces,
+} from './private-places.ts';
 
 /** Where agents work. */
 export interface WorkingDirectories {
   /**
    * Returns the real path of a requested folder. Throws WORKING_DIRECTORY_REFUSED unless the folder exists inside the
-   * allowed roots now and neither is nor contains a private place: call it right before the folder is used, because links
+   * owner's roots now and neither is nor contains a private place: call it right before the folder is used, because links
    * can change. Folders are compared by what they are, not by how a path spells them.
    */
-  check(requested: string): Promise<string>;
+  check(requested: string, owner?: string): Promise<string>;
+  /** The same for a folder that `check` or `scratch` gave: returns what it is now, as `device:inode`. */
+  identify(folder: string, owner?: string): Promise<string>;
   /** The private folder of a session that named none; it is made when it is not there. */
   scratch(sessionKey: string): Promise<string>;
   /** Puts the private folder out of the way: the next session of that name finds none. What is returned removes it. */
   setScratchAside(sessionKey: string): Promise<() => Promise<void>>;
+  /** Where the files of a session's prompts are, in its private folder; it may not be there. */
+  filesOf(sessionKey: string): string;
   /** Whether a path, as `scratch` gave it, is a private folder of a session. */
   isScratch(path: string): boolean;
 }
 
 export interface WorkingDirectoryOptions {
-  /** Folders that the operator has listed. One of them may contain a private place, because the operator wants it so. */
-  readonly roots: readonly string[];
-  /** Used when the operator has listed none. */
-  readonly defaultRoots?: readonly string[];
+  readonly roots: OwnerRoots;
   /** A real path. Scratch folders are made in it. */
   readonly dataDirectory: string;
   /** The data directory, and whatever else is ours. */
@@ -33,24 +46,25 @@ export interface WorkingDirectoryOptions {
 const LONGEST_PATH = 4096;
 
 export function createWorkingDirectories(options: WorkingDirectoryOptions): WorkingDirectories {
-  const { roots: listed, defaultRoots = [], dataDirectory, places } = options;
-  const roots = listed.length === 0 ? defaultRoots : listed;
+  const { roots, dataDirectory, places } = options;
   const allScratch = join(dataDirectory, 'scratch');
   const scratchOf = (sessionKey: string) => join(allScratch, sessionKey);
 
-  async function checkHeld(folder: HeldFolder): Promise<void> {
+  async function checkHeld(folder: HeldFolder, owner: string): Promise<void> {
     if (folder.holdsProcesses) throw refused('it holds processes, not files; use a folder of files');
-    const rootIdentities = await identitiesOf(roots);
+    const rootIdentities = await identitiesOf(await roots.of(owner));
+    const closed = await identitiesOf(roots.closedTo(owner));
     const isPrivate = await places.look();
     let isInsideRoot = false;
     for await (const level of lineageOf(folder)) {
       if (isPrivate.has(level)) throw refused('it belongs to the bridge itself; use another folder');
+      if (closed.some((one) => isSame(one, level))) throw refused('it belongs to people; use another folder');
       isInsideRoot ||= rootIdentities.some((root) => isSame(root, level));
     }
     if (!isInsideRoot) {
-      throw refused('it is outside the folders of bridge.workspace_roots; use a folder inside them, or list it there');
+      throw refused(`it is outside of ${namesOf(await roots.of(owner), roots.listed)}`);
     }
-    const isListed = (await identitiesOf(listed)).some((root) => isSame(root, folder));
+    const isListed = (await identitiesOf(roots.listed)).some((root) => isSame(root, folder));
     if (!isListed && (await places.isAbove(folder))) {
       throw refused(
         'it contains the data directory of the bridge; use a folder below it, or list exactly this folder in bridge.workspace_roots',
@@ -58,22 +72,35 @@ export function createWorkingDirectories(options: WorkingDirectoryOptions): Work
     }
   }
 
+  /** Runs `use` with a folder that is allowed, and cannot be replaced until `use` has ended. */
+  async function withChecked<Result>(
+    requested: string,
+    owner: string,
+    use: (folder: HeldFolder, real: string) => Result,
+  ) {
+    if (requested.length > LONGEST_PATH || requested.includes('\0') || !isAbsolute(requested)) {
+      throw refused('it must be an absolute path');
+    }
+    // A person's own folder is made by the first look at it.
+    await roots.of(owner);
+    const real = await realpath(requested).catch(() => undefined);
+    if (real === undefined) throw refused('there is no such folder');
+    const folder = await holdFolder(real, real).catch(notOpened);
+    try {
+      await checkHeld(folder, owner);
+      const where = await folder.whereabouts();
+      if (where !== undefined && where !== real) throw refused('it was moved or replaced; try again');
+      return use(folder, real);
+    } finally {
+      await folder.close();
+    }
+  }
+
   return {
-    async check(requested) {
-      if (requested.length > LONGEST_PATH || requested.includes('\0') || !isAbsolute(requested)) {
-        throw refused('it must be an absolute path');
-      }
-      const real = await realpath(requested).catch(() => undefined);
-      if (real === undefined) throw refused('there is no such folder');
-      const folder = await holdFolder(real, real).catch(notOpened);
-      try {
-        await checkHeld(folder);
-        const where = await folder.whereabouts();
-        if (where !== undefined && where !== real) throw refused('it was moved or replaced; try again');
-        return real;
-      } finally {
-        await folder.close();
-      }
+    check: (requested, owner = MAIN.id) => withChecked(requested, owner, (_folder, real) => real),
+    async identify(folder, owner = MAIN.id) {
+      if (isInside(folder, allScratch)) return identityOf(folder);
+      return withChecked(folder, owner, identityKey);
     },
     async scratch(sessionKey) {
       const folder = scratchOf(sessionKey);
@@ -89,8 +116,17 @@ export function createWorkingDirectories(options: WorkingDirectoryOptions): Work
       });
       return () => rm(aside, { recursive: true, force: true });
     },
+    filesOf: (sessionKey) => join(scratchOf(sessionKey), ATTACHMENT_FOLDER),
     isScratch: (path) => isInside(path, allScratch),
   };
+}
+
+/** A person has one folder, whose name is theirs to know; the shared ones are a setting. */
+function namesOf(roots: readonly string[], listed: readonly string[]): string {
+  const [first = ''] = roots;
+  return roots.length === 1 && !listed.includes(first)
+    ? `your own folder, ${first}; use that folder or one inside of it`
+    : 'the folders of bridge.workspace_roots; use a folder inside them, or list it there';
 }
 
 function isInside(path: string, root: string): boolean {

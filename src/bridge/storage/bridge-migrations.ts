@@ -1,10 +1,7 @@
-import { sql } from 'kysely';
-import type { Migration } from '../../platform/database/migration.ts';
+import type { Migration } from '../../platform/database/migrations.ts';
+import { column, workbenchMigrations } from './workbench-migrations.ts';
 
-/** For the condition of an index on other columns. */
-const column = (name: string) => sql.ref(name);
-
-/** The schema of the bridge, forward only: a released migration is never edited, a new one is added below. */
+/** The schema of the bridge, forward only: a released migration is never edited, a new one is added at the end. */
 export const bridgeMigrations: readonly Migration[] = [
   {
     id: '0001-instances',
@@ -249,4 +246,5 @@ export const bridgeMigrations: readonly Migration[] = [
       schema.createIndex('artifacts_owner').on('artifacts').columns(['owner', 'created_at', 'size_bytes']),
     ],
   },
+  ...workbenchMigrations,
 ];

@@ -1,7 +1,9 @@
+import type { Generated } from 'kysely';
+
 /** The tables of the bridge's database. */
 export interface BridgeSchema {
   instances: InstanceRow;
-  sessions: SessionRow;
+  sessions: Omit<SessionRow, 'choices'> & { readonly choices: Generated<string> };
   turns: TurnRow;
   session_updates: UpdateChunkRow;
   audit_records: AuditRow;
@@ -10,7 +12,13 @@ export interface BridgeSchema {
   jobs: JobRow;
   job_counts: JobCountRow;
   job_deliveries: JobDeliveryRow;
+  job_delivery_attempts: DeliveryAttemptRow;
   session_routes: SessionRouteRow;
+  schedules: ScheduleRow;
+  session_summaries: SummaryRow;
+  permissions: PermissionRow;
+  permission_rules: PermissionRuleRow;
+  attachments: AttachmentRow;
 }
 
 export interface InstanceRow {
@@ -36,6 +44,8 @@ export interface SessionRow {
   readonly reference: string;
   /** Empty: the scratch folder of the session. */
   readonly working_directory: string;
+  /** What people have chosen for its turns, as JSON text; empty: nothing. */
+  readonly choices: string;
   /** No update has a higher number than this. */
   readonly reserved_seq: number;
   readonly created_at: number;
@@ -58,6 +68,8 @@ export interface TurnRow {
   readonly idempotency_key: string;
   /** As JSON text, since a prompt may hold characters that no text column takes. */
   readonly prompt: string;
+  /** As JSON text: the files that came with it, once the turn has begun. */
+  readonly attachments: string;
   /** queued, running, completed, failed, cancelled or unavailable. */
   readonly status: string;
   /** What the result says in any case, as JSON text: known when the turn begins. */
@@ -103,6 +115,8 @@ export interface BuiltinMessageRow {
   readonly position: number;
   /** As JSON text. */
   readonly body: string;
+  /** The turn that it belongs to; empty for those of older releases. */
+  readonly turn_id: string;
   readonly created_at: number;
 }
 
@@ -129,7 +143,7 @@ export interface JobRow {
   readonly completed_at: number | null;
   /** The bridge that runs it; null while none does. */
   readonly instance: string | null;
-  /** Counts the times it was taken to be run: whoever writes the end of an earlier time is late. */
+  /** Counts the times it was taken to be run: a writer of the end of an earlier time is late. */
   readonly attempt: number;
   /** 1 when a bridge that does not run it wants it stopped. */
   readonly stop_requested: number;
@@ -139,6 +153,19 @@ export interface JobRow {
   readonly webhook_sent: number;
   readonly webhook_tries: number;
   readonly card_sent: number;
+  /** 0 is high, 1 normal, 2 low: of the jobs of one owner, lower numbers go first. */
+  readonly priority: number;
+  /** How often it may be run again after a failure of its agent, and how often it was. */
+  readonly retries: number;
+  readonly retried: number;
+  /** The moment before which it must not run; 0 without. */
+  readonly not_before: number;
+  /** When it is run again after a failure; 0 before the first one. */
+  readonly retry_at: number;
+  /** The schedule that made it; empty without. */
+  readonly schedule_id: string;
+  /** The beginning of the prompt and the names, in lower case, for searches. */
+  readonly search_text: string;
 }
 
 /** A file that a turn produced; its bytes lie in the data directory under its id. */
@@ -184,6 +211,53 @@ export interface JobDeliveryRow {
   readonly due_at: number;
 }
 
+/** One attempt to deliver something about an ended job. */
+export interface DeliveryAttemptRow {
+  readonly delivery_id: string;
+  /** From 1. */
+  readonly attempt: number;
+  readonly job_id: string;
+  readonly kind: JobDeliveryRow['kind'];
+  readonly started_at: number;
+  /** Null while it is under way, and for good when its bridge died. */
+  readonly ended_at: number | null;
+  readonly result: 'unknown' | 'sent' | 'failed';
+  /** The status of the response, or what went wrong. */
+  readonly detail: string;
+}
+
+/** A task that becomes a job at certain times. */
+export interface ScheduleRow {
+  readonly id: string;
+  readonly owner: string;
+  readonly tenant: string;
+  /** As JSON text, since a name may hold characters that no text column takes. */
+  readonly name: string;
+  /** Empty when `every_ms` is given. */
+  readonly cron: string;
+  readonly every_ms: number;
+  readonly timezone: string;
+  /** The params of the submit, as JSON text. */
+  readonly task: string;
+  readonly enabled: number;
+  readonly overlap: 'skip' | 'queue';
+  readonly catch_up: 'none' | 'one';
+  /** When it fires next; null while it is not enabled. A bridge that changes it has fired. */
+  readonly next_at: number | null;
+  /** The moment at which `next_at` was computed. */
+  readonly counted_at: number;
+  /** Counts the changes of people: a firing of what it was before is refused. */
+  readonly version: number;
+  /** What came of the last time at which it was due. */
+  readonly last_at: number | null;
+  readonly last_result: '' | 'fired' | 'skipped' | 'missed' | 'refused';
+  readonly last_message: string;
+  /** Of the last firing; empty before the first. */
+  readonly last_job_id: string;
+  readonly created_at: number;
+  readonly updated_at: number;
+}
+
 /** Where a session, or a job, lives that was handed to another bridge. */
 export interface SessionRouteRow {
   readonly owner: string;
@@ -194,4 +268,112 @@ export interface SessionRouteRow {
   readonly thread_id: string;
   readonly node_id: string;
   readonly used_at: number;
+}
+
+/** What lists show of an open session. Whether it runs or waits is not stored here: its open turns say so. */
+export interface SummaryRow {
+  readonly session_key: string;
+  readonly session_id: string;
+  readonly thread_id: string;
+  readonly owner: string;
+  readonly tenant: string;
+  /** As JSON text, since a title may hold characters that no text column takes. Empty until the first turn begins. */
+  readonly title: string;
+  /** Title and session id in lower case, for searches; without characters that no text column takes. */
+  readonly search_text: string;
+  readonly provider_id: string;
+  readonly model: string;
+  /** The mode of the agent; empty while unknown. */
+  readonly mode: string;
+  /** What its agent offers, as JSON text; empty while unknown. */
+  readonly offers: string;
+  /** Empty: the scratch folder of the session. */
+  readonly folder: string;
+  /** As JSON text; empty while nothing is known. */
+  readonly doing: string;
+  /** Turns that have ended, and what they used. */
+  readonly turns: number;
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly total_tokens: number;
+  readonly cost_usd: number | null;
+  /** What its turns have changed in its folder. */
+  readonly changed_files: number;
+  readonly lines_added: number;
+  readonly lines_removed: number;
+  /** The turn that has ended last; empty before the first. */
+  readonly last_turn: string;
+  readonly last_status: string;
+  readonly last_code: string;
+  readonly last_seq: number;
+  readonly job_id: string;
+  readonly created_at: number;
+  readonly updated_at: number;
+  readonly archived_at: number | null;
+  readonly pinned: number;
+}
+
+/** A question of an agent that a person is to answer. */
+export interface PermissionRow {
+  readonly id: string;
+  readonly session_key: string;
+  readonly session_id: string;
+  readonly owner: string;
+  readonly tenant: string;
+  readonly turn_id: string;
+  /** The bridge whose turn waits for the answer. */
+  readonly instance: string;
+  readonly folder: string;
+  /** This one and the next four as JSON text. */
+  readonly tool_call_id: string;
+  readonly title: string;
+  readonly input: string;
+  readonly options: string;
+  readonly reason: string;
+  readonly tool_kind: string;
+  readonly state: 'open' | 'allowed' | 'denied' | 'cancelled' | 'expired';
+  /** The option that was chosen; empty when none was. */
+  readonly option_id: string;
+  /** once, session or always; empty without an answer. */
+  readonly scope: string;
+  /** The principal that answered. */
+  readonly answered_by: string;
+  readonly created_at: number;
+  readonly expires_at: number;
+  readonly answered_at: number | null;
+}
+
+/** An answer that counts for the same question again. */
+export interface PermissionRuleRow {
+  readonly id: string;
+  readonly owner: string;
+  readonly tenant: string;
+  /** Empty: for every session of the owner in the folder. */
+  readonly session_key: string;
+  readonly session_id: string;
+  readonly folder: string;
+  readonly tool_kind: string;
+  /** The words of the command, and the path, as JSON text; null without. */
+  readonly command: string;
+  readonly path: string;
+  readonly decision: 'allow' | 'deny';
+  readonly created_by: string;
+  readonly created_at: number;
+  readonly expires_at: number;
+}
+
+/** A file that was uploaded for a prompt; its bytes lie in the data directory under its id. */
+export interface AttachmentRow {
+  readonly id: string;
+  readonly owner: string;
+  readonly tenant: string;
+  /** As JSON text. */
+  readonly name: string;
+  readonly content_type: string;
+  readonly size_bytes: number;
+  readonly sha256: string;
+  /** When a turn or a job first used it. */
+  readonly used_at: number | null;
+  readonly created_at: number;
+  readonly expires_at: number;
 }

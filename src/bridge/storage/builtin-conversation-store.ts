@@ -7,9 +7,17 @@ export interface KeptConversation {
   readonly nextPosition: number;
 }
 
+/** The turn in which messages were said, and when. */
+export interface MessagesOf {
+  readonly turnId: string;
+  readonly now: number;
+}
+
 /** Keeps conversations as lists that only grow, one row for each message. */
 export interface BuiltinConversationStore {
-  append(conversationId: string, position: number, bodies: readonly string[], now: number): Promise<void>;
+  append(conversationId: string, position: number, bodies: readonly string[], of: MessagesOf): Promise<void>;
+  /** Copies a conversation, up to the end of that turn if one is given. False when there is no such conversation or turn. */
+  copy(conversationId: string, copyId: string, turnId: string | undefined): Promise<boolean>;
   /** Undefined when there is none. What is older than the limit allows is removed for good. */
   read(conversationId: string): Promise<KeptConversation | undefined>;
   remove(conversationId: string): Promise<void>;
@@ -26,6 +34,7 @@ export function createBuiltinConversationStore(database: Database<BridgeSchema>)
       conversation_id: given.conversation_id,
       position: given.position,
       body: given.body,
+      turn_id: given.turn_id,
       created_at: given.created_at,
     }),
   );
@@ -46,9 +55,9 @@ export function createBuiltinConversationStore(database: Database<BridgeSchema>)
   );
 
   return {
-    async append(conversation_id, position, bodies, created_at) {
+    async append(conversation_id, position, bodies, { turnId: turn_id, now: created_at }) {
       const rows = bodies.map((body, index) =>
-        insert({ conversation_id, position: position + index, body, created_at }),
+        insert({ conversation_id, position: position + index, body, turn_id, created_at }),
       );
       await database.write(rows);
     },
@@ -69,6 +78,24 @@ export function createBuiltinConversationStore(database: Database<BridgeSchema>)
         }
         if (page.length < PAGE) return toKept(newestFirst);
       }
+    },
+    async copy(conversationId, copyId, turnId) {
+      const { query } = database;
+      let last = query
+        .selectFrom('builtin_messages')
+        .select(({ fn }) => fn.max('position').as('position'))
+        .where('conversation_id', '=', conversationId);
+      if (turnId !== undefined) last = last.where('turn_id', '=', turnId);
+      const position = (await database.read(last.compile()))[0]?.position ?? null;
+      if (position === null) return false;
+      const copied = query
+        .selectFrom('builtin_messages')
+        .select((row) => [row.val(copyId).as('conversation_id'), 'position', 'body', 'turn_id', 'created_at'])
+        .where('conversation_id', '=', conversationId)
+        .where('position', '<=', position);
+      const columns = ['conversation_id', 'position', 'body', 'turn_id', 'created_at'] as const;
+      await database.write([query.insertInto('builtin_messages').columns(columns).expression(copied).compile()]);
+      return true;
     },
     async remove(conversationId) {
       await database.write([removeBefore({ conversationId, before: Number.MAX_SAFE_INTEGER })]);

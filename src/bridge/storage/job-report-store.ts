@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Statement } from '../../platform/database/statement.ts';
 import type { BridgeSchema, JobCountRow, JobRow, JobStatus } from './bridge-schema.ts';
@@ -5,7 +6,7 @@ import type { BridgeSchema, JobCountRow, JobRow, JobStatus } from './bridge-sche
 /** The counts of one agent, over all shards and owners that were asked for. */
 export type ProviderCounts = Omit<JobCountRow, 'owner' | 'tenant' | 'shard'>;
 
-interface JobPage {
+export interface JobPage {
   /** Of all owners when none is given. */
   readonly owner: string | undefined;
   readonly status: JobStatus | undefined;
@@ -14,14 +15,33 @@ interface JobPage {
   readonly limit: number;
 }
 
+/** Filters that no index serves: the jobs of a page are looked at one by one, at most so many. */
+export interface JobFilters {
+  readonly providerId: string | undefined;
+  readonly scheduleId: string | undefined;
+  /** In lower case. */
+  readonly words: string | undefined;
+  /** No job with a lower id. */
+  readonly from: string;
+}
+
+interface FilteredJobs {
+  readonly jobs: readonly JobRow[];
+  /** The last job that was looked at, when there may be more; empty otherwise. */
+  readonly seenUntil: string;
+}
+
 export interface JobReportStore {
   /** Newest first. */
   list(page: JobPage): Promise<readonly JobRow[]>;
+  /** Newest first, those that fit. */
+  search(page: JobPage, filters: JobFilters): Promise<FilteredJobs>;
   /** Costs the same however many jobs there are. */
   counts(owner: string | undefined): Promise<readonly ProviderCounts[]>;
-  /** How many jobs of an owner are pending. */
-  countPending(owner: string): Promise<number>;
-  oldestPending(owner: string | undefined): Promise<JobRow | undefined>;
+  /** How many jobs of an owner wait, and how many run. */
+  countOpen(owner: string): Promise<{ readonly pending: number; readonly running: number }>;
+  /** Of those that may run by now. */
+  oldestPending(owner: string | undefined, now: number): Promise<JobRow | undefined>;
   /** Jobs that ended before that moment, the longest ago first. */
   ended(before: number, limit: number): Promise<readonly EndedJob[]>;
   /** Takes them away; fails with STORAGE_CONFLICT when another bridge has. */
@@ -35,6 +55,8 @@ type EndedJob = Pick<
 
 /** After every id of a job. */
 const NEWEST = 'job-~';
+/** So many jobs are looked at for one page, however few of them fit. */
+const MAX_SCANNED = 2000;
 
 export function createJobReportStore(database: Database<BridgeSchema>): JobReportStore {
   const changeCounts = createJobCounts(database);
@@ -71,8 +93,12 @@ export function createJobReportStore(database: Database<BridgeSchema>): JobRepor
   const sumsOfAll = sums(false);
   const sumsOfOwner = sums(true);
   const oldest = (hasOwner: boolean) =>
-    database.statement((query, given: { owner: string; status: JobStatus }) => {
-      const jobs = query.selectFrom('jobs').selectAll().where('status', '=', given.status);
+    database.statement((query, given: { owner: string; status: JobStatus; now: number }) => {
+      const jobs = query
+        .selectFrom('jobs')
+        .selectAll()
+        .where('status', '=', given.status)
+        .where('not_before', '<=', given.now);
       return (hasOwner ? jobs.where('owner', '=', given.owner) : jobs).orderBy('id').limit(1);
     });
   const oldestOfAll = oldest(false);
@@ -91,14 +117,54 @@ export function createJobReportStore(database: Database<BridgeSchema>): JobRepor
       const choose = owner === '' ? (status ? pages.status : pages.all) : status ? pages.both : pages.owner;
       return database.read(choose({ owner, status: status ?? 'pending', before: before || NEWEST, limit }));
     },
-    counts: (owner) => database.readKeyed(owner === undefined ? sumsOfAll({ owner: '' }) : sumsOfOwner({ owner })),
-    async countPending(owner) {
-      const rows = await database.readKeyed(sumsOfOwner({ owner }));
-      return rows.reduce((sum, { pending }) => sum + pending, 0);
+    async search({ owner, status, before, limit }, { providerId, scheduleId, words, from }) {
+      const { query } = database;
+      let scanned = query
+        .selectFrom('jobs')
+        .select(['id', 'provider_id', 'search_text'])
+        .where('id', '<', before || NEWEST)
+        .where('id', '>=', from)
+        .orderBy('id', 'desc')
+        .limit(MAX_SCANNED);
+      if (owner !== undefined) scanned = scanned.where('owner', '=', owner);
+      if (status !== undefined) scanned = scanned.where('status', '=', status);
+      if (scheduleId !== undefined) {
+        scanned = scanned.where('schedule_id', '=', scheduleId).where('schedule_id', '!=', sql.lit(''));
+      }
+      let fitting = query.selectFrom(scanned.as('scanned')).select('scanned.id');
+      if (providerId !== undefined) fitting = fitting.where('scanned.provider_id', '=', providerId);
+      if (words !== undefined) {
+        const pattern = `%${words.replaceAll(/[\\%_]/g, '\\$&')}%`;
+        fitting = fitting.where(sql<boolean>`scanned.search_text like ${pattern} escape '\\'`);
+      }
+      const found = await database.read(fitting.orderBy('scanned.id', 'desc').limit(limit).compile());
+      const ids = found.map(({ id }) => id);
+      const jobs =
+        ids.length === 0
+          ? []
+          : await database.read(
+              query.selectFrom('jobs').selectAll().where('id', 'in', ids).orderBy('id', 'desc').compile(),
+            );
+      if (ids.length === limit) return { jobs, seenUntil: ids.at(-1) ?? '' };
+      const last = await database.read(
+        scanned
+          .limit(1)
+          .offset(MAX_SCANNED - 1)
+          .compile(),
+      );
+      return { jobs, seenUntil: last[0]?.id ?? '' };
     },
-    async oldestPending(owner) {
+    counts: (owner) => database.readKeyed(owner === undefined ? sumsOfAll({ owner: '' }) : sumsOfOwner({ owner })),
+    async countOpen(owner) {
+      const rows = await database.readKeyed(sumsOfOwner({ owner }));
+      return {
+        pending: rows.reduce((sum, row) => sum + row.pending, 0),
+        running: rows.reduce((sum, row) => sum + row.running, 0),
+      };
+    },
+    async oldestPending(owner, now) {
       const choose = owner === undefined ? oldestOfAll : oldestOfOwner;
-      return (await database.readKeyed(choose({ owner: owner ?? '', status: 'pending' })))[0];
+      return (await database.readKeyed(choose({ owner: owner ?? '', status: 'pending', now })))[0];
     },
     ended: (before, limit) => database.read(ended({ before, limit })),
     async remove(jobs) {
@@ -107,7 +173,8 @@ export function createJobReportStore(database: Database<BridgeSchema>): JobRepor
         database.query.deleteFrom('jobs').where('id', 'in', ids).compile(),
         ids.length,
       );
-      await database.write([removal, ...changeCounts(jobs.map((job) => countJob(job, -1)))]);
+      const attempts = database.query.deleteFrom('job_delivery_attempts').where('job_id', 'in', ids).compile();
+      await database.write([removal, attempts, ...changeCounts(jobs.map((job) => countJob(job, -1)))]);
     },
   };
 }

@@ -7,10 +7,11 @@ export interface JobSearchStore {
   /** Whose jobs wait for which agent, in the order of both names. */
   waiting(): Promise<readonly WaitingJobs[]>;
   /**
-   * The jobs that may run next: of each session in which nothing runs, the one that waits longest, oldest first. Looks at
-   * the MAX_SEARCHED oldest jobs, because one owner may have very many that all wait for one session.
+   * The jobs that may run next: of each session in which nothing runs, the one with the highest priority, of these the one
+   * that waits longest; in the same order. Looks at the first MAX_SEARCHED jobs, because one owner may have very many that
+   * all wait for one session. Jobs whose moment has not come are left out.
    */
-  nextOfSessions(waiting: WaitingJobs): Promise<readonly NextJob[]>;
+  nextOfSessions(waiting: WaitingJobs, now: number): Promise<readonly NextJob[]>;
   /** Jobs that have waited past their deadline. */
   overdue(now: number, limit: number): Promise<readonly JobRow[]>;
   /** The open jobs of a session, or of a thread; of all owners when none is given. */
@@ -23,7 +24,7 @@ export interface JobSearchStore {
 
 export type WaitingJobs = Pick<JobRow, 'owner' | 'provider_id'>;
 
-export type NextJob = Pick<JobRow, 'id' | 'session_id'>;
+export type NextJob = Pick<JobRow, 'id' | 'session_id' | 'priority'>;
 
 const MAX_SEARCHED = 1000;
 const MAX_NEXT = 64;
@@ -38,14 +39,16 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       .orderBy('owner')
       .orderBy('provider_id'),
   );
-  const nextOfSessions = database.statement((query, given: WaitingJobs) => {
+  const nextOfSessions = database.statement((query, given: WaitingJobs & { now: number }) => {
     const oldest = query
       .selectFrom('jobs')
-      .select(['id', 'owner', 'session_id'])
+      .select(['id', 'owner', 'session_id', 'priority'])
       .where('owner', '=', given.owner)
       .where('provider_id', '=', given.provider_id)
       .where('instance', 'is', null)
       .where('completed_at', 'is', null)
+      .where('not_before', '<=', given.now)
+      .orderBy('priority')
       .orderBy('id')
       .limit(MAX_SEARCHED);
     // Few jobs run: this list is read once, by the index on `instance`.
@@ -54,24 +57,27 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       .select('running.session_id')
       .where('running.instance', 'is not', null)
       .where('running.owner', '=', given.owner);
-    return query
-      .selectFrom(oldest.as('oldest'))
-      .select(({ fn }) => [fn.min<string>('oldest.id').as('id'), 'oldest.session_id'])
-      .where('oldest.session_id', 'not in', running)
-      .where(({ not, exists, selectFrom }) =>
-        not(
-          exists(
-            selectFrom('sessions')
-              .select('sessions.key')
-              .whereRef('sessions.session_id', '=', 'oldest.session_id')
-              .whereRef('sessions.owner', '=', 'oldest.owner')
-              .where('sessions.instance', '!=', sql.lit('')),
+    return (
+      query
+        .selectFrom(oldest.as('oldest'))
+        // A priority is one digit, so these texts are in the order of both columns.
+        .select([sql<string>`min(oldest.priority || oldest.id)`.as('place'), 'oldest.session_id'])
+        .where('oldest.session_id', 'not in', running)
+        .where(({ not, exists, selectFrom }) =>
+          not(
+            exists(
+              selectFrom('sessions')
+                .select('sessions.key')
+                .whereRef('sessions.session_id', '=', 'oldest.session_id')
+                .whereRef('sessions.owner', '=', 'oldest.owner')
+                .where('sessions.instance', '!=', sql.lit('')),
+            ),
           ),
-        ),
-      )
-      .groupBy('oldest.session_id')
-      .orderBy('id')
-      .limit(MAX_NEXT);
+        )
+        .groupBy('oldest.session_id')
+        .orderBy('place')
+        .limit(MAX_NEXT)
+    );
   });
   const overdue = database.statement((query, given: { now: number; limit: number }) =>
     query
@@ -106,7 +112,10 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
   );
   return {
     waiting: () => database.readKeyed(waiting()),
-    nextOfSessions: ({ owner, provider_id }) => database.read(nextOfSessions({ owner, provider_id })),
+    async nextOfSessions({ owner, provider_id }, now) {
+      const found = await database.read(nextOfSessions({ owner, provider_id, now }));
+      return found.map(({ place, session_id }) => ({ id: place.slice(1), priority: Number(place[0]), session_id }));
+    },
     overdue: (now, limit) => database.readKeyed(overdue({ now, limit })),
     async ofSession(name, owner) {
       const found = await database.readKeyed('sessionId' in name ? ofSession(name) : ofThread(name));

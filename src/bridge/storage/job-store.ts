@@ -2,7 +2,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Statement } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import { TENANT } from '../principal.ts';
-import type { BridgeSchema, JobDeliveryRow, JobRow, JobStatus } from './bridge-schema.ts';
+import type { BridgeSchema, DeliveryAttemptRow, JobDeliveryRow, JobRow, JobStatus } from './bridge-schema.ts';
 import { countJob, createJobCounts } from './job-report-store.ts';
 
 /** How a job ended. */
@@ -16,19 +16,21 @@ interface JobEnd {
 
 /**
  * Jobs and their moves from state to state. Each move happens only if the job is still as the caller knows it; the answer
- * tells whether it did. So a job ends once, whoever tries.
+ * tells whether it did. So a job ends once, however many try.
  */
 export interface JobStore {
   /** Whether other bridges may change the same rows. */
   readonly isShared: boolean;
   /** Fails with STORAGE_DUPLICATE when the owner has used the idempotency key. */
-  add(job: JobRow): Promise<void>;
+  add(job: JobRow, more?: readonly Statement[]): Promise<void>;
   find(id: string): Promise<JobRow | undefined>;
   findByKey(owner: string, idempotencyKey: string): Promise<JobRow | undefined>;
   /** From pending to running. */
   claim(job: JobRow, instance: string, now: number): Promise<JobRow | undefined>;
   /** From running back to pending: the bridge that ran it is gone. */
   requeue(job: JobRow): Promise<boolean>;
+  /** From running back to pending: its agent failed, and it is run again then. */
+  retry(job: JobRow, retryAt: number): Promise<boolean>;
   /** From pending or running to the end, and with it whatever is to be told about it. */
   end(job: JobRow, end: JobEnd, deliveries: readonly JobDeliveryRow[]): Promise<boolean>;
   /** Asks the bridge that runs it to stop it. */
@@ -65,6 +67,13 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
       webhook_sent: given.webhook_sent,
       webhook_tries: given.webhook_tries,
       card_sent: given.card_sent,
+      priority: given.priority,
+      retries: given.retries,
+      retried: given.retried,
+      not_before: given.not_before,
+      retry_at: given.retry_at,
+      schedule_id: given.schedule_id,
+      search_text: given.search_text,
     }),
   );
   const find = database.statement((query, given: { id: string }) =>
@@ -92,6 +101,8 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
         completed_at: given.completed_at,
         stop_requested: 0,
         outcome: given.outcome,
+        retried: given.retried,
+        retry_at: given.retry_at,
       })
       .where('id', '=', given.id)
       .where('status', '=', given.fromStatus)
@@ -100,12 +111,23 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
   const requestStop = database.statement((query, given: { id: string }) =>
     query.updateTable('jobs').set({ stop_requested: 1 }).where('id', '=', given.id).where('completed_at', 'is', null),
   );
-  const moveDeadlines = database.statement((query, given: { byMs: number; from: number; to: number }) =>
+  const moveDeadlines = database.statement(
+    (query, given: { byMs: number; from: number; to: number; waitingFrom: number }) =>
+      query
+        .updateTable('jobs')
+        .set((set) => ({ deadline_at: set('deadline_at', '+', given.byMs) }))
+        .where('completed_at', 'is', null)
+        .where('not_before', '<=', given.waitingFrom)
+        .where((where) => where.or([where('created_at', '<', given.from), where('created_at', '>', given.to)])),
+  );
+  /** The clock was set past the moment that these waited for: their time begins now. */
+  const restartTime = database.statement((query, given: { now: number; waitingFrom: number }) =>
     query
       .updateTable('jobs')
-      .set((set) => ({ deadline_at: set('deadline_at', '+', given.byMs) }))
+      .set((set) => ({ deadline_at: set('timeout_ms', '+', given.now) }))
       .where('completed_at', 'is', null)
-      .where((where) => where.or([where('created_at', '<', given.from), where('created_at', '>', given.to)])),
+      .where('not_before', '>', given.waitingFrom)
+      .where('not_before', '<=', given.now),
   );
   const addDelivery = database.statement((query, given: JobDeliveryRow) =>
     query.insertInto('job_deliveries').values({
@@ -131,8 +153,8 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
 
   return {
     isShared: database.engine === 'postgres',
-    async add(job) {
-      await database.write([insert(job), ...changeCounts([countJob(job, 1)])]);
+    async add(job, more = []) {
+      await database.write([...more, insert(job), ...changeCounts([countJob(job, 1)])]);
     },
     find: async (id) => (await database.readKeyed(find({ id })))[0],
     findByKey: async (owner, key) => (await database.readKeyed(findByKey({ owner, key })))[0],
@@ -142,6 +164,10 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
     },
     async requeue(job) {
       return job.status === 'running' && moveJob(job, { ...job, status: 'pending', instance: null, started_at: null });
+    },
+    async retry(job, retryAt) {
+      const waiting: JobRow = { ...job, status: 'pending', instance: null, started_at: null };
+      return job.status === 'running' && moveJob(job, { ...waiting, retried: job.retried + 1, retry_at: retryAt });
     },
     async end(job, { status, providerId, outcome, now }, deliveries) {
       // What has not run cannot be complete.
@@ -155,7 +181,12 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
       await database.write([requestStop({ id })]);
     },
     async moveDeadlines({ byMs, now, sinceMs }) {
-      await database.write([moveDeadlines({ byMs, from: now - sinceMs, to: now })]);
+      // A job that waits for a moment of the wall clock has its time from that moment on.
+      const waitingFrom = Math.max(0, Math.min(now, now - byMs));
+      await database.write([
+        moveDeadlines({ byMs, from: now - sinceMs, to: now, waitingFrom }),
+        restartTime({ now, waitingFrom }),
+      ]);
     },
   };
 }
@@ -167,13 +198,19 @@ export interface JobDeliveryStore {
   /** Those that have waited until `now`, then those that would wait past `latest`. */
   due(now: number, latest: number, limit: number): Promise<readonly JobDeliveryRow[]>;
   /**
-   * Counts one more attempt before it is made, and puts the next one off until then: if this bridge dies meanwhile, that
+   * Counts one more attempt before it is made, and puts the next one off until then: if this bridge dies before that, that
    * is when another goes on. False when another bridge was faster.
    */
-  beginAttempt(delivery: JobDeliveryRow, dueAt: number): Promise<boolean>;
-  postpone(id: string, dueAt: number): Promise<void>;
-  finish(delivery: JobDeliveryRow, wasSent: boolean): Promise<void>;
+  beginAttempt(delivery: JobDeliveryRow, now: number, dueAt: number): Promise<boolean>;
+  /** The attempt failed, and there is another one then. */
+  postpone(delivery: JobDeliveryRow, dueAt: number, end: AttemptEnd): Promise<void>;
+  /** There is no other attempt. Without `end` the last one died with its bridge. */
+  finish(delivery: JobDeliveryRow, wasSent: boolean, end?: AttemptEnd): Promise<void>;
+  /** All attempts about a job, in order. */
+  attempts(jobId: string): Promise<readonly DeliveryAttemptRow[]>;
 }
+
+type AttemptEnd = Pick<DeliveryAttemptRow, 'detail'> & { readonly now: number };
 
 export function createJobDeliveryStore(database: Database<BridgeSchema>): JobDeliveryStore {
   const due = database.statement((query, given: { now: number; limit: number }) =>
@@ -209,29 +246,66 @@ export function createJobDeliveryStore(database: Database<BridgeSchema>): JobDel
   const setCardSent = database.statement((query, given: { jobId: string; wasSent: number }) =>
     query.updateTable('jobs').set({ card_sent: given.wasSent }).where('id', '=', given.jobId),
   );
+  const addAttempt = database.statement((query, given: Omit<DeliveryAttemptRow, 'ended_at' | 'result' | 'detail'>) =>
+    query.insertInto('job_delivery_attempts').values({
+      delivery_id: given.delivery_id,
+      attempt: given.attempt,
+      job_id: given.job_id,
+      kind: given.kind,
+      started_at: given.started_at,
+      ended_at: null,
+      result: 'unknown',
+      detail: '',
+    }),
+  );
+  const endAttempt = database.statement((query, given: EndedAttempt) =>
+    query
+      .updateTable('job_delivery_attempts')
+      .set({ ended_at: given.now, result: given.result, detail: given.detail })
+      .where('delivery_id', '=', given.id)
+      .where('attempt', '=', given.attempt),
+  );
+  const attemptsOf = database.statement((query, given: { jobId: string }) =>
+    query
+      .selectFrom('job_delivery_attempts')
+      .selectAll()
+      .where('job_id', '=', given.jobId)
+      .orderBy('started_at')
+      .orderBy('attempt'),
+  );
+  const ended = ({ id, attempts }: JobDeliveryRow, result: DeliveryAttemptRow['result'], end: AttemptEnd) =>
+    endAttempt({ id, attempt: attempts + 1, result, ...end });
   return {
+    attempts: (jobId) => database.readKeyed(attemptsOf({ jobId })),
     async due(now, latest, limit) {
       const found = await database.readKeyed(due({ now, limit }));
       if (found.length === limit) return found;
       return [...found, ...(await database.readKeyed(tooLate({ latest, limit: limit - found.length })))];
     },
-    async beginAttempt({ id, job_id: jobId, kind, attempts }, dueAt) {
+    async beginAttempt({ id, job_id: jobId, kind, attempts }, now, dueAt) {
       const begun = attempts + 1;
       const tries = kind === 'webhook' ? [setTries({ jobId, tries: begun })] : [];
+      const noted = addAttempt({ delivery_id: id, attempt: begun, job_id: jobId, kind, started_at: now });
       try {
-        await database.write([expectChanges(begin({ id, attempts, begun, dueAt }), 1), ...tries]);
+        await database.write([expectChanges(begin({ id, attempts, begun, dueAt }), 1), noted, ...tries]);
         return true;
       } catch (error) {
         if (errorCode(error) === 'STORAGE_CONFLICT') return false;
         throw error;
       }
     },
-    async postpone(id, dueAt) {
-      await database.write([postpone({ id, dueAt })]);
+    async postpone(delivery, dueAt, end) {
+      await database.write([postpone({ id: delivery.id, dueAt }), ended(delivery, 'failed', end)]);
     },
-    async finish({ id, job_id: jobId, kind }, wasSent) {
+    async finish(delivery, wasSent, end) {
+      const { id, job_id: jobId, kind } = delivery;
       const note = kind === 'webhook' ? setWebhookSent : setCardSent;
-      await database.write([remove({ id }), note({ jobId, wasSent: wasSent ? 1 : 0 })]);
+      const attempt = end === undefined ? [] : [ended(delivery, wasSent ? 'sent' : 'failed', end)];
+      await database.write([remove({ id }), note({ jobId, wasSent: wasSent ? 1 : 0 }), ...attempt]);
     },
   };
+}
+
+interface EndedAttempt extends AttemptEnd, Pick<DeliveryAttemptRow, 'attempt' | 'result'> {
+  readonly id: string;
 }

@@ -6,7 +6,7 @@ export type RouteKey = Pick<SessionRouteRow, 'owner' | 'kind' | 'name'>;
 /** Places of what other bridges run. Routes that were last used before `usedAfter` are as good as gone. */
 export interface SessionRouteStore {
   find(key: RouteKey, usedAfter: number): Promise<SessionRouteRow | undefined>;
-  /** The one used last, whoever owns it. */
+  /** The one used last, of any owner. */
   findAnyOwner(name: Omit<RouteKey, 'owner'>, usedAfter: number): Promise<SessionRouteRow | undefined>;
   /** One for each owner. */
   findOwners(name: Omit<RouteKey, 'owner'>, usedAfter: number): Promise<readonly SessionRouteRow[]>;
@@ -16,7 +16,7 @@ export interface SessionRouteStore {
   claim(rows: readonly SessionRouteRow[], usedAfter: number): Promise<void>;
   /** Points routes to another node, those that still point to the one given. */
   move(keys: readonly RouteKey[], from: string, to: string): Promise<void>;
-  /** Adds routes, or sets them anew. */
+  /** Adds routes, or replaces them. */
   put(rows: readonly SessionRouteRow[]): Promise<void>;
   touch(key: RouteKey, now: number): Promise<void>;
   /** A few at a time; answers how many. */

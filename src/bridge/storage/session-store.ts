@@ -9,24 +9,28 @@ type SessionClaim = Pick<
   'key' | 'thread_id' | 'instance' | 'provider_id' | 'reference' | 'working_directory' | 'reserved_seq' | 'updated_at'
 > & { readonly expectedSeq: number };
 
-/** Sessions. What is named after a change gives a statement, for whoever writes several things at once. */
+type NewSessionRow = Omit<SessionRow, 'choices'>;
+
+/** Sessions. A function that is named after a change returns a statement, for batches of several changes. */
 export interface SessionStore {
   /** Whether other bridges may change the same rows. */
   readonly isShared: boolean;
   find(sessionId: string, owner: string): Promise<SessionRow | undefined>;
-  /** The newest open session of that name, whoever owns it. */
+  /** The newest open session of that name, of any owner. */
   findAnyOwner(sessionId: string): Promise<SessionRow | undefined>;
   /** Open sessions of a thread; of all owners when none is given. */
   findByThread(threadId: string, owner: string | undefined): Promise<readonly SessionRow[]>;
   /** The owner of an open session. */
   ownerOf(key: string): Promise<string | undefined>;
-  insert(row: SessionRow): Statement;
+  /** Nothing is chosen for it yet. */
+  insert(row: NewSessionRow): Statement;
   /** Takes the session for an instance, or keeps it; fails with STORAGE_CONFLICT when another one was faster. */
   claim(claim: SessionClaim): Statement;
   /** Takes a claim back, if it was stored together with the beginning of that turn: the session is as it was before. */
   unclaim(key: string, turnId: string, before: SessionPlace): Statement;
   reserve(key: string, upTo: number): Statement;
   setReference(key: string, providerId: string, reference: string): Statement;
+  setChoices(key: string, choices: string): Statement;
   /** A turn of this instance has ended; `holder` is the instance again while its next turn follows, otherwise empty. */
   endTurn(key: string, instance: string, holder: string, lastSeq: number, now: number): Statement;
   /** Leaves nothing at all, for a session that never began. */
@@ -51,7 +55,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .orderBy('updated_at', 'desc')
       .limit(1),
   );
-  const insert = database.statement((query, given: SessionRow) =>
+  const insert = database.statement((query, given: NewSessionRow) =>
     query.insertInto('sessions').values({
       key: given.key,
       session_id: given.session_id,
@@ -82,7 +86,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         closed_at: null,
       })
       .where('key', '=', given.key)
-      // Who has it already may have reserved more meanwhile; nobody else can have.
+      // The bridge that has it may have reserved more since then; no other can have.
       .where((where) =>
         where.or([
           where('instance', '=', given.instance),
@@ -124,6 +128,9 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .set({ provider_id: given.providerId, reference: given.reference })
       .where('key', '=', given.key),
   );
+  const setChoices = database.statement((query, given: { key: string; choices: string }) =>
+    query.updateTable('sessions').set({ choices: given.choices }).where('key', '=', given.key),
+  );
   const endTurn = database.statement((query, given: TurnEnd) =>
     query
       .updateTable('sessions')
@@ -140,6 +147,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         provider_id: '',
         reference: '',
         working_directory: '',
+        choices: '',
         updated_at: given.now,
         closed_at: given.now,
       })
@@ -154,6 +162,17 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
   const forgetUpdates = database.statement((query, given: { key: string }) =>
     query.deleteFrom('session_updates').where('session_key', '=', given.key),
   );
+  const forgetSummary = database.statement((query, given: { key: string }) =>
+    query.deleteFrom('session_summaries').where('session_key', '=', given.key),
+  );
+  const forgetPermissions = database.statement((query, given: { key: string }) =>
+    query.deleteFrom('permissions').where('session_key', '=', given.key),
+  );
+  const forgetRules = database.statement((query, given: { key: string }) =>
+    query.deleteFrom('permission_rules').where('session_key', '=', given.key),
+  );
+  const forgetAll = (key: string) =>
+    [forgetTurns, forgetUpdates, forgetSummary, forgetPermissions, forgetRules].map((forget) => forget({ key }));
   return {
     isShared: database.engine === 'postgres',
     ownerOf: async (key) => (await database.readKeyed(ownerOf({ key })))[0]?.owner,
@@ -172,14 +191,15 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     unclaim: (key, turnId, before) => unclaim({ ...before, key, turnId }),
     reserve: (key, upTo) => reserve({ key, upTo }),
     setReference: (key, providerId, reference) => setReference({ key, providerId, reference }),
+    setChoices: (key, choices) => setChoices({ key, choices }),
     endTurn: (key, instance, holder, lastSeq, now) => endTurn({ key, instance, holder, lastSeq, now }),
-    discard: (key) => [remove({ key }), forgetTurns({ key }), forgetUpdates({ key })],
-    close: (key, now) => [close({ key, now }), forgetTurns({ key }), forgetUpdates({ key })],
+    discard: (key) => [remove({ key }), ...forgetAll(key)],
+    close: (key, now) => [close({ key, now }), ...forgetAll(key)],
   };
 }
 
 /** What a turn changes about its session when it begins. */
-interface SessionPlace {
+export interface SessionPlace {
   readonly threadId: string;
   readonly providerId: string;
   readonly reference: string;

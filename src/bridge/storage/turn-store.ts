@@ -31,7 +31,9 @@ export interface TurnStore {
   /** Turns of a session that were asked for with that key. */
   findByKey(sessionKey: string, idempotencyKey: string): Promise<readonly TurnRow[]>;
   /** The newest turn of a session. */
-  latest(sessionKey: string): Promise<Pick<TurnRow, 'method' | 'request_id'> | undefined>;
+  latest(sessionKey: string): Promise<Pick<TurnRow, 'id' | 'method' | 'request_id'> | undefined>;
+  /** Whether a session has that turn. */
+  isOf(sessionKey: string, turnId: string): Promise<boolean>;
   /** What was asked in a session, oldest first: the last so many. */
   prompts(sessionKey: string, limit: number): Promise<readonly Pick<TurnRow, 'id' | 'prompt'>[]>;
   /** Open turns of instances other than `own` that gave no sign of life since `aliveSince`, oldest first. */
@@ -54,6 +56,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
         request_fingerprint: given.request_fingerprint,
         idempotency_key: given.idempotency_key,
         prompt: given.prompt,
+        attachments: given.attachments,
         status: given.status,
         base: given.base,
         outcome: given.outcome,
@@ -69,7 +72,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
           const same = conflict.column('id');
           return onConflict === 'keep'
             ? same.doNothing()
-            : same.doUpdateSet({ status: given.status, base: given.base });
+            : same.doUpdateSet({ status: given.status, base: given.base, attachments: given.attachments });
         });
     });
   const queue = add('keep');
@@ -109,10 +112,14 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
     discard: (id) => discard({ id }),
     findSame: (sessionKey, requestFingerprint) => database.readKeyed(findSame({ sessionKey, requestFingerprint })),
     findByKey: (sessionKey, idempotencyKey) => database.readKeyed(findByKey({ sessionKey, idempotencyKey })),
+    async isOf(sessionKey, turnId) {
+      const turn = database.query.selectFrom('turns').select('id').where('id', '=', turnId);
+      return (await database.readKeyed(turn.where('session_key', '=', sessionKey).compile())).length > 0;
+    },
     async latest(sessionKey) {
       const newest = database.query
         .selectFrom('turns')
-        .select(['method', 'request_id'])
+        .select(['id', 'method', 'request_id'])
         .where('session_key', '=', sessionKey)
         .orderBy('id', 'desc')
         .limit(1);
@@ -161,7 +168,13 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
         .where('reserved_seq', '=', session.reserved_seq)
         .where('instance', 'in', ['', turn.instance])
         .compile();
-      await database.write([expectChanges(end(ended), 1), expectChanges(release, 1), update]);
+      const summary = query
+        .updateTable('session_summaries')
+        .set({ last_turn: turn.id, last_status: ended.status, last_code: 'TURN_INTERRUPTED', doing: '' })
+        .set(({ eb }) => ({ turns: eb('turns', '+', 1), last_seq: ended.lastSeq, updated_at: ended.now }))
+        .where('session_key', '=', session.key)
+        .compile();
+      await database.write([expectChanges(end(ended), 1), expectChanges(release, 1), update, summary]);
     },
   };
 }

@@ -27,7 +27,7 @@ export interface OfferedTool<Input extends TSchema = TSchema> {
   readonly name: string;
   readonly description: string;
   readonly input: Input;
-  /** What the agent is told. Throws TOOL_CALL_REFUSED or MODEL_FAILED for what did not go well. */
+  /** Returns the text for the agent. Throws TOOL_CALL_REFUSED or MODEL_FAILED for what did not go well. */
   run(input: Static<Input>, call: ToolCall): Promise<string>;
 }
 
@@ -71,7 +71,7 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
         if (system !== undefined) messages.unshift({ role: 'system', content: system });
         const answer = emptyAnswer();
         const request = { model, messages, stream: true as const, stream_options: { include_usage: true as const } };
-        await readAnswer(complete(request, signal), answer, () => undefined);
+        await readAnswer(complete(request, signal, ''), answer, () => undefined);
         return answer.text + answer.refusal;
       },
     }),
@@ -114,7 +114,7 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
     }),
     define({
       name: 'submit_job',
-      description: 'Has an agent do something in the background and returns at once, with the id of the job.',
+      description: 'Has an agent do something in the background and returns immediately, with the id of the job.',
       input: Type.Object({ prompt, provider, working_directory: folder, timeout_seconds: seconds }),
       run: ({ prompt: taskPrompt, timeout_seconds: time, ...input }, { signal }) =>
         shortCall(

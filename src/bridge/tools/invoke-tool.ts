@@ -1,5 +1,6 @@
 import { type Clock, deadline } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { readAtMost } from '../../platform/http/bounded-fetch.ts';
 import { decodeUtf8, parseJson } from '../../platform/json/parse-json.ts';
 import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-table.ts';
 import { createKnownSecrets } from '../../platform/log/hidden-secrets.ts';
@@ -112,8 +113,9 @@ export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }:
         redirect: 'manual',
         signal: limit.signal,
       });
-      const text = await readText(response, mostBytes);
-      const value = readValue(text);
+      const bytes = await readAtMost(response.body, mostBytes);
+      if (bytes === undefined) throw toolFailed(response.status, `its answer is larger than ${mostBytes} bytes`);
+      const value = readValue(decodeUtf8(bytes));
       if (!response.ok)
         throw toolFailed(response.status, refusalOf(value) || `it answered with status ${response.status}`);
       if (value === undefined) throw toolFailed(response.status, 'its answer is not JSON');
@@ -130,17 +132,6 @@ export function createToolsOverHttp({ url, token, clock, timeoutMs, mostBytes }:
       limit.release();
     }
   };
-}
-
-async function readText(response: Response, mostBytes: number): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length;
-    if (size > mostBytes) throw toolFailed(response.status, `its answer is larger than ${mostBytes} bytes`);
-    chunks.push(chunk);
-  }
-  return decodeUtf8(Buffer.concat(chunks));
 }
 
 function readValue(text: string): unknown {
@@ -180,14 +171,20 @@ export function createToolsOverRuntime(
   };
 }
 
-export function toolMethods(invokeTool: InvokeTool): readonly MethodRow<BridgeClient>[] {
+export function toolMethods(
+  invokeTool: InvokeTool,
+  checkOwner: (owner: string) => void,
+): readonly MethodRow<BridgeClient>[] {
   return [
     defineMethod({
       name: 'app.tools.invoke',
       summary: 'Calls a tool of the gateway.',
       params: ToolsInvokeParams,
       result: ToolsInvokeResult,
-      handle: ({ tool = '', action = '', args = {} }, call) => invokeTool(tool, action, args, call.signal),
+      handle({ tool = '', action = '', args = {} }, call) {
+        checkOwner(call.caller.caller.principal.id);
+        return invokeTool(tool, action, args, call.signal);
+      },
     }),
   ];
 }

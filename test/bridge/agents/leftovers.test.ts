@@ -5,8 +5,11 @@ import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { sweepLeftovers } from '../../../src/platform/child-process/process-journal.ts';
-import { type ProcessIdentity, readProcessTree } from '../../../src/platform/child-process/process-table.ts';
+import {
+  type ProcessIdentity,
+  readProcessTree,
+  sweepLeftovers,
+} from '../../../src/platform/child-process/process-table.ts';
 import { until } from '../../kit/until.ts';
 
 const OWNER = join(import.meta.dirname, 'agent-owner.ts');

@@ -2,8 +2,11 @@ import assert from 'node:assert/strict';
 import { mkdir, readdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import type { AskPermission } from '../../../src/bridge/agents/agent-provider.ts';
 import { startAgent } from '../../kit/bridge/agent-under-test.ts';
 import { startScripted } from './scripted-agent.ts';
+
+const ALLOW: AskPermission = async () => ({ optionId: 'once' });
 
 test('DB-19: with permissions denied, Codex gets a read-only sandbox, also for a thread that is taken up', async (t) => {
   const run = async (permissions: 'allow' | 'deny', folder?: string, reference?: string) => {
@@ -39,7 +42,7 @@ test('DB-19: with permissions denied, an agent that has a read-only mode is put 
 
 test('DB-19: an agent without a read-only mode says so, and what it asks for is denied', async (t) => {
   const agent = await startScripted(t, { permissions: 'deny' });
-  const turn = agent.run({ prompt: 'ask', folder: agent.work, ask: () => Promise.resolve('once') });
+  const turn = agent.run({ prompt: 'ask', folder: agent.work, ask: async () => ({ optionId: 'once' }) });
   await turn.end;
   assert.equal(turn.text(), 'answered selected never', 'a person at the client cannot allow what the settings deny');
   assert.ok(turn.events.some((event) => event.kind === 'status' && event.text.includes('no read-only mode')));
@@ -54,8 +57,39 @@ test('DB-19: with permissions allowed, modes and environment stay as they are', 
   assert.deepEqual(await readdir(agent.work), ['one']);
 });
 
+test('a call that denies makes one turn read-only in the agent, and the next one is as before', async (t) => {
+  const codex = await startScripted(t, { protocol: 'codex', flags: ['--state', 'FOLDER'] });
+  const said: string[] = [];
+  let reference = '';
+  for (const isReadOnly of [false, true, true, false]) {
+    const turn = codex.run({ prompt: 'policy', folder: codex.work, isReadOnly, ...(reference && { reference }) });
+    const end = await turn.end;
+    said.push(end.kind === 'completed' ? end.output : end.kind);
+    reference = turn.reference();
+  }
+  const [writable, readOnly] = ['workspaceWrite /extra untrusted', 'readOnly untrusted'];
+  assert.deepEqual(said, ['workspace-write untrusted', readOnly, readOnly, writable]);
+  const denied = codex.run({ prompt: 'run make', folder: codex.work, reference, isReadOnly: true, ask: ALLOW });
+  const end = await denied.end;
+  assert.equal(end.kind === 'completed' && end.output, 'answered decline', 'nobody is asked');
+  const acp = await startScripted(t, { flags: ['--modes'] });
+  const first = acp.run({ prompt: 'write one', folder: acp.work, isReadOnly: true });
+  await first.end;
+  assert.equal(first.text(), 'in mode plan');
+  for (const [prompt, isReadOnly, expected] of [
+    ['leave two', true, 'in mode plan'],
+    ['ask', true, 'answered selected never'],
+    ['write three', false, 'in mode build'],
+  ] as const) {
+    const turn = acp.run({ prompt, folder: acp.work, reference: first.reference(), isReadOnly, ask: ALLOW });
+    await turn.end;
+    assert.equal(turn.text(), expected);
+  }
+  assert.deepEqual(await readdir(acp.work), ['three']);
+});
+
 for (const permissions of ['allow', 'deny'] as const) {
-  test(`DB-19: OpenCode is told by its environment to deny all that writes: ${permissions}`, async (t) => {
+  test(`DB-19: the environment makes OpenCode deny all that writes: ${permissions}`, async (t) => {
     const { folder, work } = await startScripted(t);
     await mkdir(join(folder, 'bin'));
     const command = join(folder, 'bin', 'opencode');

@@ -11,7 +11,7 @@ async function addSkill(root: string, folder: string, text: string): Promise<voi
   await writeFile(join(root, folder, 'SKILL.md'), text);
 }
 
-test('DB-14: the built-in agent is told of the skills of its folder, those that were asked for first', async (context) => {
+test('DB-14: the built-in agent gets the skills of its folder, those that were asked for first', async (context) => {
   const root = await workingDirectory(context);
   await addSkill(root, '.agents/skills/a', '---\nname: alpha\ndescription: >-\n  Writes\n  letters.\n---\nsecret body');
   await addSkill(root, '.claude/skills/beta', '---\nname: beta\ndescription: Counts beans.\n---\n');
@@ -22,7 +22,7 @@ test('DB-14: the built-in agent is told of the skills of its folder, those that 
   await symlink(join(outside, 'stolen'), join(root, '.agents/skills/stolen'));
   const { agent, requests } = scriptedAgent(() => ({ text: ['done'] }));
   await agent.startTurn(recordTurn(root, 'work', { skills: ['beta', 'gone'] }));
-  const system = requests[0]?.messages[0]?.content ?? '';
+  const system = String(requests[0]?.messages[0]?.content);
   const lines = system.slice(system.indexOf('Skills.')).split('\n').slice(1);
   assert.deepEqual(lines, [
     '- beta (asked for): Counts beans. [.claude/skills/beta/SKILL.md]',
@@ -32,11 +32,11 @@ test('DB-14: the built-in agent is told of the skills of its folder, those that 
   ]);
 });
 
-test('DB-14: a folder without skills adds nothing to what the model is told', async (context) => {
+test('DB-14: a folder without skills adds nothing to what the model gets', async (context) => {
   const root = await workingDirectory(context);
   const { agent, requests } = scriptedAgent(() => ({ text: ['done'] }));
   await agent.startTurn(recordTurn(root, 'work'));
-  assert.doesNotMatch(requests[0]?.messages[0]?.content ?? '', /[Ss]kill/);
+  assert.doesNotMatch(String(requests[0]?.messages[0]?.content), /[Ss]kill/);
 });
 
 for (const protocol of ['acp', 'codex'] as const) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { promptText, turnAnswer } from '../../../src/bridge/editor/editor-sessions.ts';
+import { readPrompt, turnAnswer } from '../../../src/bridge/editor/editor-sessions.ts';
 import { createEditorUpdates } from '../../../src/bridge/editor/editor-update.ts';
 import { splitChannel } from '../../../src/bridge/editor/rpc-over-stdio.ts';
 import { createMemoryChannels } from '../../kit/memory-channel.ts';
@@ -23,20 +23,36 @@ test('names with slashes go to the editor’s side, all else to the app’s, wha
   assert.deepEqual(ends, ['editor 1000', 'app 1000']);
 });
 
-test('a prompt’s text, links and embedded files become one text; other kinds are refused', () => {
+test('DB-3: a prompt’s text, links and embedded texts become one text, images and other files come with it', () => {
   const blocks = [
     { type: 'text', text: 'Look at' },
     { type: 'resource_link', name: 'a.ts', uri: 'file:///w/a.ts' },
     { type: 'resource', resource: { uri: 'file:///w/b.ts', text: 'let b;' } },
   ];
-  assert.equal(promptText(blocks), 'Look at\n\n[a.ts](file:///w/a.ts)\n\nfile:///w/b.ts:\n\nlet b;');
+  assert.deepEqual(readPrompt(blocks), {
+    taskPrompt: 'Look at\n\n[a.ts](file:///w/a.ts)\n\nfile:///w/b.ts:\n\nlet b;',
+    attachments: [],
+  });
+  const files = [
+    { type: 'image', data: 'AA', mimeType: 'image/png' },
+    { type: 'resource', resource: { uri: 'file:///w/c.pdf', mimeType: 'application/pdf', blob: 'BB' } },
+  ];
+  assert.deepEqual(readPrompt([{ type: 'text', text: 'see' }, ...files]), {
+    taskPrompt: 'see',
+    attachments: [
+      { name: 'attachment-2.png', contentType: 'image/png', data: 'AA' },
+      { name: 'c.pdf', contentType: 'application/pdf', data: 'BB' },
+    ],
+  });
+  assert.equal(readPrompt(files).taskPrompt, 'See the attached files.');
   const wrong = [
-    [{ type: 'image', data: 'AA' }],
-    [{ type: 'resource', resource: { uri: 'x', blob: 'AA' } }],
+    [{ type: 'audio', data: 'AA' }],
+    [{ type: 'image' }],
+    [{ type: 'resource', resource: { uri: 'x' } }],
     [{ type: 'text', text: ' ' }],
     ['text'],
   ];
-  for (const given of wrong) assert.throws(() => promptText(given), { code: 'INVALID_PARAMS' });
+  for (const given of wrong) assert.throws(() => readPrompt(given), { code: 'INVALID_PARAMS' });
 });
 
 test('an update becomes what an editor knows: a tool call is announced once, and stages are left out', () => {

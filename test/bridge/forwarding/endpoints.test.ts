@@ -249,7 +249,7 @@ test('B-85: a name is refused before anything connects when any of its addresses
   }
 });
 
-test('a name that leads inside is told as it was found, and one that leads nowhere fails as it did', async () => {
+test('a name that leads inside is reported as it was found, and one that leads nowhere fails as it did', async () => {
   assert.equal(await lookedUp(found('10.0.0.2')), '10.0.0.2');
   assert.deepEqual(await lookedUp(found(['10.0.0.2', '::1'])), [
     { address: '10.0.0.2', family: 4 },
@@ -260,7 +260,7 @@ test('a name that leads inside is told as it was found, and one that leads nowhe
   assert.equal(await lookedUp(failing), missing);
 });
 
-test('why there is no connection is told in words, also where several addresses were tried', async () => {
+test('why there is no connection is said in words, also where several addresses were tried', async () => {
   const reasons = {
     ENOTFOUND: /name is not known/,
     EAI_AGAIN: /looked up/,

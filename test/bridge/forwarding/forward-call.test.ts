@@ -78,8 +78,8 @@ function scriptedCall(script: Script) {
     candidate: (id) => (known.includes(id) ? candidate(id) : undefined),
     onFailure: ({ nodeId, outcome }) => events.push(`failed ${nodeId} ${outcome}`),
   });
-  const stream = drained === undefined ? undefined : { isBehind: () => false, drained };
-  const client = { kind: 'request', stream } as unknown as BridgeClient;
+  const sink = drained === undefined ? undefined : { isBehind: () => false, drained };
+  const client = { sink, stays: false } as unknown as BridgeClient;
   const call = {
     method,
     params,
@@ -94,6 +94,7 @@ function scriptedCall(script: Script) {
     {
       call,
       method,
+      params,
       candidates: [candidate('b'), candidate('c')],
       owner: 'main',
       about: readCallNames(method, params),
@@ -128,7 +129,7 @@ test('B-90: where nobody knows what a node has done, no other is asked', async (
   assert.deepEqual(events, ['connect b within 2000', 'bind b instead of undefined', 'sent to b', 'failed b unknown']);
 });
 
-test('a session that another call has bound meanwhile is started there, and nowhere else', async () => {
+test('a session that another call has bound since is started there, and nowhere else', async () => {
   const { outcome, events } = scriptedCall({ answers: { b: done, d: done }, boundTo: 'd' });
   await outcome;
   assert.deepEqual(

@@ -51,7 +51,7 @@ test('forwarding: a streamed call brings its updates as they come, with their nu
   assert.ok(seen.includes('second'));
 });
 
-test('forwarding: calls over a WebSocket are forwarded too, many at once and in order', async (t) => {
+test('forwarding: calls over a WebSocket are forwarded too, many at the same time and in order', async (t) => {
   const b = await startNode(t, { id: 'b' });
   const a = await startNode(t, { id: 'a', peers: { b: b.url }, forwarding: everythingTo('b') });
   const client = await openClient(t, a.url, { headers: asMain });

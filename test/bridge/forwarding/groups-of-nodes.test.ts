@@ -25,7 +25,7 @@ const LONG_LIMITS = { connectMs: 30_000, turnHeadersMs: 60_000, headersMs: 60_00
 const portOf = (url: string) => Number(new URL(url).port);
 const IN_TURN = '{ rules: [{ methods: [session.start], target: { selector: { role: x }, strategy: round_robin } }] }';
 
-test('B-87: a circle of routes ends at the hop limit, and after no more than one request more', async (t) => {
+test('B-87, DP-10: a circle of routes ends at the hop limit, and after no more than one request more', async (t) => {
   const toA = await startFaultProxy(t, 0);
   const toB = await startFaultProxy(t, 0);
   const to = (id: string, url: string, other: string): NodeOptions => ({

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createBridgeAccess } from '../../../src/bridge/access.ts';
+import { principalOf } from '../../../src/bridge/principal.ts';
 import type { RequestHead } from '../../../src/platform/http/surface.ts';
+import type { PersonTokens } from '../../../src/platform/identity/principal.ts';
 import { postRpc, refusedUpgrade } from '../../kit/bridge/bridge-client.ts';
 import { MAIN_TOKEN } from '../../kit/bridge/start-bridge.ts';
 import {
@@ -67,22 +69,53 @@ test('forwarding: a hop header that is malformed or repeated is answered with 40
 
 const settings = (main: string, forward: string) => ({
   bridge: { auth_token: main, review_auth_token: '', allowed_origins: [], app_origin: '' },
-  distributed: { task_forward_token: forward },
+  distributed: { task_forward_token: forward, local_node_id: 'b' },
 });
-const accessWith = (main: string, forward: string) =>
+const accessWith = (main: string, forward: string, personTokens?: PersonTokens) =>
   createBridgeAccess({
+    personTokens,
     settings: settings(main, forward),
     throttle: { note: () => ({ firstOverLimit: false }) },
+    commandToken: 'command-token-3f2a',
     onFlood: () => undefined,
     onIgnoredForward: () => undefined,
   });
 const headWith = (headers: Readonly<Record<string, string>>, address = '127.0.0.1') =>
   ({ path: '/acp', headers, address }) as unknown as RequestHead;
 
+test('forwarding: a call for a person is theirs where the token counts, refused where it ended, and of the node elsewhere', async () => {
+  const token = (name: string) => `ey${name}.e30.c2ln`;
+  const read: string[] = [];
+  const access = accessWith('main', FORWARD_TOKEN, {
+    issue: () => undefined,
+    async read(given) {
+      read.push(given);
+      if (given === token('ann')) return principalOf('user:ann');
+      if (given === token('reader')) return { ...principalOf('user:reader'), scopes: new Set() };
+      return given === token('ended') ? 'refused' : 'foreign';
+    },
+  });
+  const enter = async (name: string, more: Readonly<Record<string, string>> = {}) => {
+    const headers = asNode({ 'x-app-forward-owner': 'user:x', 'x-app-forward-person': token(name), ...more });
+    return access.fromAppOrNode(headWith(headers));
+  };
+  const ann = await enter('ann');
+  assert.deepEqual([ann.principal.id, ann.forwarded?.source, access.stillAllowed(ann)], ['user:ann', 'other', true]);
+  assert.equal((await enter('foreign')).principal.id, 'node:other:user:x');
+  for (const name of ['ended', 'reader']) await assert.rejects(enter(name), { code: 'FORWARD_PERSON_REFUSED' });
+  const before = read.length;
+  const passing = await enter('ann', { 'x-app-forward-target': 'c' });
+  assert.deepEqual([passing.principal.id, passing.forwarded?.person], ['node:other:user:x', token('ann')]);
+  await assert.rejects(enter('ann', { authorization: 'Bearer wrong' }), { code: 'UNAUTHORIZED' });
+  const asOperator = await enter('ann', { authorization: 'Bearer main' });
+  assert.equal(asOperator.principal.id, 'main', 'the header counts with the forward token alone');
+  assert.equal(read.length, before, 'neither reads the token');
+});
+
 test('forwarding: sockets of nodes end when the forward token is replaced, and only then', async () => {
   const access = accessWith('main', FORWARD_TOKEN);
   const caller = await access.fromAppOrNode(headWith(asNode()));
-  assert.equal(caller.principal, 'node:other');
+  assert.equal(caller.principal.id, 'node:other');
   access.reload(settings('another main', FORWARD_TOKEN));
   assert.equal(access.stillAllowed(caller), true);
   access.reload(settings('another main', 'another forward'));
@@ -102,7 +135,7 @@ for (const [address, principal] of [
 ] as const) {
   test(`forwarding: with no token at all, headers from ${address} make the caller ${principal}`, async () => {
     const { authorization: _none, ...headers } = asNode();
-    assert.equal((await accessWith('', '').fromAppOrNode(headWith(headers, address))).principal, principal);
+    assert.equal((await accessWith('', '').fromAppOrNode(headWith(headers, address))).principal.id, principal);
   });
 }
 

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { createSessionRoutes, readCallNames, readJobNames } from '../../../src/bridge/forwarding/session-routes.ts';
+import { MAIN, principalOf } from '../../../src/bridge/principal.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import { createSessionRouteStore } from '../../../src/bridge/storage/session-route-store.ts';
+import type { Principal } from '../../../src/platform/identity/principal.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
@@ -65,7 +67,7 @@ for (const engine of engines) {
       const { clock, routes, store } = await open();
       assert.equal(await routes.bind(binding('main', 's', 'b'), undefined), 'b');
       await clock.advance(DAY - 1000);
-      assert.deepEqual(await routes.find('main', call('s')), { nodeId: 'b', owner: 'main' });
+      assert.deepEqual(await routes.find(MAIN, call('s')), { nodeId: 'b', owner: 'main' });
       // The use is stored by the way; the next look waits for nothing.
       for (let tries = 0; tries < 200; tries += 1) {
         const row = await store.find({ owner: 'main', kind: 'session', name: 's' }, 0);
@@ -73,10 +75,10 @@ for (const engine of engines) {
         await new Promise((resolve) => setTimeout(resolve, 5));
       }
       await clock.advance(DAY - 1000);
-      assert.equal((await routes.find('main', call('s')))?.nodeId, 'b');
+      assert.equal((await routes.find(MAIN, call('s')))?.nodeId, 'b');
       await routes.stop();
       await clock.advance(2 * DAY);
-      assert.equal(await routes.find('main', call('s')), undefined);
+      assert.equal(await routes.find(MAIN, call('s')), undefined);
       assert.equal(await store.deleteOld(clock.now() - DAY, 10), 1);
     });
 
@@ -109,12 +111,12 @@ for (const engine of engines) {
     test('B-92: each sees its own routes only, and main those of all, but what main makes is its own', async () => {
       const { routes } = await open();
       await routes.remember(binding('review', 's', 'b'));
-      assert.deepEqual(await routes.find('main', call('s')), { nodeId: 'b', owner: 'review' });
-      assert.equal(await routes.find('main', call('s', true)), undefined);
-      assert.equal(await routes.find('node:x', call('s')), undefined);
+      assert.deepEqual(await routes.find(MAIN, call('s')), { nodeId: 'b', owner: 'review' });
+      assert.equal(await routes.find(MAIN, call('s', true)), undefined);
+      assert.equal(await routes.find(principalOf('node:x'), call('s')), undefined);
       await routes.remember(binding('main', 's', 'c'));
-      assert.deepEqual(await routes.find('main', call('s')), { nodeId: 'c', owner: 'main' });
-      assert.deepEqual(await routes.find('review', call('s')), { nodeId: 'b', owner: 'review' });
+      assert.deepEqual(await routes.find(MAIN, call('s')), { nodeId: 'c', owner: 'main' });
+      assert.deepEqual(await routes.find(principalOf('review'), call('s')), { nodeId: 'b', owner: 'review' });
       await routes.stop();
     });
 
@@ -125,15 +127,15 @@ for (const engine of engines) {
       await routes.remember(binding('main', 's3', 'c', 't'));
       await routes.remember(binding('review', 's4', 'c', 't'));
       await routes.remember(binding('main', 't', 'd'));
-      const nodes = async (who: string) => (await routes.findThread(who, 't')).map(({ nodeId }) => nodeId).sort();
+      const nodes = async (who: Principal) => (await routes.findThread(who, 't')).map(({ nodeId }) => nodeId).sort();
       // Its own come first: those of others are meant only where it has none.
-      assert.deepEqual(await nodes('main'), ['b', 'c', 'd']);
+      assert.deepEqual(await nodes(MAIN), ['b', 'c', 'd']);
       await routes.remember(binding('review', 's5', 'e', 'u'));
       assert.deepEqual(
-        (await routes.findThread('main', 'u')).map(({ nodeId }) => nodeId),
+        (await routes.findThread(MAIN, 'u')).map(({ nodeId }) => nodeId),
         ['e'],
       );
-      assert.deepEqual(await nodes('review'), ['c']);
+      assert.deepEqual(await nodes(principalOf('review')), ['c']);
       await routes.stop();
     });
 

@@ -87,7 +87,7 @@ test('forwarding: only a whole number is the number of an update', () => {
   }
 });
 
-test('forwarding: an answer that brings what was passed on already ends at once, behind one that goes on', async () => {
+test('forwarding: an answer that brings what was passed on already ends immediately, behind one that goes on', async () => {
   const clock = createFakeClock();
   const relay = createUpdateRelay(clock);
   const receiver = {};
@@ -102,7 +102,7 @@ test('forwarding: an answer that brings what was passed on already ends at once,
   assert.deepEqual(seen, [1, 2]);
 });
 
-test('forwarding: when all answers about a session have ended, its numbers begin anew', async () => {
+test('forwarding: when all answers about a session have ended, its numbers begin again', async () => {
   const relay = createUpdateRelay(createFakeClock());
   const receiver = {};
   const seen: string[] = [];

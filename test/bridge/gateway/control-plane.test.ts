@@ -111,7 +111,7 @@ test('without a gateway, connect and request say OFFLINE', async (context) => {
   assert.equal(codeOf(asked), 'OFFLINE');
 });
 
-test('a wrong token is told, shown by the probe, and not tried again by itself', async (context) => {
+test('a wrong token is reported, shown by the probe, and not tried again by itself', async (context) => {
   const { gateway, bridge } = await startBoth(context, {}, 'wrong-token-123');
   const capabilities = (await call(bridge.url, 'acp.capabilities', {})).result;
   const [entry] = (capabilities?.gatewayProviders ?? []) as { unavailableReason: string }[];

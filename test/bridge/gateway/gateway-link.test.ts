@@ -101,7 +101,7 @@ test('a gateway that gives no sign of life is taken for dead', async (context) =
   await until('the second connection', () => gateway.connects.length === 2);
 });
 
-test('many callers at once share one connection', async (context) => {
+test('many callers at the same time share one connection', async (context) => {
   const gateway = await startScriptedGateway(context, { answer: () => ({}) });
   const link = await createLink(context, gateway.url);
   await Promise.all(Array.from({ length: 50 }, () => link.request('health', {}, 1000)));

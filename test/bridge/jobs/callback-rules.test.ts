@@ -6,7 +6,7 @@ import {
   createCallbackPost,
   createCallbackRules,
   systemCallbackNetwork,
-} from '../../../src/bridge/jobs/callbacks.ts';
+} from '../../../src/platform/callbacks/callback-post.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
@@ -66,6 +66,7 @@ const REFUSED_HOSTS = [
 
 function rulesOf(changes: Partial<CallbackRulesOptions> = {}) {
   return createCallbackRules({
+    allowedBy: 'jobs.callback_allow',
     allow: [],
     isOpen: () => false,
     ownAddresses: () => [OWN_ADDRESS, '10.0.0.5'],

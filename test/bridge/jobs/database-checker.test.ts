@@ -15,7 +15,7 @@ const good: readonly Operation[] = [
   submit(8000, 'ok'),
 ];
 
-test('errors in an outage and shortly after it are no violation, and the time of recovery is told', () => {
+test('errors in an outage and shortly after it are no violation, and the time of recovery is reported', () => {
   assert.deepEqual(checkOperations(good, store), []);
   const missed = figuresOf(good, store).filter(({ met }) => !met);
   assert.deepEqual(

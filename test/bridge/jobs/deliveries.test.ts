@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { judgeStatus } from '../../../src/bridge/jobs/callbacks.ts';
 import { createDeliveries, type SendDelivery } from '../../../src/bridge/jobs/deliveries.ts';
 import type { JobDeliveryRow } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { JobDeliveryStore } from '../../../src/bridge/storage/job-store.ts';
+import { judgeStatus } from '../../../src/platform/callbacks/callback-post.ts';
 import { endedRow } from '../../kit/bridge/job-rows.ts';
 import { createFakeClock, type FakeClock } from '../../kit/fake-clock.ts';
 import { silentLogger } from '../../kit/silent-logger.ts';
@@ -13,15 +13,16 @@ function memoryStore(rows: readonly JobDeliveryRow[]) {
   const stored = new Map(rows.map((row) => [row.id, row]));
   const finished: [string, boolean][] = [];
   const store: JobDeliveryStore = {
+    attempts: async () => [],
     due: async (now, latest, limit) =>
       [...stored.values()].filter((row) => row.due_at <= now || row.due_at > latest).slice(0, limit),
-    async beginAttempt({ id, attempts }, dueAt) {
+    async beginAttempt({ id, attempts }, _now, dueAt) {
       const row = stored.get(id);
       if (row?.attempts !== attempts) return false;
       stored.set(id, { ...row, attempts: attempts + 1, due_at: dueAt });
       return true;
     },
-    async postpone(id, dueAt) {
+    async postpone({ id }, dueAt) {
       stored.set(id, { ...(stored.get(id) as JobDeliveryRow), due_at: dueAt });
     },
     async finish({ id }, wasSent) {
@@ -43,13 +44,13 @@ function start(clock: FakeClock, rows: readonly JobDeliveryRow[], send: SendDeli
   return { ...memory, ...createDeliveries({ store: memory.store, jobs, senders, clock, logger: silentLogger }) };
 }
 
-test('B-75: there are three attempts at most: at once, after 2 seconds and after 10 more', async () => {
+test('B-75: there are three attempts at most: immediately, after 2 seconds and after 10 more', async () => {
   const clock = createFakeClock();
   const began = clock.now();
   const times: number[] = [];
   const { look, finished } = start(clock, [delivery(clock)], async () => {
     times.push(clock.now() - began);
-    return 'try again';
+    return { result: 'try again', detail: 'HTTP 503' };
   });
   await look();
   await clock.advance(60_000);
@@ -70,7 +71,7 @@ test('B-75: an attempt that died with its bridge counts, and the last one is not
   let calls = 0;
   const send: SendDelivery = async () => {
     calls += 1;
-    return 'try again';
+    return { result: 'try again', detail: 'HTTP 503' };
   };
   const rows = [delivery(clock, { id: 'a', attempts: 2 }), delivery(clock, { id: 'b', attempts: 3 })];
   const { look, finished } = start(clock, rows, send);
@@ -89,7 +90,7 @@ test('B-75: a clock that is set back puts no attempt off for as long', async () 
   const times: number[] = [];
   const { look } = start(clock, [delivery(clock)], async () => {
     times.push(clock.monotonic() - began);
-    return times.length === 1 ? 'try again' : 'sent';
+    return { result: times.length === 1 ? 'try again' : 'sent', detail: '' };
   });
   await look();
   await clock.advance(1000);
@@ -103,7 +104,7 @@ test('a card is attempted once', async () => {
   let calls = 0;
   const { look, finished } = start(clock, [delivery(clock, { kind: 'card' })], async () => {
     calls += 1;
-    return 'try again';
+    return { result: 'try again', detail: 'HTTP 503' };
   });
   await look();
   await clock.advance(60_000);
@@ -114,7 +115,9 @@ test('a card is attempted once', async () => {
 test('a stop waits a moment for what is under way, then aborts it, and it is tried again after the next start', async () => {
   const clock = createFakeClock();
   const { look, stop, stored } = start(clock, [delivery(clock)], (_job, _delivery, signal) => {
-    return new Promise((resolve) => signal.addEventListener('abort', () => resolve('try again')));
+    return new Promise((resolve) =>
+      signal.addEventListener('abort', () => resolve({ result: 'try again', detail: '' })),
+    );
   });
   await look();
   const stopped = stop();
@@ -131,7 +134,7 @@ test('B-75: while one bridge makes an attempt another makes none, and goes on wh
   let calls = 0;
   const send: SendDelivery = async () => {
     calls += 1;
-    return 'sent';
+    return { result: 'sent', detail: 'HTTP 204' };
   };
   const jobs = { find: async () => endedRow() };
   const senders = { webhook: send, card: send };

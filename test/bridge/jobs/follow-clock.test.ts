@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type ClockStep, createFollowClock } from '../../../src/bridge/jobs/job-queue.ts';
+import { type ClockStep, createFollowClock } from '../../../src/bridge/jobs/job-runner.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
 function start() {
@@ -24,7 +24,7 @@ test('a clock that only goes on is no step, however long nobody looks', async ()
   assert.deepEqual(steps, []);
 });
 
-test('a clock that is set ahead or back is told once, with the time since the look before', async () => {
+test('a clock that is set ahead or back is reported once, with the time since the look before', async () => {
   const { clock, steps, follow } = start();
   await clock.advance(5000);
   await follow();
@@ -38,7 +38,7 @@ test('a clock that is set ahead or back is told once, with the time since the lo
   assert.deepEqual(steps[1], { byMs: -3_600_000, now: clock.now(), sinceMs: 0 });
 });
 
-test('small steps add up to one that is told', async () => {
+test('small steps add up to one that is reported', async () => {
   const { clock, steps, follow } = start();
   for (let step = 0; step < 3; step += 1) {
     clock.stepWall(400);
@@ -50,7 +50,7 @@ test('small steps add up to one that is told', async () => {
   );
 });
 
-test('a step that could not be dealt with is told again at the next look', async () => {
+test('a step that could not be dealt with is reported again at the next look', async () => {
   const { clock, steps, faults, follow } = start();
   clock.stepWall(60_000);
   faults.push(new Error('no store'));

@@ -25,6 +25,7 @@ function startRunner(changes: Partial<JobRow> = {}) {
   const waiting = [job];
   const turn = Promise.withResolvers<SessionResult | undefined>();
   const ended: JobEnding[] = [];
+  const retried: number[] = [];
   const cancelled: string[] = [];
   const putBack: string[] = [];
   const released: string[] = [];
@@ -32,11 +33,16 @@ function startRunner(changes: Partial<JobRow> = {}) {
     rows: async () => [job],
   };
   const runner = createJobRunner({
+    mayWork: async () => true,
     queue: { take: async () => waiting.pop(), hasLeft: () => false },
     search: { runningOn: () => stored.rows() },
     ends: {
       async end(_job, ending) {
         ended.push(ending);
+        return true;
+      },
+      async retry(_job, retryAt) {
+        retried.push(retryAt - created_at);
         return true;
       },
       stop() {},
@@ -57,7 +63,7 @@ function startRunner(changes: Partial<JobRow> = {}) {
       released.push(id);
     },
   });
-  return { runner, clock, job, turn, ended, cancelled, putBack, released, stored };
+  return { runner, clock, job, turn, ended, retried, cancelled, putBack, released, stored };
 }
 
 const result = (changes: Partial<SessionResult>) =>
@@ -172,4 +178,36 @@ test('an interrupted job that is to be run again stays as it is', async () => {
   turn.resolve(result({ status: 'failed', code: 'TURN_INTERRUPTED' }));
   await runner.stop();
   assert.deepEqual(ended, []);
+});
+
+test('a job whose agent fails is run again, with longer pauses, as often as it may and only within its time', async () => {
+  const cases: [Partial<JobRow>, SessionResult['code'], number[]][] = [
+    [{ retries: 3 }, 'AGENT_EXITED', [5000]],
+    [{ retries: 3, retried: 1 }, 'AGENT_TIMEOUT', [10_000]],
+    [{ retries: 10, retried: 9 }, 'PROVIDER_UNAVAILABLE', [300_000]],
+    [{ retries: 3, retried: 3 }, 'AGENT_EXITED', []],
+    [{ retries: 0 }, 'AGENT_EXITED', []],
+    [{ retries: 3 }, 'AGENT_FAILED', []],
+    [{ retries: 3 }, 'EMPTY_OUTPUT', []],
+    [{ retries: 3, deadline_at: 0 }, 'AGENT_EXITED', []],
+  ];
+  for (const [changes, code, expected] of cases) {
+    const late = createFakeClock().now() + 3_600_000;
+    const { runner, turn, ended, retried } = startRunner({ deadline_at: late, timeout_ms: 3_600_000, ...changes });
+    await runner.look();
+    turn.resolve(result({ status: 'failed', ...(code !== undefined && { code }) }));
+    await runner.stop();
+    assert.deepEqual(retried, expected, `${code} ${JSON.stringify(changes)}`);
+    if (changes.deadline_at === undefined) assert.equal(ended.length, 1 - expected.length, String(code));
+  }
+});
+
+test('a job that was cancelled, or whose time is up, is not run again', async () => {
+  const { runner, turn, ended, retried, job } = startRunner({ retries: 3 });
+  await runner.look();
+  runner.cancel(job.id);
+  turn.resolve(result({ status: 'failed', code: 'AGENT_EXITED' }));
+  await runner.stop();
+  assert.deepEqual(codes(ended), [['failed', 'JOB_CANCELLED']]);
+  assert.deepEqual(retried, []);
 });

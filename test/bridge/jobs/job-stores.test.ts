@@ -147,7 +147,7 @@ for (const engine of engines) {
         }
       }
       const [oldest] = rows.filter(({ status, owner }) => status === 'pending' && owner === 'review');
-      assert.equal((await reports.oldestPending('review'))?.id, oldest?.id);
+      assert.equal((await reports.oldestPending('review', 5000))?.id, oldest?.id);
     });
 
     test('a job that changes its agent is counted for the one that did the work', async () => {
@@ -191,7 +191,8 @@ for (const engine of engines) {
         waitingJob({ session_id: 'other' }),
       ];
       for (const row of [first, second, other, waitingJob({ session_id: 's', owner: 'review' })]) await jobs.add(row);
-      const next = async () => (await search.nextOfSessions({ owner: 'main', provider_id: 'one' })).map(({ id }) => id);
+      const next = async () =>
+        (await search.nextOfSessions({ owner: 'main', provider_id: 'one' }, 5000)).map(({ id }) => id);
       assert.deepEqual(await next(), [first.id, other.id]);
       const claimed = (await jobs.claim(first, 'a', 2000)) as JobRow;
       assert.deepEqual(await next(), [other.id], 'the first one runs');
@@ -202,6 +203,73 @@ for (const engine of engines) {
       assert.deepEqual(await next(), [other.id], 'a turn runs in the session');
       await database.write([createSessionStore(database).endTurn('ses_1', 'b', '', 1, 4000)]);
       assert.deepEqual(await next(), [second.id, other.id]);
+    });
+
+    test('of the jobs of a session the one with the highest priority is next, and none before its moment', async () => {
+      const { jobs, search } = await open();
+      const low = waitingJob({ session_id: 's', priority: 2 });
+      const high = waitingJob({ session_id: 's', priority: 0 });
+      const later = waitingJob({ session_id: 's', priority: 0, not_before: 9000 });
+      const normal = waitingJob({ session_id: 'other' });
+      for (const row of [low, later, high, normal]) await jobs.add(row);
+      const next = async (now: number) =>
+        (await search.nextOfSessions({ owner: 'main', provider_id: 'one' }, now)).map(({ id, priority }) => [
+          id,
+          priority,
+        ]);
+      assert.deepEqual(await next(5000), [
+        [high.id, 0],
+        [normal.id, 1],
+      ]);
+      await jobs.end(high, { ...DONE, status: 'failed', now: 5000 }, []);
+      assert.deepEqual(await next(8999), [
+        [normal.id, 1],
+        [low.id, 2],
+      ]);
+      assert.deepEqual((await next(9000))[0], [later.id, 0]);
+    });
+
+    test('a job that is to be retried waits again, keeps its counts right, and is not retried twice', async () => {
+      const { jobs, reports } = await open();
+      const job = waitingJob({ retries: 2 });
+      await jobs.add(job);
+      const claimed = (await jobs.claim(job, 'a', 2000)) as JobRow;
+      assert.equal(await jobs.retry(claimed, 7000), true);
+      assert.equal(await jobs.retry(claimed, 7000), false);
+      const waiting = (await jobs.find(job.id)) as JobRow;
+      assert.deepEqual(
+        [waiting.status, waiting.retried, waiting.retry_at, waiting.started_at, waiting.instance],
+        ['pending', 1, 7000, null, null],
+      );
+      assert.deepEqual(await reports.countOpen('main'), { pending: 1, running: 0 });
+    });
+
+    test('lists find jobs by agent, schedule, words and time, page by page', async () => {
+      const { jobs, reports } = await open();
+      const rows = Array.from({ length: 12 }, (_, index) =>
+        waitingJob({
+          provider_id: index % 2 === 0 ? 'one' : 'two',
+          schedule_id: index % 3 === 0 ? 'sch_1' : '',
+          search_text: `fix 100% of a_b ${index}`,
+        }),
+      );
+      for (const row of rows) await jobs.add(row);
+      const none = { providerId: undefined, scheduleId: undefined, words: undefined, from: '' };
+      const page = { owner: 'main', status: undefined, before: '', limit: 100 };
+      const found = async (filters: object, changes: object = {}) =>
+        (await reports.search({ ...page, ...changes }, { ...none, ...filters })).jobs.map(({ id }) =>
+          rows.findIndex((row) => row.id === id),
+        );
+      assert.deepEqual(await found({ providerId: 'two' }), [11, 9, 7, 5, 3, 1]);
+      assert.deepEqual(await found({ scheduleId: 'sch_1' }), [9, 6, 3, 0]);
+      assert.deepEqual(await found({ scheduleId: 'sch_1', providerId: 'one' }), [6, 0]);
+      assert.deepEqual(await found({ words: '100% of a_b 1' }), [11, 10, 1]);
+      assert.deepEqual(await found({ words: 'a%b' }), [], 'characters of patterns have no meaning');
+      assert.deepEqual(await found({ from: rows[10]?.id ?? '' }), [11, 10]);
+      assert.deepEqual(await found({ words: 'fix' }, { owner: 'review' }), []);
+      const first = await reports.search({ ...page, limit: 2 }, { ...none, providerId: 'two' });
+      assert.equal(first.seenUntil, rows[9]?.id);
+      assert.equal((await reports.search(page, { ...none, words: 'fix' })).seenUntil, '');
     });
 
     test('jobs of a bridge that is off the list are abandoned, and others are not', async () => {
@@ -241,14 +309,20 @@ for (const engine of engines) {
       assert.deepEqual(await deliveries.due(2999, 60_000, 10), []);
       assert.deepEqual(await deliveries.due(3000, 60_000, 10), [delivery]);
       assert.deepEqual(await deliveries.due(1000, 2999, 10), [delivery], 'nothing waits so long');
-      assert.equal(await deliveries.beginAttempt(delivery, 20_000), true);
-      assert.equal(await deliveries.beginAttempt(delivery, 20_000), false);
+      assert.equal(await deliveries.beginAttempt(delivery, 3000, 20_000), true);
+      assert.equal(await deliveries.beginAttempt(delivery, 3000, 20_000), false);
       assert.equal((await jobs.find(job.id))?.webhook_tries, 1);
       assert.deepEqual(await deliveries.due(19_999, 60_000, 10), []);
-      await deliveries.postpone(delivery.id, 5000);
+      await deliveries.postpone(delivery, 5000, { now: 4000, detail: 'HTTP 503' });
       const [again] = await deliveries.due(5000, 60_000, 10);
       assert.equal(again?.attempts, 1);
-      await deliveries.finish(delivery, true);
+      await deliveries.beginAttempt({ ...delivery, attempts: 1 }, 5000, 20_000);
+      await deliveries.finish({ ...delivery, attempts: 1 }, true, { now: 6000, detail: 'HTTP 204' });
+      const about = { delivery_id: delivery.id, job_id: job.id, kind: 'webhook' };
+      assert.deepEqual(await deliveries.attempts(job.id), [
+        { ...about, attempt: 1, started_at: 3000, ended_at: 4000, result: 'failed', detail: 'HTTP 503' },
+        { ...about, attempt: 2, started_at: 5000, ended_at: 6000, result: 'sent', detail: 'HTTP 204' },
+      ]);
       assert.deepEqual(await deliveries.due(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, 10), []);
       assert.equal((await jobs.find(job.id))?.webhook_sent, 1);
     });
@@ -279,6 +353,7 @@ function sessionRow(changes: Pick<SessionRow, 'key' | 'session_id' | 'instance'>
   return {
     ...names,
     working_directory: '',
+    choices: '',
     reserved_seq: 1,
     created_at: 1,
     updated_at: 1,

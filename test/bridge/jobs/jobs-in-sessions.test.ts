@@ -178,7 +178,7 @@ describe('DB-20: an idempotency key stands for one request', () => {
 });
 
 describe('DB-6: owners share the places of running jobs', () => {
-  test('DB-6: owners take turns, whoever has submitted more', async (context) => {
+  test('DB-6: owners take turns, however much each has submitted', async (context) => {
     const order: string[] = [];
     const script: TurnScript = async ({ prompt }) => {
       order.push(prompt);

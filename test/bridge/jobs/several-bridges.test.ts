@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
-import { createJobQueue, type JobQueue } from '../../../src/bridge/jobs/job-queue.ts';
+import { createJobQueue, type JobQueue } from '../../../src/bridge/jobs/job-runner.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import { createJobSearchStore } from '../../../src/bridge/storage/job-search-store.ts';

@@ -11,7 +11,7 @@ const operations: readonly Operation[] = [
   { kind: 'kill', instance: 'one', at: 2000 },
 ];
 
-test('a job that was run again after its bridge had died is no violation, and the time of the takeover is told', () => {
+test('a job that was run again after its bridge had died is no violation, and the time of the takeover is reported', () => {
   assert.deepEqual(checkTakeover(operations, store), []);
   const figures = takeoverFigures(operations, store);
   assert.deepEqual(

@@ -4,7 +4,11 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setImmediate as pause } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
-import { createCallbackPost, createCallbackRules, systemCallbackNetwork } from '../../../src/bridge/jobs/callbacks.ts';
+import {
+  createCallbackPost,
+  createCallbackRules,
+  systemCallbackNetwork,
+} from '../../../src/platform/callbacks/callback-post.ts';
 import { projectRoot } from '../../architecture/source-file.ts';
 import { endedJob, jobWhen, submit } from '../../kit/bridge/job-client.ts';
 import { startBridge } from '../../kit/bridge/start-bridge.ts';
@@ -36,7 +40,7 @@ test('B-75: a webhook is tried again after a failure, under the same id, and sto
   assert.equal(first?.headers['content-type'], 'application/json');
   assert.equal(first?.headers['x-app-signature'], undefined, 'there is no secret to sign with');
   const sent = JSON.parse(first?.body ?? '');
-  const { webhookSent: _sent, webhookTries: _tries, ...rest } = job;
+  const { webhookSent: _sent, webhookTries: _tries, deliveries: _attempts, ...rest } = job;
   assert.deepEqual({ ...rest, webhookSent: false, webhookTries: 0 }, sent, 'it is the record');
 });
 
@@ -117,7 +121,12 @@ test('B-81: a receiver that does not answer, or never comes to an end, has ten s
     if (path === '/slow') response.writeHead(200).write('still');
   });
   const clock = createFakeClock();
-  const rules = createCallbackRules({ allow: [], isOpen: () => true, ownAddresses: () => [] });
+  const rules = createCallbackRules({
+    allow: [],
+    allowedBy: 'some.setting',
+    isOpen: () => true,
+    ownAddresses: () => [],
+  });
   const { post } = createCallbackPost({ rules, network: systemCallbackNetwork, clock });
   for (const [index, path] of ['/silent', '/slow'].entries()) {
     const request = { url: receiver.url + path, headers: {}, body: '{}', signal: new AbortController().signal };

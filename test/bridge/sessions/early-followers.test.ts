@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createEarlyFollowers, type UpdateReceiver } from '../../../src/bridge/sessions/update-hub.ts';
+import { MAIN, principalOf } from '../../../src/bridge/principal.ts';
+import { createEarlyFollowers, type NotificationSink } from '../../../src/bridge/sessions/update-hub.ts';
 
-const receiver = (): UpdateReceiver => ({
+const receiver = (): NotificationSink => ({
   update() {},
   isBehind: () => false,
   drained: async () => true,
@@ -13,10 +14,10 @@ const session = { id: 's', owner: 'review' };
 test('a session that starts takes in those who may see it, and they wait no longer', () => {
   const early = createEarlyFollowers();
   const [own, main, stranger, another] = [receiver(), receiver(), receiver(), receiver()];
-  early.add('review', 's', own);
-  early.add('main', 's', main);
-  early.add('node:a', 's', stranger);
-  early.add('review', 't', another);
+  early.add(principalOf('review'), 's', own);
+  early.add(MAIN, 's', main);
+  early.add(principalOf('node:a'), 's', stranger);
+  early.add(principalOf('review'), 't', another);
   assert.deepEqual(early.admit(session), [own, main]);
   assert.deepEqual([own, main, stranger, another].map(early.isWaiting), [false, false, true, true]);
 });
@@ -24,7 +25,7 @@ test('a session that starts takes in those who may see it, and they wait no long
 test('a session that starts again takes them in again', () => {
   const early = createEarlyFollowers();
   const own = receiver();
-  early.add('review', 's', own);
+  early.add(principalOf('review'), 's', own);
   early.admit(session);
   assert.deepEqual(early.admit(session), [own]);
 });
@@ -32,7 +33,7 @@ test('a session that starts again takes them in again', () => {
 test('a connection that has gone waits for nothing', () => {
   const early = createEarlyFollowers();
   const own = receiver();
-  early.add('review', 's', own);
+  early.add(principalOf('review'), 's', own);
   early.remove(own);
   early.remove(own);
   assert.equal(early.isWaiting(own), false);
@@ -42,8 +43,8 @@ test('a connection that has gone waits for nothing', () => {
 test('a connection waits for the session that it asked for last', () => {
   const early = createEarlyFollowers();
   const own = receiver();
-  early.add('review', 't', own);
-  early.add('review', 's', own);
+  early.add(principalOf('review'), 't', own);
+  early.add(principalOf('review'), 's', own);
   assert.deepEqual(early.admit({ id: 't', owner: 'review' }), []);
   assert.deepEqual(early.admit(session), [own]);
 });

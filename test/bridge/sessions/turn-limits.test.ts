@@ -100,7 +100,7 @@ describe('DB-10: the number of concurrent turns is limited', () => {
       fc.array(action, { maxLength: 200 }),
       (limit, ofOne, actions) => {
         const limitOfOne = Math.min(ofOne, limit - 1);
-        const gate = createFairGate(limit, limitOfOne);
+        const gate = createFairGate(limit, () => limitOfOne);
         const inside = new Map<string, number>();
         const queue: { readonly principal: string; hasPlace: boolean; isOver: boolean }[] = [];
         const count = (principal: string) => inside.get(principal) ?? 0;
@@ -128,12 +128,12 @@ describe('DB-10: the number of concurrent turns is limited', () => {
     fc.assert(property, { numRuns: 300 });
   });
 
-  test('DB-10: whoever waits gets the next place in turn, however many wait before it of somebody else', async () => {
-    const gate = createFairGate(2, 2);
+  test('DB-10: a caller that waits gets the next place in turn, however many wait before it of somebody else', async () => {
+    const gate = createFairGate(2, () => 2);
     for (let taken = 0; taken < 2; taken += 1) assert.ok(gate.tryEnter('hostile'));
     const order: string[] = [];
     const enter = (principal: string) =>
-      void gate.enter(principal).entered.then((hasPlace) => hasPlace && order.push(principal));
+      void gate.enter(principal, new AbortController().signal).then((hasPlace) => hasPlace && order.push(principal));
     for (let index = 0; index < 100; index += 1) enter('hostile');
     for (let index = 0; index < 3; index += 1) enter('good');
     for (let left = 0; left < 8; left += 1) {
@@ -141,6 +141,29 @@ describe('DB-10: the number of concurrent turns is limited', () => {
       await Promise.resolve();
     }
     assert.deepEqual(order.slice(0, 4), ['hostile', 'good', 'hostile', 'good']);
+  });
+
+  test('of a principal whose plan limits running turns, further turns wait until one has ended', async () => {
+    const limits = createTurnLimits({
+      turns: 4,
+      turns_per_principal: 3,
+      turns_per_agent: 4,
+      waiting_turns: 9,
+      waiting_turns_per_principal: 9,
+    });
+    const bucket = (runningTurns: number) => ({ id: `limit ${runningTurns}`, name: 'x', limits: { runningTurns } });
+    const ann = { id: 'ann', buckets: [bucket(8), bucket(1)] };
+    for (let count = 0; count < 3; count += 1) limits.opened(ann);
+    for (let count = 0; count < 3; count += 1) limits.opened(one('bob'));
+    assert.ok(limits.running.tryEnter('ann'));
+    assert.ok(!limits.running.tryEnter('ann'));
+    for (let count = 0; count < 3; count += 1) assert.ok(limits.running.tryEnter('bob'));
+    const waits = limits.running.enter('ann', new AbortController().signal);
+    limits.running.leave('bob');
+    assert.ok(!limits.running.hasRoom('ann'), 'a place that bob leaves is not for ann');
+    limits.running.leave('ann');
+    limits.ended('ann');
+    assert.ok(await waits);
   });
 
   test('DB-10: open turns are counted per principal, and what has ended is not', () => {
@@ -151,12 +174,17 @@ describe('DB-10: the number of concurrent turns is limited', () => {
       waiting_turns: 3,
       waiting_turns_per_principal: 1,
     });
-    for (let count = 0; count < 3; count += 1) limits.opened('a');
-    assert.throws(() => limits.opened('a'), { code: 'OVERLOADED' });
-    for (let count = 0; count < 3; count += 1) limits.opened('b');
-    limits.opened('c');
-    assert.throws(() => limits.opened('c'), { code: 'OVERLOADED' }, 'seven in all');
+    for (let count = 0; count < 3; count += 1) limits.opened(one('a'));
+    assert.throws(() => limits.opened(one('a')), { code: 'OVERLOADED' });
+    for (let count = 0; count < 3; count += 1) limits.opened(one('b'));
+    limits.opened(one('c'));
+    assert.throws(() => limits.opened(one('c')), { code: 'OVERLOADED' }, 'seven in all');
     limits.ended('a');
-    limits.opened('c');
+    limits.opened(one('c'));
   });
 });
+
+/** A principal without limits of its own. */
+function one(id: string) {
+  return { id, buckets: [] };
+}

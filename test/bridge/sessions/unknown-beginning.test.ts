@@ -135,3 +135,34 @@ for (const isStored of [true, false]) {
     assert.deepEqual(one.closed, [], 'its conversation goes on');
   });
 }
+
+test('nothing that an agent says after the beginning of its turn could not be stored is shown, and no number is used twice', async (context) => {
+  const lastWords = Promise.withResolvers<void>();
+  const one = createScriptedProvider('one', async ({ count, prompt, report, signal }) => {
+    if (prompt !== 'late') return { kind: 'completed', output: `${prompt} ${count}`, stopReason: 'end_turn' };
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    // What takes the beginning back is stored by now.
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    report({ kind: 'text', text: 'too late' });
+    lastWords.resolve();
+    return { kind: 'cancelled', output: '' };
+  });
+  const { url, database } = await startBridge(context, { providers: [one] });
+  const turn = async (method: string, taskPrompt: string) =>
+    (await call(url, method, { sessionId: 's', taskPrompt })).error?.data.code ?? 'ok';
+  for (const [method, isKnown] of [
+    ['session.start', false],
+    ['session.message', true],
+  ] as const) {
+    const client = await openClient(context, url, { query: 'sessionId=s&afterSeq=0' });
+    loseNextBeginning(database, false);
+    assert.equal(await turn(method, 'late'), 'STORAGE_UNAVAILABLE');
+    await lastWords.promise;
+    assert.equal(await turn(method, 'again'), 'ok');
+    const ends = isKnown ? 2 : 1;
+    await client.seen(() => client.updates.filter(({ event }) => event === 'completed').length === ends);
+    assert.ok(client.updates.every(({ event }) => event !== 'delta'));
+    if (!isKnown) assert.equal(client.updates.length, 3, 'nothing of a session is shown before it is stored');
+    assert.equal(new Set(client.updates.map(({ seq }) => seq)).size, client.updates.length);
+  }
+});

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createUpdateHub, type Replay, type UpdateReceiver } from '../../../src/bridge/sessions/update-hub.ts';
+import { createUpdateHub, type NotificationSink, type Replay } from '../../../src/bridge/sessions/update-hub.ts';
 import { rawJson } from '../../../src/platform/json-rpc/envelope.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
@@ -10,7 +10,7 @@ const noReplay: Replay = () => Promise.reject(new Error('nothing is stored'));
 function createReceiver() {
   const seen: number[] = [];
   const state = { isBehind: false, isLost: false, catchUp: (_isThere: boolean): void => undefined };
-  const receiver: UpdateReceiver = {
+  const receiver: NotificationSink = {
     update: (_params, seq) => void seen.push(seq),
     isBehind: () => state.isBehind,
     drained() {
@@ -143,7 +143,7 @@ test('DB-25: the answer of a turn can wait for the updates of that turn, not for
   await reached;
 });
 
-test('DB-25: whoever publishes waits for a receiver that catches up soon, and not for one that does not', async () => {
+test('DB-25: the publisher waits for a receiver that catches up soon, and not for one that does not', async () => {
   const { hub, publish, clock } = createStored();
   const { receiver, state: connection } = createReceiver();
   hub.subscribe('s', receiver);
@@ -179,7 +179,7 @@ test('DB-25: a receiver that is gone while it is behind is waited for by nobody'
   assert.deepEqual(seen, [1]);
 });
 
-test('DB-25: a receiver whose updates cannot be read is told so, and gets no more', async () => {
+test('DB-25: a receiver whose updates cannot be read learns so, and gets no more', async () => {
   const hub = createUpdateHub(noReplay, createFakeClock());
   const { seen, receiver, state: connection } = createReceiver();
   hub.subscribe('s', receiver);
@@ -212,4 +212,19 @@ test('an update that the replay has sent is not sent again when it is published 
   await hub.subscribeAfter('s', receiver, 0);
   for (const seq of [2, 3]) hub.publish('s', seq, '{}');
   assert.deepEqual(seen, [1, 2, 3]);
+});
+
+test('what is published at any moment around the end of a replay is sent, once and in order', async () => {
+  for (let steps = 0; steps < 40; steps += 1) {
+    const { hub, stored, publish } = createStored();
+    const { seen, receiver } = createReceiver();
+    publish(3);
+    const ready = hub.subscribeAfter('s', receiver, 0);
+    for (let step = 0; step < steps; step += 1) await undefined;
+    publish(2);
+    await ready;
+    await settled();
+    publish(1);
+    assert.deepEqual(seen, stored, `after ${steps} steps`);
+  }
 });

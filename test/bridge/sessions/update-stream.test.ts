@@ -131,7 +131,7 @@ test('DB-22: what is dropped leaves a gap, and its numbers are not used again', 
   assert.deepEqual(published, ['4 x']);
 });
 
-test('DB-28: while the log has no room updates are held, and whoever emits them is asked to wait', async () => {
+test('DB-28: while the log has no room updates are held, and the emitter has to wait', async () => {
   const { stream, published, listeners, state, emit } = createStream();
   stream.open(NUMBERS_AHEAD);
   assert.equal(stream.room(), undefined);
@@ -149,7 +149,7 @@ test('DB-28: while the log has no room updates are held, and whoever emits them 
   assert.equal(stream.room(), undefined);
 });
 
-test('DB-28: whoever waits for room is let go when its turn is to stop', async () => {
+test('DB-28: a caller that waits for room is released when its turn is to stop', async () => {
   const { stream, state, emit } = createStream();
   stream.open(NUMBERS_AHEAD);
   state.hasRoom = false;

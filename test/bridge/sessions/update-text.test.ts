@@ -104,7 +104,7 @@ test('B-67: what an agent adds to an event of a known kind does not pass', () =>
   assert.doesNotMatch(JSON.stringify(toUpdates(event as unknown as AgentEvent)), /secret/);
 });
 
-test('DB-25: a long text is told in pieces of at most 16 KiB that end between characters', () => {
+test('DB-25: a long text is sent in pieces of at most 16 KiB that end between characters', () => {
   const text = `a${'🙂'.repeat(20_000)}`;
   for (const kind of ['text', 'thinking'] as const) {
     const told = toUpdates({ kind, text }).map(({ message }) => String(message));

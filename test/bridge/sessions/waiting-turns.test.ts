@@ -35,7 +35,7 @@ function refuseNextBeginning(database: Database<BridgeSchema>): void {
   const target = database as { write: typeof write };
   target.write = async (statements) => {
     const [first, turn] = statements;
-    const isBeginning = statements.length === 2 && first?.sql.startsWith('update "sessions"');
+    const isBeginning = statements.length === 3 && first?.sql.startsWith('update "sessions"');
     if (!isBeginning || !turn?.sql.startsWith('insert into "turns"')) return write(statements);
     target.write = write;
     throw new AppError('STORAGE_FULL');

@@ -43,7 +43,7 @@ describe('a dropped HTTP connection', () => {
     assert.equal(alpha.asked.length, 1);
   });
 
-  test('a finished turn is told again, also as one document, and after a restart', async (t) => {
+  test('a finished turn is answered again, also as one document, and after a restart', async (t) => {
     const alpha = createScriptedProvider('alpha');
     const bridge = await startBridge(t, { providers: [alpha] });
     const message = { method: 'session.start', params: start('s'), id: 7 };
@@ -57,7 +57,7 @@ describe('a dropped HTTP connection', () => {
     assert.equal(alpha.asked.length, 1);
   });
 
-  test('an error is told again as the error it was', async (t) => {
+  test('an error is answered again as the error it was', async (t) => {
     const alpha = createScriptedProvider('alpha');
     const { url } = await startBridge(t, { providers: [alpha] });
     await call(url, 'session.start', start('s'));

@@ -130,7 +130,7 @@ describe('where the work is done', () => {
     await client.seen(({ event }) => event === 'queued');
     await rename(join(root, 'inside'), join(root, 'was-inside'));
     await symlink('/etc', join(root, 'inside'));
-    await Promise.all(alpha.asked.map((id) => alpha.cancel(id)));
+    await alpha.stop();
     assert.equal((await first).result?.status, 'cancelled');
     assert.equal((await second).error?.data.code, 'WORKING_DIRECTORY_REFUSED');
     const last = client.updates.at(-1);
@@ -266,6 +266,6 @@ describe('DB-5: where owners use the same name, the caller means its own', () =>
     const scattered = readSources(['src/bridge'])
       .filter(({ path, text }) => path !== 'src/bridge/principal.ts' && /'main'/.test(text))
       .map(({ path }) => path);
-    assert.deepEqual(scattered, [], 'ask sees(), seesAll() or ownFirst() of src/bridge/principal.ts instead');
+    assert.deepEqual(scattered, [], 'ask sees() or may() of src/platform/identity instead');
   });
 });

@@ -58,7 +58,7 @@ describe('a session that cannot be continued', () => {
 
   test('a session whose agent never opened a conversation cannot be continued', async (t) => {
     const alpha = createScriptedProvider('alpha');
-    const failing = { ...alpha, startTurn: () => Promise.reject(new Error('not started')) };
+    const failing = { ...alpha, run: () => Promise.reject(new Error('not started')) };
     const { url } = await startBridge(t, { providers: [failing] });
     assert.equal((await call(url, 'session.start', start('s'))).result?.code, 'AGENT_FAILED');
     assert.equal((await call(url, 'session.message', start('s'))).error?.code, -32002);

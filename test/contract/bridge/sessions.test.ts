@@ -5,7 +5,7 @@ import { Compile } from 'typebox/schema';
 import type { AgentEvent } from '../../../src/bridge/agents/agent-provider.ts';
 import { SessionResult } from '../../../src/bridge/contract/session.ts';
 import { SessionUpdate } from '../../../src/bridge/contract/session-update.ts';
-import { createUnknownMemberSearch } from '../../../src/platform/json/unknown-members.ts';
+import { createUnknownMemberSearch } from '../../../src/platform/json/describe-issues.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
 import { type Envelope, postRpc } from '../../kit/bridge/bridge-client.ts';
 import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
@@ -169,7 +169,7 @@ describe('a turn', () => {
     assert.equal((await call(url, 'session.message', start('s'))).result?.status, 'completed');
   });
 
-  test('an agent that fails is looked at again at once', async (t) => {
+  test('an agent that fails is looked at again immediately', async (t) => {
     const gone = { kind: 'failed', code: 'AGENT_EXITED', error: 'gone', output: '' } as const;
     const alpha = createScriptedProvider('alpha', telling([], gone));
     const { url } = await startBridge(t, { providers: [alpha] });
@@ -236,7 +236,8 @@ describe('one turn at a time', () => {
       'SESSION_BUSY',
       'cancelled',
     ]);
-    assert.equal(alpha.mostRunning(), 1);
+    // A turn that is cancelled before its agent was asked does not ask it.
+    assert.ok(alpha.mostRunning() <= 1);
     assert.ok(alpha.asked.length <= 1);
   });
 

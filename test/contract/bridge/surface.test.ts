@@ -49,7 +49,7 @@ test('the aliased method prefix and custom agents come from the configuration', 
   assert.equal(catalog.at(-1)?.providerId, 'claude');
   assert.match(
     String(catalog.at(-1)?.unavailableReason),
-    /^not_installed: npm install -g @agentclientprotocol\/claude-agent-acp$/,
+    /^not_installed: install "claude-agent-acp-that-is-not-here", or correct the command/,
   );
 });
 

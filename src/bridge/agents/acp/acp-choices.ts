@@ -1,6 +1,6 @@
 import type { PermissionPolicy } from '../agent-connection.ts';
 import type { PermissionOption } from '../agent-provider.ts';
-import { asObject, shownText } from '../agent-text.ts';
+import { asObject, cutText, shownText } from '../agent-text.ts';
 
 /** How a conversation of an agent lets its model or its mode be chosen, and from what. */
 export interface SessionChoice {
@@ -8,6 +8,8 @@ export interface SessionChoice {
   readonly way: { readonly kind: 'option'; readonly configId: string } | { readonly kind: 'method' };
   readonly current: string;
   readonly values: readonly string[];
+  /** The values as people see them. */
+  readonly shown: readonly { readonly id: string; readonly name: string }[];
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -26,14 +28,14 @@ export function readChoice(answer: unknown, category: 'model' | 'mode'): Session
     return {
       way: { kind: 'option', configId: option.id },
       current: shownText(option.currentValue),
-      values: optionValues(option.options),
+      ...valuesOf(fieldsOf(option.options).flatMap(flatOption), 'value'),
     };
   }
   const { member, list, id, current } = OLDER_FORMS[category];
   const older = asObject(fields[member]);
-  const values = fieldsOf(older[list]).flatMap((entry) => (typeof entry[id] === 'string' ? [entry[id]] : []));
-  if (values.length === 0) return undefined;
-  return { way: { kind: 'method' }, current: shownText(older[current]), values };
+  const offered = valuesOf(fieldsOf(older[list]), id);
+  if (offered.values.length === 0) return undefined;
+  return { way: { kind: 'method' }, current: shownText(older[current]), ...offered };
 }
 
 /** The agent's own name of a model: as it was asked for, or without the vendor in front if only one fits. */
@@ -52,10 +54,20 @@ export function findReadOnlyMode({ values }: SessionChoice): string | undefined 
 }
 
 /** Options come as a list, or as groups of lists. */
-function optionValues(options: unknown): readonly string[] {
-  return fieldsOf(options).flatMap(({ value, options: inner }) =>
-    typeof value === 'string' ? [value] : fieldsOf(inner).flatMap((option) => shownText(option.value)),
-  );
+function flatOption(option: Fields): readonly Fields[] {
+  return typeof option.value === 'string' ? [option] : fieldsOf(option.options);
+}
+
+const MAX_SHOWN = 200;
+const MAX_NAME = 200;
+
+function valuesOf(entries: readonly Fields[], member: string): Pick<SessionChoice, 'values' | 'shown'> {
+  const named = entries.flatMap(({ [member]: id, name }) => (typeof id === 'string' ? [{ id, name }] : []));
+  const shown = named.slice(0, MAX_SHOWN).map(({ id, name }) => ({
+    id: cutText(id, MAX_NAME),
+    name: cutText(typeof name === 'string' && name !== '' ? name : id, MAX_NAME),
+  }));
+  return { values: named.map(({ id }) => id), shown };
 }
 
 function fieldsOf(list: unknown): readonly Fields[] {

@@ -1,7 +1,8 @@
 import type { AnyMessage, Stream } from '@agentclientprotocol/sdk';
 import type { AgentChannel, RpcMessage } from '../agent-connection.ts';
 import type { AgentEvent, TurnUsage } from '../agent-provider.ts';
-import { asObject, shownText, withinBounds } from '../agent-text.ts';
+import { asObject, cutText, shownText, withinBounds } from '../agent-text.ts';
+import { changeOfTexts, readPlan, withinChangeBounds } from '../file-changes.ts';
 
 const UPDATE = 'session/update';
 
@@ -65,8 +66,8 @@ const MOST_TOOL_CALLS = 1000;
 
 /**
  * Kinds with an event of their own are in the table. Left out on purpose (contract/bridge 4, session.update):
- * user_message_chunk repeats the prompt; available_commands, current_mode, config_option and session_info describe the
- * agent and not the turn; compaction_summary_chunk is the agent's note to itself.
+ * user_message_chunk repeats the prompt; config_option and session_info describe the agent and not the turn;
+ * compaction_summary_chunk is the agent's note to itself.
  */
 export function createUpdateReader(): UpdateReader {
   const toolCalls = new Map<string, ToolCall>();
@@ -78,14 +79,20 @@ export function createUpdateReader(): UpdateReader {
     agent_thought_chunk: (update) => textEvent('thinking', contentText(update.content)),
     tool_call: readToolCall,
     tool_call_update: readToolCall,
-    plan: (update) => textEvent('status', planText(update.entries)),
+    plan: ({ entries }) => (Array.isArray(entries) ? { kind: 'plan', entries: readPlan(entries) } : undefined),
+    current_mode_update: ({ currentModeId }) =>
+      typeof currentModeId === 'string' ? { kind: 'mode', modeId: currentModeId } : undefined,
+    available_commands_update: ({ availableCommands: listed }) =>
+      Array.isArray(listed) ? { kind: 'commands', commands: readCommands(listed) } : undefined,
     notice: ({ title, description }) => textEvent('status', joined([title, description])),
     compaction_update: ({ status, error }) => textEvent('status', joined(['compaction', status, error])),
     usage_update(update) {
       if (typeof update.used === 'number') used = update.used;
       const { amount, currency } = asObject(update.cost);
       if (currency === 'USD' && typeof amount === 'number' && Number.isFinite(amount)) cost = amount;
-      return undefined;
+      const size = typeof update.size === 'number' ? { contextSize: update.size } : {};
+      if (used === undefined) return undefined;
+      return { kind: 'usage', contextUsed: used, ...size, ...(cost !== undefined && { costUsd: cost }) };
     },
   };
 
@@ -135,6 +142,7 @@ function mergeToolCall(before: ToolCall | undefined, toolCallId: string, update:
   const input = update.rawInput ?? before?.input;
   const output = update.rawOutput ?? contentOf(update.content) ?? before?.output;
   const locations = readLocations(update.locations) ?? before?.locations;
+  const changes = readChanges(update.content) ?? before?.changes;
   const status = STATUSES.has(update.status) ? (update.status as ToolCall['status']) : before?.status;
   return {
     kind: 'tool_call',
@@ -145,6 +153,7 @@ function mergeToolCall(before: ToolCall | undefined, toolCallId: string, update:
     ...(input !== undefined && { input: withinBounds(input) }),
     ...(output !== undefined && { output: withinBounds(output) }),
     ...(locations !== undefined && { locations }),
+    ...(changes !== undefined && { changes }),
   };
 }
 
@@ -175,13 +184,26 @@ function contentText(content: unknown): string {
   return typeof embedded === 'string' ? embedded : '';
 }
 
-function planText(entries: unknown): string {
-  if (!Array.isArray(entries)) return '';
-  const lines = entries.map((entry: unknown) => {
-    const { content, status } = asObject(entry);
-    return `- [${status === 'completed' ? 'x' : ' '}] ${shownText(content)}`;
+/** The diffs among the contents of a call. */
+function readChanges(value: unknown): ToolCall['changes'] {
+  if (!Array.isArray(value)) return undefined;
+  const changes = value.flatMap((entry: unknown) => {
+    const { type, path, oldText, newText } = asObject(entry);
+    if (type !== 'diff' || typeof path !== 'string' || typeof newText !== 'string') return [];
+    return [changeOfTexts(path, typeof oldText === 'string' ? oldText : undefined, newText)];
   });
-  return lines.join('\n');
+  return changes.length === 0 ? undefined : withinChangeBounds(changes);
+}
+
+const MAX_COMMANDS = 100;
+const MAX_COMMAND_LENGTH = 500;
+
+export function readCommands(value: readonly unknown[]): Extract<AgentEvent, { kind: 'commands' }>['commands'] {
+  return value.slice(0, MAX_COMMANDS).map((command: unknown) => {
+    const { name, description } = asObject(command);
+    const cut = (text: unknown) => cutText(shownText(text), MAX_COMMAND_LENGTH);
+    return { name: cut(name), description: cut(description) };
+  });
 }
 
 function textEvent(kind: 'text' | 'thinking' | 'status', text: string): AgentEvent | undefined {

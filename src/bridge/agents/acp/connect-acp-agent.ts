@@ -1,4 +1,5 @@
-import type { ClientContext } from '@agentclientprotocol/sdk';
+import { pathToFileURL } from 'node:url';
+import type { ClientContext, ContentBlock } from '@agentclientprotocol/sdk';
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
 import {
@@ -8,7 +9,9 @@ import {
   type PromptEnd,
   type PromptRequest,
 } from '../agent-connection.ts';
+import type { AgentOffers } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
+import type { PromptPart } from '../prompt-content.ts';
 import {
   acpQuirks,
   choosePermission,
@@ -19,7 +22,7 @@ import {
   readPermissionOptions,
   type SessionChoice,
 } from './acp-choices.ts';
-import { createAcpStream, createUpdateReader, readUsage, type UpdateReader } from './acp-messages.ts';
+import { createAcpStream, createUpdateReader, readCommands, readUsage, type UpdateReader } from './acp-messages.ts';
 
 export interface AcpAgentOptions {
   readonly process: RunningProcess;
@@ -32,8 +35,10 @@ export interface AcpAgentOptions {
 interface OpenConversation {
   readonly folder: string;
   readonly models: SessionChoice | undefined;
-  /** The mode that it must stay in, where agents may only read. Undefined: there is none, or none is needed. */
-  readonly readOnlyMode: string | undefined;
+  readonly modes: SessionChoice | undefined;
+  readonly commands: AgentOffers['commands'];
+  /** The mode that it was in before a turn that may only read. */
+  readonly modeBefore?: string;
   /** What it has cost; undefined for one from before, until the agent says so. */
   readonly costUsd: number | undefined;
 }
@@ -50,6 +55,7 @@ type Fields = Readonly<Record<string, unknown>>;
 
 const MAX_SHOWN_MODELS = 20;
 const MAX_ADVICE = 300;
+const MAX_EARLY = 16;
 /** The protocol's own code. */
 const AUTHENTICATION_REQUIRED = -32000;
 
@@ -61,11 +67,13 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   const { client, methods, PROTOCOL_VERSION } = await import('@agentclientprotocol/sdk');
   const prompts = new Map<string, RunningPrompt>();
   const conversations = new Map<string, OpenConversation>();
+  /** Commands of conversations that are about to be opened: an agent may tell them before it answers. */
+  const early = new Map<string, AgentOffers['commands']>();
 
   const channel = createAgentChannel(options.process, options.clock);
   const stream = createAcpStream(channel, (params) => {
     const { sessionId, update } = asObject(params);
-    if (options.permissions === 'deny') keepReadOnly(textOf(sessionId), update);
+    noteOffers(textOf(sessionId), asObject(update));
     const prompt = prompts.get(textOf(sessionId));
     if (prompt === undefined) return;
     const event = prompt.updates.read(update);
@@ -88,24 +96,52 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     const choices = readPermissionOptions(offered);
     const { ask } = prompt.request;
     const question = { toolCallId: textOf(toolCallId), title, toolKind: textOf(kind) || 'other', options: choices };
+    const isAsked = ask !== undefined && !mayOnlyRead(prompt.request);
+    const reply = isAsked ? await ask({ ...question, input: rawInput }, prompt.stopped.signal) : undefined;
+    const policy = mayOnlyRead(prompt.request) ? 'deny' : 'allow';
     const { decision, optionId } =
-      ask === undefined || options.permissions === 'deny'
-        ? choosePermission(options.permissions, choices)
-        : chosenPermission(await ask({ ...question, input: rawInput }, prompt.stopped.signal), choices);
+      reply === undefined ? choosePermission(policy, choices) : chosenPermission(reply.optionId, choices);
+    const why = reply?.reason === undefined ? {} : { reason: reply.reason };
     prompt.request.report({
       kind: 'permission',
       title,
       decision,
       ...(typeof toolCallId === 'string' && { toolCallId }),
+      ...why,
     });
-    return { outcome: optionId === undefined ? { outcome: 'cancelled' } : { outcome: 'selected', optionId } };
+    return {
+      outcome: optionId === undefined ? { outcome: 'cancelled' } : { outcome: 'selected', optionId },
+      // The protocol has no member for a reason; agents may look for it here.
+      ...(decision === 'denied' && reply?.reason !== undefined && { _meta: why }),
+    };
   }
 
-  /** Puts a conversation back into its read-only mode, should the agent or its model leave it. */
-  function keepReadOnly(conversation: string, update: unknown): void {
-    const mode = conversations.get(conversation)?.readOnlyMode;
-    const { sessionUpdate, currentModeId } = asObject(update);
-    if (sessionUpdate !== 'current_mode_update' || mode === undefined || currentModeId === mode) return;
+  function mayOnlyRead({ isReadOnly }: PromptRequest): boolean {
+    return isReadOnly || options.permissions === 'deny';
+  }
+
+  /** Follows what a conversation offers, also between its turns. */
+  function noteOffers(conversation: string, update: Fields): void {
+    if (update.sessionUpdate === 'current_mode_update') noteMode(conversation, update);
+    if (update.sessionUpdate !== 'available_commands_update' || !Array.isArray(update.availableCommands)) return;
+    const commands = readCommands(update.availableCommands);
+    const open = conversations.get(conversation);
+    if (open === undefined) early.set(conversation, commands);
+    else conversations.set(conversation, { ...open, commands });
+    const [oldest] = early.keys();
+    if (early.size > MAX_EARLY && oldest !== undefined) early.delete(oldest);
+  }
+
+  /** Follows the mode of a conversation. Puts it back into its read-only mode, should it leave it where it may only read. */
+  function noteMode(conversation: string, { currentModeId }: Fields): void {
+    if (typeof currentModeId !== 'string') return;
+    const open = conversations.get(conversation);
+    if (open?.modes === undefined) return;
+    conversations.set(conversation, { ...open, modes: { ...open.modes, current: currentModeId } });
+    const request = prompts.get(conversation)?.request;
+    const isKept = request === undefined ? options.permissions === 'deny' : mayOnlyRead(request);
+    const mode = isKept ? findReadOnlyMode(open.modes) : undefined;
+    if (mode === undefined || currentModeId === mode) return;
     setChoice(agent, conversation, 'mode', { kind: 'method' }, mode).catch(() => {
       // A conversation that cannot be kept from writing is not continued.
       agent.notify(methods.agent.session.cancel, { sessionId: conversation }).catch(() => undefined);
@@ -121,19 +157,46 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     throw new Error(`it speaks version ${initialized.protocolVersion} of the protocol, not ${PROTOCOL_VERSION}`);
   }
   const { agentCapabilities = {}, agentInfo } = initialized;
-  const { loadSession = false, sessionCapabilities } = agentCapabilities;
+  const { loadSession = false, sessionCapabilities, promptCapabilities } = agentCapabilities;
   const deletes = isOffered(sessionCapabilities?.delete);
   const canResume = isOffered(sessionCapabilities?.resume);
   const { keepsConversations } = acpQuirks(agentInfo?.name ?? '');
 
-  /** Keeps what an opened session offers, and makes it read-only where agents may only read. */
-  async function take(conversation: string, folder: string, answer: unknown, costUsd?: number): Promise<void> {
-    const modes = options.permissions === 'deny' ? readChoice(answer, 'mode') : undefined;
-    const readOnlyMode = modes === undefined ? undefined : findReadOnlyMode(modes);
-    if (modes !== undefined && readOnlyMode !== undefined && modes.current !== readOnlyMode) {
-      await setChoice(agent, conversation, 'mode', modes.way, readOnlyMode);
+  /** Keeps what an opened session offers. */
+  function take(conversation: string, folder: string, answer: unknown, costUsd?: number): void {
+    const [models, modes] = [readChoice(answer, 'model'), readChoice(answer, 'mode')];
+    const commands = early.get(conversation) ?? [];
+    early.delete(conversation);
+    conversations.set(conversation, { folder, models, modes, commands, costUsd });
+  }
+
+  /**
+   * Puts the conversation into the mode that was chosen, for a turn that may only read into its read-only mode, and back for
+   * the next one. Returns why the turn cannot run in its mode; undefined when it can.
+   */
+  async function chooseMode(request: PromptRequest): Promise<string | undefined> {
+    const { conversation, report, mode: chosen } = request;
+    const open = conversations.get(conversation);
+    const readOnly = open?.modes === undefined ? undefined : findReadOnlyMode(open.modes);
+    const isKept = mayOnlyRead(request);
+    if (isKept && readOnly === undefined) {
+      report({ kind: 'status', text: 'This agent has no read-only mode: what it asks for is denied.' });
     }
-    conversations.set(conversation, { folder, models: readChoice(answer, 'model'), readOnlyMode, costUsd });
+    if (chosen !== undefined && open?.modes?.values.includes(chosen) !== true) {
+      const offered = open?.modes?.values.join(', ') || 'none';
+      return `This agent does not have the mode "${chosen}". It has: ${offered}. Choose another one for the session.`;
+    }
+    if (open?.modes === undefined) return undefined;
+    const { current, way } = open.modes;
+    const wanted = (isKept ? readOnly : (chosen ?? open.modeBefore)) ?? current;
+    if (wanted !== current) await setChoice(agent, conversation, 'mode', way, wanted);
+    const { modeBefore = current, ...rest } = open;
+    conversations.set(conversation, {
+      ...rest,
+      modes: { ...open.modes, current: wanted },
+      ...(isKept && { modeBefore }),
+    });
+    return undefined;
   }
 
   /** Returns why the turn cannot run on the model that it asks for; undefined when it can. */
@@ -160,11 +223,6 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     return undefined;
   }
 
-  function mentionWriting({ conversation, report }: PromptRequest): void {
-    if (options.permissions !== 'deny' || conversations.get(conversation)?.readOnlyMode !== undefined) return;
-    report({ kind: 'status', text: 'This agent has no read-only mode: what it asks for is denied.' });
-  }
-
   /** The protocol gives a conversation its folder once and for all. */
   function mentionFolder({ conversation, folder, report }: PromptRequest): void {
     const own = conversations.get(conversation)?.folder;
@@ -181,14 +239,15 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   }
 
   async function run(prompt: RunningPrompt): Promise<PromptEnd> {
-    const { conversation, text } = prompt.request;
+    const { conversation, text, parts } = prompt.request;
     mentionFolder(prompt.request);
-    mentionWriting(prompt.request);
-    const refusal = await chooseModel(prompt.request);
+    const refusal = (await chooseMode(prompt.request)) ?? (await chooseModel(prompt.request));
+    const { modes, models, commands = [] } = conversations.get(conversation) ?? {};
+    prompt.request.offers?.({ modes: modes?.shown ?? [], models: models?.shown ?? [], commands });
     if (refusal !== undefined) return { kind: 'failed', error: refusal };
     const response = await agent.request(methods.agent.session.prompt, {
       sessionId: conversation,
-      prompt: [{ type: 'text', text }],
+      prompt: [{ type: 'text', text }, ...parts.map(toBlock)],
     });
     const usage = readUsage(response, prompt.updates.tokensInUse());
     const costUsd = costOf(conversation, prompt.updates.costUsd());
@@ -216,18 +275,29 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
       }
     },
     deletes,
+    accepts: { images: promptCapabilities?.image === true, texts: promptCapabilities?.embeddedContext === true },
     continues: keepsConversations && (canResume || loadSession),
     async open(folder) {
       const answer = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers: [] });
-      await take(answer.sessionId, folder, answer, 0);
+      take(answer.sessionId, folder, answer, 0);
       return answer.sessionId;
     },
     async resume(conversation, folder) {
       const request = { sessionId: conversation, cwd: folder, mcpServers: [] };
       // Resuming does not repeat the whole conversation first, as loading does.
       const method = canResume ? methods.agent.session.resume : methods.agent.session.load;
-      await take(conversation, folder, await agent.request(method, request));
+      take(conversation, folder, await agent.request(method, request));
     },
+    ...(isOffered(asObject(sessionCapabilities).fork) && {
+      async fork(conversation: string, folder: string) {
+        const params = { sessionId: conversation, cwd: folder, mcpServers: [] };
+        const answer = asObject(await agent.request('session/fork', params));
+        const copy = textOf(answer.sessionId);
+        if (copy === '') throw new Error('it copied a conversation without a name');
+        take(copy, folder, answer);
+        return copy;
+      },
+    }),
     async prompt(request) {
       const stopped = new AbortController();
       const prompt: RunningPrompt = { request, updates: createUpdateReader(), worked: false, stopped };
@@ -265,6 +335,13 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     },
     closed: connection.closed,
   };
+}
+
+/** A file as the protocol shows it. */
+function toBlock(part: PromptPart): ContentBlock {
+  const uri = pathToFileURL(part.path).href;
+  if (part.kind === 'image') return { type: 'image', mimeType: part.contentType, data: part.data, uri };
+  return { type: 'resource', resource: { uri, mimeType: part.contentType, text: part.text } };
 }
 
 function setChoice(

@@ -3,9 +3,13 @@
  * program hands in its own completions service, or `complete-over-http.ts` any compatible API.
  *
  * It throws MODEL_FAILED (or another error of the bridge's table) when the model cannot answer, also in the middle of an
- * answer. It has its own timeouts, and stops the model when `signal` aborts or the iteration ends early.
+ * answer, and BUDGET_EXCEEDED when the owner, who is charged, has nothing left. It has its own timeouts, and stops the model when `signal` aborts or the iteration ends early.
  */
-export type CompleteChat = (request: CompletionRequest, signal: AbortSignal) => AsyncIterable<CompletionChunk>;
+export type CompleteChat = (
+  request: CompletionRequest,
+  signal: AbortSignal,
+  owner: string,
+) => AsyncIterable<CompletionChunk>;
 
 export interface CompletionRequest {
   model: string;
@@ -16,9 +20,13 @@ export interface CompletionRequest {
 }
 
 export type ConversationMessage =
-  | { role: 'system' | 'user'; content: string }
+  | { role: 'system'; content: string }
+  | { role: 'user'; content: string | UserPart[] }
   | AssistantMessage
   | { role: 'tool'; tool_call_id: string; content: string };
+
+/** A part of what the user said. Stored, an image is the path of its file; sent, it is its data. */
+export type UserPart = { type: 'text'; text: string } | { type: 'image_url'; image_url: { url: string } };
 
 export interface AssistantMessage {
   role: 'assistant';

@@ -77,9 +77,14 @@ function toSteps(messages: readonly ConversationMessage[]): ConversationMessage[
   return steps;
 }
 
+/** An image counts as a page of text. */
+const IMAGE_CHARACTERS = 4000;
+
 function sizeOf(message: ConversationMessage): number {
   const called = message.role === 'assistant' ? sizeOfCalls(message) : 0;
-  return (message.content?.length ?? 0) + called;
+  const { content } = message;
+  if (!Array.isArray(content)) return (content?.length ?? 0) + called;
+  return content.reduce((sum, part) => sum + (part.type === 'text' ? part.text.length : IMAGE_CHARACTERS), 0);
 }
 
 function sizeOfCalls({ tool_calls: calls = [], reasoning_content: reasoning = '' }: AssistantMessage): number {

@@ -1,23 +1,24 @@
-import { childEnvironment } from '../../../platform/child-process/child-environment.ts';
-import { type Clock, pause, withinTime } from '../../../platform/clock/clock.ts';
+import { type Clock, joinSignals, pause, unlessAborted } from '../../../platform/clock/clock.ts';
 import { describeError, isExpected } from '../../../platform/errors/error-table.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { Environment } from '../../../platform/runtime/runtime.ts';
 import { bridgeErrors } from '../../errors.ts';
-import { OPERATOR } from '../../principal.ts';
 import type { BuiltinConversationStore } from '../../storage/builtin-conversation-store.ts';
+import { type AgentFence, environmentFor } from '../agent-fence.ts';
 import { createBuiltinProbe } from '../agent-probe.ts';
-import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
+import type { AgentMode, AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
+import { promptContent } from '../prompt-content.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
 import type { McpTools } from './mcp-tools.ts';
+import { promptMessage } from './prompt-images.ts';
 import { runTurn } from './run-turn.ts';
 import { describeSkills } from './skills.ts';
 import type { Confine } from './tools/confinement.ts';
 import { editFileTool, readFileTool, writeFileTool } from './tools/file-tools.ts';
 import { runCommandTool } from './tools/run-command.ts';
 import { listFilesTool, searchFilesTool } from './tools/search-tools.ts';
-import type { Tool } from './tools/tool.ts';
+import type { CommandLimits, Tool } from './tools/tool.ts';
 
 export interface BuiltinAgentOptions {
   /** Of this program. */
@@ -27,6 +28,8 @@ export interface BuiltinAgentOptions {
   readonly model: string;
   /** Why that model cannot be used, and what to do; undefined when it can. */
   readonly modelProblem?: string | undefined;
+  /** Whether a model takes images, as far as it is known; all do unless this says otherwise. */
+  seesImages?(model: string): boolean;
   readonly store: BuiltinConversationStore;
   readonly clock: Pick<Clock, 'after' | 'now'>;
   readonly makeId: MakeId;
@@ -35,6 +38,10 @@ export interface BuiltinAgentOptions {
   readonly confine: Confine;
   /** Of this program; the commands that the agent runs get the allowed part of it. */
   readonly environment: Environment;
+  /** Starts the commands. */
+  readonly fence: AgentFence;
+  /** Where people have a home, without a sandbox. Undefined: everyone has that of this program. */
+  readonly homes?: string;
   /** Where running commands are noted, to be swept after a crash. */
   readonly processJournal: string | undefined;
   readonly maxRequests: number;
@@ -44,13 +51,12 @@ export interface BuiltinAgentOptions {
   readonly mcp?: McpTools;
 }
 
-interface RunningTurn {
-  readonly reference: string;
-  readonly aborter: AbortController;
-  readonly ended: Promise<unknown>;
-}
+const MODES: readonly AgentMode[] = [
+  { id: 'edit', name: 'Edit' },
+  { id: 'ask', name: 'Ask before each change', permissions: 'ask' },
+  { id: 'plan', name: 'Plan, and change nothing', permissions: 'deny' },
+];
 
-const QUIET_WITHIN_MS = 5_000;
 /** Within the time that clearing up has when the bridge stops. */
 const FORGET_TRIES = 5;
 const FORGET_PAUSE_MS = 1_000;
@@ -58,26 +64,14 @@ const FORGET_PAUSE_MS = 1_000;
 /** Our own agent, in this process: a model, a few tools, and a conversation that is kept in the database. */
 export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider {
   const { store, clock, makeId, version } = options;
-  const running = new Map<string, RunningTurn>();
   const stopped = new AbortController();
-  const commandsOf = (owner: string) => ({
-    environment: childEnvironment(options.environment, {}, { isOperators: owner === OPERATOR }),
+  const commandsOf = async ({ owner, workingDirectory: folder }: AgentTurn): Promise<CommandLimits> => ({
+    start: (program, startIn) => options.fence.start(program, { owner, agent: 'builtin', folder, startIn }),
+    environment: await environmentFor(options.environment, options.fence, { owner, agent: 'builtin' }, options.homes),
     journalFolder: options.processJournal,
     timeoutMs: options.commandTimeoutMs,
     clock,
   });
-
-  async function run(reference: string, turn: AgentTurn, work: (signal: AbortSignal) => Promise<TurnEnd>) {
-    const aborter = new AbortController();
-    if (stopped.signal.aborted) aborter.abort();
-    const outcome = work(aborter.signal);
-    running.set(turn.turnId, { reference, aborter, ended: outcome.catch(() => undefined) });
-    try {
-      return await outcome;
-    } finally {
-      running.delete(turn.turnId);
-    }
-  }
 
   /** `position`: where the prompt of this turn goes. */
   async function converse(
@@ -95,10 +89,13 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
         reference,
         first,
         messages.map((message) => JSON.stringify(message)),
-        clock.now(),
+        { turnId: turn.turnId, now: clock.now() },
       );
     };
-    const prompt: ConversationMessage = { role: 'user', content: turn.prompt };
+    const model = turn.model === '' ? options.model : turn.model;
+    const seesImages = options.seesImages?.(model) ?? true;
+    const content = await promptContent(turn.prompt, turn.files, { images: seesImages, texts: true });
+    const prompt = promptMessage(content);
     try {
       await append([prompt]);
     } catch (error) {
@@ -108,23 +105,32 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     }
     // Only now: a reference that is kept must be one that can be continued.
     if (position === 0) turn.opened(reference);
-    const further = await orAborted(options.mcp?.find(), signal);
-    for (const text of further?.problems ?? []) turn.report({ kind: 'status', text });
-    const model = turn.model === '' ? options.model : turn.model;
-    turn.usedModel(model);
-    const skills = await describeSkills(options.confine(turn.workingDirectory), turn.skills);
-    return runTurn({
-      ...options,
-      turn,
-      signal,
-      commands: commandsOf(turn.owner),
-      tools: [...toolTable, ...(further?.tools ?? [])],
-      append,
-      describe,
-      model,
-      skills,
-      messages: [...before, prompt],
-    });
+    // A server that does not start must not hold up a turn that is to stop.
+    const finding = Promise.resolve(options.mcp?.find(turn.owner, turn.workingDirectory));
+    const further = await unlessAborted(finding, signal);
+    // One that is found only after the turn was stopped is released then.
+    if (further === undefined) void finding.then((found) => found?.release());
+    try {
+      for (const text of [...content.notes, ...(further?.problems ?? [])]) turn.report({ kind: 'status', text });
+      turn.usedModel(model);
+      const skills = await describeSkills(options.confine(turn.workingDirectory), turn.skills);
+      return await runTurn({
+        ...options,
+        permissions: turn.isReadOnly === true ? 'deny' : options.permissions,
+        turn,
+        signal,
+        commands: await commandsOf(turn),
+        tools: [...toolTable, ...(further?.tools ?? [])],
+        append,
+        describe,
+        model,
+        seesImages,
+        skills,
+        messages: [...before, prompt],
+      });
+    } finally {
+      further?.release();
+    }
   }
 
   /** What was said goes with the session: the store gets another chance when it is away for a moment. */
@@ -140,46 +146,35 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     }
   }
 
-  async function cancelAll(turns: readonly RunningTurn[]): Promise<void> {
-    for (const { aborter } of turns) aborter.abort();
-    await withinTime(clock, QUIET_WITHIN_MS, Promise.all(turns.map(({ ended }) => ended)), () => undefined);
-  }
-
   return {
     id: 'builtin',
+    modes: MODES,
+    abilities: { steer: 'yes', fork: 'yes' },
     probe: createBuiltinProbe(version, options.model, options.modelProblem),
-    startTurn(turn) {
-      const reference = makeId('conversation-');
-      return run(reference, turn, (signal) => converse(reference, turn, [], 0, signal));
-    },
-    continueTurn: (reference, turn) =>
-      run(reference, turn, async (signal) => {
+    async run(turn, asked) {
+      const { signal, release } = joinSignals(asked, stopped.signal);
+      try {
+        const { reference } = turn;
+        if (reference === undefined) return await converse(makeId('conversation-'), turn, [], 0, signal);
         const kept = await store.read(reference);
         if (kept === undefined) return { kind: 'lost', detail: 'the built-in agent no longer has the conversation' };
         const messages = repairConversation(kept.bodies.map((body) => JSON.parse(body) as ConversationMessage));
-        return converse(reference, turn, messages, kept.nextPosition, signal);
-      }),
-    cancel(turnId) {
-      const turn = running.get(turnId);
-      return turn === undefined ? Promise.resolve() : cancelAll([turn]);
+        return await converse(reference, turn, messages, kept.nextPosition, signal);
+      } finally {
+        release();
+      }
     },
-    async close(reference) {
-      await cancelAll([...running.values()].filter((turn) => turn.reference === reference));
-      await forget(reference);
+    async fork(reference, { turnId }) {
+      const copy = makeId('conversation-');
+      if (await store.copy(reference, copy, turnId)) return { reference: copy };
+      return { why: 'the built-in agent does not have the conversation, or not that turn of it' };
     },
+    close: forget,
     async stop() {
       stopped.abort();
-      await cancelAll([...running.values()]);
       await options.mcp?.stop();
     },
   };
-}
-
-/** A server that does not start must not hold up a turn that was cancelled. */
-function orAborted<Found>(found: Promise<Found> | undefined, signal: AbortSignal): Promise<Found | undefined> {
-  const { promise: aborted, resolve } = Promise.withResolvers<undefined>();
-  signal.addEventListener('abort', () => resolve(undefined), { once: true });
-  return signal.aborted ? Promise.resolve(undefined) : Promise.race([found, aborted]);
 }
 
 function describe(error: unknown): string {

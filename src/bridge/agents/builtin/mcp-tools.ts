@@ -4,7 +4,7 @@ import type { RunningProcess } from '../../../platform/child-process/start-proce
 import type { Clock } from '../../../platform/clock/clock.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
 import { createAgentChannel } from '../agent-connection.ts';
-import type { LaunchAgent } from '../agent-launcher.ts';
+import type { AgentWork, LaunchAgent } from '../agent-launcher.ts';
 import { asObject, textOf } from '../agent-text.ts';
 import { refuse } from './tools/confinement.ts';
 import type { Tool } from './tools/tool.ts';
@@ -15,17 +15,31 @@ interface McpServer {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+  /** Runs outside of the sandbox, in one process for all sessions. */
+  readonly trusted: boolean;
+}
+
+/** What a turn can use until it calls `release`. */
+export interface FoundTools {
+  readonly tools: readonly Tool[];
+  /** What is wrong with servers that do not run. */
+  readonly problems: readonly string[];
+  release(): void;
 }
 
 export interface McpTools {
-  /** The tools of the servers that run, and what is wrong with those that do not. Servers are started on first use. */
-  find(): Promise<{ readonly tools: readonly Tool[]; readonly problems: readonly string[] }>;
+  /** The tools for a turn of an owner in a folder. Servers are started on first use. */
+  find(owner: string, folder: string): Promise<FoundTools>;
   stop(): Promise<void>;
 }
 
 interface McpToolsOptions {
   readonly servers: readonly McpServer[];
   readonly launch: LaunchAgent;
+  /** Starts servers outside of the sandbox. */
+  readonly launchTrusted: LaunchAgent;
+  /** Whether what works for an owner sees one working directory only. */
+  isFenced(owner: string): boolean;
   readonly version: string;
   readonly clock: Pick<Clock, 'after'>;
   readonly callTimeoutMs: number;
@@ -33,36 +47,71 @@ interface McpToolsOptions {
 }
 
 const CONNECT_MS = 15_000;
+/** A server in the sandbox that no turn uses is ended after so long. */
+const IDLE_MS = 5 * 60_000;
 const LONGEST_NAME = 64;
 const LONGEST_DESCRIPTION = 4_000;
 /** Any object: what the tool wants of it is checked by its server. */
 const AnyInput = Type.Object({});
 
+/** A server that runs for one owner in one folder, or for all. */
+interface Place {
+  readonly key: string;
+  readonly work: AgentWork | undefined;
+}
+
+interface Kept {
+  readonly made: Promise<McpConnection>;
+  users: number;
+  stopTimer: (() => void) | undefined;
+}
+
 export function createMcpTools(options: McpToolsOptions): McpTools {
-  const { servers, launch, version, clock, callTimeoutMs, logger } = options;
-  const connections = new Map<string, Promise<McpConnection>>();
+  const { servers, version, clock, callTimeoutMs, logger } = options;
+  const connections = new Map<string, Kept>();
   let isStopped = false;
 
-  async function connect({ command, args, env }: McpServer): Promise<McpConnection> {
-    const process = await launch({ command, args, environment: env });
+  function placeOf({ name, trusted }: McpServer, owner: string, folder: string): Place {
+    if (trusted || !options.isFenced(owner)) return { key: JSON.stringify([name]), work: undefined };
+    const work = { owner, agent: `mcp-${name}`, folder };
+    return { key: JSON.stringify([name, owner, folder]), work };
+  }
+
+  async function connect({ command, args, env }: McpServer, { work }: Place): Promise<McpConnection> {
+    const launch = work === undefined ? options.launchTrusted : options.launch;
+    const process = await launch({ command, args, environment: env }, work);
     if (process === undefined) throw new Error('there is no such program');
     return connectMcpServer({ process, version, clock, connectMs: CONNECT_MS, callMs: callTimeoutMs });
   }
 
-  /** One process for all conversations; after it has ended, the next turn starts another. */
-  function connection(server: McpServer): Promise<McpConnection> {
-    const known = connections.get(server.name);
+  /** One process for all conversations of a place; after it has ended, the next turn starts another. */
+  function kept(server: McpServer, place: Place): Kept {
+    const known = connections.get(place.key);
     if (known !== undefined) return known;
-    const forget = () => void connections.delete(server.name);
-    const made = connect(server);
-    connections.set(server.name, made);
-    made.then(({ closed }) => closed.then(forget), forget);
-    return made;
+    const forget = () => void connections.delete(place.key);
+    const fresh: Kept = { made: connect(server, place), users: 0, stopTimer: undefined };
+    connections.set(place.key, fresh);
+    fresh.made.then(({ closed }) => closed.then(forget), forget);
+    return fresh;
   }
 
-  async function toolsOf(server: McpServer): Promise<readonly Tool[] | string> {
+  /** Keeps the server of a place while a turn uses it. A server for everyone is kept until the end. */
+  function hold(server: McpServer, place: Place): () => void {
+    const one = kept(server, place);
+    one.stopTimer?.();
+    one.users += 1;
+    return () => {
+      one.users -= 1;
+      if (one.users > 0 || place.work === undefined) return;
+      const end = () => void one.made.then(({ close }) => close()).catch(() => undefined);
+      one.stopTimer = clock.after(IDLE_MS, end);
+    };
+  }
+
+  async function toolsOf(server: McpServer, place: Place): Promise<readonly Tool[] | string> {
+    const connection = () => kept(server, place).made;
     try {
-      const { tools } = await connection(server);
+      const { tools } = await connection();
       return tools.map((info) => asTool(server, info, connection));
     } catch (error) {
       logger.warn({ err: error, server: server.name }, 'an MCP server of the built-in agent cannot be used');
@@ -71,17 +120,24 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
   }
 
   return {
-    async find() {
-      if (isStopped) return { tools: [], problems: [] };
-      const found = await Promise.all(servers.map(toolsOf));
+    async find(owner, folder) {
+      if (isStopped) return { tools: [], problems: [], release: () => undefined };
+      const places = servers.map((server) => ({ server, place: placeOf(server, owner, folder) }));
+      const releases = places.map(({ server, place }) => hold(server, place));
+      const found = await Promise.all(places.map(({ server, place }) => toolsOf(server, place)));
       return {
         tools: found.flatMap((one) => (typeof one === 'string' ? [] : one)),
         problems: found.filter((one) => typeof one === 'string'),
+        release() {
+          for (const release of releases) release();
+        },
       };
     },
     async stop() {
       isStopped = true;
-      await Promise.allSettled([...connections.values()].map(async (made) => (await made).close()));
+      const all = [...connections.values()];
+      for (const { stopTimer } of all) stopTimer?.();
+      await Promise.allSettled(all.map(async ({ made }) => (await made).close()));
     },
   };
 }
@@ -89,7 +145,7 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
 function asTool(
   server: McpServer,
   { name, description, inputSchema }: McpToolInfo,
-  connection: (server: McpServer) => Promise<McpConnection>,
+  connection: () => Promise<McpConnection>,
 ): Tool {
   return {
     name: `${server.name}__${name}`.replaceAll(/[^\w-]/g, '_').slice(0, LONGEST_NAME),
@@ -101,7 +157,7 @@ function asTool(
     needsPermission: true,
     title: () => `${server.name}: ${name}`,
     async run(input, { signal }) {
-      const open = await connection(server);
+      const open = await connection();
       try {
         return await open.call(name, input, signal);
       } catch (error) {

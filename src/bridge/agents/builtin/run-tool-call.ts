@@ -22,8 +22,9 @@ export interface ToolCallOptions {
 const MAX_OUTPUT_CHARACTERS = 40 * 1024;
 const MAX_SHOWN_INPUT = 16 * 1024;
 const DENIED =
-  'Refused: on this bridge agents may not change files or run commands (bridge.permissions is "deny"). Use the tools that read, and tell the user what you would have done.';
-const REJECTED = 'Refused: the user does not permit this. Do not try it in another way; ask what to do instead.';
+  'Refused: here you may not change files or run commands. Use the tools that read, and tell the user what you would have done.';
+const REJECTED = 'Refused: the user does not permit this.';
+const UNEXPLAINED = 'Do not try it in another way; ask what to do instead.';
 const FILE_ERRORS: Readonly<Record<string, string>> = {
   ENOENT: 'There is no such file or folder; list_files shows what is there.',
   ENOTDIR: 'A part of the path is a file, not a folder.',
@@ -58,9 +59,10 @@ export async function runToolCall(options: ToolCallOptions): Promise<string> {
   };
   const input = shownInput(read.input, call.function.arguments);
   report({ ...shown, status: 'pending', input });
-  const end = (status: 'completed' | 'failed', { text, locations }: ToolOutput): string => {
+  const end = (status: 'completed' | 'failed', { text, locations, changes = [], exitCode }: ToolOutput): string => {
     const output = text.length > MAX_OUTPUT_CHARACTERS ? `${text.slice(0, MAX_OUTPUT_CHARACTERS)}\n[cut]` : text;
-    report({ ...shown, status, input, output, ...(locations && { locations }) });
+    const done = { ...(changes.length > 0 && { changes }), ...(exitCode !== undefined && { exitCode }) };
+    report({ ...shown, status, input, output, ...(locations && { locations }), ...done });
     return output;
   };
   if (tool === undefined || read.wrong !== undefined) return end('failed', { text: read.wrong ?? '' });
@@ -68,15 +70,23 @@ export async function runToolCall(options: ToolCallOptions): Promise<string> {
     const { ask, permissions, context } = options;
     const isAsked = ask !== undefined && permissions === 'allow';
     const question = { toolCallId: eventId, title: shown.title, toolKind: shown.toolKind, input };
-    const chosen = isAsked ? await ask({ ...question, options: PLAIN_OPTIONS }, context.signal) : permissions;
+    const { optionId, reason } = isAsked
+      ? await ask({ ...question, options: PLAIN_OPTIONS }, context.signal)
+      : { optionId: permissions };
     context.signal.throwIfAborted();
-    const decision = chosen === 'allow' ? 'allowed' : 'denied';
-    report({ kind: 'permission', title: shown.title, decision, toolCallId: eventId });
-    if (decision === 'denied') return end('failed', { text: isAsked ? REJECTED : DENIED });
+    const decision = optionId === 'allow' ? 'allowed' : 'denied';
+    const why = reason === undefined ? {} : { reason };
+    report({ kind: 'permission', title: shown.title, decision, toolCallId: eventId, ...why });
+    if (decision === 'denied') return end('failed', { text: isAsked ? rejected(reason) : DENIED });
   }
   report({ ...shown, status: 'in_progress', input });
   const output = await tool.run(read.input, options.context).catch(failure);
   return end(output.failed === true ? 'failed' : 'completed', output);
+}
+
+/** A reason says what to do, so that nothing needs to be asked. */
+function rejected(reason: string | undefined): string {
+  return `${REJECTED} ${reason === undefined ? UNEXPLAINED : `The user says: ${reason}`}`;
 }
 
 interface ReadInput {

@@ -19,7 +19,7 @@ const MAX_NAME = 64;
 const MAX_DESCRIPTION = 300;
 
 /**
- * What the model is told of the skills of a working directory: those that the call asks for come first. Empty when there
+ * What the model gets to know of the skills of a working directory: those that the call asks for come first. Empty when there
  * are none. Skills that were asked for and are not there are named, so that the model can say so.
  */
 export async function describeSkills(root: ConfinedRoot, wanted: readonly string[]): Promise<string> {

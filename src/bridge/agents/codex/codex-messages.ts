@@ -1,6 +1,8 @@
+import type { FileChange } from '../../contract/session-update.ts';
 import type { PromptEnd } from '../agent-connection.ts';
 import type { AgentEvent, TurnUsage } from '../agent-provider.ts';
 import { asObject, shownText, withinBounds } from '../agent-text.ts';
+import { changeOfDiff, changeOfTexts, readPlan, withinChangeBounds } from '../file-changes.ts';
 
 interface Taken {
   readonly events: readonly AgentEvent[];
@@ -22,6 +24,7 @@ export function createCodexReader(): CodexReader {
   const items = createItemReader();
   let before: Tokens | undefined;
   let latest: Tokens | undefined;
+  let cached = 0;
   let lastError = '';
 
   const readers: Readonly<Record<string, (params: Fields) => Taken>> = {
@@ -31,7 +34,7 @@ export function createCodexReader(): CodexReader {
     'item/reasoning/textDelta': ({ itemId, delta }) => ({ events: items.delta('thinking', itemId, delta) }),
     'item/reasoning/summaryTextDelta': ({ itemId, delta }) => ({ events: items.delta('thinking', itemId, delta) }),
     'item/commandExecution/outputDelta': ({ itemId, delta }) => ({ events: items.output(itemId, delta) }),
-    'turn/plan/updated': ({ plan }) => status(planText(plan)),
+    'turn/plan/updated': ({ plan }) => ({ events: [{ kind: 'plan', entries: readPlan(plan) }] }),
     warning: ({ message }) => status(message),
     guardianWarning: ({ message }) => status(message),
     'model/rerouted': ({ fromModel, toModel }) =>
@@ -42,11 +45,15 @@ export function createCodexReader(): CodexReader {
   };
 
   function takeUsage(value: unknown): Taken {
-    const { total, last } = asObject(value);
+    const { total, last, modelContextWindow: contextSize } = asObject(value);
     latest = readTokens(total);
+    const ofLast = readTokens(last);
     // Totals count from the thread's start: what stood there before the first model call of this turn is not its own.
-    before ??= minus(latest, readTokens(last));
-    return NOTHING;
+    before ??= minus(latest, ofLast);
+    cached += count(asObject(last).cachedInputTokens);
+    const { inputTokens, outputTokens } = minus(latest, before);
+    const tokens = { inputTokens, outputTokens, cachedTokens: cached, contextUsed: ofLast.totalTokens };
+    return { events: [{ kind: 'usage', ...tokens, ...(typeof contextSize === 'number' && { contextSize }) }] };
   }
 
   /** Codex retries by itself when it announces that; otherwise the turn ends with the error. */
@@ -84,15 +91,6 @@ function status(text: unknown): Taken {
   return typeof text === 'string' && text !== '' ? { events: [{ kind: 'status', text }] } : NOTHING;
 }
 
-function planText(plan: unknown): string {
-  if (!Array.isArray(plan)) return '';
-  const lines = plan.map((entry: unknown) => {
-    const { step, status: state } = asObject(entry);
-    return `- [${state === 'completed' ? 'x' : ' '}] ${shownText(step)}`;
-  });
-  return lines.join('\n');
-}
-
 function readTokens(value: unknown): Tokens {
   const { inputTokens, outputTokens, totalTokens } = asObject(value);
   return { inputTokens: count(inputTokens), outputTokens: count(outputTokens), totalTokens: count(totalTokens) };
@@ -111,7 +109,10 @@ function count(value: unknown): number {
 }
 
 type ToolCall = Extract<AgentEvent, { kind: 'tool_call' }>;
-type Described = Pick<ToolCall, 'title' | 'toolKind' | 'input' | 'output' | 'locations'>;
+type Described = Pick<
+  ToolCall,
+  'title' | 'toolKind' | 'input' | 'output' | 'locations' | 'changes' | 'exitCode' | 'durationMs'
+>;
 
 /** Reads the items of a turn: messages, thoughts, and what Codex does. */
 interface ItemReader {
@@ -128,16 +129,20 @@ const MOST_OUTPUT = 65_536;
 
 /** The items that are something done, each with how it is shown. All others are left out (contract/bridge 4). */
 const DEEDS: Readonly<Record<string, (item: Fields) => Described>> = {
-  commandExecution: ({ command, cwd, aggregatedOutput }) => ({
+  commandExecution: ({ command, cwd, aggregatedOutput, exitCode, durationMs }) => ({
     title: shownText(command),
     toolKind: 'execute',
     input: { command, cwd },
     ...given('output', aggregatedOutput),
+    ...(typeof exitCode === 'number' && { exitCode }),
+    ...(typeof durationMs === 'number' && { durationMs }),
   }),
   fileChange: ({ changes }) => {
     const paths = listOf(changes).map(({ path }) => shownText(path));
     const locations = paths.map((path) => ({ path }));
-    return { title: `edit ${paths.join(', ')}`, toolKind: 'edit', input: withinBounds(changes), locations };
+    const told = listOf(changes).map(readChange);
+    const shown = { input: withinBounds(changes), locations, changes: withinChangeBounds(told) };
+    return { title: `edit ${paths.join(', ')}`, toolKind: 'edit', ...shown };
   },
   mcpToolCall: ({ server, tool, arguments: input, result, error }) => ({
     title: `${shownText(server)}: ${shownText(tool)}`,
@@ -155,6 +160,14 @@ const DEEDS: Readonly<Record<string, (item: Fields) => Described>> = {
   webSearch: ({ query }) => ({ title: shownText(query), toolKind: 'fetch', input: { query } }),
   imageView: ({ path }) => ({ title: shownText(path), toolKind: 'read', locations: [{ path: shownText(path) }] }),
 };
+
+/** The diff of a file that is new, or gone, is its text. */
+function readChange({ path, kind, diff }: Fields): FileChange {
+  const { type } = asObject(kind);
+  const [name, text] = [shownText(path), shownText(diff)];
+  if (type === 'add') return changeOfTexts(name, undefined, text);
+  return type === 'delete' ? changeOfTexts(name, text, '') : changeOfDiff(name, text);
+}
 
 const STATUS: Readonly<Record<string, ToolCall['status']>> = {
   inProgress: 'in_progress',

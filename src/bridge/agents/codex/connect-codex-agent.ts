@@ -1,5 +1,5 @@
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
-import type { Clock } from '../../../platform/clock/clock.ts';
+import { type Clock, withinTime } from '../../../platform/clock/clock.ts';
 import { AppError } from '../../../platform/errors/app-error.ts';
 import { platformErrors } from '../../../platform/errors/error-table.ts';
 import { bareEnvelope, RemoteError } from '../../../platform/json-rpc/envelope.ts';
@@ -16,6 +16,7 @@ import {
 } from '../agent-connection.ts';
 import type { AgentEvent, PermissionQuestion } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, textOf } from '../agent-text.ts';
+import { type PromptPart, textOfPart } from '../prompt-content.ts';
 import { type CodexReader, createCodexReader } from './codex-messages.ts';
 
 interface CodexAgentOptions {
@@ -25,6 +26,15 @@ interface CodexAgentOptions {
   readonly version: string;
   readonly clock: Clock;
   readonly logger: Pick<Logger, 'error'>;
+}
+
+interface Thread {
+  /** As Codex names it. */
+  model: string;
+  /** The sandbox that it was opened with. */
+  readonly sandbox: unknown;
+  /** Whether its sandbox was made read-only since, for a turn that may only read. */
+  isNarrowed: boolean;
 }
 
 interface RunningPrompt {
@@ -39,6 +49,7 @@ type Fields = Readonly<Record<string, unknown>>;
 
 const CALLS_IN_FLIGHT = 256;
 const MAX_VERSION_CHARACTERS = 40;
+const STEER_MS = 10_000;
 /**
  * Codex asks before all but harmless commands, so that each decision is seen; what runs is kept to the folder. Where
  * agents may only read, its sandbox keeps all that it runs from writing anywhere, whatever is asked and answered.
@@ -46,6 +57,16 @@ const MAX_VERSION_CHARACTERS = 40;
 const THREAD_POLICIES: Readonly<Record<PermissionPolicy, object>> = {
   allow: { approvalPolicy: 'untrusted', sandbox: 'workspace-write' },
   deny: { approvalPolicy: 'untrusted', sandbox: 'read-only' },
+};
+
+const READ_ONLY_SANDBOX = { type: 'readOnly', networkAccess: false };
+/** For a Codex that does not say which sandbox a thread has. */
+const WRITABLE_SANDBOX = {
+  type: 'workspaceWrite',
+  writableRoots: [],
+  networkAccess: false,
+  excludeTmpdirEnvVar: false,
+  excludeSlashTmp: false,
 };
 
 /** Ways to remove a thread, the most thorough first, and what each leaves. */
@@ -57,8 +78,7 @@ const REMOVALS: readonly (readonly [method: string, left: string | undefined])[]
 /** Speaks the app-server protocol of Codex: JSON-RPC without its version member, a thread for each conversation. */
 export async function connectCodexAgent(options: CodexAgentOptions): Promise<AgentConnection> {
   const prompts = new Map<string, RunningPrompt>();
-  /** The model of each thread, as Codex names it. */
-  const models = new Map<string, string>();
+  const threads = new Map<string, Thread>();
   const threadPolicy = THREAD_POLICIES[options.permissions];
   const agentChannel = createAgentChannel(options.process, options.clock);
   const channel: MessageChannel = {
@@ -86,7 +106,8 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     const prompt = prompts.get(textOf(params.threadId));
     if (prompt === undefined) return;
     if (method === 'model/rerouted') {
-      models.set(textOf(params.threadId), textOf(params.toModel));
+      const thread = threads.get(textOf(params.threadId));
+      if (thread !== undefined) thread.model = textOf(params.toModel);
       prompt.request.usedModel(textOf(params.toModel));
     }
     const taken = prompt.reader.read(method, params);
@@ -96,30 +117,66 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
 
   async function answer(method: string, params: Fields): Promise<unknown> {
     const prompt = prompts.get(textOf(params.threadId));
-    const isStopped = prompt === undefined || prompt.stopped.signal.aborted;
-    let policy = isStopped ? 'deny' : options.permissions;
+    const isDenied = prompt === undefined || prompt.stopped.signal.aborted || prompt.request.isReadOnly;
+    let policy = isDenied ? 'deny' : options.permissions;
+    let why: { readonly reason?: string } = {};
     const question = questionOf(method, params);
     if (prompt?.request.ask !== undefined && question !== undefined && policy === 'allow') {
-      const chosen = await prompt.request.ask(question, prompt.stopped.signal);
-      policy = chosen === 'allow' ? 'allow' : 'deny';
+      const { optionId, reason } = await prompt.request.ask(question, prompt.stopped.signal);
+      policy = optionId === 'allow' ? 'allow' : 'deny';
+      if (reason !== undefined) why = { reason };
     }
     const given = answerApproval(method, params, policy);
     if (given === undefined) throw new AppError('METHOD_NOT_FOUND', { method });
-    if (given.event !== undefined) prompt?.request.report(given.event);
+    if (given.event !== undefined) prompt?.request.report({ ...given.event, ...why });
+    if (policy === 'deny' && why.reason !== undefined && prompt !== undefined) tellReason(prompt, why.reason);
     return given.response;
   }
 
+  /** A refusal of Codex has no place for a reason: the reason is sent ahead of it, for the same turn. */
+  function tellReason(prompt: RunningPrompt, reason: string): void {
+    // Where Codex cannot take it, the reason is shown in the updates all the same.
+    steer(prompt, `The user refused this request and says: ${reason}`).catch(() => undefined);
+  }
+
+  async function steer({ request, turnId }: RunningPrompt, text: string): Promise<void> {
+    const input = [{ type: 'text', text, text_elements: [] }];
+    await peer.request('turn/steer', { threadId: request.conversation, expectedTurnId: turnId, input });
+  }
+
+  /** Codex refuses what comes after the end of the turn, and in turns of some kinds. */
+  async function takeFurther(prompt: RunningPrompt, text: string): Promise<boolean> {
+    if (prompt.stopped.signal.aborted) return false;
+    try {
+      const taken = steer(prompt, text).then(() => true);
+      return await withinTime(options.clock, STEER_MS, taken, () => false);
+    } catch (error) {
+      if (error instanceof RemoteError || error instanceof AppError) return false;
+      throw error;
+    }
+  }
+
+  /** The sandbox of a turn, where it is another than that of the turn before: Codex keeps it for later turns. */
+  function sandboxFor(thread: Thread | undefined, isReadOnly: boolean): { readonly sandboxPolicy?: unknown } {
+    if (thread === undefined || thread.isNarrowed === isReadOnly || options.permissions === 'deny') return {};
+    thread.isNarrowed = isReadOnly;
+    return { sandboxPolicy: isReadOnly ? READ_ONLY_SANDBOX : (thread.sandbox ?? WRITABLE_SANDBOX) };
+  }
+
   async function startTurn(prompt: RunningPrompt): Promise<PromptEnd> {
-    const { conversation: threadId, text, folder, model, usedModel } = prompt.request;
-    if (model !== '') models.set(threadId, model);
-    usedModel(models.get(threadId) ?? '');
+    const { conversation: threadId, text, parts, folder, model, usedModel, isReadOnly } = prompt.request;
+    const thread = threads.get(threadId);
+    if (model !== '' && thread !== undefined) thread.model = model;
+    usedModel(thread?.model ?? model);
     const answered = await peer.request('turn/start', {
       threadId,
-      input: [{ type: 'text', text, text_elements: [] }],
+      input: [{ type: 'text', text, text_elements: [] }, ...parts.map(toInput)],
       cwd: folder,
       ...chosen(model),
+      ...sandboxFor(thread, isReadOnly),
     });
     prompt.turnId = textOf(fieldsAt(answered, 'turn').id);
+    prompt.request.steerable?.((further) => takeFurther(prompt, further));
     if (prompt.stopped.signal.aborted) askToStop(prompt);
     return prompt.ended.promise;
   }
@@ -154,12 +211,13 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
       }
     },
     continues: true,
+    accepts: { images: true, texts: true },
     deletes: true,
     async open(folder, model) {
       const answered = await peer.request('thread/start', { cwd: folder, ...threadPolicy, ...chosen(model) });
       const { id } = fieldsAt(answered, 'thread');
       if (typeof id !== 'string') throw new Error('it opened a thread without an id');
-      models.set(id, textOf(asObject(answered).model));
+      threads.set(id, readThread(answered));
       return id;
     },
     async resume(conversation, folder) {
@@ -169,7 +227,15 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
         excludeTurns: true,
         ...threadPolicy,
       });
-      models.set(conversation, textOf(asObject(resumed).model));
+      threads.set(conversation, readThread(resumed));
+    },
+    async fork(conversation, folder) {
+      const params = { threadId: conversation, cwd: folder, excludeTurns: true, ...threadPolicy };
+      const answered = await peer.request('thread/fork', params);
+      const { id } = fieldsAt(answered, 'thread');
+      if (typeof id !== 'string') throw new Error('it copied a thread without an id');
+      threads.set(id, readThread(answered));
+      return id;
     },
     async prompt(request) {
       const prompt: RunningPrompt = {
@@ -200,7 +266,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
       askToStop(prompt);
     },
     async close(conversation) {
-      models.delete(conversation);
+      threads.delete(conversation);
       const threadId = conversation;
       await peer.request('thread/unsubscribe', { threadId }).catch(() => undefined);
       for (const [method, left] of REMOVALS) {
@@ -225,8 +291,20 @@ function versionIn(userAgent: string): string {
   return /^\d/.test(version) ? version.slice(0, MAX_VERSION_CHARACTERS) : '';
 }
 
+/** A file as Codex takes it. */
+function toInput(part: PromptPart): object {
+  if (part.kind === 'image') return { type: 'image', url: `data:${part.contentType};base64,${part.data}` };
+  return { type: 'text', text: textOfPart(part), text_elements: [] };
+}
+
 function chosen(model: string): { readonly model?: string } {
   return model === '' ? {} : { model };
+}
+
+/** Reads the answer to opening or taking up a thread. */
+function readThread(answer: unknown): Thread {
+  const { model, sandbox } = asObject(answer);
+  return { model: textOf(model), sandbox, isNarrowed: false };
 }
 
 function fieldsAt(value: unknown, name: string): Fields {

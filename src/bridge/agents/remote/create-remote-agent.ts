@@ -1,12 +1,16 @@
-import { type Clock, deadline, withinTime } from '../../../platform/clock/clock.ts';
+import { type Clock, deadline, onAbort } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
+import { readAtMost } from '../../../platform/http/bounded-fetch.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
 import { requestFile } from '../../artifacts/artifact-links.ts';
+import { MAX_INLINE_BYTES } from '../../contract/session.ts';
 import { hopHeader } from '../../forwarding/forward-headers.ts';
-import type { AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
-import { asObject, createFinalText, textOf } from '../agent-text.ts';
+import type { AgentEnd, AgentProvider, AgentTurn, SupervisedTurn } from '../agent-provider.ts';
+import { asObject, textOf } from '../agent-text.ts';
+import { networkReason } from '../post-for-events.ts';
 import type { ProbeResult } from '../probe-board.ts';
+import type { PlacedFile } from '../prompt-content.ts';
 import {
   authorizationOf,
   createRemoteConnection,
@@ -35,58 +39,79 @@ export interface RemoteAgentOptions {
   readonly limits?: RemoteConnectionOptions['limits'];
 }
 
-interface RunningTurn {
-  readonly reference: string;
-  readonly aborter: AbortController;
-  readonly ended: Promise<unknown>;
-}
-
 /** In a row: between them pauses of five seconds at most. */
 const TURN_ATTEMPTS = 6;
 const SHORT_CALL_MS = 10_000;
-/** How long the other bridge may take to end a cancelled turn, of the five seconds in all. */
-const CANCEL_MS = 4_000;
+const UPLOAD_MS = 120_000;
 
 /** An agent on another host, behind a bridge there. Its sessions there are named by us, and the name is the reference. */
 export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
   const { id, clock, makeId, logger } = options;
   const callRemote = createRemoteConnection(options);
-  const running = new Map<string, RunningTurn>();
 
-  async function runTurn(method: string, reference: string, turn: AgentTurn): Promise<TurnEnd> {
+  async function run(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd> {
+    const isNew = turn.reference === undefined;
+    const reference = turn.reference ?? makeId('remote-');
+    if (isNew) turn.opened(reference);
     const hop = turn.hop + 1;
     if (hop > options.hopLimit) return tooManyBridges(turn.hop, options.hopLimit);
-    const aborter = new AbortController();
-    const said = createFinalText();
-    const reply = callRemote({
-      method,
-      params: turnParams(options, reference, turn),
-      key: turn.turnId,
-      resumable: true,
-      attempts: TURN_ATTEMPTS,
-      signal: aborter.signal,
-      hop,
-      onUpdate(params) {
-        if (params.sessionId !== reference) return undefined;
-        const event = readUpdate(params);
-        if (event === undefined) return undefined;
-        said.add(event);
-        return turn.report(event);
-      },
+    const over = new AbortController();
+    const release = onAbort(signal, () => {
+      void shortCall('session.cancel', { sessionId: reference }, 3, [turn.force, over.signal]);
     });
-    running.set(turn.turnId, { reference, aborter, ended: reply });
     try {
-      const answered = await reply;
-      if (answered.kind === 'result') turn.usedModel(textOf(answered.result.resolvedModel));
-      return readTurnEnd(answered, said.value(), `agent.${id}`);
+      const files = await remoteFiles(turn.files, (file) => upload(file, signal)).catch(notSent);
+      if (signal.aborted) return { kind: 'cancelled' };
+      if ('error' in files) return { kind: 'failed', code: 'AGENT_FAILED', error: files.error };
+      const reply = await callRemote({
+        method: isNew ? 'session.start' : 'session.message',
+        params: { ...turnParams(options, reference, turn), ...files },
+        key: turn.turnId,
+        resumable: true,
+        attempts: TURN_ATTEMPTS,
+        signal: turn.force,
+        hop,
+        onUpdate(params) {
+          const event = params.sessionId === reference ? readUpdate(params) : undefined;
+          return event && turn.report(event);
+        },
+      });
+      if (reply.kind === 'result') turn.usedModel(textOf(reply.result.resolvedModel));
+      const end = readTurnEnd(reply, `agent.${id}`);
+      // There is nothing yet that could have been lost.
+      return isNew && end.kind === 'lost' ? { kind: 'failed', code: 'AGENT_FAILED', error: end.detail } : end;
     } finally {
-      running.delete(turn.turnId);
+      release();
+      over.abort();
+    }
+  }
+
+  /** Sends a file that is too large for a call ahead of it. */
+  async function upload({ name, contentType, read }: PlacedFile, stop: AbortSignal): Promise<string> {
+    const { signal, release } = deadline(clock, UPLOAD_MS, [stop]);
+    try {
+      const response = await fetch(new URL('api/bridge/attachments', `${options.url.replace(/\/$/, '')}/`), {
+        method: 'POST',
+        headers: {
+          ...authorizationOf(options.token),
+          'content-type': contentType,
+          'x-file-name': encodeURIComponent(name),
+        },
+        body: await read(),
+        redirect: 'error',
+        signal,
+      });
+      const { attachmentId, message } = asObject(JSON.parse(String((await readAtMost(response.body)) ?? '{}')));
+      if (response.ok && typeof attachmentId === 'string') return attachmentId;
+      throw new Error(`it answered ${textOf(message) || `with status ${response.status}`}`);
+    } finally {
+      release();
     }
   }
 
   /** A call that is over soon, or given up. */
-  async function shortCall(method: string, params: object, attempts: number, outer?: AbortSignal) {
-    const { signal, release } = deadline(clock, SHORT_CALL_MS, outer === undefined ? [] : [outer]);
+  async function shortCall(method: string, params: object, attempts: number, outer: readonly AbortSignal[] = []) {
+    const { signal, release } = deadline(clock, SHORT_CALL_MS, outer);
     try {
       return await callRemote({ method, params, key: makeId('call-'), resumable: false, attempts, signal, hop: 1 });
     } finally {
@@ -94,34 +119,12 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
     }
   }
 
-  async function cancelTurns(turns: readonly RunningTurn[]): Promise<void> {
-    await Promise.all(
-      turns.map(async ({ reference, aborter, ended }) => {
-        const cancelled = shortCall('session.cancel', { sessionId: reference }, 3, aborter.signal).then(() => ended);
-        await withinTime(clock, CANCEL_MS, cancelled, () => undefined);
-        aborter.abort();
-        await ended;
-      }),
-    );
-  }
-
   return {
     id,
     async probe(signal) {
-      return readCapabilities(await shortCall('acp.capabilities', {}, 1, signal));
+      return readCapabilities(await shortCall('acp.capabilities', {}, 1, [signal]));
     },
-    async startTurn(turn) {
-      const reference = makeId('remote-');
-      turn.opened(reference);
-      const end = await runTurn('session.start', reference, turn);
-      // There is nothing yet that could have been lost.
-      return end.kind === 'lost' ? { kind: 'failed', code: 'AGENT_FAILED', error: end.detail, output: '' } : end;
-    },
-    continueTurn: (reference, turn) => runTurn('session.message', reference, turn),
-    async cancel(turnId) {
-      const turn = running.get(turnId);
-      if (turn !== undefined) await cancelTurns([turn]);
-    },
+    run,
     async close(reference, closing) {
       const reply = await shortCall('session.close', { sessionId: reference }, 3);
       if (reply.kind === 'result') return;
@@ -135,14 +138,35 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
         place: id,
         signal,
       }),
-    stop: () => cancelTurns([...running.values()]),
+    stop: () => Promise.resolve(),
   };
 }
 
 /** Ends a circle of bridges whose agents are each other's. */
-function tooManyBridges(passed: number, limit: number): TurnEnd {
+function tooManyBridges(passed: number, limit: number): AgentEnd {
   const error = `The call has passed ${passed} bridges, and distributed.forwarding.hop_limit is ${limit}: look for an agent whose url leads back to a bridge that the call came from, or raise the limit.`;
-  return { kind: 'failed', code: 'AGENT_FAILED', error, output: '' };
+  return { kind: 'failed', code: 'AGENT_FAILED', error };
+}
+
+/** Files travel in the call; where they are too large for that, they are sent ahead. */
+async function remoteFiles(
+  files: readonly PlacedFile[] = [],
+  upload: (file: PlacedFile) => Promise<string>,
+): Promise<{ readonly attachments?: readonly object[] }> {
+  if (files.length === 0) return {};
+  const isSmall = files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0) <= MAX_INLINE_BYTES;
+  const attachments: object[] = [];
+  for (const file of files) {
+    const { kind, name, contentType, path, read } = file;
+    if (kind === 'unsent') attachments.push({ name, path });
+    else if (isSmall) attachments.push({ name, contentType, data: (await read()).toString('base64') });
+    else attachments.push({ attachmentId: await upload(file) });
+  }
+  return { attachments };
+}
+
+function notSent(error: unknown): { readonly error: string } {
+  return { error: `The attachments could not be sent to the agent: ${networkReason(error)}.` };
 }
 
 function turnParams({ isScratchFolder }: RemoteAgentOptions, reference: string, turn: AgentTurn): object {
@@ -155,6 +179,7 @@ function turnParams({ isScratchFolder }: RemoteAgentOptions, reference: string, 
     routing: {
       ...(model !== '' && { explicitModel: model }),
       ...(skills.length > 0 && { explicitSkills: skills, availableSkills: skills }),
+      ...(turn.isReadOnly === true && { permissions: 'deny' }),
     },
   };
 }

@@ -1,5 +1,6 @@
-import type { AgentEvent, FileElsewhere, TurnEnd, TurnUsage } from '../agent-provider.ts';
+import type { AgentEnd, AgentEvent, FileElsewhere, TurnUsage } from '../agent-provider.ts';
 import { asObject, textOf } from '../agent-text.ts';
+import { readPlan, withinChangeBounds } from '../file-changes.ts';
 import type { RemoteReply } from './remote-connection.ts';
 
 type ToolCallEvent = Extract<AgentEvent, { kind: 'tool_call' }>;
@@ -11,6 +12,7 @@ const TOOL_STATUS: readonly string[] = [
   'failed',
 ] satisfies ToolCallEvent['status'][];
 const MAX_LOCATIONS = 100;
+const USAGE_MEMBERS = ['inputTokens', 'outputTokens', 'cachedTokens', 'contextUsed', 'contextSize', 'costUsd'] as const;
 
 /**
  * What the parameters of a `session.update` (contract/bridge 4) mean to us. Undefined for what only tells how the other
@@ -35,13 +37,37 @@ export function readUpdate(params: Readonly<Record<string, unknown>>): AgentEven
   }
 }
 
+/** What is not one of the four kinds of the first surface is a member of a status: it is an event of its own again. */
+function readMember(event: Readonly<Record<string, unknown>>): AgentEvent | undefined {
+  const { plan, usage, modeId, commands, steer } = event;
+  if (plan !== undefined) return { kind: 'plan', entries: readPlan(plan) };
+  if (usage !== undefined) return { kind: 'usage', ...readNumbers(usage, USAGE_MEMBERS) };
+  if (typeof modeId === 'string') return { kind: 'mode', modeId };
+  if (typeof steer === 'string') return { kind: 'steer', text: steer };
+  if (!Array.isArray(commands)) return undefined;
+  const listed = commands.slice(0, MAX_LOCATIONS).map(asObject);
+  return {
+    kind: 'commands',
+    commands: listed.map(({ name, description }) => ({ name: textOf(name), description: textOf(description) })),
+  };
+}
+
 /** A permission is a status too, and says so; it is one of ours again, so that our own records have it as well. */
 function readStatus(event: Readonly<Record<string, unknown>>, text: string): AgentEvent | undefined {
+  const member = readMember(event);
+  if (member !== undefined) return member;
   const decision = textOf(event.status).replace('permission_', '');
   if (decision !== 'allowed' && decision !== 'denied') return text === '' ? undefined : { kind: 'status', text };
   const toolCallId = textOf(event.toolCallId);
   const title = text.replace(/^(?:Allowed|Denied): /, '');
-  return { kind: 'permission', title, decision, ...(toolCallId !== '' && { toolCallId }) };
+  const reason = textOf(event.reason);
+  return {
+    kind: 'permission',
+    title,
+    decision,
+    ...(toolCallId !== '' && { toolCallId }),
+    ...(reason !== '' && { reason }),
+  };
 }
 
 function readToolCall(event: Readonly<Record<string, unknown>>): AgentEvent | undefined {
@@ -58,7 +84,37 @@ function readToolCall(event: Readonly<Record<string, unknown>>): AgentEvent | un
     ...(event.input !== undefined && { input: event.input }),
     ...(event.output !== undefined && { output: event.output }),
     ...(locations.length > 0 && { locations }),
+    ...readChanges(event.changes),
+    ...readNumbers(event, ['exitCode', 'durationMs']),
   };
+}
+
+function readChanges(value: unknown): Pick<ToolCallEvent, 'changes'> {
+  if (!Array.isArray(value)) return {};
+  const changes = value.map((given: unknown) => {
+    const { path, oldText, newText, unified, added, removed, truncated } = asObject(given);
+    return {
+      path: textOf(path),
+      ...(typeof oldText === 'string' && { oldText }),
+      ...(typeof newText === 'string' && { newText }),
+      ...(typeof unified === 'string' && { unified }),
+      added: Number.isSafeInteger(added) ? Number(added) : 0,
+      removed: Number.isSafeInteger(removed) ? Number(removed) : 0,
+      truncated: truncated === true,
+    };
+  });
+  return { changes: withinChangeBounds(changes) };
+}
+
+/** The members that are numbers. */
+function readNumbers<Name extends string>(value: unknown, names: readonly Name[]): { [Key in Name]?: number } {
+  const given = asObject(value);
+  const numbers: { [Key in Name]?: number } = {};
+  for (const name of names) {
+    const number = given[name];
+    if (typeof number === 'number' && Number.isFinite(number)) numbers[name] = number;
+  }
+  return numbers;
 }
 
 function isToolStatus(value: unknown): value is ToolCallEvent['status'] {
@@ -76,25 +132,24 @@ function readLocations(value: unknown): NonNullable<ToolCallEvent['locations']> 
 
 const CONTINUATION_LOST = 'SESSION_CONTINUATION_UNAVAILABLE';
 
-/** How the turn on the other bridge ended. `said` is the text that came so far; `place` is where its files are. */
-export function readTurnEnd(reply: RemoteReply, said: string, place: string): TurnEnd {
+/** How the turn on the other bridge ended. `place` is where its files are. */
+export function readTurnEnd(reply: RemoteReply, place: string): AgentEnd {
   switch (reply.kind) {
     case 'aborted':
-      return { kind: 'cancelled', output: said };
+      return { kind: 'cancelled' };
     case 'unreachable':
       return failed(
         `The agent cannot be reached: ${reply.reason}${reply.mayHaveStarted ? '; whether it has done its work is not known' : ''}.`,
-        said,
       );
     case 'error':
       if (reply.word === CONTINUATION_LOST) return { kind: 'lost', detail: reply.message };
-      return failed(reply.message === '' ? 'The agent answered with an error.' : reply.message, said);
+      return failed(reply.message === '' ? 'The agent answered with an error.' : reply.message);
     case 'result':
-      return { ...readResult(reply.result, said), ...readFiles(reply.result.artifacts, place) };
+      return { ...readResult(reply.result), ...readFiles(reply.result.artifacts, place) };
   }
 }
 
-function readResult(result: Readonly<Record<string, unknown>>, said: string): TurnEnd {
+function readResult(result: Readonly<Record<string, unknown>>): AgentEnd {
   const output = textOf(result.output);
   const usage = readUsage(result.usage);
   const code = textOf(result.code);
@@ -108,7 +163,7 @@ function readResult(result: Readonly<Record<string, unknown>>, said: string): Tu
       if (code === 'EMPTY_OUTPUT') return { kind: 'completed', output: '', stopReason: 'end_turn', ...usage };
       const error =
         textOf(result.error) || textOf(result.unavailableMessage) || 'The agent did not say what went wrong.';
-      return { kind: 'failed', code: failureCode(code), error, output: output || said, ...usage };
+      return { kind: 'failed', code: failureCode(code), error, ...(output !== '' && { output }), ...usage };
     }
   }
 }
@@ -119,17 +174,12 @@ function failureCode(code: string): 'AGENT_FAILED' | 'AGENT_EXITED' | 'AGENT_TIM
   return code === 'AGENT_EXITED' || code === 'TURN_INTERRUPTED' ? 'AGENT_EXITED' : 'AGENT_FAILED';
 }
 
-function failed(error: string, output: string): TurnEnd {
-  return { kind: 'failed', code: 'AGENT_FAILED', error, output };
+function failed(error: string): AgentEnd {
+  return { kind: 'failed', code: 'AGENT_FAILED', error };
 }
 
 function readUsage(value: unknown): { readonly usage?: TurnUsage } {
-  const given = asObject(value);
-  const usage: Record<string, number> = {};
-  for (const name of ['inputTokens', 'outputTokens', 'totalTokens', 'costUsd']) {
-    const count = given[name];
-    if (typeof count === 'number' && Number.isFinite(count)) usage[name] = count;
-  }
+  const usage = readNumbers(value, ['inputTokens', 'outputTokens', 'totalTokens', 'costUsd']);
   return Object.keys(usage).length === 0 ? {} : { usage };
 }
 

@@ -41,7 +41,8 @@ test('options of a permission that cannot be read are left out', () => {
 test('models are read from a session option, in groups too, or from the older list', () => {
   const select = { id: 'm', category: 'model', type: 'select', currentValue: 'a/x' };
   const values = ['a/x', 'b/y'].map((value) => ({ value, name: value }));
-  const fromOption = { way: { kind: 'option', configId: 'm' }, current: 'a/x', values: ['a/x', 'b/y'] };
+  const shown = ['a/x', 'b/y'].map((id) => ({ id, name: id }));
+  const fromOption = { way: { kind: 'option', configId: 'm' }, current: 'a/x', values: ['a/x', 'b/y'], shown };
   assert.deepEqual(
     readChoice({ configOptions: [{ id: 'mode' }, { ...select, options: values }] }, 'model'),
     fromOption,
@@ -52,6 +53,7 @@ test('models are read from a session option, in groups too, or from the older li
     way: { kind: 'method' },
     current: 'x',
     values: ['x'],
+    shown: [{ id: 'x', name: 'x' }],
   });
   for (const nothing of [undefined, null, {}, { configOptions: null }, { models: { availableModels: 7 } }]) {
     assert.equal(readChoice(nothing, 'model'), undefined);
@@ -59,7 +61,7 @@ test('models are read from a session option, in groups too, or from the older li
 });
 
 test('a model is found by its whole name, or by its last part when only one has it', () => {
-  const choice = { way: { kind: 'method' }, current: '', values: ['a/x', 'b/x', 'b/y'] } as const;
+  const choice = { way: { kind: 'method' }, current: '', values: ['a/x', 'b/x', 'b/y'], shown: [] } as const;
   assert.deepEqual(
     ['a/x', 'y', 'x', 'z', ''].map((wanted) => findModel(choice, wanted)),
     ['a/x', 'b/y', undefined, undefined, undefined],

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { AgentOffers } from '../../../../src/bridge/agents/agent-provider.ts';
 import { startScripted } from '../scripted-agent.ts';
 
 for (const [way, flags] of [
@@ -65,4 +66,43 @@ test('a reference that is none of ours is a lost conversation', async (t) => {
     assert.equal(end.kind, 'lost');
   }
   assert.equal(agent.started.length, 0);
+});
+
+test('a conversation is copied where the agent offers it, and nowhere else', async (t) => {
+  const agent = await startScripted(t, { flags: ['--fork'] });
+  const first = agent.run({ prompt: 'say one', folder: agent.work });
+  await first.end;
+  const forked = (await agent.provider.fork?.(first.reference(), { owner: 'main', folder: agent.work })) ?? {
+    why: 'no fork',
+  };
+  assert.ok('reference' in forked, JSON.stringify(forked));
+  for (const reference of [first.reference(), forked.reference]) {
+    const turn = agent.run({ prompt: 'recall', folder: agent.work, reference });
+    await turn.end;
+    assert.equal(turn.text(), 'say one|recall');
+  }
+  const other = await startScripted(t);
+  const turn = other.run({ prompt: 'say one', folder: other.work });
+  await turn.end;
+  const refused = await other.provider.fork?.(turn.reference(), { owner: 'main', folder: other.work });
+  assert.deepEqual(refused, { why: 'this agent cannot copy conversations' });
+});
+
+test('a turn runs in the mode that was chosen, and the agent says what it offers', async (t) => {
+  const agent = await startScripted(t, { flags: ['--modes'] });
+  const offers: AgentOffers[] = [];
+  const first = agent.run({ prompt: 'write one', folder: agent.work, mode: 'plan', offers: (all) => offers.push(all) });
+  await first.end;
+  assert.equal(first.text(), 'in mode plan');
+  assert.deepEqual(offers, [{ modes: ['build', 'plan'].map((id) => ({ id, name: id })), models: [], commands: [] }]);
+  const reference = first.reference();
+  const stays = agent.run({ prompt: 'write two', folder: agent.work, reference });
+  await stays.end;
+  assert.equal(stays.text(), 'in mode plan', 'a mode stays until another one is chosen');
+  const reading = agent.run({ prompt: 'write three', folder: agent.work, reference, mode: 'build', isReadOnly: true });
+  await reading.end;
+  assert.equal(reading.text(), 'in mode plan', 'a turn that may only read does');
+  const unknown = await agent.run({ prompt: 'write four', folder: agent.work, reference, mode: 'dance' }).end;
+  const error = 'This agent does not have the mode "dance". It has: build, plan. Choose another one for the session.';
+  assert.equal(unknown.kind === 'failed' && unknown.error, error);
 });

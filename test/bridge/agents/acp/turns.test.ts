@@ -34,7 +34,7 @@ test('DU-11: what a turn cost is the difference that it made to the conversation
   assert.deepEqual(costs, [0.25, 0.5, undefined, 0.25]);
 });
 
-test('the reference is told once, before any work', async (t) => {
+test('the reference is reported once, before any work', async (t) => {
   const agent = await startScripted(t);
   const turn = agent.run({
     prompt: 'say x',
@@ -45,7 +45,7 @@ test('the reference is told once, before any work', async (t) => {
   assert.deepEqual(Object.keys(JSON.parse(turn.reference())), ['conversation', 'folder', 'continues', 'deletes']);
 });
 
-test('B-67: kinds of updates are mapped to the four of the contract, or left out', async (t) => {
+test('B-67: kinds of updates are mapped to those of the contract, or left out', async (t) => {
   const agent = await startScripted(t);
   const turn = agent.run({ prompt: 'kinds', folder: agent.work });
   const call = {
@@ -64,12 +64,20 @@ test('B-67: kinds of updates are mapped to the four of the contract, or left out
   });
   assert.deepEqual(turn.events, [
     { kind: 'thinking', text: 'hm' },
-    { kind: 'status', text: '- [x] look\n- [ ] do' },
+    {
+      kind: 'plan',
+      entries: [
+        { content: 'look', status: 'completed', priority: 'medium' },
+        { content: 'do', status: 'pending', priority: 'medium' },
+      ],
+    },
+    { kind: 'commands', commands: [] },
     { kind: 'status', text: 'slow: very' },
     { kind: 'text', text: 'before ' },
     { ...call, status: 'pending' },
     { ...call, status: 'completed', output: 'inside' },
     { kind: 'text', text: 'after' },
+    { kind: 'usage', contextUsed: 55, contextSize: 100 },
   ]);
 });
 
@@ -150,7 +158,7 @@ test('an agent that refuses a prompt ends the turn with its words', async (t) =>
   assert.deepEqual(end, { kind: 'failed', code: 'AGENT_FAILED', error: 'Internal error: cannot dance', output: '' });
 });
 
-test('two conversations at once share a process and do not mix', async (t) => {
+test('two conversations at the same time share a process and do not mix', async (t) => {
   const agent = await startScripted(t);
   const turns = ['red', 'blue'].map((word) => agent.run({ prompt: `say ${word}`, folder: agent.work }));
   await Promise.all(turns.map((turn) => turn.end));

@@ -31,7 +31,7 @@ function completeAt(baseUrl: string, limits: object = {}, apiKey = KEY) {
   });
   return async (signal = new AbortController().signal) => {
     const chunks: CompletionChunk[] = [];
-    for await (const chunk of complete(request, signal)) chunks.push(chunk);
+    for await (const chunk of complete(request, signal, '')) chunks.push(chunk);
     return chunks;
   };
 }
@@ -114,7 +114,7 @@ test('without a key none is sent', async (context) => {
   assert.equal(server.requests[0]?.headers.authorization, undefined);
 });
 
-test('a passing failure before the answer is tried again; a lasting one is told, without the key', async (context) => {
+test('a passing failure before the answer is tried again; a lasting one is reported, without the key', async (context) => {
   const passing = await completeWith(context, ({ response }, index) => {
     if (index === 0) response.writeHead(503).end();
     else if (index === 1) response.writeHead(429, { 'retry-after': '0' }).end('{}');
@@ -222,7 +222,7 @@ test('who goes away early, or aborts, lets go of the connection', async (context
     clock: systemClock,
     randomness: createFakeRandomness(),
   });
-  for await (const _ of complete(request, new AbortController().signal)) break;
+  for await (const _ of complete(request, new AbortController().signal, '')) break;
   const second = server.requests[1]?.response;
   if (second?.destroyed === false) await new Promise((resolve) => second.once('close', resolve));
 });

@@ -16,9 +16,9 @@ for (const engine of engines) {
     test('messages come back in order, and only those of their conversation', async () => {
       const store = createBuiltinConversationStore(await places.open<BridgeSchema>(definition));
       const bodies = Array.from({ length: 150 }, (_, index) => JSON.stringify({ index, text: '\0 é' }));
-      await store.append('one', 0, bodies.slice(0, 100), 1);
-      await store.append('two', 0, ['"other"'], 2);
-      await store.append('one', 100, bodies.slice(100), 3);
+      await store.append('one', 0, bodies.slice(0, 100), { turnId: 't1', now: 1 });
+      await store.append('two', 0, ['"other"'], { turnId: 't2', now: 2 });
+      await store.append('one', 100, bodies.slice(100), { turnId: 't3', now: 3 });
       assert.deepEqual(await store.read('one'), { bodies, nextPosition: 150 });
       assert.equal(await store.read('three'), undefined);
       await store.remove('one');
@@ -26,17 +26,33 @@ for (const engine of engines) {
       assert.deepEqual(await store.read('two'), { bodies: ['"other"'], nextPosition: 1 });
     });
 
+    test('a conversation is copied whole, or up to the end of a turn, and both go their own way', async () => {
+      const store = createBuiltinConversationStore(await places.open<BridgeSchema>(definition));
+      await store.append('one', 0, ['1', '2'], { turnId: 'a', now: 1 });
+      await store.append('one', 2, ['3', '4'], { turnId: 'b', now: 2 });
+      assert.equal(await store.copy('one', 'whole', undefined), true);
+      assert.equal(await store.copy('one', 'part', 'a'), true);
+      await store.append('part', 2, ['5'], { turnId: 'c', now: 3 });
+      await store.remove('one');
+      assert.deepEqual(await store.read('whole'), { bodies: ['1', '2', '3', '4'], nextPosition: 4 });
+      assert.deepEqual(await store.read('part'), { bodies: ['1', '2', '5'], nextPosition: 3 });
+      assert.equal(await store.copy('part', 'other', 'b'), false, 'it has no such turn');
+      assert.equal(await store.copy('one', 'other', undefined), false, 'it is gone');
+      assert.equal(await store.read('other'), undefined);
+    });
+
     test('two turns cannot write the same place', async () => {
       const store = createBuiltinConversationStore(await places.open<BridgeSchema>(definition));
-      await store.append('one', 0, ['1'], 1);
-      await assert.rejects(store.append('one', 0, ['2'], 1), { code: 'STORAGE_DUPLICATE' });
+      await store.append('one', 0, ['1'], { turnId: 't1', now: 1 });
+      await assert.rejects(store.append('one', 0, ['2'], { turnId: 't1', now: 1 }), { code: 'STORAGE_DUPLICATE' });
     });
 
     test('what is older than any model takes is removed for good', async () => {
       const database = await places.open<BridgeSchema>(definition);
       const store = createBuiltinConversationStore(database);
       const large = JSON.stringify('x'.repeat(1024 * 1024));
-      for (let position = 0; position < 6; position += 1) await store.append('one', position, [large], 1);
+      for (let position = 0; position < 6; position += 1)
+        await store.append('one', position, [large], { turnId: 't1', now: 1 });
       const kept = await store.read('one');
       assert.equal(kept?.bodies.length, 3);
       assert.equal(kept?.nextPosition, 6);
@@ -45,7 +61,7 @@ for (const engine of engines) {
         rows.map(({ position }) => position),
         [3, 4, 5],
       );
-      await store.append('two', 0, [JSON.stringify('x'.repeat(5 * 1024 * 1024))], 1);
+      await store.append('two', 0, [JSON.stringify('x'.repeat(5 * 1024 * 1024))], { turnId: 't1', now: 1 });
       assert.equal((await store.read('two'))?.bodies.length, 1);
     });
 
@@ -68,7 +84,10 @@ for (const engine of engines) {
         content: null,
         tool_calls: [{ id: 'c', type: 'function', function: { name: 'list_files', arguments: '{}' } }],
       };
-      await store.append(reference, 2, [JSON.stringify({ role: 'user', content: 'List' }), JSON.stringify(asked)], 1);
+      await store.append(reference, 2, [JSON.stringify({ role: 'user', content: 'List' }), JSON.stringify(asked)], {
+        turnId: 't1',
+        now: 1,
+      });
       await first.close();
 
       const second = await open();
@@ -79,7 +98,7 @@ for (const engine of engines) {
         after.requests[0]?.messages.slice(1).map(({ role }) => role),
         ['user', 'assistant', 'user', 'assistant', 'tool', 'user'],
       );
-      assert.match(after.requests[0]?.messages[5]?.content ?? '', /^Interrupted/);
+      assert.match(String(after.requests[0]?.messages[5]?.content), /^Interrupted/);
       await after.agent.close(reference);
       assert.equal((await after.agent.continueTurn(reference, recordTurn(root, 'x'))).kind, 'lost');
     });

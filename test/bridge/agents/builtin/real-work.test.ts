@@ -10,7 +10,7 @@ import { scriptedAgent, workingDirectory } from '../../../kit/bridge/builtin-age
 import { type ModelReply, startScriptedModel } from '../../../kit/scripted-model.ts';
 import { recordTurn } from '../recorded-turn.ts';
 
-test('over a real model API the agent finds, mends and checks a fault in a folder', async (context) => {
+test('over a real model API the agent finds, fixes and checks a fault in a folder', async (context) => {
   const root = await workingDirectory(context);
   await writeFile(join(root, 'sum.js'), 'export const sum = (a, b) => a - b;\n');
   await writeFile(
@@ -46,6 +46,15 @@ test('over a real model API the agent finds, mends and checks a fault in a folde
   assert.deepEqual(turn.events[0], { kind: 'thinking', text: 'Where is it?' });
   const permissions = turn.events.filter((event) => event.kind === 'permission');
   assert.equal(permissions.length, 3);
+  const ended = turn.toolCalls().filter(({ status }) => status === 'completed');
+  assert.deepEqual(
+    ended.map(({ exitCode }) => exitCode),
+    [undefined, 1, undefined, 0],
+  );
+  const texts = { oldText: 'export const sum = (a, b) => a - b;\n', newText: 'export const sum = (a, b) => a + b;\n' };
+  assert.deepEqual(ended[2]?.changes, [
+    { path: ended[2]?.locations?.[0]?.path, ...texts, added: 1, removed: 1, truncated: false },
+  ]);
 });
 
 test('on demo/echo the agent says the prompt again, word by word', async (context) => {

@@ -43,7 +43,7 @@ test('a command runs in the folder that it names, which must be inside', async (
   assert.equal(text, `[exit code 0]\n${join(root, 'inner')}\n`);
 });
 
-test('a program that is not there, or cannot be started, is told to the model', async (context) => {
+test('a program that is not there, or cannot be started, is reported to the model', async (context) => {
   const root = await workingDirectory(context);
   await writeFile(join(root, 'plain.txt'), 'x');
   for (const input of [
@@ -104,7 +104,7 @@ test('a model may ask for less time, never for more', async (context) => {
   assert.match(text, /^\[ended after 200 ms\]/);
 });
 
-test('a cancelled turn ends its command at once', async (context) => {
+test('a cancelled turn ends its command immediately', async (context) => {
   const root = await workingDirectory(context);
   const aborter = new AbortController();
   const running = runCommandTool.run(

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import type { Steer } from '../../../../src/bridge/agents/agent-provider.ts';
 import { AppError } from '../../../../src/platform/errors/app-error.ts';
 import { scriptedAgent, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
 import { isAlive } from '../../../kit/processes.ts';
@@ -108,7 +109,7 @@ test('all tool calls of one answer are done, in order, and each is answered unde
   );
 });
 
-test('B-63: with permissions denied nothing is written or run, the model is told, and each denial is shown', async (context) => {
+test('B-63: with permissions denied nothing is written or run, the model sees it, and each denial is shown', async (context) => {
   const root = await workingDirectory(context);
   await writeFile(join(root, 'a.txt'), 'kept');
   const { agent, requests } = scriptedAgent(
@@ -128,13 +129,14 @@ test('B-63: with permissions denied nothing is written or run, the model is told
   const turn = recordTurn(root, 'work');
   await agent.startTurn(turn);
   assert.equal(await readFile(join(root, 'a.txt'), 'utf8'), 'kept');
-  const results = requests[1]?.messages.filter(({ role }) => role === 'tool').map(({ content }) => content ?? '') ?? [];
+  const results =
+    requests[1]?.messages.filter(({ role }) => role === 'tool').map(({ content }) => String(content)) ?? [];
   assert.equal(results.filter((text) => text.startsWith('Refused:')).length, 3);
   assert.equal(results.at(-1), 'kept');
   const denials = turn.events.filter((event) => event.kind === 'permission' && event.decision === 'denied');
   assert.equal(denials.length, 3);
   assert.equal(turn.toolCalls().filter(({ status }) => status === 'failed').length, 3);
-  assert.match(requests[0]?.messages[0]?.content ?? '', /may only read/);
+  assert.match(String(requests[0]?.messages[0]?.content), /may only read/);
 });
 
 for (const chosen of ['allow', 'reject', undefined] as const) {
@@ -154,7 +156,7 @@ for (const chosen of ['allow', 'reject', undefined] as const) {
     const asked: string[] = [];
     const ask = async ({ toolKind }: { toolKind: string }) => {
       asked.push(toolKind);
-      return chosen;
+      return { optionId: chosen };
     };
     const turn = recordTurn(root, 'work', { ask });
     await agent.startTurn(turn);
@@ -165,7 +167,52 @@ for (const chosen of ['allow', 'reject', undefined] as const) {
   });
 }
 
-test('unknown tools and garbage for arguments are answered with the mend, and the turn goes on', async (context) => {
+test('the model learns why a person denied a tool, and a turn that may only read has no tools that write', async (context) => {
+  const root = await workingDirectory(context);
+  const { agent, requests } = scriptedAgent((index) =>
+    index % 2 === 1 ? { text: ['done'] } : { calls: [{ name: 'write_file', input: { path: 'a.txt', content: 'x' } }] },
+  );
+  const ask = async () => ({ optionId: 'reject', reason: 'put it into docs/ instead' });
+  const turn = recordTurn(root, 'work', { ask });
+  await agent.startTurn(turn);
+  assert.equal(
+    requests[1]?.messages.at(-1)?.content,
+    'Refused: the user does not permit this. The user says: put it into docs/ instead',
+  );
+  const denial = turn.events.find((event) => event.kind === 'permission');
+  assert.equal(denial?.reason, 'put it into docs/ instead');
+  const offered = (index: number) => requests[index]?.tools?.map((tool) => tool.function.name) ?? [];
+  assert.ok(offered(0).includes('write_file'));
+  const reading = recordTurn(root, 'work', { ask, isReadOnly: true });
+  await agent.startTurn(reading);
+  assert.deepEqual(offered(2), ['read_file', 'list_files', 'search_files']);
+  assert.match(String(requests[2]?.messages[0]?.content), /may only read/);
+  assert.match(String(requests[3]?.messages.at(-1)?.content), /^Refused: here you may not/);
+  assert.equal(reading.events.filter((event) => event.kind === 'permission')[0]?.decision, 'denied');
+});
+
+test('a message to the running turn reaches the model with its next request, also when it was about to end', async (context) => {
+  const steers: Steer[] = [];
+  const taken: boolean[] = [];
+  const say = async (text: string) => void taken.push((await steers[0]?.(text)) ?? false);
+  const { agent, requests, store } = scriptedAgent((index) => {
+    if (index < 2) void say(['between two steps', 'before the end'][index] ?? '');
+    return index === 0 ? { calls: [{ name: 'list_files', input: {} }] } : { text: [`answer ${index}`] };
+  });
+  const steerable = (steer: Steer) => void steers.push(steer);
+  const turn = recordTurn(await workingDirectory(context), 'work', { steerable });
+  const end = await agent.startTurn(turn);
+  assert.equal(end.kind === 'completed' && end.output, 'answer 2');
+  const told = (index: number) => requests[index]?.messages.at(-1);
+  assert.deepEqual(told(1), { role: 'user', content: 'between two steps' });
+  assert.deepEqual(told(2), { role: 'user', content: 'before the end' });
+  await say('after the end');
+  assert.deepEqual(taken, [true, true, false]);
+  const kept = store.rows.get(turn.references[0] ?? '')?.map((body) => (JSON.parse(body) as { role: string }).role);
+  assert.deepEqual(kept, ['user', 'assistant', 'tool', 'user', 'assistant', 'user', 'assistant']);
+});
+
+test('unknown tools and garbage for arguments are answered with the fix, and the turn goes on', async (context) => {
   const { agent, requests } = scriptedAgent((index) =>
     index > 0
       ? { text: ['sorry'] }
@@ -195,11 +242,11 @@ test('unknown tools and garbage for arguments are answered with the mend, and th
     /^Error: there is no tool "__proto__"/,
   ];
   assert.equal(results.length, expected.length);
-  for (const [index, pattern] of expected.entries()) assert.match(results[index] ?? '', pattern);
+  for (const [index, pattern] of expected.entries()) assert.match(String(results[index]), pattern);
   assert.equal(turn.toolCalls().filter(({ status }) => status === 'failed').length, 7);
 });
 
-test('tool calls in odd pieces are put together: without index, without id, or all at once', async (context) => {
+test('tool calls in odd pieces are put together: without index, without id, or all together', async (context) => {
   const root = await workingDirectory(context);
   const { agent, requests } = scriptedAgent((index) =>
     index > 0
@@ -290,7 +337,7 @@ test('the reason why a model stopped is handed on', async (context) => {
   }
 });
 
-test('cancel ends a model that is silent, at once and for good', async (context) => {
+test('cancel ends a model that is silent, immediately and for good', async (context) => {
   const { agent } = scriptedAgent(() => ({ text: ['begun'], hangs: true }));
   const turn = recordTurn(await workingDirectory(context), 'x');
   const ending = agent.startTurn(turn);

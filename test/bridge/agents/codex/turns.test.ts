@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Steer } from '../../../../src/bridge/agents/agent-provider.ts';
 import { startScripted } from '../scripted-agent.ts';
 
 const protocol = 'codex';
@@ -19,6 +20,7 @@ test('a turn of Codex streams warnings, thoughts and text, and ends with the fin
     { kind: 'thinking', text: 'hm' },
     { kind: 'text', text: 'one ' },
     { kind: 'text', text: 'two' },
+    { kind: 'usage', inputTokens: 6, outputTokens: 4, cachedTokens: 0, contextUsed: 10 },
   ]);
   const next = await agent.run({ prompt: 'say three', folder: agent.work, reference: turn.reference() }).end;
   assert.deepEqual(next, { ...completed, output: 'three' }, 'the usage of the first turn is not counted again');
@@ -71,14 +73,16 @@ test('B-67: items of Codex are mapped to the kinds of the contract, or left out'
   const end = await turn.end;
   assert.equal(end.kind === 'completed' && end.output, 'said at once');
   const changes = [{ path: '/a.txt', kind: { type: 'add' }, diff: '+a' }];
-  const edit = { kind: 'tool_call', toolCallId: 'f', title: 'edit /a.txt', toolKind: 'edit', input: changes };
+  const told = [{ path: '/a.txt', newText: '+a', added: 1, removed: 0, truncated: false }];
+  const call = { kind: 'tool_call', toolCallId: 'f', title: 'edit /a.txt', toolKind: 'edit' };
+  const edit = { ...call, input: changes, changes: told };
   const find = { kind: 'tool_call', toolCallId: 'm', title: 'docs: find', toolKind: 'other', input: { q: 1 } };
   assert.deepEqual(turn.events, [
     { ...edit, status: 'in_progress', locations: [{ path: '/a.txt' }] },
     { ...edit, status: 'completed', locations: [{ path: '/a.txt' }] },
     { ...find, status: 'in_progress' },
     { ...find, status: 'completed' },
-    { kind: 'status', text: '- [x] look' },
+    { kind: 'plan', entries: [{ content: 'look', status: 'completed', priority: 'medium' }] },
     { kind: 'text', text: 'said at once' },
   ]);
 });
@@ -121,7 +125,7 @@ for (const [chosen, decision] of [
     const asked: string[] = [];
     const ask = async ({ title, toolKind }: { title: string; toolKind: string }) => {
       asked.push(`${toolKind} ${title}`);
-      return chosen;
+      return { optionId: chosen };
     };
     const end = await agent.run({ prompt: 'run make', folder: agent.work, ask }).end;
     assert.equal(end.kind === 'completed' && end.output, `answered ${decision}`);
@@ -129,7 +133,44 @@ for (const [chosen, decision] of [
   });
 }
 
-test('DB-33: the model that Codex uses is told, also when it is another than the one asked for', async (t) => {
+test('the reason of a refusal reaches Codex in the same turn, and the updates show it', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const ask = async () => ({ optionId: 'reject', reason: 'not on a Friday' });
+  const turn = agent.run({ prompt: 'run make', folder: agent.work, ask });
+  const end = await turn.end;
+  const told = 'The user refused this request and says: not on a Friday';
+  assert.equal(end.kind === 'completed' && end.output, `answered decline, then: ${told}`);
+  assert.equal(turn.events.find((event) => event.kind === 'permission')?.reason, 'not on a Friday');
+});
+
+test('a message to a running turn of Codex is taken until the turn has ended', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const ready = Promise.withResolvers<Steer>();
+  const turn = agent.run({ prompt: 'listen', folder: agent.work, steerable: ready.resolve });
+  const steer = await ready.promise;
+  assert.equal(await steer('use tabs'), true);
+  const end = await turn.end;
+  assert.equal(end.kind === 'completed' && end.output, 'heard use tabs');
+  assert.equal(await steer('too late'), false);
+});
+
+test('a thread of Codex is copied, and both go on', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const first = agent.run({ prompt: 'say one', folder: agent.work });
+  await first.end;
+  const reference = first.reference();
+  const fork = { owner: 'main', folder: agent.work };
+  const forked = (await agent.provider.fork?.(reference, fork)) ?? { why: 'no fork' };
+  assert.ok('reference' in forked && forked.reference !== reference, JSON.stringify(forked));
+  for (const one of [reference, forked.reference]) {
+    const end = await agent.run({ prompt: 'recall', folder: agent.work, reference: one }).end;
+    assert.equal(end.kind === 'completed' && end.output, `say one|recall in ${agent.work}`);
+  }
+  const part = await agent.provider.fork?.(reference, { ...fork, turnId: 'turn-1' });
+  assert.match(part !== undefined && 'why' in part ? part.why : '', /whole conversations only/);
+});
+
+test('DB-33: the model that Codex uses is reported, also when it is another than the one asked for', async (t) => {
   const agent = await startScripted(t, { protocol });
   const own = agent.run({ prompt: 'model', folder: agent.work });
   await own.end;

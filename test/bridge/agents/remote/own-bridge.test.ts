@@ -8,6 +8,7 @@ import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
 import { makeId, scriptedAgent } from '../../../kit/bridge/builtin-agent.ts';
 import { startCuttableLink, startOtherBridge, TOKEN } from '../../../kit/bridge/other-bridge.ts';
+import { supervised } from '../../../kit/bridge/supervised.ts';
 import { isAlive } from '../../../kit/processes.ts';
 import type { ScriptedAnswer } from '../../../kit/scripted-answers.ts';
 import { silentLogger } from '../../../kit/silent-logger.ts';
@@ -19,18 +20,20 @@ async function farAgent(context: TestContext, answer: (index: number) => Scripte
   const there = scriptedAgent(answer);
   const link = await startCuttableLink(context, await startOtherBridge(context, there.agent));
   const at = (url: string, token: string) =>
-    createRemoteAgent({
-      id: 'far',
-      url,
-      token,
-      clock: systemClock,
-      randomness: systemRandomness,
-      makeId,
-      logger: silentLogger,
-      isScratchFolder: (path) => path === '',
-      hopLimit: 3,
-      limits: { pauseMs: 5, longestPauseMs: 50 },
-    });
+    supervised(
+      createRemoteAgent({
+        id: 'far',
+        url,
+        token,
+        clock: systemClock,
+        randomness: systemRandomness,
+        makeId,
+        logger: silentLogger,
+        isScratchFolder: (path) => path === '',
+        hopLimit: 3,
+        limits: { pauseMs: 5, longestPauseMs: 50 },
+      }),
+    );
   const root = await realpath(await mkdtemp(join(tmpdir(), 'trestle-far-')));
   context.after(() => rm(root, { recursive: true, force: true }));
   return { agent: at(link.url, TOKEN), at, link, there, root };
@@ -70,6 +73,8 @@ test('a link that is cut again and again loses no update, repeats none, and star
   for (let cuts = 0; cuts < 5; cuts += 1) {
     const before = turn.events.length;
     await turn.when(() => turn.events.length > before + 20);
+    // What had arrived already is not enough: there must be a link to cut.
+    await until('a new link', () => link.connections() > cuts);
     link.cut();
   }
   const end = await ending;

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { createRemoteAgent } from '../../../../src/bridge/agents/remote/create-remote-agent.ts';
-import { systemClock } from '../../../../src/platform/clock/clock.ts';
+import { type Clock, systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../../../src/platform/ids/sortable-id.ts';
+import { supervised } from '../../../kit/bridge/supervised.ts';
 import { createFakeRandomness } from '../../../kit/fake-randomness.ts';
 import { freePort } from '../../../kit/free-port.ts';
 import { type SeenRequest, sendEvents, startScriptedHttp } from '../../../kit/scripted-http.ts';
@@ -56,11 +57,12 @@ function answer(request: SeenRequest, events: readonly unknown[]): void {
 /** `hurry`: how much faster time goes for our own timers. */
 function agentAt(url: string, limits: object = {}, hurry = 1) {
   const warnings: unknown[] = [];
+  const clock: Clock = { ...systemClock, after: (ms, action) => systemClock.after(ms / hurry, action) };
   const agent = createRemoteAgent({
     id: 'far',
     url,
     token: 'the-token',
-    clock: { after: (ms, action) => systemClock.after(ms / hurry, action) },
+    clock,
     randomness: createFakeRandomness(),
     makeId: createSortableIds(systemClock, systemRandomness),
     logger: { warn: (fields) => warnings.push(fields) },
@@ -68,7 +70,7 @@ function agentAt(url: string, limits: object = {}, hurry = 1) {
     hopLimit: 3,
     limits: { pauseMs: 1, longestPauseMs: 5, ...limits },
   });
-  return { agent, warnings };
+  return { agent: supervised(agent, clock), warnings };
 }
 
 async function remote(
@@ -180,7 +182,7 @@ test('a connection that breaks is made again, from where it broke, and each upda
   assert.equal(new Set(server.requests.map(({ body }) => body)).size, 1, 'the very same call each time');
 });
 
-test('B-90: an agent that stays unreachable is given up, and it is told whether it may have worked', async (context) => {
+test('B-90: an agent that stays unreachable is given up, and the error says whether it may have worked', async (context) => {
   const nowhere = agentAt(`http://127.0.0.1:${await freePort()}`).agent;
   const first = await nowhere.startTurn(recordTurn(folder, 'x'));
   assert.equal(first.kind === 'failed' && first.error, 'The agent cannot be reached: nothing listens at its address.');
@@ -306,7 +308,7 @@ test('a side that does not react to cancel is left, within five seconds', async 
   const turn = recordTurn(folder, 'x');
   const ending = agent.startTurn(turn);
   await turn.when(({ kind }) => kind === 'text');
-  await agent.stop();
+  await agent.cancel(turn.turnId);
   assert.deepEqual(await ending, { kind: 'cancelled', output: 'half' });
 });
 

@@ -15,7 +15,7 @@ const LONGEST_PATH_BYTES = 4096;
 const LONGEST_NAME_BYTES = 255;
 
 /**
- * A working directory, and the only way for a tool to open anything in it: whoever has no such root opens nothing for a
+ * A working directory, and the only way for a tool to open anything in it: code without such a root opens nothing for a
  * caller.
  */
 export interface ConfinedRoot {

@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import type { FileHandle } from 'node:fs/promises';
 import { StringDecoder } from 'node:string_decoder';
 import { Type } from 'typebox';
+import { changeOfTexts, withinChangeBounds } from '../../file-changes.ts';
 import { type OpenFile, refuse, replaceFile, withFile } from './confinement.ts';
 import { defineTool, type ToolOutput } from './tool.ts';
 
@@ -75,15 +76,17 @@ export const readFileTool = defineTool({
   name: 'read_file',
   description: `Reads a text file. At most ${MAX_LINES} lines or 32 KiB at a time; go on with start_line.`,
   parameters: Type.Object({
-    path: Type.String({ minLength: 1, description: 'Path inside the working directory.' }),
+    path: Type.String({ minLength: 1, description: 'Path inside the working directory, or of an attached file.' }),
     start_line: Type.Optional(Type.Integer({ minimum: 1, description: 'First line to read, from 1. Default 1.' })),
     line_count: Type.Optional(Type.Integer({ minimum: 1, description: `Lines to read. Default ${MAX_LINES}.` })),
   }),
   toolKind: 'read',
   needsPermission: false,
   title: ({ path }) => `Read ${path}`,
-  run: ({ path, start_line: start = 1, line_count: count = MAX_LINES }, { root }) =>
-    withFile(root, path, (file) => readPart(file, start, Math.min(count, MAX_LINES))),
+  run: ({ path, start_line: start = 1, line_count: count = MAX_LINES }, { root, files }) =>
+    withFile(files !== undefined && path.startsWith(`${files.path}/`) ? files : root, path, (file) =>
+      readPart(file, start, Math.min(count, MAX_LINES)),
+    ),
 });
 
 async function readPart(file: OpenFile, start: number, count: number): Promise<ToolOutput> {
@@ -138,9 +141,13 @@ export const writeFileTool = defineTool({
   needsPermission: true,
   title: ({ path }) => `Write ${path}`,
   async run({ path, content }, { root, makeTemporaryName }) {
+    // What cannot be shown as text, or is not there, has no text from before.
+    const before = await withFile(root, path, readText).catch(() => undefined);
     const { path: written, isNew } = await replaceFile(root, path, content, makeTemporaryName());
     const size = Buffer.byteLength(content);
-    return { text: `${isNew ? 'Made' : 'Replaced'} the file; it has ${size} bytes.`, locations: [{ path: written }] };
+    const text = `${isNew ? 'Made' : 'Replaced'} the file; it has ${size} bytes.`;
+    const changes = isNew || before !== undefined ? [changeOfTexts(written, before, content)] : [];
+    return { text, locations: [{ path: written }], changes: withinChangeBounds(changes) };
   },
 });
 
@@ -168,7 +175,9 @@ export const editFileTool = defineTool({
     const changed = content.slice(0, at) + after + content.slice(at + before.length);
     const written = await replaceFile(root, path, changed, makeTemporaryName());
     const line = lineAt(content, at);
-    return { text: `Replaced the passage at line ${line}.`, locations: [{ path: written.path, line }] };
+    const text = `Replaced the passage at line ${line}.`;
+    const changes = withinChangeBounds([changeOfTexts(written.path, content, changed)]);
+    return { text, locations: [{ path: written.path, line }], changes };
   },
 });
 

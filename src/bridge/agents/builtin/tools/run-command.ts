@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import { type ProcessExit, startProcess } from '../../../../platform/child-process/start-process.ts';
+import type { ProcessExit } from '../../../../platform/child-process/start-process.ts';
 import { AppError } from '../../../../platform/errors/app-error.ts';
 import { locate, openFolder, refuse } from './confinement.ts';
 import { defineTool, type ToolContext, type ToolOutput } from './tool.ts';
@@ -35,7 +35,8 @@ export const runCommandTool = defineTool({
     const folder = await openFolder(context.root, await locate(context.root, place));
     try {
       // The program starts in the folder that was checked, also when the path leads elsewhere by then.
-      const output = await runProgram(command, args, folder.entry('.'), timeoutMs, context);
+      const place = { cwd: folder.entry('.'), path: folder.path };
+      const output = await runProgram(command, args, place, timeoutMs, context);
       return { ...output, locations: [{ path: folder.path }] };
     } finally {
       await folder.close();
@@ -48,13 +49,13 @@ type Ending = ProcessExit | 'timeout' | 'too much' | 'cancelled';
 async function runProgram(
   command: string,
   args: readonly string[],
-  cwd: string,
+  { cwd, path }: { readonly cwd: string; readonly path: string },
   timeoutMs: number,
   { signal, commands }: ToolContext,
 ): Promise<ToolOutput> {
   signal.throwIfAborted();
   const { environment: env, journalFolder } = commands;
-  const started = await startProcess({ command, args, cwd, env, journalFolder }).catch(notStarted);
+  const started = await commands.start({ command, args, cwd, env, journalFolder }, path).catch(notStarted);
   const { promise: stopped, resolve } = Promise.withResolvers<Ending>();
   const output = keepOutput(started.stdout, {
     halfBytes: HALF_OUTPUT_BYTES,
@@ -90,6 +91,7 @@ function describe(ending: Ending, said: string, timeoutMs: number): ToolOutput {
       return { failed: true, text: `[ended, because the turn was cancelled]\n${said}` };
     default:
       return {
+        ...(ending.code !== null && { exitCode: ending.code }),
         text: `[${ending.signal === null ? `exit code ${ending.code}` : `ended by ${ending.signal}`}]\n${said}`,
       };
   }

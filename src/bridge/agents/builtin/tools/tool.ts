@@ -1,11 +1,15 @@
 import type { Static, TSchema } from 'typebox';
+import type { ProcessOptions, RunningProcess } from '../../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../../platform/clock/clock.ts';
+import type { FileChange } from '../../../contract/session-update.ts';
 import type { ConfinedRoot } from './confinement.ts';
 
 /** What a tool may use. Everything it does stays in `root`, except what a program does that it runs. */
 export interface ToolContext {
   /** The working directory. */
   readonly root: ConfinedRoot;
+  /** The files that came with the prompts of the session: they can be read, and not changed. */
+  readonly files?: ConfinedRoot;
   /** Aborts when the turn is cancelled. */
   readonly signal: AbortSignal;
   /** A name that no file has yet. */
@@ -14,6 +18,8 @@ export interface ToolContext {
 }
 
 export interface CommandLimits {
+  /** Starts a program in a folder inside the working directory, in the sandbox where there is one. */
+  start(options: ProcessOptions, folder: string): Promise<RunningProcess>;
   /** All of the environment of a program that is run. */
   readonly environment: Readonly<Record<string, string>>;
   readonly journalFolder: string | undefined;
@@ -27,6 +33,10 @@ export interface ToolOutput {
   /** The tool ran, and it did not go well. */
   readonly failed?: boolean;
   readonly locations?: readonly { readonly path: string; readonly line?: number }[];
+  /** What it has done to files. */
+  readonly changes?: readonly FileChange[];
+  /** Of a program that has ended by itself. */
+  readonly exitCode?: number;
 }
 
 export interface Tool<Parameters extends TSchema = TSchema> {
@@ -39,7 +49,7 @@ export interface Tool<Parameters extends TSchema = TSchema> {
   /** True for what changes something: `bridge.permissions` decides about it. */
   readonly needsPermission: boolean;
   title(input: Static<Parameters>): string;
-  /** Throws TOOL_CALL_REFUSED, or an error of the file system, for what the model can mend. */
+  /** Throws TOOL_CALL_REFUSED, or an error of the file system, for what the model can fix. */
   run(input: Static<Parameters>, context: ToolContext): Promise<ToolOutput>;
 }
 

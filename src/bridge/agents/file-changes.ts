@@ -1,0 +1,76 @@
+import type { FileChange, PlanEntry } from '../contract/session-update.ts';
+import { asObject, cutText, shownText } from './agent-text.ts';
+
+/** The most characters of the changes of one tool call. */
+const MAX_CHANGES_LENGTH = 65_536;
+const MAX_CHANGES = 100;
+
+/** A file as it was and as it is. The lines between the equal beginning and the equal end count as changed. */
+export function changeOfTexts(path: string, oldText: string | undefined, newText: string): FileChange {
+  const before = linesOf(oldText ?? '');
+  const after = linesOf(newText);
+  const shorter = Math.min(before.length, after.length);
+  let start = 0;
+  while (start < shorter && before[start] === after[start]) start += 1;
+  let end = 0;
+  while (end < shorter - start && before.at(-1 - end) === after.at(-1 - end)) end += 1;
+  return {
+    path,
+    ...(oldText !== undefined && { oldText }),
+    newText,
+    added: after.length - start - end,
+    removed: before.length - start - end,
+    truncated: false,
+  };
+}
+
+/** A change that the agent tells as a unified diff. */
+export function changeOfDiff(path: string, unified: string): FileChange {
+  const lines = unified.split('\n');
+  const count = (mark: string) =>
+    lines.filter((line) => line.startsWith(mark) && !line.startsWith(mark.repeat(3))).length;
+  return { path, unified, added: count('+'), removed: count('-'), truncated: false };
+}
+
+/** The changes of one call, of which only so much is kept. What does not fit keeps its figures. */
+export function withinChangeBounds(changes: readonly FileChange[]): readonly FileChange[] {
+  let room = MAX_CHANGES_LENGTH;
+  return changes.slice(0, MAX_CHANGES).map((change) => {
+    const { oldText = '', newText = '', unified = '' } = change;
+    const length = oldText.length + newText.length + unified.length;
+    room -= length;
+    if (room >= 0) return change;
+    const { path, added, removed } = change;
+    const kept = room + length;
+    room = 0;
+    const beginning = unified === '' || kept <= 0 ? {} : { unified: cutText(unified, kept) };
+    return { path, ...beginning, added, removed, truncated: true };
+  });
+}
+
+function linesOf(text: string): readonly string[] {
+  if (text === '') return [];
+  return (text.endsWith('\n') ? text.slice(0, -1) : text).split('\n');
+}
+
+const MAX_PLAN_ENTRIES = 200;
+const MAX_ENTRY_LENGTH = 1000;
+const PRIORITIES: ReadonlySet<unknown> = new Set(['high', 'medium', 'low']);
+
+/** A plan from outside. Agents call an entry `content` or `step`, and write its status in two ways. */
+export function readPlan(value: unknown): readonly PlanEntry[] {
+  if (!Array.isArray(value)) return [];
+  return value.slice(0, MAX_PLAN_ENTRIES).flatMap((entry: unknown) => {
+    const { content, step, status, priority } = asObject(entry);
+    const text = cutText(shownText(content ?? step), MAX_ENTRY_LENGTH);
+    if (text === '') return [];
+    const isStarted = status === 'in_progress' || status === 'inProgress';
+    return [
+      {
+        content: text,
+        status: status === 'completed' ? 'completed' : isStarted ? 'in_progress' : 'pending',
+        priority: PRIORITIES.has(priority) ? (priority as PlanEntry['priority']) : 'medium',
+      } satisfies PlanEntry,
+    ];
+  });
+}

@@ -1,0 +1,119 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { AgentEnd, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd } from './agent-provider.ts';
+import { createFinalText, createProgressThinning } from './agent-text.ts';
+
+export interface Supervision {
+  readonly provider: AgentProvider;
+  readonly turn: AgentTurn;
+  /** Asks the turn to stop. */
+  readonly signal: AbortSignal;
+  readonly clock: Clock;
+  /** Keeps work that nobody waits for until the bridge stops. */
+  keep(work: Promise<unknown>): void;
+}
+
+/** With the time that it takes to use force, it stays below the five seconds of contract/bridge 4. */
+const STOP_MS = 4_000;
+/** From one report of what a turn has used to the next. */
+const USAGE_PAUSE_MS = 1_000;
+/** Then a turn that was to stop ends without its agent. */
+const ABANDON_MS = 7_000;
+
+/**
+ * Runs one turn of a provider: the only place that stops turns. A turn is asked to stop by its caller, or because its agent
+ * has been silent for too long; then force is used; then the turn ends without the agent. What comes after its end
+ * reaches nobody. Rejects only for a fault of ours.
+ */
+export async function superviseTurn({ provider, turn, signal, clock, keep }: Supervision): Promise<TurnEnd> {
+  if (signal.aborted) return { kind: 'cancelled', output: '' };
+  const { silenceMs, stopMs = STOP_MS } = provider.timeouts ?? {};
+  const stop = new AbortController();
+  const force = new AbortController();
+  const abandoned = Promise.withResolvers<AgentEnd>();
+  const text = createFinalText();
+  const isWorthPassingOn = createProgressThinning();
+  let hasReference = turn.reference !== undefined;
+  let isOver = false;
+  let isSilent = false;
+  let lastSign = 0;
+  let lastUsage = Number.NEGATIVE_INFINITY;
+  /** How many events wait until more may be reported; until then the silence of the agent does not count. */
+  let waits = 0;
+  let cancelSilence = (): void => undefined;
+  let cancelForce = (): void => undefined;
+  let cancelAbandoning = (): void => undefined;
+
+  function requestStop(): void {
+    if (stop.signal.aborted) return;
+    // First: the steps of a run are abandoned before the run is.
+    stop.abort();
+    cancelForce = clock.after(stopMs, () => force.abort());
+    cancelAbandoning = clock.after(ABANDON_MS, () => abandoned.resolve({ kind: 'cancelled' }));
+  }
+
+  function listenFor(ms: number): void {
+    const left = waits > 0 ? ms : lastSign + ms - clock.monotonic();
+    if (left > 0) {
+      cancelSilence = clock.after(left, () => listenFor(ms));
+    } else {
+      isSilent = true;
+      requestStop();
+    }
+  }
+
+  const supervised: SupervisedTurn = {
+    ...turn,
+    force: force.signal,
+    output: text.value,
+    begun() {
+      lastSign = clock.monotonic();
+      if (silenceMs !== undefined) listenFor(silenceMs);
+    },
+    opened(reference) {
+      const isNew = !hasReference;
+      hasReference = true;
+      if (!isOver) return turn.opened(reference);
+      // Nobody will ever learn of this conversation.
+      const left = (what: string) => turn.leftBehind(provider.id, what);
+      if (isNew) keep(provider.close(reference, { owner: turn.owner, left }));
+    },
+    usedModel(model) {
+      if (!isOver) turn.usedModel(model);
+    },
+    report(event, step) {
+      if (isOver) return undefined;
+      lastSign = clock.monotonic();
+      // What a step tells was supervised already.
+      if (step !== undefined) return turn.report(event, step);
+      if (!isWorthPassingOn(event)) return undefined;
+      if (event.kind === 'usage') {
+        if (lastSign - lastUsage < USAGE_PAUSE_MS) return undefined;
+        lastUsage = lastSign;
+      }
+      text.add(event);
+      const room = turn.report(event);
+      if (room === undefined) return undefined;
+      waits += 1;
+      return room.then(() => {
+        waits -= 1;
+        lastSign = clock.monotonic();
+      });
+    },
+  };
+
+  signal.addEventListener('abort', requestStop);
+  try {
+    const end = await Promise.race([provider.run(supervised, stop.signal), abandoned.promise]);
+    if (end.kind === 'lost') return end;
+    const { output = text.value(), usage } = end;
+    if (!isSilent) return { ...end, output };
+    const error = `nothing has happened for ${silenceMs} ms`;
+    return { kind: 'failed', code: 'AGENT_TIMEOUT', error, output, ...(usage !== undefined && { usage }) };
+  } finally {
+    isOver = true;
+    signal.removeEventListener('abort', requestStop);
+    cancelSilence();
+    cancelForce();
+    cancelAbandoning();
+  }
+}

@@ -1,0 +1,112 @@
+import { type Static, Type } from 'typebox';
+import { SubmitJobParams } from './jobs.ts';
+
+/** Schedules: tasks that become jobs at certain times. */
+
+/** What a firing submits: all of a submit except what belongs to a single job. */
+export const ScheduleTask = Type.Object(
+  Type.Omit(SubmitJobParams, ['idempotencyKey', 'notBefore', 'retryOf']).properties,
+  {
+    additionalProperties: false,
+    description: 'As for `app.jobs.submit`. Without `sessionId` each job has a session of its own.',
+  },
+);
+
+const name = Type.String({
+  minLength: 1,
+  maxLength: 200,
+  pattern: '^[^\\u0000-\\u001f\\u007f]*$',
+  description: 'For people.',
+});
+const cron = Type.String({
+  minLength: 1,
+  maxLength: 120,
+  description: 'Minute, hour, day of month, month, day of week: `0 8 * * 1-5`. Or give `every`.',
+});
+const every = Type.String({
+  pattern: '^\\d{1,9}(m|h|d)$',
+  description: 'A duration such as `30m`, `6h` or `1d`, counted from the moment at which it was set. Or give `cron`.',
+});
+const timezone = Type.String({
+  minLength: 1,
+  maxLength: 64,
+  description: 'Of `cron`, such as `Europe/Berlin`; `UTC` unless given.',
+});
+const enabled = Type.Boolean({ description: '`true` unless given. A schedule that is not enabled fires nothing.' });
+const overlap = Type.Enum(['skip', 'queue'], {
+  description: 'While the job of the last firing is open: fire nothing, or let the next job wait. `skip` unless given.',
+});
+const catchUp = Type.Enum(['none', 'one'], {
+  description: 'After a stop during which firings were missed: none of them, or one job for all. `none` unless given.',
+});
+
+export const NewSchedule = Type.Object(
+  {
+    name,
+    cron: Type.Optional(cron),
+    every: Type.Optional(every),
+    timezone: Type.Optional(timezone),
+    task: ScheduleTask,
+    enabled: Type.Optional(enabled),
+    overlap: Type.Optional(overlap),
+    catchUp: Type.Optional(catchUp),
+  },
+  { additionalProperties: false },
+);
+
+export const ScheduleChanges = Type.Partial(NewSchedule, { additionalProperties: false, minProperties: 1 });
+
+const orNull = (value: ReturnType<typeof Type.String>) => Type.Union([value, Type.Null()]);
+const moment = (description: string) => Type.Union([Type.Integer({ description }), Type.Null()]);
+
+/** What came of the last time at which it was due. */
+export const ScheduleOutcome = Type.Object({
+  at: Type.Integer(),
+  result: Type.Enum(['fired', 'skipped', 'missed', 'refused'], {
+    description:
+      '`skipped`: the last job was still open; `missed`: the bridge was stopped at that time; `refused`: `message` says why.',
+  }),
+  message: Type.String(),
+});
+
+export const Schedule = Type.Object({
+  scheduleId: Type.String(),
+  owner: Type.String(),
+  name,
+  cron: orNull(cron),
+  every: orNull(every),
+  timezone,
+  task: ScheduleTask,
+  enabled,
+  overlap,
+  catchUp,
+  nextAt: moment('When it fires next, in milliseconds; null while it is not enabled.'),
+  upcoming: Type.Array(Type.Integer(), { description: 'The next five times. Empty in lists.' }),
+  last: Type.Union([ScheduleOutcome, Type.Null()]),
+  lastJobId: Type.Union([Type.String(), Type.Null()]),
+  createdAt: Type.Integer(),
+  updatedAt: Type.Integer(),
+});
+
+export const ScheduleOnly = Type.Object({ schedule: Schedule });
+
+export const ScheduleQuery = Type.Object({
+  owner: Type.Optional(
+    Type.String({ maxLength: 600, description: 'Schedules of this owner only, for callers that see those of all.' }),
+  ),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 200, description: '50 unless given.' })),
+  cursor: Type.Optional(Type.String({ maxLength: 64, description: '`nextCursor` of the page before.' })),
+});
+
+export const SchedulePage = Type.Object({
+  schedules: Type.Array(Schedule, { description: 'Newest first.' }),
+  nextCursor: Type.Union([Type.String(), Type.Null()]),
+});
+
+export type ScheduleTask = Static<typeof ScheduleTask>;
+export type NewSchedule = Static<typeof NewSchedule>;
+export type ScheduleChanges = Static<typeof ScheduleChanges>;
+export type Schedule = Static<typeof Schedule>;
+export type ScheduleQuery = Static<typeof ScheduleQuery>;
+export type SchedulePage = Static<typeof SchedulePage>;
+export type ScheduleOutcome = Static<typeof ScheduleOutcome>;

@@ -1,0 +1,371 @@
+import { type Static, Type } from 'typebox';
+import { Artifact, TurnUsage } from './session.ts';
+import {
+  CommandsEvent,
+  FileChange,
+  ModeEvent,
+  PlanEvent,
+  SteerEvent,
+  StepRecord,
+  TurnAttachment,
+  UsageEvent,
+} from './session-update.ts';
+
+/** The second surface of the bridge, `/api/bridge/*`: what has run, what runs, and who decided what. */
+
+/** Every refusal of `/api/bridge/*`. */
+export const WorkbenchError = Type.Object({
+  error: Type.String({ description: 'A stable word such as `session_not_found`.' }),
+  message: Type.String({ description: 'What is wrong and what to do, for people.' }),
+  requestId: Type.String(),
+  details: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+});
+
+const limit = (fallback: number, maximum: number) =>
+  Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum,
+      description: `At most so many; ${fallback} unless given, at most ${maximum}.`,
+    }),
+  );
+const cursor = Type.Optional(Type.String({ maxLength: 400, description: '`nextCursor` of the page before.' }));
+const nextCursor = Type.Union([Type.String(), Type.Null()], {
+  description: 'Continues after this page. A page with filters may be short, or empty, and still have one.',
+});
+const owner = Type.Optional(
+  Type.String({ maxLength: 600, description: 'Work of this owner only, for callers that see the work of all.' }),
+);
+
+export const PermissionOption = Type.Object({
+  optionId: Type.String(),
+  name: Type.String(),
+  kind: Type.String({ description: 'allow_once, allow_always, reject_once or reject_always.' }),
+});
+
+/** A question of an agent, and its answer. */
+export const Permission = Type.Object({
+  permissionId: Type.String(),
+  sessionId: Type.String(),
+  owner: Type.String(),
+  turnId: Type.String(),
+  toolCallId: Type.String(),
+  title: Type.String({ description: 'What the agent wants to do: its own words, or the command.' }),
+  toolKind: Type.String(),
+  folder: Type.String({ description: 'Where the agent works.' }),
+  input: Type.Unknown({
+    description: 'What the tool is called with; as text when it is longer than 16,384 characters.',
+  }),
+  options: Type.Array(PermissionOption),
+  state: Type.Enum(['open', 'allowed', 'denied', 'cancelled', 'expired']),
+  optionId: Type.String({ description: 'The option that was chosen; empty when none was.' }),
+  scope: Type.String({ description: '`once`, `session` or `always`; empty without an answer.' }),
+  reason: Type.String(),
+  answeredBy: Type.String({ description: 'The principal that answered.' }),
+  createdAt: Type.Integer(),
+  expiresAt: Type.Integer(),
+  answeredAt: Type.Union([Type.Integer(), Type.Null()]),
+});
+
+export const PermissionQuery = Type.Object({
+  state: Type.Optional(
+    Type.Enum(['open', 'all'], { description: '`open` unless given: oldest first. `all`: newest first.' }),
+  ),
+  sessionId: Type.Optional(Type.String({ maxLength: 256 })),
+  owner,
+});
+export const PermissionPage = Type.Object({ permissions: Type.Array(Permission, { description: 'At most 200.' }) });
+export const PermissionAnswer = Type.Object(
+  {
+    optionId: Type.Optional(Type.String({ maxLength: 256, description: 'One of `options`; or give `decision`.' })),
+    decision: Type.Optional(Type.Enum(['allow', 'deny'])),
+    scope: Type.Optional(
+      Type.Enum(['once', 'session', 'always'], {
+        description:
+          '`once` unless given. `session`: for the same command or path in this session; `always`: in this folder, for 30 days.',
+      }),
+    ),
+    reason: Type.Optional(
+      Type.String({
+        maxLength: 2000,
+        description: 'Kept with the answer. Of a denial: the agent gets it, where its protocol can carry it.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+export const PermissionOnly = Type.Object({ permission: Permission });
+
+export const StoredRule = Type.Object({
+  ruleId: Type.String(),
+  owner: Type.String(),
+  scope: Type.Enum(['session', 'always']),
+  sessionId: Type.String({ description: 'Of scope `session`; otherwise empty.' }),
+  folder: Type.String(),
+  when: Type.Object({
+    kind: Type.String(),
+    command: Type.Union([Type.Array(Type.String()), Type.Null()], { description: 'Exactly these words.' }),
+    path: Type.Union([Type.String(), Type.Null()], { description: 'Exactly this path.' }),
+  }),
+  decision: Type.Enum(['allow', 'deny']),
+  createdBy: Type.String(),
+  createdAt: Type.Integer(),
+  expiresAt: Type.Integer(),
+});
+export const RulePage = Type.Object({ rules: Type.Array(StoredRule, { description: 'Newest first, at most 200.' }) });
+
+export const SessionState = Type.Enum(['needs_you', 'running', 'waiting', 'idle', 'archived']);
+
+export const Summary = Type.Object({
+  sessionId: Type.String(),
+  threadId: Type.String(),
+  owner: Type.String(),
+  title: Type.String({ description: 'The first line of the first prompt, until somebody changes it.' }),
+  providerId: Type.String({ description: 'The agent that has the conversation.' }),
+  model: Type.String({ description: 'The model of the last turn, or chosen since; empty while unknown.' }),
+  mode: Type.String({ description: 'The mode of its agent, or chosen since; empty while unknown.' }),
+  folder: Type.String({ description: 'Where the agent works; empty for the private folder of the session.' }),
+  branch: Type.String({ description: 'The branch of git there; empty without one.' }),
+  state: SessionState,
+  doing: Type.String({ description: 'What the running turn is doing, at most 200 characters.' }),
+  turns: Type.Integer({ description: 'Turns so far, open ones included.' }),
+  queuedTurns: Type.Integer(),
+  openPermissions: Type.Integer({ description: 'Questions of its agent that wait for an answer.' }),
+  changed: Type.Object(
+    { files: Type.Integer(), added: Type.Integer(), removed: Type.Integer() },
+    { description: 'Files and lines that its turns have changed in the folder; 0 where the folder is not saved.' },
+  ),
+  usage: Type.Object({ inputTokens: Type.Integer(), outputTokens: Type.Integer(), totalTokens: Type.Integer() }),
+  costUsd: Type.Union([Type.Number(), Type.Null()], { description: 'What its agents told; null when none told it.' }),
+  lastTurn: Type.Union([
+    Type.Object({ turnId: Type.String(), status: Type.String(), code: Type.String() }),
+    Type.Null({ description: 'No turn has ended yet.' }),
+  ]),
+  lastSeq: Type.Integer({ description: 'The number of the last update that is known.' }),
+  jobId: Type.String({ description: 'The job that ran the last turn; empty when none did.' }),
+  createdAt: Type.Integer(),
+  updatedAt: Type.Integer(),
+  archivedAt: Type.Union([Type.Integer(), Type.Null()]),
+  pinned: Type.Boolean(),
+});
+
+export const SessionQuery = Type.Object({
+  state: Type.Optional(SessionState),
+  owner,
+  providerId: Type.Optional(Type.String({ maxLength: 256 })),
+  folder: Type.Optional(Type.String({ maxLength: 4096, description: 'Exactly this working directory.' })),
+  threadId: Type.Optional(Type.String({ maxLength: 256 })),
+  search: Type.Optional(Type.String({ maxLength: 200, description: 'In title and session id, in any case.' })),
+  limit: limit(50, 200),
+  cursor,
+});
+
+export const SessionPage = Type.Object({
+  sessions: Type.Array(Summary),
+  counts: Type.Object(
+    { needsYou: Type.Integer(), running: Type.Integer(), waiting: Type.Integer(), idle: Type.Integer() },
+    { description: 'Of all sessions that the caller sees, without the filters. `idle` counts to 1,000.' },
+  ),
+  nextCursor,
+});
+
+export const OwnerQuery = Type.Object({ owner });
+const choices = (description: string) =>
+  Type.Array(Type.Object({ id: Type.String(), name: Type.String() }), { description });
+export const SessionView = Type.Object({
+  session: Summary,
+  modes: choices('The modes of its agent; empty while unknown, or when it has none.'),
+  models: choices('The models that its agent offers; empty when it does not say.'),
+  commands: Type.Array(CommandsEvent.properties.commands.items, { description: 'Commands that its agent takes.' }),
+  permissions: Type.Array(Permission, { description: 'Questions that wait for an answer.' }),
+  queued: Type.Array(Type.Object({ turnId: Type.String(), prompt: Type.String(), createdAt: Type.Integer() })),
+});
+export const SessionChanges = Type.Object(
+  {
+    title: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    archived: Type.Optional(
+      Type.Boolean({ description: 'Hides the session from lists; the next turn shows it again.' }),
+    ),
+    pinned: Type.Optional(Type.Boolean()),
+    mode: Type.Optional(
+      Type.String({ maxLength: 200, description: 'Of the next turns: one of `modes`. Empty: as the agent does.' }),
+    ),
+    model: Type.Optional(
+      Type.String({
+        maxLength: 200,
+        description:
+          'Of the next turns that name none: one of `models`, where there are any. Empty: as the agent does.',
+      }),
+    ),
+  },
+  { additionalProperties: false, minProperties: 1 },
+);
+export const SteerRequest = Type.Object(
+  { text: Type.String({ minLength: 1, maxLength: 65_536, description: 'For the agent, as in a prompt.' }) },
+  { additionalProperties: false },
+);
+export const SteerResult = Type.Object({ turnId: Type.String({ description: 'The turn that took the message.' }) });
+export const ForkRequest = Type.Object(
+  {
+    turnId: Type.Optional(
+      Type.String({ maxLength: 64, description: 'The last turn that the copy has. Absent: all turns.' }),
+    ),
+  },
+  { additionalProperties: false },
+);
+export const ForkResult = Type.Object({
+  sessionId: Type.String({ description: 'Of the copy: session.message continues it.' }),
+});
+export const SessionOnly = Type.Object({ session: Summary });
+
+export const TurnQuery = Type.Object({
+  owner,
+  limit: limit(50, 200),
+  before: Type.Optional(Type.String({ maxLength: 64, description: '`nextCursor` of the page before.' })),
+});
+
+export const TurnView = Type.Object({
+  turnId: Type.String(),
+  method: Type.String(),
+  prompt: Type.String({ description: 'At most 16,384 characters.' }),
+  attachments: Type.Array(TurnAttachment, { description: 'Files that came with the prompt.' }),
+  status: Type.String({ description: 'queued, running, completed, failed, cancelled or unavailable.' }),
+  code: Type.String(),
+  error: Type.String(),
+  output: Type.String({ description: 'At most 16,384 characters.' }),
+  truncated: Type.Boolean({ description: 'True: `prompt` or `output` is only the beginning.' }),
+  usage: Type.Union([TurnUsage, Type.Null()]),
+  costUsd: Type.Union([Type.Number(), Type.Null()]),
+  artifacts: Type.Array(Artifact),
+  steps: Type.Optional(Type.Array(StepRecord)),
+  firstSeq: Type.Integer(),
+  lastSeq: Type.Integer({ description: '0 while the turn is open.' }),
+  createdAt: Type.Integer(),
+  endedAt: Type.Union([Type.Integer(), Type.Null()]),
+});
+
+export const TurnPage = Type.Object({ turns: Type.Array(TurnView), nextCursor });
+
+/** What every update of the second surface has. */
+const common = {
+  seq: Type.Integer({ minimum: 1 }),
+  at: Type.Integer({ description: 'When it was stored, in milliseconds.' }),
+  turnId: Type.String(),
+  stepIndex: Type.Optional(Type.Integer({ description: 'Of a multi-agent run: the step that reports it.' })),
+  providerId: Type.Optional(Type.String()),
+};
+
+/** An update without repeated members. New kinds may come: clients ignore those that they do not know. */
+export const PlainUpdate = Type.Union([
+  Type.Object({ ...common, kind: Type.Enum(['text', 'thinking', 'status']), text: Type.String() }),
+  Type.Object({
+    ...common,
+    kind: Type.Literal('tool_call'),
+    toolCallId: Type.String(),
+    title: Type.String(),
+    status: Type.Enum(['pending', 'in_progress', 'completed', 'failed']),
+    toolKind: Type.String(),
+    input: Type.Optional(Type.Unknown()),
+    output: Type.Optional(Type.Unknown()),
+    locations: Type.Optional(Type.Array(Type.Object({ path: Type.String(), line: Type.Optional(Type.Number()) }))),
+    changes: Type.Optional(Type.Array(FileChange)),
+    exitCode: Type.Optional(Type.Integer()),
+    durationMs: Type.Optional(Type.Number()),
+  }),
+  Type.Object({ ...common, ...PlanEvent.properties }),
+  Type.Object({ ...common, ...UsageEvent.properties }),
+  Type.Object({ ...common, ...ModeEvent.properties }),
+  Type.Object({ ...common, ...CommandsEvent.properties }),
+  Type.Object({ ...common, ...SteerEvent.properties }),
+  Type.Object({
+    ...common,
+    kind: Type.Literal('permission'),
+    state: Type.String({ description: '`allowed` or `denied`.' }),
+    title: Type.String(),
+    toolCallId: Type.Optional(Type.String()),
+    reason: Type.Optional(Type.String({ description: 'Why, in the words of the person who answered.' })),
+  }),
+  Type.Object(
+    {
+      ...common,
+      kind: Type.String({
+        description:
+          'Where the turn is: queued, started, running, completed, failed, cancelled; or that of a multi-agent run: multi_agent_started, multi_agent_step_started, multi_agent_step_completed, multi_agent_completed, with the members of `session.update`.',
+      }),
+      message: Type.String(),
+    },
+    { additionalProperties: true },
+  ),
+]);
+
+export const seq = (description: string) => Type.Optional(Type.Integer({ minimum: 0, maximum: 1e15, description }));
+
+export const UpdateQuery = Type.Object({
+  owner,
+  afterSeq: seq('The updates that follow upon this one.'),
+  beforeSeq: seq('The updates right before this one. Without either: the last ones.'),
+  limit: limit(300, 2000),
+  kinds: Type.Optional(
+    Type.String({ maxLength: 400, pattern: '^[a-z_]+(,[a-z_]+)*$', description: 'Only these: `text,tool_call`.' }),
+  ),
+});
+
+export const UpdatePage = Type.Object({
+  updates: Type.Array(PlainUpdate),
+  firstSeq: Type.Integer({ description: 'The page covers the numbers from here; `beforeSeq` for the page before.' }),
+  lastSeq: Type.Integer({ description: 'The page covers the numbers up to here; `afterSeq` for the next page.' }),
+  hasEarlier: Type.Boolean(),
+  hasLater: Type.Boolean(),
+});
+
+export const ExportQuery = Type.Object({ owner, form: Type.Optional(Type.Enum(['markdown', 'json'])) });
+
+export const AuditQuery = Type.Object({
+  owner,
+  action: Type.Optional(Type.String({ maxLength: 64 })),
+  sessionId: Type.Optional(Type.String({ maxLength: 256 })),
+  from: seq('Not before this moment, in milliseconds.'),
+  to: seq('Not after this moment, in milliseconds.'),
+  limit: limit(50, 200),
+  cursor,
+});
+
+export const AuditPage = Type.Object({
+  entries: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      at: Type.Integer(),
+      owner: Type.String(),
+      action: Type.String({ description: '`permission` or `delete`.' }),
+      decision: Type.String(),
+      sessionId: Type.String(),
+      turnId: Type.String(),
+      providerId: Type.String(),
+      subject: Type.Unknown(),
+    }),
+  ),
+  nextCursor,
+});
+
+export const LiveAccepted = Type.Object({ accepted: Type.Literal(true) });
+
+export const ExplainQuery = Type.Object({
+  method: Type.String({ minLength: 1, maxLength: 128 }),
+  sessionId: Type.Optional(Type.String({ minLength: 1, maxLength: 256 })),
+});
+
+export type Permission = Static<typeof Permission>;
+export type PermissionAnswer = Static<typeof PermissionAnswer>;
+export type StoredRule = Static<typeof StoredRule>;
+export type Summary = Static<typeof Summary>;
+export type SessionQuery = Static<typeof SessionQuery>;
+export type SessionPage = Static<typeof SessionPage>;
+export type SessionView = Static<typeof SessionView>;
+export type SessionChanges = Static<typeof SessionChanges>;
+export type TurnView = Static<typeof TurnView>;
+export type TurnPage = Static<typeof TurnPage>;
+export type PlainUpdate = Static<typeof PlainUpdate>;
+export type UpdateQuery = Static<typeof UpdateQuery>;
+export type UpdatePage = Static<typeof UpdatePage>;
+export type AuditQuery = Static<typeof AuditQuery>;
+export type AuditPage = Static<typeof AuditPage>;

@@ -1,0 +1,166 @@
+import type { Database } from '../../platform/database/database.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { AgentOffers, AgentProvider } from '../agents/agent-provider.ts';
+import type { SessionView } from '../contract/workbench.ts';
+import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
+import { TENANT } from '../principal.ts';
+import type { BridgeSchema, SessionRow } from '../storage/bridge-schema.ts';
+import type { SessionStore } from '../storage/session-store.ts';
+import type { SummaryStore } from '../storage/summary-store.ts';
+import type { TurnStore } from '../storage/turn-store.ts';
+import { searchText } from '../workbench/session-summaries.ts';
+import type { LiveSession } from './live-session.ts';
+import type { SessionOrchestrator } from './session-orchestrator.ts';
+import { readChoices, type SessionChoices, type SessionStates } from './session-state.ts';
+import type { SessionTable } from './session-table.ts';
+import { originOf } from './turn-runner.ts';
+import { eventUpdates } from './update-text.ts';
+import type { WorkingDirectories } from './working-directory.ts';
+
+/** What people do with the conversation of a session besides sending turns. The caller may work in the session. */
+export interface Conversations {
+  /** Sends a message to the running turn. Throws NOT_STEERABLE. */
+  steer(session: SessionRow, text: string): Promise<{ turnId: string }>;
+  /** Makes a copy of the session, which has the same owner and folder. Throws NOT_FORKABLE, TURN_NOT_FOUND, TURN_RUNNING. */
+  fork(session: SessionRow, turnId: string | undefined): Promise<{ sessionId: string }>;
+  /** Chooses mode and model of the next turns; empty: as the agent does. Throws UNKNOWN_MODE, UNKNOWN_MODEL. */
+  choose(session: SessionRow, chosen: Partial<SessionChoices>): Promise<void>;
+  /** What people can choose from; `stored` is what the agent has told, as JSON text. */
+  offered(providerId: string, stored: string): Pick<SessionView, 'modes' | 'models' | 'commands'>;
+}
+
+export interface ConversationsOptions extends Pick<Runtime, 'clock' | 'makeId'> {
+  readonly database: Database<BridgeSchema>;
+  readonly providers: ReadonlyMap<string, AgentProvider>;
+  readonly directories: Pick<WorkingDirectories, 'scratch'>;
+  readonly table: Pick<SessionTable, 'loadOwn'>;
+  readonly alone: SessionOrchestrator['alone'];
+  readonly change: SessionStates['change'];
+  readonly sessions: Pick<SessionStore, 'insert' | 'setChoices'>;
+  readonly summaries: Pick<SummaryStore, 'begin' | 'find' | 'set'>;
+  readonly turns: Pick<TurnStore, 'latest' | 'isOf'>;
+  /** Tells watchers that a session is there. */
+  stored(sessionKey: string): void;
+}
+
+const NO_OFFERS: AgentOffers = { modes: [], models: [], commands: [] };
+
+export function createConversations(options: ConversationsOptions): Conversations {
+  const { database, providers, directories, table, sessions, summaries, turns, clock, makeId } = options;
+
+  /** The agent copies the whole conversation unless the turn is not the last one. */
+  async function lastOfCopy({ key, id: sessionId }: LiveSession, turnId: string | undefined) {
+    if (turnId === undefined || (await turns.latest(key))?.id === turnId) return {};
+    if (!(await turns.isOf(key, turnId))) throw new AppError('TURN_NOT_FOUND', { turnId, sessionId });
+    return { turnId };
+  }
+
+  async function copy(session: LiveSession, turnId: string | undefined): Promise<{ sessionId: string }> {
+    const { owner, providerId, reference, workingDirectory: folder } = session;
+    const provider = providers.get(providerId);
+    if (reference === '') throw new AppError('NOT_FORKABLE', { reason: 'it has no conversation yet' });
+    if (provider?.fork === undefined)
+      throw new AppError('NOT_FORKABLE', { reason: 'its agent cannot copy conversations' });
+    const last = await lastOfCopy(session, turnId);
+    const [key, sessionId, now] = [makeId('ses_'), makeId('fork-'), clock.now()];
+    const place = folder === '' ? await directories.scratch(key) : folder;
+    const forked = await provider.fork(reference, { owner, folder: place, ...last });
+    if ('why' in forked) throw new AppError('NOT_FORKABLE', { reason: forked.why });
+    const [summary] = await summaries.find([session.key]);
+    const title = `Copy of ${summary?.title ? (JSON.parse(summary.title) as string) : session.id}`;
+    const names = { session_id: sessionId, thread_id: sessionId, owner, tenant: TENANT, provider_id: providerId };
+    try {
+      await database.write([
+        sessions.insert({
+          ...names,
+          key,
+          instance: '',
+          reference: forked.reference,
+          working_directory: folder,
+          reserved_seq: 0,
+          created_at: now,
+          updated_at: now,
+          closed_at: null,
+        }),
+        sessions.setChoices(key, session.choices),
+        summaries.begin({
+          ...names,
+          session_key: key,
+          title: JSON.stringify(title),
+          search_text: searchText(title, sessionId),
+          model: summary?.model ?? '',
+          folder,
+          job_id: '',
+          updated_at: now,
+        }),
+      ]);
+    } catch (error) {
+      await provider.close(forked.reference, { owner, left: () => undefined }).catch(() => undefined);
+      throw error;
+    }
+    options.stored(key);
+    return { sessionId };
+  }
+
+  function offered(providerId: string, stored: string) {
+    const told = stored === '' ? NO_OFFERS : (JSON.parse(stored) as AgentOffers);
+    const modes = providers.get(providerId)?.modes ?? told.modes;
+    return {
+      modes: modes.map(({ id, name }) => ({ id, name })),
+      models: [...told.models],
+      commands: [...told.commands],
+    };
+  }
+
+  return {
+    offered,
+    async choose({ key, owner, session_id: sessionId }, chosen) {
+      const session = await table.loadOwn(owner, sessionId);
+      if (session === undefined) throw new AppError('SESSION_NOT_FOUND', { sessionId });
+      const { mode, model } = { ...readChoices(session.choices), ...chosen };
+      const [summary] = await summaries.find([key]);
+      const { modes, models } = offered(session.providerId, summary?.offers ?? '');
+      if (mode !== '' && !modes.some(({ id }) => id === mode)) {
+        throw new AppError('UNKNOWN_MODE', { mode, offered: listed(modes) });
+      }
+      const isOffered = models.length === 0 || models.some(({ id }) => id === model || id.endsWith(`/${model}`));
+      if (model !== '' && (!isOffered || session.providerId === MULTI_AGENT_ID)) {
+        throw new AppError('UNKNOWN_MODEL', { model, offered: listed(models) });
+      }
+      const choices = mode === '' && model === '' ? '' : JSON.stringify({ mode, model });
+      const shown = { ...(chosen.mode !== undefined && { mode }), ...(chosen.model ? { model } : {}) };
+      await database.write([sessions.setChoices(key, choices), summaries.set(key, shown)]);
+      options.change(session, { kind: 'chosen', choices });
+      options.stored(key);
+    },
+    async steer({ owner, session_id: sessionId }, text) {
+      const session = await table.loadOwn(owner, sessionId);
+      const turn = session?.turns[0];
+      if (session === undefined || turn === undefined) {
+        const isElsewhere = session?.state === 'elsewhere';
+        const reason = isElsewhere ? 'the turn runs on another instance of the bridge' : 'no turn runs';
+        throw new AppError('NOT_STEERABLE', { reason });
+      }
+      const { steer } = turn;
+      if (steer === undefined) {
+        throw new AppError('NOT_STEERABLE', { reason: 'the running turn takes no further messages' });
+      }
+      const isTaken = await steer(text);
+      if (!isTaken) throw new AppError('NOT_STEERABLE', { reason: 'the agent did not take it' });
+      // A turn has no updates after its end.
+      const told = turn.steer === undefined ? [] : eventUpdates(originOf(session, turn), { kind: 'steer', text });
+      for (const update of told) session.stream.emit(update);
+      return { turnId: turn.id };
+    },
+    fork: ({ owner, session_id: sessionId }, turnId) =>
+      options.alone(owner, sessionId, (session) => copy(session, turnId)),
+  };
+}
+
+const MAX_LISTED = 20;
+
+function listed(choices: readonly { readonly id: string }[]): string {
+  const ids = choices.slice(0, MAX_LISTED).map(({ id }) => id);
+  return ids.length === 0 ? 'none' : `${ids.join(', ')}${choices.length > MAX_LISTED ? ', …' : ''}`;
+}

@@ -1,0 +1,172 @@
+import { isUtf8 } from 'node:buffer';
+import { lstat, opendir, readFile, realpath, stat } from 'node:fs/promises';
+import { isAbsolute, join, resolve } from 'node:path';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { type Confine, withFile } from '../agents/builtin/tools/confinement.ts';
+import type { FileView, FolderPage } from '../contract/files.ts';
+import type { OwnerRoots } from '../sessions/owner-roots.ts';
+import {
+  type HeldFolder,
+  holdFolder,
+  type Identity,
+  isSame,
+  lineageOf,
+  type PrivatePlaces,
+} from '../sessions/private-places.ts';
+import type { WorkingDirectories } from '../sessions/working-directory.ts';
+
+/** The folders in which agents may work, for people who choose one. */
+export interface FolderList {
+  /** The folders inside of one, by name alone. Throws FOLDER_REFUSED outside of the roots and in private places. */
+  list(path: string | undefined, owner: string): Promise<FolderPage>;
+}
+
+const MAX_ENTRIES = 500;
+/** A folder with more entries than this is not read to its end. */
+const MAX_LOOKED_AT = 20_000;
+const MAX_FILE_BYTES = 1024 * 1024;
+const MAX_HEAD_BYTES = 1024;
+
+export function createFolderList(ownerRoots: OwnerRoots, places: PrivatePlaces): FolderList {
+  async function check(
+    folder: HeldFolder,
+    roots: readonly string[],
+    closed: readonly string[],
+  ): Promise<(name: string) => Promise<boolean>> {
+    if (folder.holdsProcesses) throw refused('it holds processes, not files');
+    const identities = await identitiesOf(roots);
+    const others = await identitiesOf(closed);
+    const isClosed = (identity: Identity) => others.some((other) => isSame(other, identity));
+    const isPrivate = await places.look();
+    let isInside = false;
+    for await (const level of lineageOf(folder)) {
+      if (isPrivate.has(level)) throw refused('it belongs to the bridge itself');
+      if (isClosed(level)) throw refused('it belongs to people');
+      isInside ||= identities.some((root) => isSame(root, level));
+    }
+    if (!isInside) throw refused('it is outside the folders of bridge.workspace_roots; choose one inside of them');
+    return async (name) => {
+      const found = await lstat(folder.entry(name), { bigint: true });
+      return isPrivate.has(found) || isClosed(found);
+    };
+  }
+
+  return {
+    async list(path, owner) {
+      const roots = await ownerRoots.of(owner);
+      if (path === undefined) return { roots: [...roots], entries: [], truncated: false };
+      if (!isAbsolute(path) || path.includes('\0')) throw refused('its path must be absolute');
+      const real = await realpath(path).catch(notFound);
+      const folder = await holdFolder(real, real).catch(notFound);
+      try {
+        const isPrivate = await check(folder, roots, ownerRoots.closedTo(owner));
+        const { names, isCut } = await folderNames(folder);
+        const entries: FolderPage['entries'] = [];
+        for (const name of names) {
+          // It may be gone by now.
+          if (await isPrivate(name).catch(() => true)) continue;
+          const branch = await branchOf(folder.entry(name));
+          const isGit =
+            branch !== '' || (await stat(join(folder.entry(name), '.git')).catch(() => undefined)) !== undefined;
+          entries.push({ name, path: join(real, name), ...(isGit && { git: { branch } }) });
+        }
+        return { roots: [...roots], entries, truncated: isCut };
+      } finally {
+        await folder.close();
+      }
+    },
+  };
+}
+
+async function identitiesOf(paths: readonly string[]): Promise<readonly Identity[]> {
+  const found = await Promise.all(paths.map((path) => stat(path, { bigint: true }).catch(() => undefined)));
+  return found.filter((identity) => identity !== undefined);
+}
+
+async function folderNames(folder: HeldFolder): Promise<{ names: readonly string[]; isCut: boolean }> {
+  const names: string[] = [];
+  let looked = 0;
+  let isCut = false;
+  for await (const entry of await opendir(folder.entry('.')).catch(notFound)) {
+    looked += 1;
+    if (looked > MAX_LOOKED_AT) isCut = true;
+    if (isCut) break;
+    if (!entry.isDirectory() || entry.name.startsWith('.')) continue;
+    if (names.length === MAX_ENTRIES) isCut = true;
+    else names.push(entry.name);
+  }
+  return { names: names.toSorted(), isCut };
+}
+
+/** Reads a file of a session's working directory, by the rules of the built-in tools. */
+export function createFileReader(directories: Pick<WorkingDirectories, 'check' | 'scratch'>, confine: Confine) {
+  return async (
+    session: { key: string; owner: string; working_directory: string },
+    path: string,
+  ): Promise<FileView> => {
+    const { key, owner, working_directory: folder } = session;
+    try {
+      const real = folder === '' ? await directories.scratch(key) : await directories.check(folder, owner);
+      return await withFile(confine(real), path, async ({ handle, size, path: found }) => {
+        const buffer = Buffer.alloc(Math.min(size, MAX_FILE_BYTES));
+        const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
+        return {
+          path: found,
+          sizeBytes: size,
+          ...contentOf(buffer.subarray(0, bytesRead)),
+          truncated: size > bytesRead,
+        };
+      });
+    } catch (error) {
+      if (error instanceof AppError) throw new AppError('FILE_REFUSED', { reason: String(error.details.reason) });
+      if (['ENOENT', 'ENOTDIR'].includes(errorCode(error)))
+        throw new AppError('FILE_NOT_FOUND', { path: path.slice(0, 200) });
+      if (['EACCES', 'EPERM', 'ELOOP'].includes(errorCode(error))) {
+        throw new AppError('FILE_REFUSED', { reason: 'the bridge may not open it.' });
+      }
+      throw error;
+    }
+  };
+}
+
+export type ReadFile = ReturnType<typeof createFileReader>;
+
+/** As text where it is text; a character that is cut in two at the end is left out. */
+function contentOf(bytes: Buffer): Pick<FileView, 'encoding' | 'content'> {
+  for (let left = 0; left < 4; left += 1) {
+    const whole = bytes.subarray(0, bytes.length - left);
+    if (isUtf8(whole)) return { encoding: 'utf8', content: whole.toString() };
+  }
+  return { encoding: 'base64', content: bytes.toString('base64') };
+}
+
+function notFound(error: unknown): never {
+  if (['EACCES', 'EPERM'].includes(errorCode(error))) throw refused('the bridge may not read it');
+  throw refused('there is no such folder');
+}
+
+function refused(reason: string): AppError {
+  return new AppError('FOLDER_REFUSED', { reason });
+}
+
+/**
+ * The branch of git that a folder is on; empty without one. The file of git is read, and git is never run: a folder that an
+ * agent writes to may name programs that git would start.
+ */
+export async function branchOf(folder: string): Promise<string> {
+  try {
+    const place = join(folder, '.git');
+    const isFolder = (await stat(place)).isDirectory();
+    // A worktree has a file there that names its folder.
+    const gitFolder = isFolder ? place : resolve(folder, (await readHead(place)).replace(/^gitdir: */, ''));
+    return /^ref: refs\/heads\/(.+)$/.exec(await readHead(join(gitFolder, 'HEAD')))?.[1] ?? '';
+  } catch {
+    return '';
+  }
+}
+
+/** The content of a small file. Anything else is not read: opening a pipe would wait for its writer. */
+async function readHead(file: string): Promise<string> {
+  const found = await stat(file);
+  return found.isFile() && found.size <= MAX_HEAD_BYTES ? (await readFile(file, 'utf8')).trim() : '';
+}

@@ -1,0 +1,330 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import { ownerSought, type Principal, sees } from '../../platform/identity/principal.ts';
+import type {
+  AuditPage,
+  AuditQuery,
+  PlainUpdate,
+  Summary,
+  TurnPage,
+  TurnView,
+  UpdatePage,
+  UpdateQuery,
+} from '../contract/workbench.ts';
+import { splitTextLast } from '../sessions/update-text.ts';
+import type { AuditRow, UpdateChunkRow } from '../storage/bridge-schema.ts';
+import type { HistoryStore, StoredTurn } from '../storage/history-store.ts';
+import type { UpdateStore } from '../storage/update-store.ts';
+import { plainUpdate } from './plain-update.ts';
+import { decodeCursor, encodeCursor } from './session-list.ts';
+
+/** What has happened in sessions: their turns, their updates, and the decisions that were taken. */
+export interface History {
+  turns(sessionKey: string, before: string | undefined, limit?: number): Promise<TurnPage>;
+  updates(sessionKey: string, query: UpdateQuery): Promise<UpdatePage>;
+  /** The number of the first update of a turn; undefined when the session has no such turn. */
+  firstSeq(sessionKey: string, turnId: string): Promise<number | undefined>;
+  audit(principal: Principal, query: AuditQuery): Promise<AuditPage>;
+  /** The whole session, in pieces of text. */
+  exported(sessionKey: string, session: Summary, form: 'markdown' | 'json'): AsyncGenerator<string>;
+}
+
+interface HistoryOptions {
+  readonly store: HistoryStore;
+  readonly updates: Pick<UpdateStore, 'readAfter'>;
+  /** Stores what waits: what clients have seen can then be read. */
+  flush(): Promise<void>;
+}
+
+const DEFAULT_LIMIT = 50;
+const DEFAULT_UPDATES = 300;
+const MAX_TEXT_LENGTH = 16_384;
+/** Of the stored outcome: members and the beginning of the output. Most outcomes are shorter. */
+const READ_LENGTH = 65_536;
+/** A page of updates ends after so many characters, whatever the limit says. */
+const MAX_PAGE_LENGTH = 4 * 1024 * 1024;
+/** Chunks that are looked at for one page, however few of their updates are of the wanted kinds. */
+const MAX_CHUNKS = 64;
+const CHUNKS_PER_READ = 8;
+const MAX_AUDIT_SCANNED = 2000;
+/** An export has every text as a whole, so few turns are read at a time. */
+const WHOLE_LENGTH = 2 ** 30;
+const TURNS_PER_READ = 4;
+const MAX_TOOL_LINES = 1000;
+
+export function createHistory({ store, updates, flush }: HistoryOptions): History {
+  async function turnView(turn: StoredTurn, maxLength = MAX_TEXT_LENGTH): Promise<TurnView> {
+    const prompt = firstOf(turn.prompt, turn.prompt.length < turn.prompt_length, maxLength);
+    const outcome = await readOutcome(turn, maxLength);
+    const usage = outcome.members.usage ?? null;
+    return {
+      turnId: turn.id,
+      method: turn.method,
+      prompt: prompt.text,
+      attachments: JSON.parse(turn.attachments) as TurnView['attachments'],
+      status: turn.status,
+      code: outcome.members.code ?? '',
+      error: outcome.members.error ?? '',
+      output: outcome.output.text,
+      truncated: prompt.isCut || outcome.output.isCut,
+      usage,
+      costUsd: usage?.costUsd ?? null,
+      artifacts: outcome.members.artifacts ?? [],
+      ...(outcome.members.steps !== undefined && { steps: outcome.members.steps }),
+      firstSeq: turn.first_seq,
+      lastSeq: turn.last_seq,
+      createdAt: turn.created_at,
+      endedAt: turn.ended_at,
+    };
+  }
+
+  async function readOutcome(
+    turn: StoredTurn,
+    maxLength: number,
+  ): Promise<{ members: OutcomeMembers; output: CutText }> {
+    const isPart = turn.outcome.length < turn.outcome_length;
+    const split = splitTextLast(turn.outcome);
+    const isWholeHead = split !== undefined && split.text !== '';
+    // Steps and artifacts can be longer than what was read, and results of 0.1.0 have no head: then all of it is needed.
+    const stored = isPart && !isWholeHead ? ((await store.outcome(turn.id)) ?? '') : turn.outcome;
+    const parts = splitTextLast(stored);
+    if (parts !== undefined) {
+      const members = JSON.parse(`{${parts.head}}`) as OutcomeMembers;
+      return { members, output: firstOf(parts.text, isPart && isWholeHead, maxLength) };
+    }
+    if (stored === '') return { members: {}, output: { text: '', isCut: false } };
+    const whole = JSON.parse(stored) as OutcomeMembers & { output?: string; failure?: { code: string } };
+    if (whole.failure !== undefined) {
+      return { members: { code: whole.failure.code, error: whole.failure.code }, output: { text: '', isCut: false } };
+    }
+    return { members: whole, output: cut(whole.output ?? '', maxLength) };
+  }
+
+  /** The updates of a page in order; `isForward` says from which end it is filled. */
+  function collect(chunks: readonly UpdateChunkRow[], wanted: Wanted): Collected {
+    const { limit, kinds, isForward, covers } = wanted;
+    const found: PlainUpdate[] = [];
+    let edge: number | undefined;
+    let length = 0;
+    for (const chunk of chunks) {
+      const lines = chunk.updates.split('\n');
+      for (let at = 0; at < lines.length; at += 1) {
+        const index = isForward ? at : lines.length - 1 - at;
+        const seq = chunk.first_seq + index;
+        if (!covers(seq)) continue;
+        if (found.length >= limit || length > MAX_PAGE_LENGTH) return { found, edge, isFull: true };
+        const text = lines[index] ?? '';
+        const update = plainUpdate(text, chunk.at);
+        edge = seq;
+        if (kinds !== undefined && !kinds.has(update.kind)) continue;
+        found.push(update);
+        length += text.length;
+      }
+    }
+    return { found, edge, isFull: false };
+  }
+
+  async function readPage(sessionKey: string, wanted: Wanted, from: number): Promise<Collected> {
+    let all: Collected = { found: [], edge: undefined, isFull: false };
+    let at = from;
+    for (let read = 0; read < MAX_CHUNKS; read += CHUNKS_PER_READ) {
+      const chunks = wanted.isForward
+        ? await updates.readAfter(sessionKey, at)
+        : await store.chunksBefore(sessionKey, at, CHUNKS_PER_READ);
+      if (chunks.length === 0) return all;
+      const more = collect(chunks, { ...wanted, limit: wanted.limit - all.found.length });
+      all = { found: [...all.found, ...more.found], edge: more.edge ?? all.edge, isFull: more.isFull };
+      if (more.isFull) return all;
+      at = wanted.isForward ? (chunks.at(-1)?.last_seq ?? at) : (chunks.at(-1)?.first_seq ?? at);
+    }
+    return all;
+  }
+
+  async function* eachTurn(sessionKey: string): AsyncGenerator<TurnView> {
+    for (let last = ''; ; ) {
+      const rows = await store.turnsAfter(sessionKey, last, TURNS_PER_READ, WHOLE_LENGTH);
+      for (const row of rows) {
+        yield await turnView(row, WHOLE_LENGTH);
+        last = row.id;
+      }
+      if (rows.length < TURNS_PER_READ) return;
+    }
+  }
+
+  async function* eachUpdate(sessionKey: string, afterSeq = 0): AsyncGenerator<PlainUpdate> {
+    for (let last = afterSeq; ; ) {
+      const chunks = await updates.readAfter(sessionKey, last);
+      if (chunks.length === 0) return;
+      for (const chunk of chunks) {
+        for (const [index, text] of chunk.updates.split('\n').entries()) {
+          if (chunk.first_seq + index > last) yield plainUpdate(text, chunk.at);
+        }
+        last = chunk.last_seq;
+      }
+    }
+  }
+
+  return {
+    async turns(sessionKey, before, limit = DEFAULT_LIMIT) {
+      await flush();
+      const rows = await store.turns(sessionKey, before, limit + 1, READ_LENGTH);
+      const turns = await Promise.all(rows.slice(0, limit).map((row) => turnView(row)));
+      return { turns, nextCursor: rows.length > limit ? (turns.at(-1)?.turnId ?? null) : null };
+    },
+    async updates(sessionKey, { afterSeq, beforeSeq, limit = DEFAULT_UPDATES, kinds }) {
+      if (afterSeq !== undefined && beforeSeq !== undefined) {
+        throw new AppError('INVALID_REQUEST', { reason: 'give afterSeq or beforeSeq, not both' });
+      }
+      await flush();
+      const isForward = afterSeq !== undefined;
+      const from = afterSeq ?? beforeSeq ?? Number.MAX_SAFE_INTEGER;
+      const covers = (seq: number) => (isForward ? seq > from : seq < from);
+      const wanted = { limit, kinds: kinds === undefined ? undefined : new Set(kinds.split(',')), isForward, covers };
+      const bounds = await store.bounds(sessionKey);
+      const { found, edge } = await readPage(sessionKey, wanted, from);
+      if (bounds === undefined || edge === undefined) {
+        const nowhere = Math.min(from, bounds?.last ?? 0);
+        const hasEarlier = bounds !== undefined && isForward && bounds.first <= from;
+        return {
+          updates: [],
+          firstSeq: nowhere,
+          lastSeq: nowhere,
+          hasEarlier,
+          hasLater: !isForward && bounds !== undefined,
+        };
+      }
+      const firstSeq = isForward ? from + 1 : edge;
+      const lastSeq = isForward ? edge : Math.min(from - 1, bounds.last);
+      return {
+        updates: isForward ? [...found] : found.toReversed(),
+        firstSeq,
+        lastSeq,
+        hasEarlier: bounds.first < firstSeq,
+        hasLater: bounds.last > lastSeq,
+      };
+    },
+    async firstSeq(sessionKey, turnId) {
+      await flush();
+      return store.firstSeq(sessionKey, turnId);
+    },
+    async audit(principal, { owner, action, sessionId, from, to, limit = DEFAULT_LIMIT, cursor }) {
+      if (owner !== undefined && !sees(principal, owner)) return { entries: [], nextCursor: null };
+      await flush();
+      const [at, id] = cursor === undefined ? [] : decodeCursor(cursor);
+      const isFiltered = action !== undefined || sessionId !== undefined;
+      const scanned = isFiltered ? MAX_AUDIT_SCANNED : limit + 1;
+      const rows = await store.audit({
+        owner: owner ?? ownerSought(principal),
+        from,
+        to,
+        after: at === undefined || id === undefined ? undefined : { at, id },
+        limit: scanned,
+      });
+      const fits = (row: AuditRow) =>
+        (action === undefined || row.action === action) && (sessionId === undefined || row.session_id === sessionId);
+      const fitting = rows.filter(fits);
+      const shown = fitting.slice(0, limit);
+      const last = fitting.length > limit ? shown.at(-1) : rows.length === scanned ? rows.at(-1) : undefined;
+      return { entries: shown.map(auditEntry), nextCursor: last === undefined ? null : encodeCursor(last.at, last.id) };
+    },
+    async *exported(sessionKey, session, form) {
+      await flush();
+      if (form === 'json') {
+        yield `{"session":${JSON.stringify(session)},"turns":[`;
+        let isFirst = true;
+        for await (const turn of eachTurn(sessionKey)) {
+          yield `${isFirst ? '' : ','}\n${JSON.stringify(turn)}`;
+          isFirst = false;
+        }
+        yield '\n],"updates":[';
+        isFirst = true;
+        for await (const update of eachUpdate(sessionKey)) {
+          yield `${isFirst ? '' : ','}\n${JSON.stringify(update)}`;
+          isFirst = false;
+        }
+        yield '\n]}\n';
+        return;
+      }
+      yield `# ${oneLine(session.title)}\n\n${session.providerId}${session.folder === '' ? '' : `, ${oneLine(session.folder)}`}\n`;
+      for await (const turn of eachTurn(sessionKey)) {
+        yield `\n## ${new Date(turn.createdAt).toISOString()}\n\n${quoted(turn.prompt)}\n\n`;
+        yield* toolLines(turn);
+        yield turn.output === '' ? '' : `${turn.output}\n`;
+        if (turn.status !== 'completed')
+          yield `\n*${turn.status}${turn.error === '' ? '' : `: ${oneLine(turn.error)}`}*\n`;
+      }
+
+      async function* toolLines({ firstSeq, lastSeq }: TurnView): AsyncGenerator<string> {
+        const told = new Set<string>();
+        for await (const update of eachUpdate(sessionKey, firstSeq - 1)) {
+          if (lastSeq > 0 && update.seq > lastSeq) break;
+          if (update.kind !== 'tool_call' || !('toolCallId' in update) || told.has(String(update.toolCallId))) continue;
+          if (told.size < MAX_TOOL_LINES) yield `- ${oneLine(String(update.title))}\n`;
+          told.add(String(update.toolCallId));
+        }
+        if (told.size > 0) yield '\n';
+      }
+    },
+  };
+}
+
+type OutcomeMembers = Partial<Pick<TurnView, 'code' | 'error' | 'artifacts' | 'steps'>> & {
+  readonly usage?: NonNullable<TurnView['usage']>;
+};
+
+interface Wanted {
+  readonly limit: number;
+  readonly kinds: ReadonlySet<string> | undefined;
+  readonly isForward: boolean;
+  covers(seq: number): boolean;
+}
+
+interface Collected {
+  readonly found: readonly PlainUpdate[];
+  /** The number that was looked at last. */
+  readonly edge: number | undefined;
+  readonly isFull: boolean;
+}
+
+interface CutText {
+  readonly text: string;
+  readonly isCut: boolean;
+}
+
+/** The beginning of a text that is given as JSON, whole or cut off anywhere. */
+function firstOf(json: string, isPart: boolean, maxLength: number): CutText {
+  if (!isPart) return cut(json === '' ? '' : (JSON.parse(json) as string), maxLength);
+  // An escape may be cut in two: what is left of it goes.
+  const end = json.slice(0, maxLength).replace(/\\(?:u[0-9a-f]{0,3})?$/i, '');
+  const isEscaped = /(?:^|[^\\])(?:\\\\)*\\$/.test(end);
+  return { text: (JSON.parse(`${isEscaped ? end.slice(0, -1) : end}"`) as string).toWellFormed(), isCut: true };
+}
+
+function cut(text: string, maxLength: number): CutText {
+  if (text.length <= maxLength) return { text, isCut: false };
+  return { text: text.slice(0, maxLength).toWellFormed(), isCut: true };
+}
+
+function auditEntry(row: AuditRow): AuditPage['entries'][number] {
+  return {
+    id: row.id,
+    at: row.at,
+    owner: row.owner,
+    action: row.action,
+    decision: row.decision,
+    sessionId: row.session_id,
+    turnId: row.turn_id,
+    providerId: row.provider_id,
+    subject: JSON.parse(row.subject) as unknown,
+  };
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').trim();
+}
+
+function quoted(text: string): string {
+  return text
+    .split('\n')
+    .map((line) => `> ${line}`)
+    .join('\n');
+}

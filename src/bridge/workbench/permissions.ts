@@ -1,0 +1,316 @@
+import { joinSignals, pause, type Repeated, repeat } from '../../platform/clock/clock.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { may, ownerSought, type Principal, sees } from '../../platform/identity/principal.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { AskPermission, PermissionOption, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
+import type { BridgeEvent } from '../contract/surface.ts';
+import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
+import type { BridgeSchema, PermissionRow } from '../storage/bridge-schema.ts';
+import { createPermissionStore, type PermissionEnd } from '../storage/permission-store.ts';
+import {
+  type AskingTurn,
+  NO_ANSWER,
+  replyOf,
+  titleOf,
+  toRow,
+  toRule,
+  toRuleRow,
+  toStoredRule,
+  toView,
+} from './permission-rows.ts';
+import { decide, optionFor, type PermissionRule, rulesFrom, subjectOf } from './permission-rules.ts';
+
+/** Answers the questions of agents: by rules, by what the call asked for, or by asking people. */
+export interface Permissions {
+  /** The questions of one turn. `end` cancels those that are open: call it when the turn is over, however it ended. */
+  forTurn(turn: AskingTurn): { readonly ask: AskPermission; end(): void };
+  list(
+    principal: Principal,
+    query: { readonly state?: 'open' | 'all'; readonly sessionKey?: string; readonly owner?: string },
+  ): Promise<Permission[]>;
+  /** The first answer wins. Throws PERMISSION_ANSWERED with the stored request, or PERMISSION_EXPIRED. */
+  answer(principal: Principal, id: string, answer: PermissionAnswer): Promise<Permission>;
+  rules(principal: Principal, owner: string | undefined): Promise<StoredRule[]>;
+  removeRule(principal: Principal, id: string): Promise<void>;
+  onChange(listener: (permission: Permission, sessionKey: string) => void): void;
+  reload(settings: PermissionSettings): void;
+  stop(): Promise<void>;
+}
+
+/** As the settings of the bridge have them. */
+export interface PermissionSettings {
+  readonly permission_rules: readonly {
+    readonly when: { readonly kind: string; readonly command: readonly string[]; readonly path: string };
+    readonly decision: 'allow' | 'deny';
+  }[];
+  readonly permission_timeout: number;
+}
+
+interface PermissionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
+  readonly database: Database<BridgeSchema>;
+  readonly instance: string;
+  readonly settings: PermissionSettings;
+  /** Posts an event to webhooks. Undefined: there are none. */
+  readonly announce?: ((event: BridgeEvent) => void) | undefined;
+}
+
+interface Waiting {
+  settle(reply: PermissionReply): void;
+  cancel(): void;
+}
+
+/** A turn with more open questions than this gets no for an answer. */
+const MAX_OPEN_OF_TURN = 64;
+const MAX_LISTED = 200;
+const NOT_ANSWERED: PermissionReply = { optionId: undefined };
+/** Answers that another instance has stored are looked for, and requests of dead instances are cancelled. */
+const LOOK_PAUSE_MS = 1000;
+const SWEEP_PAUSE_MS = 10 * 60_000;
+/** An end that could not be stored is stored again after this. */
+const RETRY_MS = 1000;
+
+export async function createPermissions(options: PermissionsOptions): Promise<Permissions> {
+  const { database, instance, clock, makeId, logger } = options;
+  const store = createPermissionStore(database);
+  const waiting = new Map<string, Waiting>();
+  const underWay = new Set<Promise<void>>();
+  const stopped = new AbortController();
+  let isStopped = false;
+  let { rules, timeoutMs } = readSettings(options.settings);
+  let changed: (permission: Permission, sessionKey: string) => void = () => undefined;
+
+  const failed = (error: unknown) => logger.error({ err: error }, 'a permission request could not be stored');
+  await store.cancelOrphans(instance, clock.now());
+
+  /** Work that nobody waits for, until the bridge stops. */
+  function keep(work: Promise<void>): void {
+    const kept = work.catch(failed).finally(() => underWay.delete(kept));
+    underWay.add(kept);
+  }
+
+  async function askPeople(turn: AskingTurn, question: PermissionQuestion, signal: AbortSignal) {
+    if (isStopped) return NOT_ANSWERED;
+    const row = toRow(turn, question, makeId('perm_'), instance, clock.now(), timeoutMs);
+    const { promise, resolve } = Promise.withResolvers<PermissionReply>();
+    const inserted = database.write([store.insert(row)]);
+    // Also when it is not known whether the request was stored: an open one must have somebody who waits.
+    const endLater = (state: 'expired' | 'cancelled') =>
+      keep(inserted.then(noop, noop).then(() => endUnanswered(row.id, state)));
+    const stopTimer = clock.after(timeoutMs, () => endLater('expired'));
+    function settle(reply: PermissionReply): void {
+      stopTimer();
+      signal.removeEventListener('abort', cancel);
+      waiting.delete(row.id);
+      resolve(reply);
+    }
+    function cancel(): void {
+      settle(NOT_ANSWERED);
+      endLater('cancelled');
+    }
+    // Before it is stored: from then on it can be answered.
+    waiting.set(row.id, { settle, cancel });
+    signal.addEventListener('abort', cancel, { once: true });
+    if (signal.aborted) cancel();
+    try {
+      await inserted;
+    } catch (error) {
+      if (waiting.has(row.id)) cancel();
+      throw error;
+    }
+    if (waiting.has(row.id)) {
+      changed(toView(row), row.session_key);
+      options.announce?.(needsInput(row));
+    }
+    return promise;
+  }
+
+  /** Where an answer was faster, it counts. While the store is away it is tried again, until the bridge stops. */
+  async function endUnanswered(id: string, state: 'expired' | 'cancelled'): Promise<void> {
+    for (;;) {
+      try {
+        await database.write([store.end(id, { ...NO_ANSWER, state, answered_at: clock.now() })]).catch(unlessEnded);
+        return await learn([id]);
+      } catch (error) {
+        failed(error);
+        if (isStopped) return;
+        await pause(clock, RETRY_MS, stopped.signal);
+      }
+    }
+  }
+
+  /** Reads how requests have ended, and lets the turns here go on. */
+  async function learn(ids: readonly string[]): Promise<void> {
+    for (const row of await store.findAll(ids)) {
+      if (row.state === 'open') continue;
+      waiting.get(row.id)?.settle(replyOf(row));
+      changed(toView(row), row.session_key);
+    }
+  }
+
+  async function answerQuestion(turn: AskingTurn, question: PermissionQuestion, signal: AbortSignal) {
+    const { owner, sessionKey, folder, editor } = turn;
+    const stored = await store.rulesFor(owner, sessionKey, folder, clock.now());
+    const setting = turn.setting ?? (editor === undefined ? undefined : 'ask');
+    const decision = decide(subjectOf(question, folder), [...rules, ...stored.map(toRule)], setting);
+    if (decision !== 'ask') return { optionId: optionFor(decision, question.options)?.optionId };
+    return editor === undefined ? askPeople(turn, question, signal) : editor(question, signal);
+  }
+
+  async function find(principal: Principal, id: string): Promise<PermissionRow> {
+    const row = await store.find(id);
+    if (row === undefined || !sees(principal, row.owner))
+      throw new AppError('PERMISSION_NOT_FOUND', { permissionId: id });
+    if (!may(principal, 'answer', row.owner)) throw new AppError('FORBIDDEN');
+    return row;
+  }
+
+  function checkOpen(row: PermissionRow): void {
+    if (row.state === 'allowed' || row.state === 'denied') {
+      throw new AppError('PERMISSION_ANSWERED', { permission: toView(row) });
+    }
+    const isLate = row.state === 'open' && row.expires_at <= clock.now();
+    if (row.state !== 'open' || isLate) throw new AppError('PERMISSION_EXPIRED', { permissionId: row.id });
+  }
+
+  const repeated: Repeated[] = [
+    repeat({
+      clock,
+      pauseMs: SWEEP_PAUSE_MS,
+      work: () => store.removeOldRules(clock.now()),
+      onError: (error) => logger.warn({ err: error }, 'old permission rules could not be deleted'),
+    }),
+  ];
+  if (database.engine === 'postgres') {
+    repeated.push(
+      repeat({
+        clock,
+        pauseMs: LOOK_PAUSE_MS,
+        async work() {
+          await learn([...waiting.keys()]);
+          await store.cancelOrphans(instance, clock.now());
+        },
+        onError: (error) => logger.warn({ err: error }, 'answers to permission requests could not be read'),
+      }),
+    );
+  }
+
+  return {
+    forTurn(turn) {
+      const ended = new AbortController();
+      let open = 0;
+      return {
+        end: () => ended.abort(),
+        async ask(question, signal) {
+          if (open >= MAX_OPEN_OF_TURN) return NOT_ANSWERED;
+          open += 1;
+          const { signal: over, release } = joinSignals(signal, ended.signal);
+          try {
+            return await answerQuestion(turn, question, over);
+          } catch (error) {
+            // What cannot be asked is not allowed.
+            failed(error);
+            return NOT_ANSWERED;
+          } finally {
+            open -= 1;
+            release();
+          }
+        },
+      };
+    },
+    async list(principal, { state = 'open', sessionKey, owner }) {
+      if (owner !== undefined && !sees(principal, owner)) return [];
+      const of = owner ?? ownerSought(principal);
+      const rows = await (state === 'open' ? store.open : store.latest)(of, sessionKey, MAX_LISTED);
+      return rows.map(toView);
+    },
+    async answer(principal, id, { optionId, decision, scope = 'once', reason = '' }) {
+      const row = await find(principal, id);
+      checkOpen(row);
+      const offered = JSON.parse(row.options) as readonly PermissionOption[];
+      const option =
+        optionId === undefined
+          ? optionFor(decision ?? 'deny', offered)
+          : offered.find((one) => one.optionId === optionId);
+      const isDenial = optionId === undefined && decision === 'deny';
+      if (option === undefined && !isDenial) {
+        throw new AppError('INVALID_REQUEST', { reason: 'the request has no such option; its `options` lists them' });
+      }
+      const isAllowed = option?.kind.startsWith('allow_') === true;
+      const end: PermissionEnd = {
+        state: isAllowed ? 'allowed' : 'denied',
+        option_id: option?.optionId ?? '',
+        scope,
+        reason: JSON.stringify(reason),
+        answered_by: principal.id,
+        answered_at: clock.now(),
+      };
+      const question = { toolCallId: '', title: titleOf(row), toolKind: row.tool_kind, options: offered };
+      const subject = subjectOf({ ...question, input: JSON.parse(row.input) as unknown }, row.folder);
+      const remembered = scope === 'once' ? [] : rulesFrom(subject, isAllowed ? 'allow' : 'deny');
+      if (scope !== 'once' && remembered.length === 0) throw new AppError('PERMISSION_NOT_REMEMBERED');
+      const added = remembered.map((rule) =>
+        store.addRule(toRuleRow(rule, row, scope, principal.id, makeId('rule_'), clock.now())),
+      );
+      try {
+        await database.write([store.end(id, end), ...added]);
+      } catch (error) {
+        if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+        checkOpen(await find(principal, id));
+        throw error;
+      }
+      const ended = { ...row, ...end };
+      waiting.get(id)?.settle(replyOf(ended));
+      const view = toView(ended);
+      changed(view, row.session_key);
+      return view;
+    },
+    async rules(principal, owner) {
+      if (owner !== undefined && !sees(principal, owner)) return [];
+      return (await store.rules(owner ?? ownerSought(principal), clock.now(), MAX_LISTED)).map(toStoredRule);
+    },
+    async removeRule(principal, id) {
+      const rule = await store.findRule(id);
+      if (rule === undefined || !sees(principal, rule.owner)) throw new AppError('PERMISSION_RULE_NOT_FOUND');
+      if (!may(principal, 'answer', rule.owner)) throw new AppError('FORBIDDEN');
+      await store.removeRule(id);
+    },
+    onChange(listener) {
+      changed = listener;
+    },
+    reload(next) {
+      ({ rules, timeoutMs } = readSettings(next));
+    },
+    async stop() {
+      isStopped = true;
+      await Promise.all(repeated.map((one) => one.stop()));
+      for (const { cancel } of [...waiting.values()]) cancel();
+      stopped.abort();
+      await Promise.all(underWay);
+    },
+  };
+}
+
+/** Without title and input: what an agent is about to do may be private. */
+function needsInput({ id: permissionId, session_id: sessionId, owner, expires_at: at }: PermissionRow): BridgeEvent {
+  const expiresAt = new Date(at).toISOString();
+  return { event: 'session.needs_input', data: { permissionId, sessionId, owner, expiresAt } };
+}
+
+function readSettings({ permission_rules: given, permission_timeout: timeoutMs }: PermissionSettings) {
+  const rules = given.map(
+    ({ when: { kind, command, path }, decision }): PermissionRule => ({
+      ...(kind !== '' && { kind }),
+      ...(command.length > 0 && { command }),
+      ...(path !== '' && { path }),
+      decision,
+    }),
+  );
+  return { rules, timeoutMs };
+}
+
+function noop(): void {}
+
+function unlessEnded(error: unknown): void {
+  if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+}

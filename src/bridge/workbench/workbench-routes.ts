@@ -1,0 +1,230 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import { defineRoute, type ErrorForBody, type Guard, type Route } from '../../platform/http/surface.ts';
+import { may, ownerSought } from '../../platform/identity/principal.ts';
+import type { BridgeCaller } from '../access.ts';
+import type { Attachments } from '../attachments/create-attachments.ts';
+import { FolderPage, FolderQuery } from '../contract/files.ts';
+import { SubmittedJob } from '../contract/jobs.ts';
+import * as scheduling from '../contract/schedules.ts';
+import { UploadedAttachment } from '../contract/session.ts';
+import { AgentList } from '../contract/surface.ts';
+import * as contract from '../contract/workbench.ts';
+import { Explanation, NodeList, type NodeReports } from '../forwarding/node-health.ts';
+import type { Schedules } from '../schedules/create-schedules.ts';
+import type { FolderList } from './folders.ts';
+import type { Permissions } from './permissions.ts';
+import { MAX_CHANGES_BYTES, type SessionParts, sessionRows } from './session-rows.ts';
+
+export interface WorkbenchParts extends SessionParts {
+  readonly folders: FolderList;
+  readonly nodes: NodeReports;
+  agents(): AgentList;
+  readonly permissions: Permissions;
+  readonly schedules: Schedules;
+  readonly attachments: Pick<Attachments, 'upload'>;
+}
+
+/** Whether a path belongs to the second surface, whose errors have another shape. */
+export function isWorkbench(path: string): boolean {
+  return path === '/api/bridge' || path.startsWith('/api/bridge/');
+}
+
+export function workbenchErrorBody({ code, message, requestId, details }: ErrorForBody) {
+  const hasDetails = Object.keys(details).length > 0;
+  return { error: code.toLowerCase(), message, requestId, ...(hasDetails && { details }) };
+}
+
+const MAX_SCHEDULE_BYTES = 256 * 1024;
+const MAX_UPLOAD_BYTES = 25 * 1024 * 1024;
+
+/** Headers hold ASCII only, so a name is percent-encoded; one that is not is taken as it is. */
+function decodeName(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+/** THE TABLE of the second surface: each row names its guard. What a row shows is limited to what the caller sees. */
+export function workbenchRoutes(guard: Guard<BridgeCaller>, parts: WorkbenchParts): readonly Route[] {
+  const { sessions, history, folders, nodes, permissions, schedules, attachments } = parts;
+
+  function onlyForAll({ principal }: BridgeCaller): void {
+    if (ownerSought(principal) !== undefined) throw new AppError('FORBIDDEN');
+  }
+
+  const rows = [
+    ...sessionRows(guard, parts),
+    defineRoute(
+      'POST /api/bridge/attachments',
+      guard,
+      {
+        summary:
+          'Takes a file for a later prompt: its bytes as the body, `content-type`, and its percent-encoded name in `x-file-name`. At most 25 MiB, kept for 24 hours.',
+        raw: true,
+        anyType: true,
+        bodyLimit: MAX_UPLOAD_BYTES,
+        response: { 201: UploadedAttachment },
+      },
+      ({ caller: { principal }, head: { headers }, body }) => {
+        if (!may(principal, 'start', principal.id)) throw new AppError('FORBIDDEN');
+        const name = String(headers['x-file-name'] ?? 'file');
+        return attachments.upload(principal.id, decodeName(name), headers['content-type'] ?? '', body);
+      },
+    ),
+    defineRoute(
+      'GET /api/bridge/permissions',
+      guard,
+      {
+        summary: 'Questions of agents that wait for an answer.',
+        query: contract.PermissionQuery,
+        response: { 200: contract.PermissionPage },
+      },
+      async ({ caller: { principal }, query: { sessionId, ...query } }) => {
+        if (sessionId === undefined) return { permissions: await permissions.list(principal, query) };
+        const { key: sessionKey, owner } = await sessions.find(principal, sessionId, query.owner);
+        return { permissions: await permissions.list(principal, { ...query, sessionKey, owner }) };
+      },
+    ),
+    defineRoute(
+      'POST /api/bridge/permissions/:permissionId/answer',
+      guard,
+      {
+        summary: 'Answers a question of an agent. The first answer counts.',
+        body: contract.PermissionAnswer,
+        bodyLimit: MAX_CHANGES_BYTES,
+        response: { 200: contract.PermissionOnly },
+      },
+      async ({ caller, params, body }) => {
+        if ((body.optionId === undefined) === (body.decision === undefined)) {
+          throw new AppError('INVALID_REQUEST', { reason: 'give optionId or decision, and not both' });
+        }
+        return { permission: await permissions.answer(caller.principal, params.permissionId, body) };
+      },
+    ),
+    defineRoute(
+      'GET /api/bridge/permission-rules',
+      guard,
+      {
+        summary: 'Answers that are remembered.',
+        query: contract.OwnerQuery,
+        response: { 200: contract.RulePage },
+      },
+      async ({ caller, query }) => ({ rules: await permissions.rules(caller.principal, query.owner) }),
+    ),
+    defineRoute(
+      'DELETE /api/bridge/permission-rules/:ruleId',
+      guard,
+      { summary: 'Forgets a remembered answer.', response: { 200: contract.LiveAccepted } },
+      async ({ caller, params }) => {
+        await permissions.removeRule(caller.principal, params.ruleId);
+        return { accepted: true };
+      },
+    ),
+    defineRoute(
+      'GET /api/bridge/schedules',
+      guard,
+      {
+        summary: 'Schedules, newest first.',
+        query: scheduling.ScheduleQuery,
+        response: { 200: scheduling.SchedulePage },
+      },
+      ({ caller, query }) => schedules.list(caller.principal, query),
+    ),
+    defineRoute(
+      'POST /api/bridge/schedules',
+      guard,
+      {
+        summary: 'Makes a task a job at certain times.',
+        body: scheduling.NewSchedule,
+        bodyLimit: MAX_SCHEDULE_BYTES,
+        response: { 201: scheduling.ScheduleOnly },
+      },
+      async ({ caller, body }) => ({ schedule: await schedules.create(caller.principal, body) }),
+    ),
+    defineRoute(
+      'GET /api/bridge/schedules/:scheduleId',
+      guard,
+      { summary: 'One schedule, with its next times.', response: { 200: scheduling.ScheduleOnly } },
+      async ({ caller, params }) => ({ schedule: await schedules.show(caller.principal, params.scheduleId) }),
+    ),
+    defineRoute(
+      'PATCH /api/bridge/schedules/:scheduleId',
+      guard,
+      {
+        summary: 'Changes a schedule; `enabled: false` pauses it.',
+        body: scheduling.ScheduleChanges,
+        bodyLimit: MAX_SCHEDULE_BYTES,
+        response: { 200: scheduling.ScheduleOnly },
+      },
+      async ({ caller, params, body }) => ({
+        schedule: await schedules.change(caller.principal, params.scheduleId, body),
+      }),
+    ),
+    defineRoute(
+      'DELETE /api/bridge/schedules/:scheduleId',
+      guard,
+      { summary: 'Removes a schedule. The jobs that it made stay.', response: { 200: contract.LiveAccepted } },
+      async ({ caller, params }) => {
+        await schedules.remove(caller.principal, params.scheduleId);
+        return { accepted: true };
+      },
+    ),
+    defineRoute(
+      'POST /api/bridge/schedules/:scheduleId/run',
+      guard,
+      { summary: 'Makes a job of a schedule now, beside its times.', response: { 201: SubmittedJob } },
+      ({ caller, params }) => schedules.run(caller.principal, params.scheduleId),
+    ),
+    defineRoute(
+      'GET /api/bridge/audit',
+      guard,
+      {
+        summary: 'Decisions about permissions, and what agents kept of closed sessions, newest first.',
+        query: contract.AuditQuery,
+        response: { 200: contract.AuditPage },
+      },
+      ({ caller, query }) => history.audit(caller.principal, query),
+    ),
+    defineRoute(
+      'GET /api/bridge/folders',
+      guard,
+      {
+        summary: 'The folders in which agents may work, and the folders inside of one of them.',
+        query: FolderQuery,
+        response: { 200: FolderPage },
+      },
+      ({ caller, query }) => folders.list(query.path, caller.principal.id),
+    ),
+    defineRoute(
+      'GET /api/bridge/agents',
+      guard,
+      { summary: 'The agents, their state, and what can be done with their sessions.', response: { 200: AgentList } },
+      () => parts.agents(),
+    ),
+    defineRoute(
+      'GET /api/bridge/nodes',
+      guard,
+      { summary: 'The other bridges that this one knows. For callers that see all.', response: { 200: NodeList } },
+      ({ caller }) => {
+        onlyForAll(caller);
+        return nodes.list();
+      },
+    ),
+    defineRoute(
+      'GET /api/bridge/nodes/explain',
+      guard,
+      {
+        summary: 'Where a call would go, and why. For callers that see all.',
+        query: contract.ExplainQuery,
+        response: { 200: Explanation },
+      },
+      ({ caller, query }) => {
+        onlyForAll(caller);
+        return nodes.explain(query.method, query.sessionId);
+      },
+    ),
+  ];
+  return rows.map((row) => ({ ...row, schema: { ...row.schema, error: contract.WorkbenchError } }));
+}

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { AgentProvider, SupervisedTurn, TurnTimeouts } from '../../../src/bridge/agents/agent-provider.ts';
+import { superviseTurn } from '../../../src/bridge/agents/supervise-turn.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { recordTurn } from './recorded-turn.ts';
+
+/** A provider that does what the test says, under the supervisor, with a clock that the test moves. */
+function watched(run: AgentProvider['run'], timeouts: TurnTimeouts = {}, more: object = {}) {
+  const clock = createFakeClock();
+  const closed: string[] = [];
+  const aborter = new AbortController();
+  const turn = recordTurn('/work', 'x', more);
+  const provider: AgentProvider = {
+    id: 'one',
+    timeouts,
+    probe: async () => ({ status: 'ok', version: '' }),
+    run,
+    close: async (reference) => void closed.push(reference),
+    stop: async () => undefined,
+  };
+  const { signal } = aborter;
+  const end = superviseTurn({ provider, turn, signal, clock, keep: (work) => void work });
+  return { clock, turn, closed, end, stop: () => aborter.abort() };
+}
+
+const never = () => new Promise<never>(() => undefined);
+
+test('a turn that is stopped is asked, then forced, then ends without its agent, and what comes later reaches nobody', async () => {
+  const marks: string[] = [];
+  let late: SupervisedTurn | undefined;
+  const { clock, turn, closed, end, stop } = watched((given, signal) => {
+    late = given;
+    void given.report({ kind: 'text', text: 'half' });
+    signal.addEventListener('abort', () => marks.push(`asked at ${clock.monotonic()}`));
+    given.force.addEventListener('abort', () => marks.push(`forced at ${clock.monotonic()}`));
+    return never();
+  });
+  const begun = clock.monotonic();
+  stop();
+  await clock.advance(6_999);
+  assert.deepEqual(marks, [`asked at ${begun}`, `forced at ${begun + 4_000}`]);
+  await clock.advance(1);
+  assert.deepEqual(await end, { kind: 'cancelled', output: 'half' });
+  void late?.report({ kind: 'text', text: 'late' });
+  late?.usedModel('late');
+  late?.opened('late');
+  assert.deepEqual([turn.text(), turn.references, closed], ['half', [], ['late']]);
+});
+
+test('a conversation that is continued is not closed when its reference changes too late', async () => {
+  let late: SupervisedTurn | undefined;
+  const { clock, closed, end, stop } = watched(
+    (given) => {
+      late = given;
+      return never();
+    },
+    {},
+    { reference: 'known' },
+  );
+  stop();
+  await clock.advance(7_000);
+  await end;
+  late?.opened('changed');
+  assert.deepEqual(closed, []);
+});
+
+test('an agent that is silent for too long is stopped, from when it has got the prompt, and not while its events wait', async () => {
+  const room = Promise.withResolvers<void>();
+  let given: SupervisedTurn | undefined;
+  const { clock, end } = watched(
+    (turn, signal) => {
+      given = turn;
+      return new Promise((resolve) => {
+        const usage = { inputTokens: 1 };
+        signal.addEventListener('abort', () => resolve({ kind: 'completed', stopReason: 'end_turn', usage }));
+      });
+    },
+    { silenceMs: 1_000 },
+    { report: () => room.promise },
+  );
+  let isOver = false;
+  void end.then(() => {
+    isOver = true;
+  });
+  await clock.advance(5_000);
+  given?.begun();
+  await clock.advance(900);
+  void given?.report({ kind: 'text', text: 'here' });
+  await clock.advance(5_000);
+  assert.equal(isOver, false, 'its event waits for room');
+  room.resolve();
+  await clock.advance(900);
+  assert.equal(isOver, false);
+  await clock.advance(1_100);
+  const error = 'nothing has happened for 1000 ms';
+  assert.deepEqual(await end, {
+    kind: 'failed',
+    code: 'AGENT_TIMEOUT',
+    error,
+    output: 'here',
+    usage: { inputTokens: 1 },
+  });
+});
+
+test('a turn that was stopped before it began is not run', async () => {
+  const clock = createFakeClock();
+  const provider: AgentProvider = {
+    id: 'one',
+    probe: async () => ({ status: 'ok', version: '' }),
+    run: () => Promise.reject(new Error('it was run')),
+    close: async () => undefined,
+    stop: async () => undefined,
+  };
+  const turn = recordTurn('/work', 'x');
+  const end = await superviseTurn({ provider, turn, signal: AbortSignal.abort(), clock, keep: () => undefined });
+  assert.deepEqual(end, { kind: 'cancelled', output: '' });
+});

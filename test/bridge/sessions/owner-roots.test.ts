@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { mkdir, realpath, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { createOwnerRoots } from '../../../src/bridge/sessions/owner-roots.ts';
+import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
+import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
+import { createFolderList } from '../../../src/bridge/workbench/folders.ts';
+import { temporaryFolder } from '../../kit/running-program.ts';
+
+const ANN = 'user:usr_ann';
+const BOB = 'user:usr_bob';
+const refusal = (words: RegExp) => (error: { code: string; details: { reason: string } }) => {
+  assert.match(error.details.reason, words);
+  return true;
+};
+
+async function world(t: TestContext) {
+  const home = await realpath(await temporaryFolder(t));
+  const data = join(home, 'data');
+  const project = join(home, 'project');
+  for (const folder of [data, project]) await mkdir(folder);
+  const roots = createOwnerRoots({ listed: [], fallback: [home], personal: join(home, 'trestle', '{user}') });
+  const places = createPrivatePlaces({ folders: [data], files: [] });
+  const directories = createWorkingDirectories({ roots, dataDirectory: data, places });
+  return { home, project, directories, folders: createFolderList(roots, places) };
+}
+
+test('a person has a folder of their own, made for them alone, and no other', async (t) => {
+  const { home, project, directories } = await world(t);
+  const own = join(home, 'trestle', 'usr_ann');
+  assert.equal(await directories.check(own, ANN), own);
+  assert.equal((await stat(own)).mode & 0o777, 0o700);
+  await mkdir(join(own, 'site'));
+  assert.equal(await directories.check(join(own, 'site'), ANN), join(own, 'site'));
+  await directories.check(join(home, 'trestle', 'usr_bob'), BOB);
+  for (const folder of [project, home, join(home, 'trestle'), join(home, 'trestle', 'usr_bob')]) {
+    await assert.rejects(directories.check(folder, ANN), refusal(/outside of your own folder/), folder);
+  }
+  await assert.rejects(directories.identify(project, ANN), refusal(/outside of your own folder/));
+});
+
+test('a team and a service account have folders of their own, and odd ids have none', async (t) => {
+  const { home, directories } = await world(t);
+  for (const [owner, id] of [
+    ['team:team_1', 'team_1'],
+    ['service:svc_1', 'svc_1'],
+  ] as const) {
+    const own = join(home, 'trestle', id);
+    assert.equal(await directories.check(own, owner), own);
+  }
+  await assert.rejects(
+    directories.check(join(home, 'trestle', 'team_1'), 'user:../team_1'),
+    refusal(/belongs to people/),
+  );
+});
+
+test('the review token and nodes keep the shared folders, without those of people; the main token has all', async (t) => {
+  const { home, project, directories } = await world(t);
+  const own = join(home, 'trestle', 'usr_ann');
+  await directories.check(own, ANN);
+  for (const owner of ['review', 'node:n1', 'node:n1:main']) {
+    assert.equal(await directories.check(project, owner), project);
+    await assert.rejects(directories.check(own, owner), refusal(/belongs to people/));
+  }
+  assert.equal(await directories.check(own, 'main'), own);
+});
+
+test('the list of folders shows to each owner what they may use', async (t) => {
+  const { home, folders } = await world(t);
+  const own = join(home, 'trestle', 'usr_ann');
+  assert.deepEqual((await folders.list(undefined, ANN)).roots, [own]);
+  await mkdir(join(own, 'site'));
+  await writeFile(join(own, 'notes'), '');
+  assert.deepEqual(
+    (await folders.list(own, ANN)).entries.map(({ name }) => name),
+    ['site'],
+  );
+  const code = { code: 'FOLDER_REFUSED' };
+  await assert.rejects(folders.list(home, ANN), code);
+  await assert.rejects(folders.list(own, BOB), code);
+  await assert.rejects(folders.list(own, 'review'), code);
+  const names = async (owner: string) => (await folders.list(home, owner)).entries.map(({ name }) => name);
+  assert.deepEqual(await names('review'), ['project']);
+  assert.deepEqual(await names('main'), ['project', 'trestle']);
+});
