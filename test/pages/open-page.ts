@@ -24,7 +24,11 @@ export async function openPage(scope: Scope, url: string): Promise<OpenPage> {
     if (['error', 'warning'].includes(message.type())) problems.push(`${message.type()}: ${message.text()}`);
   });
   page.on('pageerror', (error) => problems.push(`script: ${error.message}`));
-  page.on('requestfailed', (request) => problems.push(`request: ${request.url()} ${request.failure()?.errorText}`));
+  page.on('requestfailed', (request) => {
+    const reason = request.failure()?.errorText;
+    // The page itself has ended it: it stops reading a stream, or is left.
+    if (reason !== 'net::ERR_ABORTED') problems.push(`request: ${request.url()} ${reason}`);
+  });
   await page.exposeFunction('reportBreach', (text: string) => void problems.push(`policy: ${text}`));
   await page.addInitScript(
     `addEventListener('securitypolicyviolation', (e) => reportBreach(e.violatedDirective + ' ' + e.blockedURI))`,

@@ -26,6 +26,8 @@ test('the first administrator is made on the set-up page, whose link works once 
   await fill(page, PASSWORD);
   await message.filter({ hasText: 'Done. Log in as ada@example.com.' }).waitFor();
   assert.equal(await page.getByRole('button', { name: 'Create' }).isVisible(), false);
+  await page.getByRole('link', { name: 'To the login' }).click();
+  await page.getByRole('heading', { name: 'Log in to Trestle' }).waitFor();
   assert.deepEqual(problems, []);
 
   const login = await fetch(`${program.url}/api/auth/login`, {

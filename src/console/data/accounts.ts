@@ -1,0 +1,87 @@
+import { type RequestOptions, request } from './request.ts';
+
+export interface SystemFacts {
+  readonly version: string;
+  readonly services: readonly string[];
+  /** `open`: no credential is needed; `session`: people log in; `token`: only the token of the bridge. */
+  readonly signIn: 'open' | 'session' | 'token';
+  readonly setupNeeded: boolean;
+}
+
+export interface Person {
+  readonly id: string;
+  readonly name: string;
+  readonly email: string;
+  readonly role: string;
+  readonly mfaEnabled: boolean;
+  readonly permissions: readonly string[];
+}
+
+export interface LoginMethods {
+  readonly providers: readonly { readonly id: string; readonly label: string }[];
+  readonly registration: 'open' | 'invite' | 'closed';
+}
+
+/** The second factor is still missing. */
+interface SecondFactor {
+  readonly mfaRequired: true;
+  readonly mfaMethods: readonly string[];
+  readonly mfaTicket: string;
+}
+export type LoginAnswer = { readonly mfaRequired: false; readonly user: Person } | SecondFactor;
+
+type AuthOptions = Pick<RequestOptions, 'query' | 'replacesLogin'>;
+
+export const auth = <Value>(method: string, path: string, body?: unknown, options: AuthOptions = {}) =>
+  request<Value>(method, `/api/auth/${path}`, { ...options, body });
+const replacesLogin: AuthOptions = { replacesLogin: true };
+
+export const readSystem = () => request<SystemFacts>('GET', '/api/system');
+export const readMethods = () => auth<LoginMethods>('GET', 'methods');
+export const readPerson = () => auth<{ user: Person }>('GET', 'session').then(({ user }) => user);
+export const logIn = (identifier: string, password: string) =>
+  auth<LoginAnswer>('POST', 'login', { identifier, password }, replacesLogin);
+export const proveSecondFactor = (ticket: string, proof: { code?: string; recoveryCode?: string }) =>
+  auth<LoginAnswer>('POST', 'mfa/verify', { mfaTicket: ticket, ...proof }, replacesLogin);
+export const exchangeCode = (code: string) => auth<LoginAnswer>('POST', 'token/exchange', { exchange_code: code });
+export const logOut = () => auth<void>('DELETE', 'session', undefined, replacesLogin);
+export const sendCode = (email: string) => auth('POST', 'register/send', { email });
+export const register = (given: { name: string; email: string; password: string; code: string }) =>
+  auth('POST', 'register', given);
+export const forgot = (email: string) => auth('POST', 'password/forgot', { email });
+export const resetPassword = (token: string, password: string) =>
+  auth('POST', 'password/forgot/confirm', { token, password });
+export const acceptInvitation = (given: { token: string; name: string; email?: string; password: string }) =>
+  auth<{ user: Person }>('POST', 'invitations/accept', given);
+
+/** Logs in with a passkey: the browser asks the person. */
+export async function logInWithPasskey(ticket?: string): Promise<LoginAnswer> {
+  const given = ticket === undefined ? {} : { mfa_ticket: ticket };
+  const { publicKey } = await auth<{ publicKey: PublicKeyCredentialRequestOptionsJSON }>(
+    'POST',
+    'passkeys/options',
+    given,
+  );
+  const options = PublicKeyCredential.parseRequestOptionsFromJSON(publicKey);
+  const credential = (await navigator.credentials.get({ publicKey: options })) as PublicKeyCredential | null;
+  if (credential === null) throw new Error('No passkey was chosen.');
+  return auth<LoginAnswer>('POST', 'passkeys/verify', { credential: credential.toJSON(), ...given }, replacesLogin);
+}
+
+let bearer: { readonly token: string; readonly until: number } | undefined;
+
+/** A token for turns, which take no cookies: good for five minutes, kept in memory, renewed a minute before it ends. */
+export async function bearerToken(): Promise<string> {
+  if (bearer === undefined || bearer.until < Date.now()) {
+    const { access_token: token, expires_in: seconds } = await auth<{ access_token: string; expires_in: number }>(
+      'POST',
+      'token/jwt',
+    );
+    bearer = { token, until: Date.now() + (seconds - 60) * 1000 };
+  }
+  return bearer.token;
+}
+
+export function forgetBearer(): void {
+  bearer = undefined;
+}

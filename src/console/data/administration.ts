@@ -1,0 +1,44 @@
+import type { AuditQuery, UserQuery } from '../../accounts/contract/administration.ts';
+import type { Invitation, NewInvitation } from '../../accounts/contract/registration.ts';
+import type { User } from '../../accounts/contract/user.ts';
+import { auth } from './accounts.ts';
+
+/** What administrators see and change. */
+
+export interface UserPage {
+  readonly users: readonly User[];
+  readonly nextCursor: string | null;
+  readonly total: number;
+}
+export interface AuditPage {
+  readonly entries: readonly {
+    readonly id: string;
+    readonly at: string;
+    readonly event: string;
+    readonly actor: string;
+    readonly subject: string;
+    readonly address: string;
+    readonly requestId: string;
+    readonly details: Readonly<Record<string, unknown>>;
+  }[];
+  readonly nextCursor: string | null;
+}
+/** Actions on one user that take nothing. `reset-mfa` needs a login from the last five minutes. */
+export type UserAction = 'pause' | 'resume' | 'end-sessions' | 'reset-mfa';
+
+const place = (id: string) => `admin/users/${encodeURIComponent(id)}`;
+
+export const listUsers = (query: UserQuery) => auth<UserPage>('GET', 'admin/users', undefined, { query });
+export const setRole = (id: string, role: string) => auth<{ user: User }>('POST', `${place(id)}/role`, { role });
+export const actOnUser = (id: string, action: UserAction) => auth<{ user: User }>('POST', `${place(id)}/${action}`);
+export const removeUser = (id: string) => auth<void>('DELETE', place(id));
+
+export const invite = (input: NewInvitation) =>
+  auth<{ invitation: Invitation; link?: string }>('POST', 'admin/invitations', input);
+export const listInvitations = () =>
+  auth<{ invitations: Invitation[] }>('GET', 'admin/invitations', undefined, { query: { limit: 200 } }).then(
+    ({ invitations }) => invitations,
+  );
+export const revokeInvitation = (id: string) => auth<void>('DELETE', `admin/invitations/${encodeURIComponent(id)}`);
+
+export const listAudit = (query: AuditQuery) => auth<AuditPage>('GET', 'admin/audit', undefined, { query });

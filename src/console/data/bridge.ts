@@ -1,0 +1,63 @@
+import type { FolderPage } from '../../bridge/contract/files.ts';
+import type {
+  Permission,
+  PermissionAnswer,
+  SessionPage,
+  SessionQuery,
+  SessionView,
+  Summary,
+  TurnPage,
+  UpdatePage,
+  UpdateQuery,
+} from '../../bridge/contract/workbench.ts';
+import { createTrestleClient, type TrestleClient } from '../../client/trestle-client.ts';
+import { bearerToken, type SystemFacts } from './accounts.ts';
+import { authorization, BASE, request } from './request.ts';
+
+export type Turn = TurnPage['turns'][number];
+
+/** Names a session: the owner is given where it is not the caller. */
+export interface SessionName {
+  readonly sessionId: string;
+  readonly owner?: string | undefined;
+}
+
+const place = ({ sessionId }: SessionName) => `/api/bridge/sessions/${encodeURIComponent(sessionId)}`;
+
+export const listSessions = (query: SessionQuery) => request<SessionPage>('GET', '/api/bridge/sessions', { query });
+export const readSession = (name: SessionName) =>
+  request<SessionView>('GET', place(name), { query: { owner: name.owner } });
+export const changeSession = (
+  name: SessionName,
+  changes: { title?: string; archived?: boolean; pinned?: boolean },
+): Promise<Summary> =>
+  request<{ session: Summary }>('PATCH', place(name), { query: { owner: name.owner }, body: changes }).then(
+    ({ session }) => session,
+  );
+export const listTurns = (name: SessionName, before?: string) =>
+  request<TurnPage>('GET', `${place(name)}/turns`, { query: { owner: name.owner, before } });
+export const listUpdates = (name: SessionName, query: UpdateQuery) =>
+  request<UpdatePage>('GET', `${place(name)}/updates`, { query: { ...query, owner: name.owner } });
+export const answerPermission = (permissionId: string, answer: PermissionAnswer): Promise<Permission> =>
+  request<{ permission: Permission }>('POST', `/api/bridge/permissions/${permissionId}/answer`, { body: answer }).then(
+    ({ permission }) => permission,
+  );
+export const listFolders = (path?: string) => request<FolderPage>('GET', '/api/bridge/folders', { query: { path } });
+export const exportAddress = (name: SessionName, form: 'markdown' | 'json') =>
+  `${BASE}${place(name)}/export?form=${form}${name.owner === undefined ? '' : `&owner=${encodeURIComponent(name.owner)}`}`;
+
+let client: TrestleClient | undefined;
+
+/** Runs turns over HTTP. `/acp` takes no cookies: a person's cookie is exchanged for a short token. */
+export function trestle(signIn: SystemFacts['signIn']): TrestleClient {
+  client ??= createTrestleClient({
+    url: `${location.origin}${BASE}`,
+    fetch: async (input, init) => {
+      const headers = new Headers(init?.headers);
+      const credential = signIn === 'session' ? { authorization: `Bearer ${await bearerToken()}` } : authorization();
+      for (const [name, value] of Object.entries(credential)) headers.set(name, value);
+      return fetch(input, { ...init, headers, credentials: 'omit' });
+    },
+  });
+  return client;
+}

@@ -1,0 +1,35 @@
+/** What may happen before an agent runs commands or changes files: `value` of `routing.permissions`. */
+export const PERMISSIONS = [
+  { value: 'ask', label: 'Ask me' },
+  { value: 'allow', label: 'Allow' },
+  { value: 'deny', label: 'Read only' },
+] as const;
+
+export type PermissionChoice = (typeof PERMISSIONS)[number]['value'];
+
+const KEY = 'trestle.permissions';
+const MAX_KEPT = 200;
+
+/** What was chosen for a session in this browser; to be asked, where nothing was. */
+export function permissionChoice(sessionId: string): PermissionChoice {
+  return readAll().find(([id]) => id === sessionId)?.[1] ?? 'ask';
+}
+
+/** Keeps the choice for the next message, and for another day. The oldest choices are forgotten. */
+export function keepPermissionChoice(sessionId: string, choice: PermissionChoice): void {
+  const others = readAll().filter(([id]) => id !== sessionId);
+  localStorage.setItem(KEY, JSON.stringify([...others, [sessionId, choice]].slice(-MAX_KEPT)));
+}
+
+function readAll(): [string, PermissionChoice][] {
+  try {
+    const stored: unknown = JSON.parse(localStorage.getItem(KEY) ?? '[]');
+    return Array.isArray(stored) ? stored.filter(isChoice) : [];
+  } catch {
+    return [];
+  }
+}
+
+function isChoice(entry: unknown): entry is [string, PermissionChoice] {
+  return Array.isArray(entry) && PERMISSIONS.some(({ value }) => value === entry[1]);
+}

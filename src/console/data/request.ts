@@ -1,0 +1,143 @@
+/** Every call of the console to its server. Cookies go along by themselves; where a token is needed it is kept in memory. */
+
+/** The path of the server behind a proxy, or empty. */
+export const BASE = document.querySelector<HTMLMetaElement>('meta[name=base]')?.content ?? '';
+
+/** A refusal of any service, or a connection that failed, in one shape. */
+export class Problem extends Error {
+  readonly code: string;
+  /** 0: no response came. */
+  readonly status: number;
+  readonly requestId: string;
+  readonly details: Readonly<Record<string, unknown>>;
+
+  constructor(message: string, facts: Partial<Pick<Problem, 'code' | 'status' | 'requestId' | 'details'>> = {}) {
+    super(message);
+    this.code = facts.code ?? 'problem';
+    this.status = facts.status ?? 0;
+    this.requestId = facts.requestId ?? '';
+    this.details = facts.details ?? {};
+  }
+}
+
+export interface RequestOptions {
+  readonly body?: unknown;
+  readonly query?: Readonly<Record<string, string | number | undefined>>;
+  readonly signal?: AbortSignal;
+  /** The response has the cookie of another login session, and the one before ends: other requests wait for it. */
+  readonly replacesLogin?: true;
+}
+
+const TIMEOUT_MS = 30_000;
+let token = '';
+let onSignedOut: () => void = () => undefined;
+let replacing: Promise<unknown> | undefined;
+let replacements = 0;
+
+/** Refusals with status 401 that do not mean that the login has ended. */
+const PROOF_REFUSED: ReadonlySet<string> = new Set([
+  'reauthentication_required',
+  'invalid_credentials',
+  'invalid_mfa_code',
+  'invalid_mfa_ticket',
+  'invalid_passkey',
+]);
+
+/** The token of a bridge without accounts. It ends with the page. */
+export function keepToken(given: string): void {
+  token = given;
+}
+
+export function hasToken(): boolean {
+  return token !== '';
+}
+
+/** Calls the listener whenever the server says that nobody is signed in. */
+export function whenSignedOut(listener: () => void): void {
+  onSignedOut = listener;
+}
+
+export function authorization(): Record<string, string> {
+  return token === '' ? {} : { authorization: `Bearer ${token}` };
+}
+
+export async function request<Value>(method: string, path: string, options: RequestOptions = {}): Promise<Value> {
+  if (options.replacesLogin === true) {
+    const replacement = send<Value>(method, path, options);
+    const ended = replacement.then(
+      () => {
+        replacements += 1;
+      },
+      () => undefined,
+    );
+    replacing = ended;
+    await ended;
+    return replacement;
+  }
+  await replacing;
+  const before = replacements;
+  try {
+    return await send<Value>(method, path, options);
+  } catch (error) {
+    if (!(error instanceof Problem) || error.status !== 401 || PROOF_REFUSED.has(error.code)) throw error;
+    // It was sent with the cookie of a login session that another request was replacing.
+    await replacing;
+    if (before !== replacements) return send<Value>(method, path, options);
+    onSignedOut();
+    throw error;
+  }
+}
+
+async function send<Value>(method: string, path: string, options: RequestOptions): Promise<Value> {
+  const { body, query = {}, signal } = options;
+  const address = new URL(`${BASE}${path}`, location.origin);
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) address.searchParams.set(name, `${value}`);
+  const limit = AbortSignal.timeout(TIMEOUT_MS);
+  let response: Response;
+  try {
+    response = await fetch(address, {
+      method,
+      headers: { ...authorization(), ...(body !== undefined && { 'content-type': 'application/json' }) },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
+    });
+  } catch (error) {
+    if (signal?.aborted === true) throw error;
+    throw new Problem('The server cannot be reached.', { code: 'connection_lost' });
+  }
+  if (response.status === 204) return undefined as Value;
+  const text = await response.text();
+  const document = readJson(text);
+  if (!response.ok) throw problemOf(response, document);
+  if (document === undefined) throw new Problem('The response could not be read.', { status: response.status });
+  return document as Value;
+}
+
+function readJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+interface ErrorDocument {
+  readonly error?: string | { readonly code?: string; readonly message?: string; readonly requestId?: string };
+  readonly message?: string;
+  readonly requestId?: string;
+  readonly details?: Readonly<Record<string, unknown>>;
+}
+
+/** Reads the error of accounts and workbench (`{error, message}`), completions and the platform (`{error: {...}}`). */
+function problemOf(response: Response, document: unknown): Problem {
+  const { error, message, requestId, details } = (document ?? {}) as ErrorDocument;
+  const inner = typeof error === 'object' ? error : undefined;
+  const code = inner?.code ?? (typeof error === 'string' ? error : `http_${response.status}`);
+  return new Problem(message ?? inner?.message ?? `The server answered with status ${response.status}.`, {
+    code,
+    status: response.status,
+    requestId: requestId ?? inner?.requestId ?? response.headers.get('x-request-id') ?? '',
+    ...(details !== undefined && { details }),
+  });
+}

@@ -1,0 +1,126 @@
+import type { UpdatePage } from '../../bridge/contract/workbench.ts';
+
+export type Update = UpdatePage['updates'][number];
+
+/** What the conversation shows: one item for a text, a thought, a tool call, a question, the end of a turn. */
+export type Item =
+  | (Common & { readonly kind: 'text' | 'thinking'; readonly text: string; readonly until: number })
+  | (Common & { readonly kind: 'tool'; readonly call: ToolCall })
+  | (Common & { readonly kind: 'note'; readonly text: string; readonly tone: 'plain' | 'allowed' | 'denied' })
+  | (Common & { readonly kind: 'start' })
+  | (Common & { readonly kind: 'end'; readonly status: string; readonly message: string; readonly code: string });
+
+interface Common {
+  /** The same for an item as long as it exists. */
+  readonly key: string;
+  readonly at: number;
+  readonly turnId: string;
+  readonly providerId?: string | undefined;
+}
+
+export type ToolCall = Pick<
+  Extract<Update, { kind: 'tool_call' }>,
+  | 'toolCallId'
+  | 'title'
+  | 'status'
+  | 'toolKind'
+  | 'input'
+  | 'output'
+  | 'locations'
+  | 'changes'
+  | 'exitCode'
+  | 'durationMs'
+>;
+export type PlanEntry = Extract<Update, { kind: 'plan' }>['entries'][number];
+export type TurnUsage = Omit<Extract<Update, { kind: 'usage' }>, 'kind' | 'seq' | 'at' | 'turnId'>;
+
+/** What updates come to. Items are never changed in place, so that only what has changed is drawn again. */
+export interface Folded {
+  readonly items: readonly Item[];
+  readonly plan: readonly PlanEntry[];
+  readonly usage: TurnUsage | undefined;
+  readonly lastSeq: number;
+}
+
+export const NOTHING: Folded = { items: [], plan: [], usage: undefined, lastSeq: 0 };
+
+const ENDS: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled']);
+const RUNS: ReadonlyMap<string, string> = new Map([
+  ['multi_agent_started', 'Several agents work on this'],
+  ['multi_agent_step_started', 'Step started'],
+  ['multi_agent_step_completed', 'Step ended'],
+]);
+
+/** Adds updates in order. An update that is there already (by its number) changes nothing. */
+export function foldUpdates(before: Folded, updates: readonly Update[]): Folded {
+  let { plan, usage, lastSeq } = before;
+  const items = [...before.items];
+  for (const update of updates) {
+    if (update.seq <= lastSeq) continue;
+    lastSeq = update.seq;
+    if (isKind(update, 'plan')) plan = update.entries;
+    else if (isKind(update, 'usage')) usage = update;
+    else addItem(items, update);
+  }
+  return { items, plan, usage, lastSeq };
+}
+
+/** The last member of the union takes any kind, so a comparison alone does not narrow. */
+function isKind<Kind extends 'plan' | 'usage' | 'tool_call' | 'permission'>(
+  update: Update,
+  kind: Kind,
+): update is Extract<Update, { kind: Kind }> {
+  return update.kind === kind;
+}
+
+function addItem(items: Item[], update: Update): void {
+  const { seq, at, turnId, kind } = update;
+  const common = {
+    key: `${seq}`,
+    at,
+    turnId,
+    ...(update.stepIndex !== undefined && { providerId: `${update.stepIndex + 1} ${update.providerId ?? ''}` }),
+  };
+  if (kind === 'text' || kind === 'thinking') addText(items, common, kind, 'text' in update ? `${update.text}` : '');
+  else if (isKind(update, 'tool_call')) addCall(items, common, update);
+  else if (isKind(update, 'permission')) {
+    const tone = update.state === 'allowed' ? 'allowed' : 'denied';
+    items.push({
+      ...common,
+      kind: 'note',
+      tone,
+      text: `${tone === 'allowed' ? 'Allowed' : 'Denied'}: ${update.title}`,
+    });
+  } else if (kind === 'steer' && 'text' in update) {
+    items.push({ ...common, kind: 'note', tone: 'plain', text: `Message to the running turn: ${update.text}` });
+  } else if (kind === 'status' && 'text' in update && update.text !== '') {
+    items.push({ ...common, kind: 'note', tone: 'plain', text: `${update.text}` });
+  } else if (kind === 'started') items.push({ ...common, kind: 'start' });
+  else if (ENDS.has(kind) && 'message' in update) {
+    const { message, code } = update as { message: string; code?: unknown };
+    items.push({ ...common, kind: 'end', status: kind, message, code: typeof code === 'string' ? code : '' });
+  } else if (RUNS.has(kind)) items.push({ ...common, kind: 'note', tone: 'plain', text: RUNS.get(kind) ?? kind });
+}
+
+/** Text of the same step continues the item before it. */
+function addText(items: Item[], common: Common, kind: 'text' | 'thinking', text: string): void {
+  const last = items.at(-1);
+  const continues = last?.kind === kind && last.turnId === common.turnId && last.providerId === common.providerId;
+  if (continues) items[items.length - 1] = { ...last, text: last.text + text, until: common.at };
+  else items.push({ ...common, kind, text, until: common.at });
+}
+
+/** A call is one item however often it is reported; what a later report leaves out stays. */
+function addCall(items: Item[], common: Common, update: Extract<Update, { kind: 'tool_call' }>): void {
+  const { seq: _seq, at: _at, turnId, kind: _kind, stepIndex: _step, providerId: _provider, ...call } = update;
+  const index = items.findLastIndex(
+    (item) =>
+      item.kind === 'tool' &&
+      item.call.toolCallId === call.toolCallId &&
+      item.turnId === turnId &&
+      item.providerId === common.providerId,
+  );
+  const known = items[index];
+  if (known?.kind === 'tool') items[index] = { ...known, call: { ...known.call, ...call } };
+  else items.push({ ...common, kind: 'tool', call });
+}

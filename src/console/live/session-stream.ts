@@ -1,0 +1,156 @@
+import type { Live } from '../../client/trestle-client.ts';
+import { listUpdates, type SessionName } from '../data/bridge.ts';
+import { Problem } from '../data/request.ts';
+import { type Folded, foldUpdates, NOTHING, type Update } from './fold-updates.ts';
+
+/** One open session: its last page, then every update as it comes, then earlier pages when they are asked for. */
+export interface SessionStream {
+  snapshot(): StreamState;
+  onChange(listener: () => void): () => void;
+  loadEarlier(): Promise<void>;
+  close(): void;
+}
+
+export interface StreamState {
+  readonly folded: Folded;
+  readonly hasEarlier: boolean;
+  readonly isLoading: boolean;
+  readonly problem: Error | undefined;
+  /** How many updates came after a connection had been lost; 0 while none was. */
+  readonly caughtUp: number;
+}
+
+const PAGE = 300;
+/** More updates are not kept: the oldest are read again when somebody scrolls back to them. */
+const MAX_UPDATES = 20_000;
+const EVICTED_TOGETHER = 5000;
+/** Polling where there is no live socket: a bridge with a token and without accounts. */
+const POLL_MS = 1000;
+/** How soon a session that is not there is looked for again. */
+const ABSENT_MS = 5000;
+
+/** `live` is undefined where the browser cannot open a socket: then updates are read once a second. */
+export function openSessionStream(name: SessionName, live: Live | undefined): SessionStream {
+  const listeners = new Set<() => void>();
+  let updates: Update[] = [];
+  let firstSeq = 0;
+  let waiting: Update[] = [];
+  let isClosed = false;
+  let wasLost = false;
+  let frame: number | undefined;
+  let stopFollowing: () => void = () => undefined;
+  let state: StreamState = { folded: NOTHING, hasEarlier: false, isLoading: true, problem: undefined, caughtUp: 0 };
+
+  function change(next: Partial<StreamState>): void {
+    state = { ...state, ...next };
+    for (const listener of listeners) listener();
+  }
+
+  /** Draws at most once a frame, however many updates come. A hidden page has no frames. */
+  function schedule(): void {
+    if (document.hidden) {
+      flush();
+      return;
+    }
+    frame ??= requestAnimationFrame(flush);
+  }
+
+  function flush(): void {
+    if (frame !== undefined) cancelAnimationFrame(frame);
+    frame = undefined;
+    const fresh = waiting;
+    waiting = [];
+    for (const update of fresh) updates.push(update);
+    const caughtUp = wasLost ? state.caughtUp + fresh.length : state.caughtUp;
+    if (updates.length <= MAX_UPDATES) change({ folded: foldUpdates(state.folded, fresh), caughtUp });
+    else {
+      updates = updates.slice(EVICTED_TOGETHER - MAX_UPDATES);
+      firstSeq = updates[0]?.seq ?? firstSeq;
+      // Plan and usage are the latest, whatever is left of the items.
+      const kept = { ...state.folded, items: [], lastSeq: firstSeq - 1 };
+      change({ folded: foldUpdates(kept, updates), hasEarlier: true, caughtUp });
+    }
+  }
+
+  function receive(update: Update): void {
+    waiting.push(update);
+    schedule();
+  }
+
+  async function open(): Promise<void> {
+    try {
+      const page = await listUpdates(name, { limit: PAGE });
+      if (isClosed) return;
+      ({ updates, firstSeq } = page);
+      change({
+        folded: foldUpdates(NOTHING, updates),
+        hasEarlier: page.hasEarlier,
+        isLoading: false,
+        problem: undefined,
+      });
+      if (live === undefined) poll(page.lastSeq);
+      else stopFollowing = live.follow(name.sessionId, receive, { owner: name.owner, afterSeq: page.lastSeq });
+    } catch (error) {
+      if (error instanceof Problem && error.status === 404 && !isClosed) {
+        // It may be about to start; until then there is nothing to follow.
+        const timer = window.setTimeout(() => void open(), ABSENT_MS);
+        stopFollowing = () => window.clearTimeout(timer);
+      }
+      change({ isLoading: false, problem: error as Error });
+    }
+  }
+
+  function poll(afterSeq: number): void {
+    const timer = window.setTimeout(async () => {
+      let last = afterSeq;
+      try {
+        const page = await listUpdates(name, { afterSeq, limit: PAGE });
+        for (const update of page.updates) receive(update);
+        last = Math.max(last, page.lastSeq);
+        if (state.problem !== undefined) change({ problem: undefined });
+      } catch (error) {
+        change({ problem: error as Error });
+      }
+      if (!isClosed) poll(last);
+    }, POLL_MS);
+    stopFollowing = () => window.clearTimeout(timer);
+  }
+
+  const stopStatus = live?.onStatus(() => {
+    if (!live.status().isOpen) wasLost = true;
+    else if (wasLost) {
+      change({ caughtUp: 0 });
+      // What was missed comes within moments of the new connection.
+      window.setTimeout(() => {
+        wasLost = false;
+      }, 2000);
+    }
+  });
+  void open();
+
+  return {
+    snapshot: () => state,
+    onChange(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    async loadEarlier() {
+      if (!state.hasEarlier || state.isLoading) return;
+      change({ isLoading: true });
+      try {
+        const page = await listUpdates(name, { beforeSeq: firstSeq, limit: PAGE });
+        firstSeq = page.firstSeq;
+        updates = [...page.updates, ...updates];
+        change({ folded: foldUpdates(NOTHING, updates), hasEarlier: page.hasEarlier, isLoading: false });
+      } catch (error) {
+        change({ isLoading: false, problem: error as Error });
+      }
+    },
+    close() {
+      isClosed = true;
+      if (frame !== undefined) cancelAnimationFrame(frame);
+      stopStatus?.();
+      stopFollowing();
+    },
+  };
+}

@@ -1,0 +1,40 @@
+import { parsePatch, structuredPatch } from 'diff';
+import type { ToolCall } from '../live/fold-updates.ts';
+
+export type FileChange = NonNullable<ToolCall['changes']>[number];
+
+interface Line {
+  readonly sign: '+' | '-' | ' ';
+  readonly text: string;
+  readonly oldLine: number | undefined;
+  readonly newLine: number | undefined;
+}
+
+const CONTEXT = 3;
+
+/** The lines of a change, from the two texts or from the diff of the agent. */
+export function linesOf(change: Pick<FileChange, 'path' | 'oldText' | 'newText' | 'unified'>): readonly Line[] {
+  const { path, oldText = '', newText = '', unified } = change;
+  const hunks =
+    unified === undefined
+      ? structuredPatch(path, path, oldText, newText, undefined, undefined, { context: CONTEXT }).hunks
+      : (readPatch(unified) ?? []);
+  return hunks.flatMap(({ oldStart, newStart, lines }) => {
+    let [oldLine, newLine] = [oldStart, newStart];
+    return lines.flatMap((line): Line[] => {
+      const text = line.slice(1);
+      if (line.startsWith('+')) return [{ sign: '+', text, oldLine: undefined, newLine: newLine++ }];
+      if (line.startsWith('-')) return [{ sign: '-', text, oldLine: oldLine++, newLine: undefined }];
+      if (line.startsWith('\\')) return [];
+      return [{ sign: ' ', text, oldLine: oldLine++, newLine: newLine++ }];
+    });
+  });
+}
+
+function readPatch(unified: string) {
+  try {
+    return parsePatch(unified).flatMap(({ hunks }) => hunks);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,122 @@
+import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
+import { Problem } from '../data/request.ts';
+import { spanText } from './text.ts';
+
+/** What happened, what to do, and what to tell the operator of the server. */
+export function ErrorBox({ error, children }: { readonly error: unknown; readonly children?: ReactNode }) {
+  if (error === undefined || error === null) return null;
+  const message = error instanceof Error ? error.message : String(error);
+  const { code, requestId } = error instanceof Problem ? error : { code: '', requestId: '' };
+  return (
+    <div className="error" role="alert">
+      <p>{message}</p>
+      {code === '' && requestId === '' ? null : (
+        <p className="quiet">
+          {code} {requestId === '' ? '' : `· request ${requestId}`}
+        </p>
+      )}
+      {children}
+    </div>
+  );
+}
+
+interface FieldProps {
+  readonly label: string;
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+  readonly type?: 'text' | 'email' | 'password';
+  readonly autoComplete?: string;
+  readonly hint?: string | undefined;
+  readonly required?: boolean;
+  readonly autoFocus?: boolean;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly inputMode?: 'numeric';
+}
+
+/** A labelled input; a password can be shown. */
+export function Field({ label, value, onChange, type = 'text', hint, autoFocus = false, ...rest }: FieldProps) {
+  const id = useId();
+  const input = useRef<HTMLInputElement>(null);
+  const [isShown, setShown] = useState(false);
+  useEffect(() => {
+    if (autoFocus) input.current?.focus();
+  }, [autoFocus]);
+  return (
+    <div className="field">
+      <label htmlFor={id}>{label}</label>
+      <div className="with-button">
+        <input
+          id={id}
+          ref={input}
+          type={type === 'password' && isShown ? 'text' : type}
+          value={value}
+          onChange={(event) => onChange(event.target.value)}
+          aria-describedby={hint === undefined ? undefined : `${id}-hint`}
+          spellCheck={type === 'text'}
+          {...rest}
+        />
+        {type === 'password' ? (
+          <button type="button" className="plain" aria-pressed={isShown} onClick={() => setShown(!isShown)}>
+            {isShown ? 'Hide' : 'Show'}
+          </button>
+        ) : null}
+      </div>
+      {hint === undefined ? null : (
+        <p className="quiet" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** The time since a moment, counted up while it is shown. */
+export function Since({ at, until }: { readonly at: number; readonly until?: number | undefined }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    if (until !== undefined) return;
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, [until]);
+  const span = spanText((until ?? now) - at);
+  return (
+    <time dateTime={new Date(at).toISOString()} title={new Date(at).toLocaleString()}>
+      {span}
+    </time>
+  );
+}
+
+/** One part of a page, with its heading. */
+export function Part(props: { readonly title: string; readonly text?: string; readonly children: ReactNode }) {
+  const { title, text, children } = props;
+  const id = useId();
+  return (
+    <section aria-labelledby={id} className="part">
+      <h2 id={id}>{title}</h2>
+      {text === undefined ? null : <p className="quiet">{text}</p>}
+      {children}
+    </section>
+  );
+}
+
+/** A native modal dialog: Escape closes it, and the focus stays inside. */
+export function Dialog(props: { title: string; onClose: () => void; children: ReactNode }) {
+  const { title, onClose, children } = props;
+  const element = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    element.current?.showModal();
+  }, []);
+  return (
+    <dialog ref={element} aria-labelledby={id} onClose={onClose}>
+      <header>
+        <h2 id={id}>{title}</h2>
+        <button type="button" className="plain" onClick={() => element.current?.close()} aria-label="Close">
+          ✕
+        </button>
+      </header>
+      {children}
+    </dialog>
+  );
+}

@@ -1,0 +1,29 @@
+import Anser from 'anser';
+import { memo } from 'react';
+import { visible } from './text.ts';
+
+const MAX_LINES = 200;
+
+/** Output of a command with its colours. Nothing in it moves a cursor or becomes markup. */
+export const TerminalText = memo(function TerminalText({ text }: { readonly text: string }) {
+  const lines = text.split('\n');
+  const shown = lines.slice(-MAX_LINES).join('\n');
+  const hidden = lines.length - MAX_LINES;
+  return (
+    <pre className="terminal">
+      {hidden > 0 ? (
+        <span className="quiet">
+          {hidden} lines before these{'\n'}
+        </span>
+      ) : null}
+      {Anser.ansiToJson(shown, { use_classes: true, remove_empty: true }).map(
+        ({ content, fg, bg, decorations }, index) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: pieces of a text have no other name
+          <span key={index} className={[fg, bg && `${bg}-bg`, ...decorations].filter(Boolean).join(' ') || undefined}>
+            {visible(content)}
+          </span>
+        ),
+      )}
+    </pre>
+  );
+});

@@ -1,0 +1,51 @@
+/** Texts of agents and other people are not trusted: they are shown as text, and what cannot be seen is made visible. */
+
+/** Control, bidirectional and zero-width characters, which can make a command look like another one. */
+const HIDDEN =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is made visible
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+
+/** Replaces characters that cannot be seen by their code points: `U+202E`. */
+export function visible(text: string): string {
+  return text.replaceAll(HIDDEN, (one) => `⟨U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
+}
+
+const SAFE_LINK = /^(?:https?:\/\/|mailto:)/i;
+
+/** The address of a link that may be offered, or undefined. */
+export function safeLink(href: string): string | undefined {
+  if (!SAFE_LINK.test(href)) return undefined;
+  return URL.parse(href)?.href;
+}
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** `12 s`, `3 min`, `2 h`, `5 d`. */
+export function spanText(ms: number): string {
+  if (ms < MINUTE) return `${Math.max(0, Math.round(ms / SECOND))} s`;
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min`;
+  if (ms < DAY) return `${Math.floor(ms / HOUR)} h`;
+  return `${Math.floor(ms / DAY)} d`;
+}
+
+/** Four digits below a cent, otherwise cents. */
+export function moneyText(usd: number): string {
+  return `$${usd !== 0 && Math.abs(usd) < 0.01 ? usd.toFixed(4) : usd.toFixed(2)}`;
+}
+
+export function countText(count: number): string {
+  return count.toLocaleString('en-US');
+}
+
+/** A path as it is seen from a folder above it. */
+export function pathInside(path: string, folder: string): string {
+  return folder !== '' && path.startsWith(`${folder}/`) ? path.slice(folder.length + 1) : path;
+}
+
+/** The last part of a path, with the folder above where there is one. */
+export function shortPath(path: string): string {
+  return path.split('/').filter(Boolean).slice(-2).join('/');
+}

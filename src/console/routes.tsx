@@ -1,0 +1,85 @@
+import { useQuery } from '@tanstack/react-query';
+import { type ComponentType, lazy, Suspense } from 'react';
+import { Link, Route, Switch } from 'wouter';
+import { readSystem } from './data/accounts.ts';
+import { ErrorBox } from './parts/parts.tsx';
+import { SignedIn } from './shell/shell.tsx';
+
+/** THE TABLE of screens. A screen is loaded when it is first shown. */
+interface Screen {
+  readonly path: string;
+  readonly title: string;
+  readonly show: ComponentType;
+  /** Shown before anyone has signed in, without navigation. */
+  readonly isPublic?: true;
+}
+
+const SCREENS: readonly Screen[] = [
+  { path: '/console', title: 'Board', show: lazy(() => import('./screens/board/board.tsx')) },
+  { path: '/console/new', title: 'New session', show: lazy(() => import('./screens/board/new-session.tsx')) },
+  { path: '/console/sessions/:sessionId', title: 'Session', show: lazy(() => import('./screens/session/session.tsx')) },
+  { path: '/console/jobs', title: 'Jobs', show: lazy(() => import('./screens/jobs/jobs.tsx')) },
+  { path: '/console/jobs/:jobId', title: 'Job', show: lazy(() => import('./screens/jobs/job.tsx')) },
+  { path: '/console/keys', title: 'Keys', show: lazy(() => import('./screens/models/keys.tsx')) },
+  { path: '/console/usage', title: 'Usage', show: lazy(() => import('./screens/models/usage.tsx')) },
+  { path: '/console/calls', title: 'Calls', show: lazy(() => import('./screens/models/calls.tsx')) },
+  { path: '/console/users', title: 'Users', show: lazy(() => import('./screens/users/users.tsx')) },
+  { path: '/console/audit', title: 'Audit', show: lazy(() => import('./screens/users/audit.tsx')) },
+  { path: '/console/me', title: 'My account', show: lazy(() => import('./screens/me/me.tsx')) },
+  { path: '/login', title: 'Log in', show: lazy(() => import('./screens/sign-in/login.tsx')), isPublic: true },
+  { path: '/register', title: 'Register', show: lazy(() => import('./screens/sign-in/register.tsx')), isPublic: true },
+  {
+    path: '/accept-invitation',
+    title: 'Accept the invitation',
+    show: lazy(() => import('./screens/sign-in/accept-invitation.tsx')),
+    isPublic: true,
+  },
+  ...['/reset-password', '/set-password', '/console/forgot'].map(
+    (path): Screen => ({
+      path,
+      title: 'Password',
+      show: lazy(() => import('./screens/sign-in/password.tsx')),
+      isPublic: true,
+    }),
+  ),
+];
+
+export function App() {
+  const system = useQuery({ queryKey: ['system'], queryFn: readSystem });
+  if (system.data === undefined) {
+    return (
+      <main className="alone">
+        {system.error === null ? <p className="quiet">Loading …</p> : <ErrorBox error={system.error} />}
+      </main>
+    );
+  }
+  const facts = system.data;
+  return (
+    <Switch>
+      {SCREENS.map(({ path, title, show: Show, isPublic }) => (
+        <Route key={path} path={path}>
+          <title>{`${title} · Trestle`}</title>
+          <Suspense fallback={<p className="quiet loading">Loading …</p>}>
+            {isPublic ? (
+              <main className="alone">
+                <Show />
+              </main>
+            ) : (
+              <SignedIn system={facts}>
+                <Show />
+              </SignedIn>
+            )}
+          </Suspense>
+        </Route>
+      ))}
+      <Route>
+        <main className="alone">
+          <h1>There is no such page</h1>
+          <p>
+            <Link href="/console">To the board</Link>
+          </p>
+        </main>
+      </Route>
+    </Switch>
+  );
+}

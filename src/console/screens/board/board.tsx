@@ -1,0 +1,171 @@
+import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { Link } from 'wouter';
+import type { Summary } from '../../../bridge/contract/workbench.ts';
+import { listSessions } from '../../data/bridge.ts';
+import { ErrorBox, Since } from '../../parts/parts.tsx';
+import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
+import { useConsole } from '../../shell/console-context.ts';
+import { NewSessionForm } from './new-session.tsx';
+
+const COLUMNS = [
+  { state: 'needs_you', title: 'Needs you', count: 'needsYou' },
+  { state: 'running', title: 'Running', count: 'running' },
+  { state: 'waiting', title: 'Waiting', count: 'waiting' },
+  { state: 'idle', title: 'Done', count: 'idle' },
+] as const;
+
+const POLL_MS = 3000;
+
+/** What runs, what waits, and what needs a person. */
+export default function Board() {
+  const { live } = useConsole();
+  const [search, setSearch] = useState('');
+  const [view, setView] = useState<'board' | 'list'>('board');
+  const { data, error } = useQuery({
+    queryKey: ['sessions', search],
+    queryFn: () => listSessions({ limit: 200, ...(search !== '' && { search }) }),
+    // The rows stay while new ones are read.
+    placeholderData: (before) => before,
+    ...(live === undefined && { refetchInterval: POLL_MS }),
+  });
+  const sessions = data?.sessions ?? [];
+  const isEmpty = data !== undefined && sessions.length === 0 && search === '';
+  return (
+    <>
+      <header className="bar">
+        <h1>Board</h1>
+        <fieldset className="choice">
+          <legend className="hidden-label">View</legend>
+          {(['board', 'list'] as const).map((name) => (
+            <button key={name} type="button" aria-pressed={view === name} onClick={() => setView(name)}>
+              {name === 'board' ? 'Board' : 'List'}
+            </button>
+          ))}
+        </fieldset>
+        <input
+          type="search"
+          aria-label="Search sessions"
+          placeholder="Search"
+          value={search}
+          onChange={(event) => setSearch(event.target.value)}
+        />
+        <Link href="/console/new" className="button primary">
+          New session <kbd>N</kbd>
+        </Link>
+      </header>
+      <ErrorBox error={error} />
+      {isEmpty ? (
+        <Empty />
+      ) : view === 'board' ? (
+        <Columns sessions={sessions} counts={data?.counts} />
+      ) : (
+        <List sessions={sessions} />
+      )}
+    </>
+  );
+}
+
+function Empty() {
+  return (
+    <section className="empty">
+      <h2>No sessions yet</h2>
+      <p>
+        Say what to do, and an agent does it in a folder of this machine. Without a model key the built-in agent answers
+        with your own words, which shows how everything works.
+      </p>
+      <NewSessionForm />
+    </section>
+  );
+}
+
+interface ColumnsProps {
+  readonly sessions: readonly Summary[];
+  readonly counts: Readonly<Record<(typeof COLUMNS)[number]['count'], number>> | undefined;
+}
+
+function Columns({ sessions, counts }: ColumnsProps) {
+  return (
+    <div className="columns">
+      {COLUMNS.map(({ state, title, count }) => {
+        const cards = sessions.filter((session) => session.state === state);
+        return (
+          <section key={state} className={`column ${state}`} aria-label={title}>
+            <h2>
+              {title} <small>{counts?.[count] ?? ''}</small>
+            </h2>
+            {cards.map((session) => (
+              <Card key={`${session.owner}/${session.sessionId}`} session={session} />
+            ))}
+          </section>
+        );
+      })}
+    </div>
+  );
+}
+
+export function sessionAddress({ sessionId, owner }: Pick<Summary, 'sessionId' | 'owner'>, own: string): string {
+  const query = owner === own ? '' : `?owner=${encodeURIComponent(owner)}`;
+  return `/console/sessions/${encodeURIComponent(sessionId)}${query}`;
+}
+
+function Card({ session }: { readonly session: Summary }) {
+  const own = useOwnName();
+  const { title, providerId, doing, state, updatedAt, lastTurn, costUsd, folder, queuedTurns } = session;
+  const failed = state === 'idle' && lastTurn !== null && lastTurn.status !== 'completed';
+  const line = doing !== '' ? doing : failed ? `${lastTurn.status} ${lastTurn.code}` : shortPath(folder);
+  return (
+    <Link href={sessionAddress(session, own)} className="card">
+      <span className="title">{visible(title)}</span>
+      <span className="quiet">{providerId}</span>
+      <span className={failed ? 'failed' : ''}>{visible(line)}</span>
+      <span className="quiet">
+        {queuedTurns > 0 ? `${queuedTurns} waiting · ` : ''}
+        {costUsd === null || costUsd === 0 ? '' : `${moneyText(costUsd)} · `}
+        <Since at={updatedAt} />
+      </span>
+      {session.owner === own ? null : <span className="quiet">{visible(session.owner)}</span>}
+    </Link>
+  );
+}
+
+/** The owner that the own sessions have. */
+export function useOwnName(): string {
+  const { person } = useConsole();
+  return person === undefined ? 'main' : `user:${person.id}`;
+}
+
+function List({ sessions }: { readonly sessions: readonly Summary[] }) {
+  const own = useOwnName();
+  return (
+    <div className="scrolls">
+      <table className="list">
+        <thead>
+          <tr>
+            {['Session', 'State', 'Agent', 'Folder', 'Turns', 'Tokens', 'Cost', 'Changed'].map((name) => (
+              <th key={name}>{name}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {sessions.map((session) => (
+            <tr key={`${session.owner}/${session.sessionId}`}>
+              <td>
+                <Link href={sessionAddress(session, own)}>{visible(session.title)}</Link>
+              </td>
+              <td>{session.state.replace('_', ' ')}</td>
+              <td>{session.providerId}</td>
+              <td title={session.folder}>{visible(shortPath(session.folder))}</td>
+              <td className="number">{session.turns}</td>
+              <td className="number">{countText(session.usage.totalTokens)}</td>
+              <td className="number">{session.costUsd === null ? '' : moneyText(session.costUsd)}</td>
+              <td>
+                <Since at={session.updatedAt} /> ago
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

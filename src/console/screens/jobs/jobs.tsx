@@ -1,0 +1,255 @@
+import { useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type FormEvent, useEffect, useId, useState } from 'react';
+import { Link, useLocation, useSearchParams } from 'wouter';
+import type { ListJobsParams } from '../../../bridge/contract/jobs.ts';
+import type { JobRecord } from '../../../client/trestle-client.ts';
+import { trestle } from '../../data/bridge.ts';
+import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
+import { spanText, visible } from '../../parts/text.ts';
+import { useWork, WorkNotes } from '../../parts/work.tsx';
+import { useConsole } from '../../shell/console-context.ts';
+import { useOwnName } from '../board/board.tsx';
+
+const STATES = ['pending', 'running', 'completed', 'failed'] as const;
+const PRIORITIES = ['high', 'normal', 'low'] as const;
+const PAGE = 50;
+/** Jobs of other bridges are not on the live socket: the list is read again too, more often where there is no socket. */
+const BUSY_MS = 2000;
+const IDLE_MS = 15_000;
+
+/** Work in the background: what waits, what runs, how it ended. */
+export default function Jobs() {
+  const { system, live } = useConsole();
+  const queries = useQueryClient();
+  useEffect(() => live?.watch(['jobs'], () => void queries.invalidateQueries({ queryKey: ['jobs'] })), [live, queries]);
+  const [given, setGiven] = useSearchParams();
+  const [isNew, setNew] = useState(false);
+  const client = trestle(system.signIn);
+  const status = STATES.find((state) => state === given.get('state'));
+  const search = given.get('search') ?? '';
+  const filter: ListJobsParams = { ...(status !== undefined && { status }), ...(search !== '' && { search }) };
+  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+    queryKey: ['jobs', filter],
+    queryFn: ({ pageParam }) =>
+      client.jobs.list({ ...filter, limit: PAGE, ...(pageParam !== '' && { cursor: pageParam }) }),
+    initialPageParam: '',
+    getNextPageParam: ({ nextCursor }) => nextCursor,
+    // The rows stay while new ones are read.
+    placeholderData: (before) => before,
+    refetchInterval: ({ state }) => {
+      const summary = state.data?.pages[0]?.summary;
+      return live === undefined && summary !== undefined && summary.pending + summary.running > 0 ? BUSY_MS : IDLE_MS;
+    },
+  });
+  const summary = data?.pages[0]?.summary;
+  const jobs = data?.pages.flatMap((page) => page.jobs) ?? [];
+  function change(name: string, value: string): void {
+    const next = new URLSearchParams(given);
+    if (value === '') next.delete(name);
+    else next.set(name, value);
+    setGiven(next, { replace: true });
+  }
+  const missing = data?.pages[0]?.nodes?.filter((node) => node.status === 'unavailable') ?? [];
+  return (
+    <>
+      <header className="bar">
+        <h1>Jobs</h1>
+        <fieldset className="choice">
+          <legend className="hidden-label">State</legend>
+          {(['', ...STATES] as const).map((state) => (
+            <button
+              key={state}
+              type="button"
+              aria-pressed={(status ?? '') === state}
+              onClick={() => change('state', state)}
+            >
+              {state === '' ? 'all' : state} <small>{summary?.[state === '' ? 'total' : state] ?? ''}</small>
+            </button>
+          ))}
+        </fieldset>
+        <input
+          type="search"
+          aria-label="Search jobs"
+          placeholder="Search"
+          maxLength={200}
+          value={search}
+          onChange={(event) => change('search', event.target.value)}
+        />
+        <button type="button" className="button primary" onClick={() => setNew(true)}>
+          New job
+        </button>
+      </header>
+      <ErrorBox error={error} />
+      {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
+      {missing.length === 0 ? null : (
+        <p className="notice" role="status">
+          These nodes do not answer, so their jobs are missing:{' '}
+          {missing.map(({ nodeId }) => visible(nodeId)).join(', ')}
+        </p>
+      )}
+      {data !== undefined && jobs.length === 0 ? <Empty isFiltered={Object.keys(filter).length > 0} /> : null}
+      {jobs.length === 0 ? null : <Table jobs={jobs} />}
+      {hasNextPage ? (
+        <p className="more">
+          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+            Older jobs
+          </button>
+        </p>
+      ) : null}
+      {isNew ? <NewJob onClose={() => setNew(false)} /> : null}
+    </>
+  );
+}
+
+const EXAMPLE = `curl -s ${location.origin}/acp/rpc -H 'content-type: application/json' \\
+  -d '{"jsonrpc":"2.0","id":1,"method":"app.jobs.submit","params":{"taskPrompt":"say hello"}}'`;
+
+function Empty({ isFiltered }: { readonly isFiltered: boolean }) {
+  if (isFiltered) return <p className="empty">No job matches.</p>;
+  return (
+    <section className="empty">
+      <h2>No jobs yet</h2>
+      <p>A job is a task that runs in the background. Start one with “New job”, or from a program:</p>
+      <pre className="code">{EXAMPLE}</pre>
+    </section>
+  );
+}
+
+export const jobAddress = (jobId: string) => `/console/jobs/${encodeURIComponent(jobId)}`;
+
+function Table({ jobs }: { readonly jobs: readonly JobRecord[] }) {
+  const own = useOwnName();
+  const isShared = jobs.some(({ owner }) => owner !== own);
+  const names = ['Task', 'State', 'Agent', 'Submitted', 'Ran', 'Delivery', ...(isShared ? ['Owner'] : [])];
+  return (
+    <div className="scrolls">
+      <table className="list stacks">
+        <thead>
+          <tr>
+            {names.map((name) => (
+              <th key={name}>{name}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {jobs.map((job) => (
+            <tr key={job.jobId}>
+              <td>
+                <Link href={jobAddress(job.jobId)}>{visible(job.taskPrompt) || job.jobId}</Link>
+              </td>
+              <td>
+                <JobState job={job} />
+              </td>
+              <td data-name="Agent">{visible(job.providerId)}</td>
+              <td data-name="Submitted">
+                <Since at={Date.parse(job.createdAt)} /> ago
+              </td>
+              <td data-name="Ran">{job.durationMs === null ? '' : spanText(job.durationMs)}</td>
+              <td data-name="Delivery">{deliveryText(job)}</td>
+              {isShared ? <td data-name="Owner">{visible(job.owner)}</td> : null}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function JobState({ job }: { readonly job: Pick<JobRecord, 'status' | 'errorCode' | 'notBefore' | 'retried'> }) {
+  const { status, errorCode, notBefore, retried } = job;
+  const isLater = status === 'pending' && notBefore !== null && Date.parse(notBefore) > Date.now();
+  return (
+    <>
+      <span className={`chip ${status}`}>{status}</span>{' '}
+      <span className="quiet">
+        {errorCode ?? ''}
+        {isLater ? `from ${new Date(notBefore).toLocaleString()}` : ''}
+        {retried > 0 ? ` run again ${retried} times` : ''}
+      </span>
+    </>
+  );
+}
+
+function deliveryText({ webhookSent, webhookTries, cardSent }: JobRecord): string {
+  if (webhookSent || cardSent) return 'sent';
+  return webhookTries > 0 ? `${webhookTries} tries` : '';
+}
+
+function NewJob({ onClose }: { readonly onClose: () => void }) {
+  const { system } = useConsole();
+  const [, go] = useLocation();
+  const id = useId();
+  const work = useWork();
+  const [prompt, setPrompt] = useState('');
+  const [agent, setAgent] = useState('');
+  const [priority, setPriority] = useState<(typeof PRIORITIES)[number]>('normal');
+  const [retries, setRetries] = useState(0);
+  const client = trestle(system.signIn);
+  const capabilities = useQuery({ queryKey: ['capabilities'], queryFn: () => client.capabilities() });
+  function submit(event: FormEvent): void {
+    event.preventDefault();
+    work.run(async () => {
+      const { jobId } = await client.jobs.submit({
+        taskPrompt: prompt.trim(),
+        priority,
+        retries,
+        ...(agent !== '' && { providerId: agent }),
+      });
+      go(jobAddress(jobId));
+    });
+  }
+  return (
+    <Dialog title="New job" onClose={onClose}>
+      <form className="stack" onSubmit={submit}>
+        <div className="field">
+          <label htmlFor={`${id}-prompt`}>What should be done?</label>
+          <textarea
+            id={`${id}-prompt`}
+            rows={4}
+            required
+            value={prompt}
+            onChange={(event) => setPrompt(event.target.value)}
+          />
+        </div>
+        <div className="field">
+          <label htmlFor={`${id}-agent`}>Agent</label>
+          <select id={`${id}-agent`} value={agent} onChange={(event) => setAgent(event.target.value)}>
+            <option value="">Chosen by the server</option>
+            {(capabilities.data?.providerCatalog ?? []).map(({ providerId, label }) => (
+              <option key={providerId} value={providerId}>
+                {label}
+              </option>
+            ))}
+          </select>
+        </div>
+        <div className="field">
+          <label htmlFor={`${id}-priority`}>Priority</label>
+          <select
+            id={`${id}-priority`}
+            value={priority}
+            onChange={(event) => setPriority(PRIORITIES.find((one) => one === event.target.value) ?? 'normal')}
+          >
+            {PRIORITIES.map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </div>
+        <div className="field">
+          <label htmlFor={`${id}-retries`}>Run again if the agent fails, at most (times)</label>
+          <input
+            id={`${id}-retries`}
+            type="number"
+            min={0}
+            max={10}
+            value={retries}
+            onChange={(event) => setRetries(event.target.valueAsNumber || 0)}
+          />
+        </div>
+        <button type="submit" className="primary" disabled={work.isBusy || prompt.trim() === ''}>
+          Submit
+        </button>
+      </form>
+      <WorkNotes work={work} />
+    </Dialog>
+  );
+}

@@ -1,0 +1,131 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { type FormEvent, useState } from 'react';
+import { changePassword, rename } from '../../data/own-account.ts';
+import { BASE, Problem } from '../../data/request.ts';
+import { Field, Part } from '../../parts/parts.tsx';
+import { visible } from '../../parts/text.ts';
+import { useWork, WorkNotes } from '../../parts/work.tsx';
+import { useConsole } from '../../shell/console-context.ts';
+import { PASSWORD_HINT, passwordProblem } from '../sign-in/password-rules.ts';
+import { AccessTokens } from './access-tokens.tsx';
+import { Logins, Passkeys } from './logins.tsx';
+import { SecondFactor } from './second-factor.tsx';
+
+/** The own account: what it is called, and everything that lets someone into it. */
+export default function Me() {
+  const { person } = useConsole();
+  if (person === undefined) {
+    return (
+      <section className="page">
+        <h1>Nobody is logged in</h1>
+        <p>This server works without a login here, so there is no account to show.</p>
+      </section>
+    );
+  }
+  return (
+    <>
+      <header className="bar">
+        <h1>{visible(person.name)}</h1>
+        <span className="quiet">{visible(person.email)}</span>
+        <span className="chip">{person.role}</span>
+      </header>
+      <div className="page settings">
+        <Profile name={person.name} />
+        <Password />
+        <SecondFactor />
+        <Passkeys />
+        <Logins />
+        <AccessTokens />
+        <Part title="Your data" text="Everything that is stored about you and your keys, as JSON.">
+          <a className="button" href={`${BASE}/api/auth/export`} download="my-data.json">
+            Download my data
+          </a>
+        </Part>
+      </div>
+    </>
+  );
+}
+
+function Profile({ name: current }: { readonly name: string }) {
+  const queries = useQueryClient();
+  const work = useWork();
+  const [name, setName] = useState(current);
+  const [isSaved, setSaved] = useState(false);
+  function submit(event: FormEvent): void {
+    event.preventDefault();
+    setSaved(false);
+    work.run(async () => {
+      const { user } = await rename(name.trim());
+      queries.setQueryData(['person'], user);
+      setName(user.name);
+      setSaved(true);
+    });
+  }
+  return (
+    <Part title="Profile">
+      <form className="line" onSubmit={submit}>
+        <Field label="Name" value={name} onChange={setName} autoComplete="name" required maxLength={64} />
+        <button type="submit" disabled={work.isBusy || name.trim() === '' || name === current}>
+          Save
+        </button>
+      </form>
+      {isSaved ? <p role="status">Your name is saved.</p> : null}
+      <WorkNotes work={work} />
+    </Part>
+  );
+}
+
+function Password() {
+  const work = useWork();
+  const [current, setCurrent] = useState('');
+  const [next, setNext] = useState('');
+  const [isDone, setDone] = useState(false);
+  function submit(event: FormEvent): void {
+    event.preventDefault();
+    setDone(false);
+    const weak = passwordProblem(next);
+    if (weak !== undefined) {
+      work.refuse(weak);
+      return;
+    }
+    work.run(async () => {
+      try {
+        await changePassword(current, next);
+      } catch (error) {
+        const isWrong = error instanceof Problem && error.code === 'reauthentication_required';
+        throw isWrong ? new Error('The current password is wrong.') : error;
+      }
+      setCurrent('');
+      setNext('');
+      setDone(true);
+    });
+  }
+  return (
+    <Part title="Password" text="A new password ends all your other logins.">
+      <form className="stack" onSubmit={submit}>
+        <Field
+          label="Current password"
+          type="password"
+          value={current}
+          onChange={setCurrent}
+          autoComplete="current-password"
+          required
+        />
+        <Field
+          label="New password"
+          type="password"
+          value={next}
+          onChange={setNext}
+          autoComplete="new-password"
+          required
+          hint={PASSWORD_HINT}
+        />
+        <button type="submit" disabled={work.isBusy}>
+          Change the password
+        </button>
+      </form>
+      {isDone ? <p role="status">Your password is changed, and your other logins have ended.</p> : null}
+      <WorkNotes work={work} />
+    </Part>
+  );
+}

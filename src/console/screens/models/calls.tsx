@@ -1,0 +1,188 @@
+import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { useSearchParams } from 'wouter';
+import type { CallsQuery } from '../../../completions/contract/calls.ts';
+import { type Call, listCalls, readCall } from '../../data/completions.ts';
+import { Dialog, ErrorBox } from '../../parts/parts.tsx';
+import { countText, moneyText, visible } from '../../parts/text.ts';
+
+const OUTCOMES = ['ok', 'error', 'aborted', 'partial', 'cached'] as const;
+const TEXTS = ['model', 'api', 'key', 'request_id', 'from', 'to'] as const;
+const LABELS: Readonly<Record<(typeof TEXTS)[number], string>> = {
+  model: 'Model',
+  api: 'API',
+  key: 'Key',
+  request_id: 'Request',
+  from: 'From (UTC)',
+  to: 'To (UTC)',
+};
+const TIME_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** Each call to a model, newest first. The filters are in the address. */
+export default function Calls() {
+  const [given, setGiven] = useSearchParams();
+  const [chosen, setChosen] = useState<string>();
+  const outcome = OUTCOMES.find((one) => one === given.get('outcome'));
+  const filter: CallsQuery = {
+    ...Object.fromEntries(TEXTS.flatMap((name) => (given.get(name) ? [[name, given.get(name)]] : []))),
+    ...(outcome !== undefined && { outcome }),
+  };
+  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+    queryKey: ['calls', filter],
+    queryFn: ({ pageParam }) => listCalls({ ...filter, ...(pageParam !== '' && { before: pageParam }) }),
+    initialPageParam: '',
+    getNextPageParam: ({ has_more: hasMore, data: rows }) => (hasMore ? (rows.at(-1)?.id ?? null) : null),
+    placeholderData: keepPreviousData,
+  });
+  const calls = data?.pages.flatMap((page) => page.data) ?? [];
+  function change(name: string, value: string): void {
+    const next = new URLSearchParams(given);
+    if (value === '') next.delete(name);
+    else next.set(name, value);
+    setGiven(next, { replace: true });
+  }
+  return (
+    <>
+      <header className="bar">
+        <h1>Calls</h1>
+        <span className="quiet">Times are in {TIME_ZONE}</span>
+        <search className="filter-fields">
+          <label>
+            Outcome
+            <select value={outcome ?? ''} onChange={(event) => change('outcome', event.target.value)}>
+              <option value="">all</option>
+              {OUTCOMES.map((one) => (
+                <option key={one}>{one}</option>
+              ))}
+            </select>
+          </label>
+          {TEXTS.map((name) => (
+            <label key={name}>
+              {LABELS[name]}
+              <input
+                type={name === 'from' || name === 'to' ? 'date' : 'text'}
+                value={given.get(name) ?? ''}
+                spellCheck={false}
+                onChange={(event) => change(name, event.target.value.trim())}
+              />
+            </label>
+          ))}
+        </search>
+      </header>
+      <ErrorBox error={error} />
+      {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
+      {data !== undefined && calls.length === 0 ? <p className="empty">No call matches.</p> : null}
+      {calls.length === 0 ? null : <Table calls={calls} onChoose={setChosen} />}
+      {hasNextPage ? (
+        <p className="more">
+          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+            Older calls
+          </button>
+        </p>
+      ) : null}
+      {chosen === undefined ? null : <CallDialog id={chosen} onClose={() => setChosen(undefined)} />}
+    </>
+  );
+}
+
+const COLUMNS = ['When', 'Model', 'Outcome', 'First token', 'Duration', 'Tokens', 'Cost'] as const;
+
+function Table({ calls, onChoose }: { readonly calls: readonly Call[]; readonly onChoose: (id: string) => void }) {
+  return (
+    <div className="scrolls">
+      <table className="list stacks">
+        <thead>
+          <tr>
+            {COLUMNS.map((name) => (
+              <th key={name}>{name}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {calls.map((call) => (
+            <tr key={call.id}>
+              <td>
+                <button type="button" className="link" onClick={() => onChoose(call.id)}>
+                  {new Date(call.at).toLocaleString()}
+                </button>
+              </td>
+              <td>{visible(call.model)}</td>
+              <td className={call.outcome === 'error' ? 'failed' : ''}>
+                {call.outcome} {call.status}
+              </td>
+              <td data-name="First token">{call.first_token_ms} ms</td>
+              <td data-name="Duration">{call.duration_ms} ms</td>
+              <td data-name="Tokens">
+                {countText(call.usage.prompt_tokens)} + {countText(call.usage.completion_tokens)}
+              </td>
+              <td data-name="Cost">{costText(call)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function costText({ price_known: isKnown, cost_usd: cost }: Pick<Call, 'price_known' | 'cost_usd'>): string {
+  return isKnown ? moneyText(cost) : 'price unknown';
+}
+
+function CallDialog({ id, onClose }: { readonly id: string; readonly onClose: () => void }) {
+  const { data: call, error } = useQuery({ queryKey: ['call', id], queryFn: () => readCall(id) });
+  const rows =
+    call === undefined
+      ? []
+      : ([
+          ['Request', call.request_id],
+          ['Model', call.model],
+          ['Served by', `${call.api}/${call.upstream_model}`],
+          ['Operation', call.operation],
+          ['Outcome', `${call.outcome} ${call.status}`],
+          ['Key', call.key],
+          ['Owner', call.owner],
+          ['Team', call.team ?? ''],
+          ['Tokens in', `${countText(call.usage.prompt_tokens)}, ${countText(call.usage.cached_tokens)} from a cache`],
+          [
+            'Tokens out',
+            `${countText(call.usage.completion_tokens)}, ${countText(call.usage.reasoning_tokens)} to think`,
+          ],
+          ['Cost', costText(call)],
+          ['Attempts', `${call.attempts}`],
+        ] as const);
+  return (
+    <Dialog title="Call" onClose={onClose}>
+      <ErrorBox error={error} />
+      <dl className="facts-list">
+        {rows.map(([name, value]) =>
+          value === '' ? null : (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>{visible(value)}</dd>
+            </div>
+          ),
+        )}
+      </dl>
+      {call === undefined || call.failed_attempts.length === 0 ? null : (
+        <ul className="rows">
+          {call.failed_attempts.map(({ target, code, duration_ms: ms }) => (
+            <li key={`${target}${code}${ms}`}>
+              <div className="failed">
+                {visible(target)}: {visible(code)}
+              </div>
+              {ms} ms
+            </li>
+          ))}
+        </ul>
+      )}
+      {call?.content === null || call === undefined ? null : (
+        <>
+          <h3>Asked</h3>
+          <pre className="terminal">{visible(call.content.request)}</pre>
+          <h3>Answered</h3>
+          <pre className="terminal">{visible(call.content.response)}</pre>
+        </>
+      )}
+    </Dialog>
+  );
+}

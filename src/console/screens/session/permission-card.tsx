@@ -1,0 +1,116 @@
+import { useEffect, useState } from 'react';
+import type { Permission } from '../../../bridge/contract/workbench.ts';
+import { answerPermission } from '../../data/bridge.ts';
+import { Problem } from '../../data/request.ts';
+import { ErrorBox } from '../../parts/parts.tsx';
+import { shortPath, spanText, visible } from '../../parts/text.ts';
+import { useShortcuts } from '../../shell/shortcuts.ts';
+
+interface PermissionCardProps {
+  readonly permission: Permission;
+  readonly agent: string;
+  readonly onAnswered: () => void;
+}
+
+/** Keys count only when the card has been seen: a key that was meant for something else must not allow a command. */
+const SEEN_MS = 500;
+
+/** A question of an agent: what it wants to do, exactly, and the answers. */
+export function PermissionCard({ permission, agent, onAnswered }: PermissionCardProps) {
+  const { permissionId, title, folder, toolKind, input, expiresAt } = permission;
+  const [problem, setProblem] = useState<unknown>();
+  const [isSeen, setSeen] = useState(false);
+  const [isSending, setSending] = useState(false);
+  const [reason, setReason] = useState<string>();
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const seen = setTimeout(() => setSeen(true), SEEN_MS);
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => {
+      clearTimeout(seen);
+      clearInterval(timer);
+    };
+  }, []);
+  async function answer(decision: 'allow' | 'deny', scope: 'once' | 'session', why?: string): Promise<void> {
+    setSending(true);
+    try {
+      await answerPermission(permissionId, {
+        decision,
+        scope,
+        ...(why !== undefined && why !== '' && { reason: why }),
+      });
+      onAnswered();
+    } catch (error) {
+      // Someone else was first, or the turn has ended: the session shows what counts.
+      if (error instanceof Problem && (error.status === 409 || error.status === 410)) onAnswered();
+      setProblem(error);
+      setSending(false);
+    }
+  }
+  useShortcuts(
+    isSeen && reason === undefined
+      ? {
+          y: () => void answer('allow', 'once'),
+          a: () => void answer('allow', 'session'),
+          d: () => void answer('deny', 'once'),
+        }
+      : {},
+  );
+  const command = commandOf(input) ?? title;
+  return (
+    <section className="permission" aria-label="The agent asks">
+      <div>
+        <h2>
+          {agent} asks: {toolKind === 'execute' ? 'run a command' : toolKind === 'edit' ? 'change a file' : toolKind}
+        </h2>
+        <pre>{visible(command)}</pre>
+        <p className="quiet">
+          in {visible(shortPath(folder))} · {spanText(expiresAt - now)} left
+        </p>
+      </div>
+      <div className="answers">
+        <button type="button" className="primary" disabled={isSending} onClick={() => void answer('allow', 'once')}>
+          Allow once <kbd>Y</kbd>
+        </button>
+        <button type="button" disabled={isSending} onClick={() => void answer('allow', 'session')}>
+          This session <kbd>A</kbd>
+        </button>
+        <button type="button" className="danger" disabled={isSending} onClick={() => void answer('deny', 'once')}>
+          Deny <kbd>D</kbd>
+        </button>
+        <button type="button" className="plain" onClick={() => setReason('')}>
+          Deny and say why
+        </button>
+      </div>
+      {reason === undefined ? null : (
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            void answer('deny', 'once', reason);
+          }}
+        >
+          <input
+            aria-label="Why not"
+            value={reason}
+            maxLength={2000}
+            placeholder="Why not?"
+            onChange={(event) => setReason(event.target.value)}
+          />
+          <button type="submit" className="danger">
+            Deny
+          </button>
+        </form>
+      )}
+      <ErrorBox error={problem} />
+    </section>
+  );
+}
+
+/** The command of a tool that runs one. */
+function commandOf(input: unknown): string | undefined {
+  if (typeof input === 'string') return input;
+  if (typeof input !== 'object' || input === null) return undefined;
+  const { command } = input as { command?: unknown };
+  if (typeof command === 'string') return command;
+  return Array.isArray(command) ? command.join(' ') : undefined;
+}

@@ -1,0 +1,46 @@
+import type { Turn } from '../../../client/trestle-client.ts';
+
+/** How long a refusal of a message is waited for. A turn that was taken is followed by the updates of its session. */
+const TAKEN_MS = 1500;
+/** How long a session is waited for. Its page would be empty before, and agents may take their time to start. */
+export const STARTED_MS = 30_000;
+
+/** By session, who wants to know of a turn that failed. */
+const listeners = new Map<string, Set<(error: unknown) => void>>();
+
+/**
+ * Resolves when the turn was taken: with its first update, or when no refusal has come for a moment. Rejects with a refusal.
+ * The turn itself goes on at the server; a failure that comes later reaches the listeners of the session.
+ */
+export async function rememberTurn(sessionId: string, turn: Turn, patienceMs = TAKEN_MS): Promise<void> {
+  const refused = turn.result.then(
+    () => undefined,
+    (error: unknown) => {
+      for (const listener of listeners.get(sessionId) ?? []) listener(error);
+      throw error;
+    },
+  );
+  const iterator = turn[Symbol.asyncIterator]();
+  const began = iterator.next().then(async () => {
+    // The updates come over the live socket; here they are let go.
+    void (async () => {
+      try {
+        while (!(await iterator.next()).done);
+      } catch {
+        // `result` has the reason.
+      }
+    })();
+  });
+  await Promise.race([refused, began, new Promise((resolve) => setTimeout(resolve, patienceMs))]);
+  refused.catch(() => undefined);
+}
+
+/** Calls the listener when a turn of this session fails after it was sent. */
+export function onTurnFailure(sessionId: string, listener: (error: unknown) => void): () => void {
+  const known = listeners.get(sessionId) ?? new Set();
+  listeners.set(sessionId, known.add(listener));
+  return () => {
+    known.delete(listener);
+    if (known.size === 0) listeners.delete(sessionId);
+  };
+}

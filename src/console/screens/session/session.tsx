@@ -1,0 +1,210 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
+import { Link, useLocation, useParams, useSearchParams } from 'wouter';
+import { changeSession, exportAddress, listTurns, readSession, type SessionName, trestle } from '../../data/bridge.ts';
+import { Problem } from '../../data/request.ts';
+import { openSessionStream } from '../../live/session-stream.ts';
+import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
+import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
+import { useConsole } from '../../shell/console-context.ts';
+import { useShortcuts } from '../../shell/shortcuts.ts';
+import { Composer } from './composer.tsx';
+import { Conversation } from './conversation.tsx';
+import { PermissionCard } from './permission-card.tsx';
+import { SidePane } from './side-pane.tsx';
+
+const POLL_MS = 2000;
+
+/** One session: what was said and done, what the agent asks, and the next message. */
+export default function SessionScreen() {
+  const { live } = useConsole();
+  const { sessionId = '' } = useParams<{ sessionId: string }>();
+  const [given] = useSearchParams();
+  const owner = given.get('owner') ?? undefined;
+  const name = useMemo<SessionName>(() => ({ sessionId, ...(owner !== undefined && { owner }) }), [sessionId, owner]);
+  const queries = useQueryClient();
+  const stream = useMemo(() => openSessionStream(name, live), [name, live]);
+  useEffect(() => () => stream.close(), [stream]);
+  const { folded, hasEarlier, isLoading, problem, caughtUp } = useSyncExternalStore(stream.onChange, stream.snapshot);
+  const polled = live === undefined ? { refetchInterval: POLL_MS } : {};
+  const view = useQuery({ queryKey: ['session', name], queryFn: () => readSession(name), ...polled });
+  const turns = useQuery({ queryKey: ['turns', name], queryFn: () => listTurns(name) });
+  // Turns and questions are read again when the session says that something has changed.
+  const mark = folded.items.findLast(({ kind }) => kind === 'start' || kind === 'end')?.key ?? '';
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new mark is the reason to read again
+  useEffect(() => {
+    void queries.invalidateQueries({ queryKey: ['turns', name] });
+    void queries.invalidateQueries({ queryKey: ['session', name] });
+  }, [mark, name, queries]);
+  useEffect(
+    () =>
+      live?.watch(['sessions', 'permissions'], (change) => {
+        const item = change?.item ?? undefined;
+        if (item === undefined || ('sessionId' in item && item.sessionId === sessionId)) {
+          void queries.invalidateQueries({ queryKey: ['session', name] });
+        }
+      }),
+    [live, name, sessionId, queries],
+  );
+  if (view.error instanceof Problem && view.error.status === 404 && folded.items.length === 0) {
+    return (
+      <section className="page">
+        <h1>There is no session “{visible(sessionId)}”</h1>
+        <p>It was closed, or it belongs to someone else.</p>
+        <p>
+          <Link href="/console/new">Start a new one</Link>
+        </p>
+      </section>
+    );
+  }
+  const session = view.data?.session;
+  const permissions = view.data?.permissions ?? [];
+  const isRunning = session !== undefined && ['running', 'waiting', 'needs_you'].includes(session.state);
+  return (
+    <div className="session">
+      <Header name={name} session={session} isRunning={isRunning} usage={folded.usage} />
+      {caughtUp > 0 ? (
+        <p className="notice" role="status">
+          Connected again: caught up {countText(caughtUp)} updates.
+        </p>
+      ) : null}
+      <ErrorBox
+        error={problem ?? (view.error instanceof Problem && view.error.status === 404 ? undefined : view.error)}
+      />
+      <div className="panes">
+        <div className="talk">
+          <Conversation
+            items={folded.items}
+            turns={turns.data?.turns ?? []}
+            folder={session?.folder ?? ''}
+            hasEarlier={hasEarlier}
+            isLoading={isLoading}
+            isRunning={isRunning}
+            onEarlier={() => void stream.loadEarlier()}
+          />
+          {permissions.map((permission) => (
+            <PermissionCard
+              key={permission.permissionId}
+              permission={permission}
+              agent={session?.providerId ?? 'The agent'}
+              onAnswered={() => void queries.invalidateQueries({ queryKey: ['session', name] })}
+            />
+          ))}
+          <Composer name={name} isRunning={isRunning} queued={view.data?.queued ?? []} />
+        </div>
+        <SidePane
+          items={folded.items}
+          plan={folded.plan}
+          turns={turns.data?.turns ?? []}
+          folder={session?.folder ?? ''}
+        />
+      </div>
+    </div>
+  );
+}
+
+interface HeaderProps {
+  readonly name: SessionName;
+  readonly session: Awaited<ReturnType<typeof readSession>>['session'] | undefined;
+  readonly isRunning: boolean;
+  readonly usage: { readonly contextUsed?: number; readonly contextSize?: number } | undefined;
+}
+
+function Header({ name, session, isRunning, usage }: HeaderProps) {
+  const { system } = useConsole();
+  const queries = useQueryClient();
+  const [, go] = useLocation();
+  const [problem, setProblem] = useState<unknown>();
+  const [isClosing, setClosing] = useState(false);
+  const [title, setTitle] = useState<string>();
+  const agentSession = trestle(system.signIn).session(name.sessionId);
+  const stop = () => void agentSession.cancel().then(() => setProblem(undefined), setProblem);
+  useShortcuts({ 'Escape Escape': () => isRunning && stop() });
+  async function change(changes: Parameters<typeof changeSession>[1]): Promise<void> {
+    try {
+      await changeSession(name, changes);
+      await queries.invalidateQueries({ queryKey: ['session', name] });
+      if (changes.archived === true) go('/console');
+    } catch (error) {
+      setProblem(error);
+    }
+  }
+  const state = session?.state.replace('_', ' ') ?? '';
+  return (
+    <header className="bar session-bar">
+      {title === undefined ? (
+        <h1>
+          <button type="button" className="plain" title="Rename" onClick={() => setTitle(session?.title ?? '')}>
+            {visible(session?.title ?? name.sessionId)}
+          </button>
+        </h1>
+      ) : (
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (title.trim() !== '') void change({ title: title.trim() });
+            setTitle(undefined);
+          }}
+        >
+          <input aria-label="Title" value={title} maxLength={200} onChange={(event) => setTitle(event.target.value)} />
+          <button type="submit">Rename</button>
+        </form>
+      )}
+      {session === undefined ? null : (
+        <>
+          <span className={`chip ${session.state}`}>
+            {state} {isRunning ? <Since at={session.updatedAt} /> : null}
+          </span>
+          <span className="quiet facts">
+            {[session.providerId, session.model, shortPath(session.folder), session.branch].filter(Boolean).join(' · ')}
+          </span>
+          <span className="quiet facts">
+            {countText(session.usage.totalTokens)} tokens
+            {session.costUsd === null ? '' : ` · ${moneyText(session.costUsd)}`}
+            {usage?.contextUsed !== undefined && usage.contextSize !== undefined
+              ? ` · context ${Math.round((usage.contextUsed / usage.contextSize) * 100)} %`
+              : ''}
+          </span>
+        </>
+      )}
+      {isRunning ? (
+        <button type="button" className="stop" onClick={stop}>
+          Stop <kbd>Esc Esc</kbd>
+        </button>
+      ) : null}
+      <details className="menu">
+        <summary aria-label="More">⋯</summary>
+        <div>
+          <a href={exportAddress(name, 'markdown')} download={`${name.sessionId}.md`}>
+            Export as Markdown
+          </a>
+          <a href={exportAddress(name, 'json')} download={`${name.sessionId}.json`}>
+            Export as JSON
+          </a>
+          <button type="button" onClick={() => void change({ archived: true })}>
+            Archive
+          </button>
+          <button type="button" className="danger" onClick={() => setClosing(true)}>
+            Close …
+          </button>
+        </div>
+      </details>
+      <ErrorBox error={problem} />
+      {isClosing ? (
+        <Dialog title="Close this session?" onClose={() => setClosing(false)}>
+          <p>
+            This removes “{visible(session?.title ?? name.sessionId)}” with its history. Files in its folder stay.
+            Archiving only hides it.
+          </p>
+          <button
+            type="button"
+            className="danger"
+            onClick={() => void agentSession.close().then(() => go('/console'), setProblem)}
+          >
+            Remove it
+          </button>
+        </Dialog>
+      ) : null}
+    </header>
+  );
+}

@@ -1,0 +1,71 @@
+import { type FormEvent, useState } from 'react';
+import { useLocation } from 'wouter';
+import { acceptInvitation, logIn } from '../../data/accounts.ts';
+import { Problem } from '../../data/request.ts';
+import { ErrorBox, Field } from '../../parts/parts.tsx';
+import { PASSWORD_HINT, passwordProblem, takeToken } from './password-rules.ts';
+
+/** Creates the account that an invitation is for, and logs in. */
+export default function AcceptInvitation() {
+  const [, go] = useLocation();
+  const [token] = useState(takeToken);
+  const [name, setName] = useState('');
+  const [email, setEmail] = useState('');
+  const [password, setPassword] = useState('');
+  const [problem, setProblem] = useState<unknown>();
+  const [isBusy, setBusy] = useState(false);
+  if (token === '') {
+    return (
+      <>
+        <h1>Invitation</h1>
+        <p>Open the whole link of the invitation: the part after the “#” is missing.</p>
+      </>
+    );
+  }
+  async function submit(event: FormEvent): Promise<void> {
+    event.preventDefault();
+    const weak = passwordProblem(password);
+    setProblem(weak);
+    if (weak !== undefined) return;
+    setBusy(true);
+    try {
+      const { user } = await acceptInvitation({ token, name, password, ...(email !== '' && { email }) });
+      await logIn(user.email, password);
+      go('/console');
+    } catch (error) {
+      setProblem(error);
+      setBusy(false);
+    }
+  }
+  const asksForEmail = problem instanceof Problem && problem.message.toLowerCase().includes('email');
+  return (
+    <>
+      <h1>Welcome to Trestle</h1>
+      <form onSubmit={(event) => void submit(event)}>
+        <Field label="Name" value={name} onChange={setName} autoComplete="name" required maxLength={64} autoFocus />
+        <Field
+          label="E-mail address"
+          type="email"
+          value={email}
+          onChange={setEmail}
+          autoComplete="username"
+          required={asksForEmail}
+          hint="Leave it empty if the invitation was mailed to you."
+        />
+        <Field
+          label="Password"
+          type="password"
+          value={password}
+          onChange={setPassword}
+          autoComplete="new-password"
+          required
+          hint={PASSWORD_HINT}
+        />
+        <ErrorBox error={problem} />
+        <button type="submit" className="primary" disabled={isBusy}>
+          Create my account
+        </button>
+      </form>
+    </>
+  );
+}

@@ -1,0 +1,161 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { type FormEvent, useEffect, useState } from 'react';
+import { Link, useLocation, useSearchParams } from 'wouter';
+import {
+  exchangeCode,
+  forgetBearer,
+  type LoginAnswer,
+  logIn,
+  logInWithPasskey,
+  proveSecondFactor,
+  readMethods,
+} from '../../data/accounts.ts';
+import { BASE } from '../../data/request.ts';
+import { ErrorBox, Field } from '../../parts/parts.tsx';
+
+const OAUTH_PROBLEMS: Readonly<Record<string, string>> = {
+  invalid_state: 'That login took too long, or was begun in another window. Try again.',
+  access_denied: 'The provider was told not to log you in.',
+  email_unverified: 'The provider has not verified your e-mail address.',
+  account_exists:
+    'There is an account with this address already. Log in with its password, and link the provider then.',
+};
+
+/** Logs in by password, passkey or provider, and asks for the second factor. */
+export default function Login() {
+  const [, go] = useLocation();
+  const [given, setGiven] = useSearchParams();
+  const queries = useQueryClient();
+  const methods = useQuery({ queryKey: ['methods'], queryFn: readMethods });
+  const [identifier, setIdentifier] = useState('');
+  const [password, setPassword] = useState('');
+  const [code, setCode] = useState('');
+  const [isRecovery, setRecovery] = useState(false);
+  const [ticket, setTicket] = useState<{ readonly ticket: string; readonly methods: readonly string[] }>();
+  const [problem, setProblem] = useState<unknown>();
+  const [isBusy, setBusy] = useState(false);
+  const next = safePath(given.get('next'));
+  const oauthError = given.get('error');
+  const oauthCode = given.get('exchange_code');
+
+  async function attempt(work: () => Promise<LoginAnswer>): Promise<void> {
+    setBusy(true);
+    setProblem(undefined);
+    try {
+      const answer = await work();
+      if (answer.mfaRequired) setTicket({ ticket: answer.mfaTicket, methods: answer.mfaMethods });
+      else {
+        forgetBearer();
+        queries.removeQueries({ queryKey: ['person'] });
+        go(next, { replace: true });
+        return;
+      }
+    } catch (error) {
+      setProblem(error);
+    }
+    setBusy(false);
+  }
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the code is exchanged once
+  useEffect(() => {
+    if (oauthCode === null) return;
+    setGiven({}, { replace: true });
+    void attempt(() => exchangeCode(oauthCode));
+  }, [oauthCode]);
+
+  function onPassword(event: FormEvent): void {
+    event.preventDefault();
+    void attempt(() => logIn(identifier, password));
+  }
+  function onCode(event: FormEvent): void {
+    event.preventDefault();
+    if (ticket === undefined) return;
+    void attempt(() => proveSecondFactor(ticket.ticket, isRecovery ? { recoveryCode: code } : { code }));
+  }
+
+  if (ticket !== undefined) {
+    return (
+      <>
+        <h1>Second factor</h1>
+        <form onSubmit={onCode}>
+          <Field
+            key={String(isRecovery)}
+            label={isRecovery ? 'Recovery code' : 'Code of your authenticator app'}
+            value={code}
+            onChange={setCode}
+            autoComplete="one-time-code"
+            {...(!isRecovery && { inputMode: 'numeric' as const })}
+            required
+            autoFocus
+          />
+          <ErrorBox error={problem} />
+          <button type="submit" className="primary" disabled={isBusy}>
+            Continue
+          </button>
+        </form>
+        {ticket.methods.includes('passkey') ? (
+          <button type="button" onClick={() => void attempt(() => logInWithPasskey(ticket.ticket))}>
+            Use a passkey
+          </button>
+        ) : null}
+        <button type="button" className="plain" onClick={() => setRecovery(!isRecovery)}>
+          {isRecovery ? 'Use the authenticator app' : 'Use a recovery code'}
+        </button>
+      </>
+    );
+  }
+  return (
+    <>
+      <h1>Log in to Trestle</h1>
+      {oauthError === null ? null : (
+        <ErrorBox error={OAUTH_PROBLEMS[oauthError] ?? `The login failed: ${oauthError}`} />
+      )}
+      <form onSubmit={onPassword}>
+        <Field
+          label="E-mail address or name"
+          value={identifier}
+          onChange={setIdentifier}
+          autoComplete="username webauthn"
+          required
+          autoFocus
+        />
+        <Field
+          label="Password"
+          type="password"
+          value={password}
+          onChange={setPassword}
+          autoComplete="current-password"
+          required
+        />
+        <ErrorBox error={problem} />
+        <button type="submit" className="primary" disabled={isBusy}>
+          Log in
+        </button>
+      </form>
+      <div className="others">
+        <button type="button" onClick={() => void attempt(() => logInWithPasskey())}>
+          Use a passkey
+        </button>
+        {(methods.data?.providers ?? []).map(({ id, label }) => (
+          <a key={id} className="button" href={`${BASE}/api/auth/oauth/login/${encodeURIComponent(id)}`}>
+            Continue with {label}
+          </a>
+        ))}
+      </div>
+      <p className="quiet">
+        <Link href="/console/forgot">Forgot the password?</Link>
+        {methods.data?.registration === 'open' ? (
+          <>
+            {' · '}
+            <Link href="/register">Create an account</Link>
+          </>
+        ) : null}
+      </p>
+    </>
+  );
+}
+
+/** Only a path of our own: a link must not send someone elsewhere after the login. */
+export function safePath(path: string | null): string {
+  return path !== null && /^\/console(?:[/?]|$)/.test(path) ? path : '/console';
+}

@@ -1,0 +1,16 @@
+/** The rule that a page can check before it asks; the server also refuses passwords that are known or contain the name. */
+const MIN_LENGTH = 8;
+
+export const PASSWORD_HINT = `At least ${MIN_LENGTH} characters, and none of the common ones.`;
+
+/** What is wrong with a password, as far as the page can know. */
+export function passwordProblem(password: string): string | undefined {
+  return password.length < MIN_LENGTH ? `The password needs at least ${MIN_LENGTH} characters.` : undefined;
+}
+
+/** The token behind the "#" of a mailed link, which no server is sent. It is removed from the address bar. */
+export function takeToken(): string {
+  const token = new URLSearchParams(location.hash.slice(1)).get('token') ?? '';
+  if (location.hash !== '') history.replaceState(null, '', location.pathname + location.search);
+  return token;
+}

@@ -1,0 +1,236 @@
+import { keepPreviousData, useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
+import { type FormEvent, useId, useState } from 'react';
+import { Link, useSearchParams } from 'wouter';
+import type { User } from '../../../accounts/contract/user.ts';
+import { actOnUser, listUsers, removeUser, setRole, type UserAction } from '../../data/administration.ts';
+import { Dialog, ErrorBox, Field } from '../../parts/parts.tsx';
+import { countText, visible } from '../../parts/text.ts';
+import { useWork, WorkNotes } from '../../parts/work.tsx';
+import { useConsole } from '../../shell/console-context.ts';
+import { Invitations, ROLES, rolesFor } from './invitations.tsx';
+
+/** The people of this server. */
+export default function Users() {
+  const [given, setGiven] = useSearchParams();
+  const [chosen, setChosen] = useState<string>();
+  const search = given.get('search') ?? '';
+  const role = given.get('role') ?? '';
+  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+    queryKey: ['users', search, role],
+    queryFn: ({ pageParam }) =>
+      listUsers({
+        ...(search !== '' && { search }),
+        ...(role !== '' && { role }),
+        ...(pageParam !== '' && { cursor: pageParam }),
+      }),
+    initialPageParam: '',
+    getNextPageParam: ({ nextCursor }) => nextCursor,
+    placeholderData: keepPreviousData,
+  });
+  const users = data?.pages.flatMap((page) => page.users) ?? [];
+  const user = users.find(({ id }) => id === chosen);
+  function change(name: string, value: string): void {
+    const next = new URLSearchParams(given);
+    if (value === '') next.delete(name);
+    else next.set(name, value);
+    setGiven(next, { replace: true });
+  }
+  return (
+    <>
+      <header className="bar">
+        <h1>Users</h1>
+        <span className="quiet">{data === undefined ? '' : countText(data.pages[0]?.total ?? 0)}</span>
+        <select aria-label="Role" value={role} onChange={(event) => change('role', event.target.value)}>
+          <option value="">all roles</option>
+          {ROLES.map((one) => (
+            <option key={one}>{one}</option>
+          ))}
+        </select>
+        <input
+          type="search"
+          aria-label="Search users"
+          placeholder="Search"
+          maxLength={254}
+          value={search}
+          onChange={(event) => change('search', event.target.value)}
+        />
+      </header>
+      <ErrorBox error={error} />
+      {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
+      {data !== undefined && users.length === 0 ? <p className="empty">Nobody matches.</p> : null}
+      {users.length === 0 ? null : <Table users={users} onChoose={setChosen} />}
+      {hasNextPage ? (
+        <p className="more">
+          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+            More users
+          </button>
+        </p>
+      ) : null}
+      <Invitations />
+      {user === undefined ? null : <UserDialog user={user} onClose={() => setChosen(undefined)} />}
+    </>
+  );
+}
+
+function Table({ users, onChoose }: { readonly users: readonly User[]; readonly onChoose: (id: string) => void }) {
+  return (
+    <div className="scrolls">
+      <table className="list stacks">
+        <thead>
+          <tr>
+            {['Name', 'E-mail address', 'Role', 'State', 'Second factor', 'Since'].map((name) => (
+              <th key={name}>{name}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {users.map((user) => (
+            <tr key={user.id}>
+              <td>
+                <button type="button" className="link" onClick={() => onChoose(user.id)}>
+                  {visible(user.name)}
+                </button>
+              </td>
+              <td>
+                {visible(user.email)} {user.emailVerified ? '' : <span className="quiet">not verified</span>}
+              </td>
+              <td data-name="Role">{user.role}</td>
+              <td>
+                <UserState user={user} />
+              </td>
+              <td data-name="Second factor">{user.mfaEnabled ? 'on' : 'off'}</td>
+              <td data-name="Since">{new Date(user.createdAt).toLocaleDateString()}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function UserState({ user }: { readonly user: User }) {
+  if (!user.active) return <span className="chip failed">paused</span>;
+  if (user.deletesAt !== undefined) {
+    return <span className="chip needs_you">deleted on {new Date(user.deletesAt).toLocaleDateString()}</span>;
+  }
+  return <span className="chip running">active</span>;
+}
+
+const DONE: Readonly<Record<UserAction, string>> = {
+  pause: 'Paused: all logins have ended.',
+  resume: 'May log in again.',
+  'end-sessions': 'All logins have ended.',
+  'reset-mfa': 'The second factor is removed, and the person was told by mail.',
+};
+
+/** What an administrator may do with one person. */
+function UserDialog({ user, onClose }: { readonly user: User; readonly onClose: () => void }) {
+  const { person } = useConsole();
+  const queries = useQueryClient();
+  const id = useId();
+  const work = useWork();
+  const [done, setDone] = useState('');
+  const may = (permission: string) => person?.permissions.includes(permission) === true;
+  const isAdmin = person?.role === 'root' || person?.role === 'admin';
+  const isSelf = user.id === person?.id;
+  const act = (action: () => Promise<unknown>, text: string) => {
+    setDone('');
+    work.run(async () => {
+      await action();
+      await queries.invalidateQueries({ queryKey: ['users'] });
+      setDone(text);
+    });
+  };
+  const button = (action: UserAction, label: string, isDanger = false) => (
+    <button
+      type="button"
+      className={isDanger ? 'danger' : ''}
+      disabled={work.isBusy}
+      onClick={() => act(() => actOnUser(user.id, action), DONE[action])}
+    >
+      {label}
+    </button>
+  );
+  return (
+    <Dialog title={visible(user.name)} onClose={onClose}>
+      <div className="stack">
+        <p>
+          {visible(user.email)} <UserState user={user} />
+        </p>
+        <p className="quiet">
+          <code>{user.id}</code> · teams: {user.groups.length === 0 ? 'none' : visible(user.groups.join(', '))}
+        </p>
+        {may('admin.users.role.write') && !isSelf && user.role !== 'root' ? (
+          <div className="field">
+            <label htmlFor={`${id}-role`}>Role</label>
+            <select
+              id={`${id}-role`}
+              value={user.role}
+              disabled={work.isBusy}
+              onChange={(event) => act(() => setRole(user.id, event.target.value), 'The role is changed.')}
+            >
+              {rolesFor(person?.role ?? '').map((role) => (
+                <option key={role}>{role}</option>
+              ))}
+            </select>
+          </div>
+        ) : (
+          <p>Role: {user.role}</p>
+        )}
+        {isSelf ? (
+          <p>
+            This is you: see <Link href="/console/me">your account</Link>.
+          </p>
+        ) : (
+          <div className="answers">
+            {user.active && may('admin.users.pause.write') ? button('pause', 'Pause', true) : null}
+            {!user.active && may('admin.users.resume.write') ? button('resume', 'Resume') : null}
+            {user.active && may('admin.users.pause.write') ? button('end-sessions', 'End all logins') : null}
+            {user.mfaEnabled && isAdmin ? button('reset-mfa', 'Remove the second factor', true) : null}
+          </div>
+        )}
+        {may('admin.audit.read') ? (
+          <p>
+            <Link href={`/console/audit?subject=${encodeURIComponent(user.id)}`}>What happened to this account</Link>
+          </p>
+        ) : null}
+        {done === '' ? null : <p role="status">{done}</p>}
+        <WorkNotes work={work} />
+        {may('admin.users.delete.write') && !isSelf ? <Removal user={user} onRemoved={onClose} /> : null}
+      </div>
+    </Dialog>
+  );
+}
+
+/** The address is typed, because nothing brings a removed account back. */
+function Removal({ user, onRemoved }: { readonly user: User; readonly onRemoved: () => void }) {
+  const queries = useQueryClient();
+  const work = useWork();
+  const [typed, setTyped] = useState('');
+  function submit(event: FormEvent): void {
+    event.preventDefault();
+    work.run(async () => {
+      await removeUser(user.id);
+      await queries.invalidateQueries({ queryKey: ['users'] });
+      onRemoved();
+    });
+  }
+  return (
+    <details>
+      <summary className="failed">Remove this account …</summary>
+      <form className="stack" onSubmit={submit}>
+        <Field
+          label="Type the e-mail address of the account"
+          value={typed}
+          onChange={setTyped}
+          autoComplete="off"
+          hint="The account, its keys and its logins are removed, and cannot be brought back."
+        />
+        <button type="submit" className="danger" disabled={work.isBusy || typed !== user.email}>
+          Remove it
+        </button>
+      </form>
+      <WorkNotes work={work} />
+    </details>
+  );
+}

@@ -1,0 +1,260 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import {
+  BookOpen,
+  ChartColumn,
+  CircleUser,
+  History,
+  KeyRound,
+  ListTodo,
+  LogOut,
+  type LucideIcon,
+  Plus,
+  ScrollText,
+  SquareKanban,
+  Users,
+} from 'lucide-react';
+import { Fragment, type ReactNode, useEffect, useState, useSyncExternalStore } from 'react';
+import { Link, useLocation } from 'wouter';
+import { forgetBearer, logOut, type Person, readPerson, type SystemFacts } from '../data/accounts.ts';
+import { listSessions, trestle } from '../data/bridge.ts';
+import { BASE, hasToken, keepToken, whenSignedOut } from '../data/request.ts';
+import { Dialog, Field } from '../parts/parts.tsx';
+import { visible } from '../parts/text.ts';
+import { ConsoleContext, useConsole } from './console-context.ts';
+import { SHORTCUTS, useShortcuts } from './shortcuts.ts';
+
+/** Everything behind the sign-in: navigation, the live socket, and the way back when the login ends. */
+export function SignedIn({ system, children }: { readonly system: SystemFacts; readonly children: ReactNode }) {
+  const [location, go] = useLocation();
+  const [isTokenGiven, setTokenGiven] = useState(hasToken());
+  const needsLogin = system.signIn === 'session';
+  const person = useQuery({ queryKey: ['person'], queryFn: readPerson, enabled: needsLogin, retry: false });
+  const isOut = needsLogin && person.error !== null;
+  useEffect(() => {
+    const leave = () => go(`/login?next=${encodeURIComponent(location)}`);
+    whenSignedOut(() => {
+      if (needsLogin) leave();
+      else if (system.signIn === 'token') setTokenGiven(false);
+    });
+    if (isOut) leave();
+    return () => whenSignedOut(() => undefined);
+  }, [go, location, needsLogin, isOut, system.signIn]);
+  if (system.signIn === 'token' && !isTokenGiven) {
+    return (
+      <TokenForm
+        onGiven={(token) => {
+          keepToken(token);
+          setTokenGiven(true);
+        }}
+      />
+    );
+  }
+  if (needsLogin && person.data === undefined) return <p className="quiet loading">Loading …</p>;
+  // A browser cannot send a token with a socket: then lists and updates are read again and again.
+  const live = system.signIn === 'token' ? undefined : trestle(system.signIn).live;
+  return (
+    <ConsoleContext value={{ system, person: person.data, live }}>
+      <Frame system={system} person={person.data}>
+        {children}
+      </Frame>
+    </ConsoleContext>
+  );
+}
+
+function TokenForm({ onGiven }: { readonly onGiven: (token: string) => void }) {
+  const [token, setToken] = useState('');
+  return (
+    <main className="alone">
+      <h1>Trestle</h1>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          onGiven(token);
+        }}
+      >
+        <Field
+          label="Token of the bridge"
+          type="password"
+          value={token}
+          onChange={setToken}
+          autoComplete="off"
+          required
+          autoFocus
+          hint="The value of BRIDGE_AUTH_TOKEN. It is kept until this page is closed."
+        />
+        <button type="submit" className="primary">
+          Continue
+        </button>
+      </form>
+    </main>
+  );
+}
+
+interface Seen {
+  readonly system: SystemFacts;
+  readonly person: Person | undefined;
+}
+
+const GROUPS = ['Work', 'Models', 'Operate'] as const;
+const BOARD = '/console';
+
+const hasModels = ({ system }: Seen) => system.services.includes('completions');
+const hasKeys = (seen: Seen) => hasModels(seen) && seen.person !== undefined;
+const may =
+  (permission: string) =>
+  ({ person }: Seen) =>
+    person?.permissions.includes(permission) === true;
+
+/** THE TABLE of the navigation: a row that the person may not use is absent. */
+const ROWS: readonly {
+  readonly group: (typeof GROUPS)[number];
+  readonly path: string;
+  readonly label: string;
+  readonly icon: LucideIcon;
+  /** The second key after `g`. */
+  readonly key?: string;
+  readonly isFor?: (seen: Seen) => boolean;
+}[] = [
+  { group: 'Work', path: BOARD, label: 'Board', icon: SquareKanban, key: 'b' },
+  { group: 'Work', path: '/console/new', label: 'New session', icon: Plus },
+  { group: 'Work', path: '/console/jobs', label: 'Jobs', icon: ListTodo, key: 'j' },
+  { group: 'Models', path: '/console/keys', label: 'Keys', icon: KeyRound, key: 'k', isFor: hasKeys },
+  { group: 'Models', path: '/console/usage', label: 'Usage', icon: ChartColumn, key: 'u', isFor: hasModels },
+  { group: 'Models', path: '/console/calls', label: 'Calls', icon: ScrollText, key: 'c', isFor: hasModels },
+  { group: 'Operate', path: '/console/users', label: 'Users', icon: Users, isFor: may('admin.users.list.read') },
+  { group: 'Operate', path: '/console/audit', label: 'Audit', icon: History, isFor: may('admin.audit.read') },
+];
+
+function Frame(props: { system: SystemFacts; person: Person | undefined; children: ReactNode }) {
+  const { system, person, children } = props;
+  const [location, go] = useLocation();
+  const { live } = useConsole();
+  const queries = useQueryClient();
+  const [isHelpShown, setHelpShown] = useState(false);
+  const counts = useQuery({ queryKey: ['counts'], queryFn: () => listSessions({ limit: 1 }) }).data?.counts;
+  const needsYou = counts?.needsYou ?? 0;
+  useEffect(
+    () =>
+      live?.watch(['sessions', 'permissions'], () => {
+        void queries.invalidateQueries({ queryKey: ['counts'] });
+        void queries.invalidateQueries({ queryKey: ['sessions'] });
+      }),
+    [live, queries],
+  );
+  // The browser shows it while another page is in front.
+  useEffect(() => {
+    document.title = `${needsYou > 0 ? `(${needsYou}) ` : ''}${document.title.replace(/^\(\d+\) /, '')}`;
+  });
+  const rows = ROWS.filter(({ isFor }) => isFor?.({ system, person }) ?? true);
+  const chords = [
+    ...rows.flatMap(({ key, label, path }) => (key === undefined ? [] : [{ keys: `g ${key}`, what: label, path }])),
+    ...(person === undefined ? [] : [{ keys: 'g m', what: 'My account', path: '/console/me' }]),
+  ];
+  useShortcuts({
+    n: () => go('/console/new'),
+    ...Object.fromEntries(chords.map(({ keys, path }) => [keys, () => go(path)])),
+    '?': () => setHelpShown(true),
+    '/': () => document.querySelector<HTMLInputElement>('input[type=search]')?.focus(),
+  });
+  async function leave() {
+    await logOut().catch(() => undefined);
+    forgetBearer();
+    go('/login');
+    queries.clear();
+  }
+  return (
+    <div className="frame">
+      <a className="skip" href="#main">
+        Skip to the content
+      </a>
+      <nav aria-label="Console">
+        <p className="brand">
+          Trestle <small>{person === undefined ? 'local' : ''}</small>
+        </p>
+        {GROUPS.map((group) => {
+          const inGroup = rows.filter((row) => row.group === group);
+          return inGroup.length === 0 ? null : (
+            <Fragment key={group}>
+              <h2>{group}</h2>
+              <ul>
+                {inGroup.map(({ path, label, icon: Icon }) => (
+                  <li key={path}>
+                    <Link href={path} aria-current={location === path ? 'page' : undefined}>
+                      <Icon aria-hidden="true" /> {label}
+                      {path === BOARD && needsYou > 0 ? <span className="badge">{needsYou}</span> : null}
+                    </Link>
+                  </li>
+                ))}
+              </ul>
+            </Fragment>
+          );
+        })}
+        <h2>Reference</h2>
+        <ul>
+          <li>
+            <a href={`${BASE}/docs`}>
+              <BookOpen aria-hidden="true" /> API
+            </a>
+          </li>
+        </ul>
+        {person === undefined ? null : (
+          <div className="me">
+            <Link href="/console/me" aria-current={location === '/console/me' ? 'page' : undefined}>
+              <CircleUser aria-hidden="true" />
+              <span>
+                {visible(person.name)} <small>{person.role}</small>
+              </span>
+            </Link>
+            <button type="button" className="plain" onClick={() => void leave()}>
+              <LogOut aria-hidden="true" /> Log out
+            </button>
+          </div>
+        )}
+        <p className="quiet version">{system.version}</p>
+      </nav>
+      <main id="main" tabIndex={-1}>
+        <ConnectionNotice />
+        {children}
+      </main>
+      {isHelpShown ? (
+        <Dialog title="Keys" onClose={() => setHelpShown(false)}>
+          <dl className="keys">
+            {[...chords, ...SHORTCUTS].map(({ keys, what }) => (
+              <div key={keys}>
+                <dt>
+                  <kbd>{keys}</kbd>
+                </dt>
+                <dd>{what}</dd>
+              </div>
+            ))}
+          </dl>
+        </Dialog>
+      ) : null}
+    </div>
+  );
+}
+
+const NEVER = () => () => undefined;
+
+/** Says when the server cannot be reached, and since when. */
+function ConnectionNotice() {
+  const { live } = useConsole();
+  const status = useSyncExternalStore(live?.onStatus ?? NEVER, () => live?.status());
+  const [isLate, setLate] = useState(false);
+  const isLost = status !== undefined && !status.isOpen;
+  useEffect(() => {
+    if (!isLost) {
+      setLate(false);
+      return;
+    }
+    // A connection that comes back within a second is not worth a word.
+    const timer = setTimeout(() => setLate(true), 1500);
+    return () => clearTimeout(timer);
+  }, [isLost]);
+  if (!isLost || !isLate) return null;
+  return (
+    <p className="notice" role="status">
+      No connection since {new Date(status.heardAt).toLocaleTimeString()}. Trying again …
+    </p>
+  );
+}

@@ -1,0 +1,2 @@
+/** esbuild puts imported styles into one file. */
+declare module '*.css';

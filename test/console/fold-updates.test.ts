@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { foldUpdates, NOTHING } from '../../src/console/live/fold-updates.ts';
+
+type Update = Parameters<typeof foldUpdates>[1][number];
+
+const at = 1000;
+const update = (seq: number, members: object): Update => ({ seq, at, turnId: 't1', ...members }) as Update;
+
+test('text that follows upon text is one item, a tool call is one item however often it is reported', () => {
+  const call = { kind: 'tool_call', toolCallId: 'c', title: 'npm test', toolKind: 'execute' };
+  const { items, plan, usage, lastSeq } = foldUpdates(NOTHING, [
+    update(1, { kind: 'started', message: '' }),
+    update(2, { kind: 'thinking', text: 'hm' }),
+    update(3, { kind: 'text', text: 'Hel' }),
+    update(4, { kind: 'text', text: 'lo' }),
+    update(5, { ...call, status: 'in_progress', input: { command: 'npm test' } }),
+    update(6, { kind: 'text', text: 'more' }),
+    update(7, { ...call, status: 'completed', output: 'ok', exitCode: 0 }),
+    update(8, { kind: 'plan', entries: [{ content: 'do', status: 'pending', priority: 'low' }] }),
+    update(9, { kind: 'usage', inputTokens: 3 }),
+    update(10, { kind: 'permission', state: 'denied', title: 'rm -rf' }),
+    update(11, { kind: 'a_kind_of_the_future', message: '' }),
+    update(12, { kind: 'completed', message: 'done' }),
+  ]);
+  assert.deepEqual(
+    items.map(({ kind }) => kind),
+    ['start', 'thinking', 'text', 'tool', 'text', 'note', 'end'],
+  );
+  const [, , text, tool] = items;
+  assert.equal(text?.kind === 'text' && text.text, 'Hello');
+  assert.deepEqual(tool?.kind === 'tool' && [tool.call.status, tool.call.output, tool.call.input], [
+    'completed',
+    'ok',
+    { command: 'npm test' },
+  ]);
+  assert.deepEqual([plan.length, usage?.inputTokens, lastSeq], [1, 3, 12]);
+});
+
+test('steps of a run that write at the same time do not end up in one text', () => {
+  const { items } = foldUpdates(NOTHING, [
+    update(1, { kind: 'text', text: 'a', stepIndex: 0, providerId: 'codex' }),
+    update(2, { kind: 'text', text: 'b', stepIndex: 1, providerId: 'gemini' }),
+  ]);
+  assert.equal(items.length, 2);
+});
+
+const kinds = fc.constantFrom(
+  { kind: 'text', text: 'x' },
+  { kind: 'thinking', text: 'y' },
+  { kind: 'tool_call', toolCallId: 'a', title: 'A', toolKind: 'read', status: 'completed' },
+  { kind: 'tool_call', toolCallId: 'b', title: 'B', toolKind: 'edit', status: 'in_progress' },
+  { kind: 'started', message: '' },
+  { kind: 'failed', message: 'no', code: 'AGENT_EXITED' },
+  { kind: 'plan', entries: [] },
+);
+
+test('any split into pages, and any page that comes twice, gives the same items', () => {
+  fc.assert(
+    fc.property(fc.array(kinds, { maxLength: 40 }), fc.array(fc.nat(40), { maxLength: 6 }), (members, cuts) => {
+      const updates = members.map((one, index) => update(index + 1, one));
+      const whole = foldUpdates(NOTHING, updates);
+      const ends = [...cuts, updates.length].sort((one, other) => one - other);
+      let folded = NOTHING;
+      // Each page begins where the first one did: what is there already changes nothing.
+      for (const end of ends) folded = foldUpdates(folded, updates.slice(0, end));
+      assert.deepEqual(folded, whole);
+    }),
+    { numRuns: 200, endOnFailure: true },
+  );
+});

@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { linesOf } from '../../src/console/parts/diff-lines.ts';
+import { moneyText, safeLink, shortPath, spanText, visible } from '../../src/console/parts/text.ts';
+
+test('what cannot be seen is shown by its code point', () => {
+  assert.equal(visible('rm \u202e/etc\u200b'), 'rm ⟨U+202E⟩/etc⟨U+200B⟩');
+  assert.equal(visible('a\tb\nc'), 'a\tb\nc');
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), (text) => !/[\u202a-\u202e\u2066-\u2069\u200b]/.test(visible(text))),
+    { endOnFailure: true },
+  );
+});
+
+test('only web and mail addresses become links, whatever the text', () => {
+  for (const bad of [
+    'javascript:alert(1)',
+    ' javascript:x',
+    'data:text/html,x',
+    '/console',
+    'file:///etc/passwd',
+    '',
+  ]) {
+    assert.equal(safeLink(bad), undefined, bad);
+  }
+  assert.equal(safeLink('https://example.com/a b'), 'https://example.com/a%20b');
+  fc.assert(
+    fc.property(fc.string(), (text) => {
+      const link = safeLink(text);
+      return link === undefined || /^(?:https?|mailto):/.test(link);
+    }),
+    { endOnFailure: true },
+  );
+});
+
+test('times, money and paths are short', () => {
+  assert.deepEqual([spanText(5000), spanText(125_000), spanText(7_300_000)], ['5 s', '2 min', '2 h']);
+  assert.deepEqual([moneyText(0.0012), moneyText(3.5), moneyText(0)], ['$0.0012', '$3.50', '$0.00']);
+  assert.equal(shortPath('/home/ann/code/app'), 'code/app');
+});
+
+test('a diff comes from two texts, or from the diff of the agent', () => {
+  const lines = linesOf({ path: 'a.ts', oldText: 'one\ntwo\nthree\n', newText: 'one\n2\nthree\n' });
+  assert.deepEqual(
+    lines.map(({ sign, text, oldLine, newLine }) => [sign, text, oldLine, newLine]),
+    [
+      [' ', 'one', 1, 1],
+      ['-', 'two', 2, undefined],
+      ['+', '2', undefined, 2],
+      [' ', 'three', 3, 3],
+    ],
+  );
+  const unified = '--- a.ts\n+++ a.ts\n@@ -5,1 +5,1 @@\n-old\n+new\n';
+  assert.deepEqual(
+    linesOf({ path: 'a.ts', unified }).map(({ sign, text }) => sign + text),
+    ['-old', '+new'],
+  );
+  assert.deepEqual(linesOf({ path: 'a.ts', unified: 'not a diff' }), []);
+});

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { test } from 'node:test';
+import { until } from '../kit/until.ts';
+import { openAsAda } from './logged-in.ts';
+
+test('a key is made, used and removed, and the calls with it are counted and shown', async (t) => {
+  const { page, problems, url } = await openAsAda(t, '/console/keys');
+  await page.getByText('You have no keys yet.').waitFor();
+  await page.getByLabel('Name').fill('laptop');
+  await page.getByLabel('Models').fill('demo/*, openai/*');
+  await page.getByLabel('Budget in US dollars').fill('2.5');
+  await page.getByLabel('Period of the budget').selectOption('day');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  const key = await page.locator('pre').first().innerText();
+  await page.getByText(`export OPENAI_BASE_URL=${url}/v1`).waitFor();
+  await page.getByRole('button', { name: 'I have stored it' }).click();
+  await page.getByRole('row', { name: /laptop.*demo\/\*, openai\/\*.*\$2\.50 a day.*never/ }).waitFor();
+
+  const call = (model: string) =>
+    fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'one two three' }] }),
+    });
+  const answered = await call('demo/echo');
+  assert.equal(answered.status, 200);
+  await answered.text();
+  const again = await call('demo/echo');
+  await again.text();
+  await until('both calls to be recorded', async () => {
+    const listed = await fetch(`${url}/v1/usage/calls`, { headers: { authorization: `Bearer ${key}` } });
+    return ((await listed.json()) as { data: unknown[] }).data.length === 2;
+  });
+
+  await page.keyboard.press('g');
+  await page.keyboard.press('u');
+  const row = page.getByRole('row', { name: /^demo\/echo 2 0 / });
+  await row.waitFor();
+  assert.equal(await page.locator('.figures dd').first().innerText(), '2', 'the total is the sum of its parts');
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('link', { name: 'CSV' }).click(),
+  ]);
+  const [head, line] = (await readFile(await download.path(), 'utf8')).split('\r\n');
+  assert.equal(head, 'model,requests,errors,prompt_tokens,completion_tokens,cost_usd');
+  assert.match(line ?? '', /^"demo\/echo",2,0,\d+,\d+,/);
+  await page.getByRole('button', { name: 'key', exact: true }).click();
+  await page.waitForURL(/by=key/);
+  await page.getByRole('button', { name: 'model', exact: true }).click();
+  await row.getByRole('link').click();
+
+  await page.getByRole('heading', { name: 'Calls' }).waitFor();
+  const calls = page.getByRole('row', { name: /demo\/echo ok 200/ });
+  await calls.first().waitFor();
+  assert.equal(await calls.count(), 2);
+  await calls.first().getByRole('button').click();
+  const dialog = page.getByRole('dialog', { name: 'Call' });
+  await dialog.getByText(again.headers.get('x-request-id') ?? 'missing').waitFor();
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  await page.getByLabel('Outcome').selectOption('error');
+  await page.getByText('No call matches.').waitFor();
+  assert.equal(new URL(page.url()).searchParams.get('outcome'), 'error');
+
+  await page.setViewportSize({ width: 390, height: 844 });
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  await page.getByRole('link', { name: 'Keys' }).click();
+  await page.getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove it' }).click();
+  await page.getByText('You have no keys yet.').waitFor();
+  assert.equal((await call('demo/echo')).status, 401);
+  assert.deepEqual(problems, []);
+});

@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { test } from 'node:test';
+import { Secret, TOTP } from 'otpauth';
+import type { Page } from 'playwright-core';
+import { startProgram } from '../kit/running-program.ts';
+import { logIn, openAsAda, PASSWORD, TOKENS } from './logged-in.ts';
+import { openPage } from './open-page.ts';
+
+const part = (page: Page, name: string) => page.getByRole('region', { name });
+const NEW_PASSWORD = `${PASSWORD} again`;
+
+test('the own account: name, password, logins, access tokens', async (t) => {
+  const { page, problems, url } = await openAsAda(t, '/console/me');
+  const profile = part(page, 'Profile');
+  await profile.getByLabel('Name').fill('Ada L.');
+  await profile.getByRole('button', { name: 'Save' }).click();
+  await profile.getByText('Your name is saved.').waitFor();
+  await page.getByRole('navigation').getByText('Ada L.').waitFor();
+
+  // Another browser logs in, is listed, and is ended.
+  const other = await openPage(t, `${url}/login`);
+  await logIn(other.page, 'ada@example.com', PASSWORD);
+  await other.page.getByRole('heading', { name: 'Board' }).waitFor();
+  await page.reload();
+  const logins = part(page, 'Logins');
+  await logins.getByText('this one').waitFor();
+  assert.equal(await logins.getByRole('listitem').count(), 2);
+  await logins.getByRole('button', { name: 'End', exact: true }).click();
+  await logins.getByRole('button', { name: 'End', exact: true }).waitFor({ state: 'detached' });
+  assert.equal(await logins.getByRole('listitem').count(), 1);
+  await other.page.goto(`${url}/console/me`);
+  await other.page.getByRole('button', { name: 'Log in' }).waitFor();
+
+  const password = part(page, 'Password');
+  await password.getByLabel('New password').fill('short');
+  await password.getByLabel('Current password').fill(PASSWORD);
+  await password.getByRole('button', { name: 'Change the password' }).click();
+  await password.getByText('needs at least 8 characters').waitFor();
+  assert.equal(problems.join(' '), '', 'until here nothing was refused');
+  await password.getByLabel('New password').fill(NEW_PASSWORD);
+  await password.getByLabel('Current password').fill('not the password');
+  await password.getByRole('button', { name: 'Change the password' }).click();
+  await password.getByText('The current password is wrong.').waitFor();
+  await password.getByLabel('Current password').fill(PASSWORD);
+  await password.getByRole('button', { name: 'Change the password' }).click();
+  await password.getByText('Your password is changed').waitFor();
+
+  // The login session was replaced: the page goes on with the new one.
+  const tokens = part(page, 'Access tokens');
+  await tokens.getByText('There are none yet.').waitFor();
+  await tokens.getByLabel('Name of a new token').fill('build server');
+  await tokens.getByLabel('completions').uncheck();
+  await tokens.getByRole('button', { name: 'Create the token' }).click();
+  await tokens.getByText('Choose what the token is for.').waitFor();
+  await tokens.getByLabel('account').check();
+  await tokens.getByLabel('Ends after').selectOption('30 days');
+  await tokens.getByRole('button', { name: 'Create the token' }).click();
+  const token = await tokens.locator('pre').innerText();
+  const asToken = () => fetch(`${url}/api/auth/session`, { headers: { authorization: `Bearer ${token}` } });
+  assert.equal((await asToken()).status, 200);
+  await tokens.getByRole('button', { name: 'I have stored it' }).click();
+  await tokens.locator('pre').waitFor({ state: 'detached' });
+  const row = tokens.getByRole('listitem').filter({ hasText: 'build server' });
+  await row.getByText('account · until').waitFor();
+  await row.getByRole('button', { name: 'Revoke' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke it' }).click();
+  await tokens.getByText('There are none yet.').waitFor();
+  assert.equal((await asToken()).status, 401);
+
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.waitForURL(`${url}/login`);
+  await page.goto(`${url}/login?next=/console/me`);
+  await logIn(page, 'ada@example.com', NEW_PASSWORD);
+  await page.getByRole('heading', { name: 'Ada L.' }).waitFor();
+  assert.deepEqual(
+    problems.filter((text) => !text.includes('401')),
+    [],
+  );
+});
+
+test('second factor and passkeys: a login that is not fresh is confirmed by password and code', async (t) => {
+  const { page, problems, program, url } = await openAsAda(t, '/console/me');
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send('WebAuthn.enable');
+  await devtools.send('WebAuthn.addVirtualAuthenticator', {
+    options: {
+      protocol: 'ctap2',
+      transport: 'internal',
+      hasResidentKey: true,
+      hasUserVerification: true,
+      isUserVerified: true,
+      automaticPresenceSimulation: true,
+    },
+  });
+
+  const factor = part(page, 'Second factor');
+  await factor.getByRole('button', { name: 'Switch on' }).click();
+  await factor.getByRole('img', { name: 'QR code' }).waitFor();
+  const key = (await factor.locator('code').innerText()).replaceAll(' ', '');
+  const codes = new TOTP({ secret: Secret.fromBase32(key) });
+  await factor.getByLabel('Code of the app').fill('000000');
+  await factor.getByRole('button', { name: 'Switch on' }).click();
+  await factor.getByText('The code is wrong').waitFor();
+  await factor.getByLabel('Code of the app').fill(codes.generate());
+  await factor.getByRole('button', { name: 'Switch on' }).click();
+  const done = factor.getByRole('button', { name: 'Done' });
+  await done.waitFor();
+  assert.equal(await done.isDisabled(), true, 'not before the codes are stored');
+  const recovery = (await factor.locator('pre').innerText()).split('\n');
+  assert.equal(recovery.length, 10);
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    factor.getByRole('link', { name: 'Download' }).click(),
+  ]);
+  assert.equal(await readFile(await download.path(), 'utf8'), `${recovery.join('\n')}\n`);
+  await factor.getByLabel('I have stored them').check();
+  await done.click();
+  await factor.getByText('10 recovery codes are left.').waitFor();
+
+  const passkeys = part(page, 'Passkeys and linked logins');
+  await passkeys.getByLabel('Name of a new passkey').fill('laptop');
+  await passkeys.getByRole('button', { name: 'Add a passkey' }).click();
+  await passkeys.getByRole('listitem').filter({ hasText: 'laptop' }).waitFor();
+  await passkeys.getByLabel('Name of a new passkey').fill('again');
+  await passkeys.getByRole('button', { name: 'Add a passkey' }).click();
+  await passkeys.getByText('This device has a passkey for your account already.').waitFor();
+
+  // Six minutes pass.
+  await program.stop();
+  const database = new DatabaseSync(join(program.dataDirectory, 'accounts.db'));
+  database.exec(`UPDATE sessions SET created_at = created_at - 360000`);
+  database.close();
+  await startProgram(t, {
+    dataDirectory: program.dataDirectory,
+    environment: TOKENS,
+    args: ['--listen', new URL(program.url).host],
+  });
+  await page.reload();
+  await passkeys.getByRole('button', { name: 'Show them' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Confirm that it is you' });
+  await dialog.getByLabel('Password').fill('not the password');
+  await dialog.getByRole('button', { name: 'Continue' }).click();
+  await dialog.getByText('The name or the password is wrong.').waitFor();
+  await dialog.getByLabel('Password').fill(PASSWORD);
+  await dialog.getByRole('button', { name: 'Continue' }).click();
+  await dialog.getByLabel('Code of your authenticator app').fill(recovery[0] ?? '');
+  await dialog.getByRole('button', { name: 'Continue' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  const laptop = passkeys.getByRole('listitem').filter({ hasText: 'laptop' });
+  await laptop.getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove it' }).click();
+  await laptop.waitFor({ state: 'detached' });
+  const logins = part(page, 'Logins');
+  await logins.getByText('this one').waitFor();
+  assert.equal(await logins.getByRole('listitem').count(), 1, 'the confirmation has replaced the login before');
+
+  await factor.getByRole('button', { name: 'Switch off' }).click();
+  const proof = page.getByRole('dialog', { name: 'Switch the second factor off?' });
+  await proof.getByLabel('Your password').fill(PASSWORD);
+  await proof.getByLabel('Code of the app').fill('123456');
+  await proof.getByRole('button', { name: 'Switch it off' }).click();
+  await proof.getByText('The password or the code is wrong').waitFor();
+  await proof.getByLabel('Code of the app').fill(recovery[1] ?? '');
+  await proof.getByRole('button', { name: 'Switch it off' }).click();
+  await factor.getByRole('button', { name: 'Switch on' }).waitFor();
+  assert.ok(page.url().startsWith(`${url}/console/me`), 'nothing has sent the page to the login');
+  assert.deepEqual(
+    problems.filter((text) => !/40[01]|503|ERR_CONNECTION|WebSocket/.test(text)),
+    [],
+  );
+});

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { logIn, openAsAda, PASSWORD } from './logged-in.ts';
+import { openPage } from './open-page.ts';
+
+test('administrators invite, change, pause and remove people, and see what happened; others see none of it', async (t) => {
+  const { page, problems, url } = await openAsAda(t, '/console/users');
+  await page.getByRole('row', { name: /Ada.*ada@example.com.*root.*active.*off/ }).waitFor();
+  const invitations = page.getByRole('region', { name: 'Invitations' });
+  await invitations.getByText('No invitation is open.').waitFor();
+  await invitations.getByRole('button', { name: 'Invite' }).click();
+  const link = await invitations.locator('pre').innerText();
+  await invitations.getByRole('button', { name: 'Done' }).click();
+  await invitations.getByText('anyone who has the link').first().waitFor();
+
+  const ben = await openPage(t, link.replace('127.0.0.1', 'localhost'));
+  await ben.page.getByLabel('Name', { exact: true }).fill('Ben');
+  await ben.page.getByLabel('E-mail address').fill('ben@example.com');
+  await ben.page.getByLabel('Password').fill(PASSWORD);
+  await ben.page.getByRole('button', { name: 'Create my account' }).click();
+  await ben.page.getByRole('navigation').getByText('Ben').waitFor();
+  assert.equal(await ben.page.getByRole('link', { name: 'Users' }).count(), 0);
+  await ben.page.goto(`${url}/console/users`);
+  await ben.page.getByText('forbidden').first().waitFor();
+
+  // Another one is made, listed and revoked.
+  await page.reload();
+  await invitations.getByText('No invitation is open.').waitFor();
+  await invitations.getByLabel('E-mail address').fill('cleo@example.com');
+  await invitations.getByLabel('Mail the link').uncheck();
+  await invitations.getByLabel('Role of the new account').selectOption('operator');
+  await invitations.getByRole('button', { name: 'Invite' }).click();
+  await invitations.getByText('shown only this once').waitFor();
+  const cleo = invitations.getByRole('listitem').filter({ hasText: 'cleo@example.com as operator' });
+  await cleo.getByRole('button', { name: 'Revoke' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke it' }).click();
+  await invitations.getByText('No invitation is open.').waitFor();
+
+  await page.getByLabel('Search users').fill('ben@');
+  await page.getByRole('row', { name: /Ada/ }).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Ben' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Ben' });
+  await dialog.getByLabel('Role').selectOption('readonly');
+  await dialog.getByText('The role is changed.').waitFor();
+  await page.getByRole('row', { name: /Ben.*readonly/, includeHidden: true }).waitFor();
+  await dialog.getByRole('button', { name: 'Pause' }).click();
+  await dialog.getByText('Paused: all logins have ended.').waitFor();
+  await ben.page.goto(`${url}/login?next=/console/me`);
+  await logIn(ben.page, 'ben@example.com', PASSWORD);
+  await ben.page.getByText('This account is suspended.').waitFor();
+  await dialog.getByRole('button', { name: 'Resume' }).click();
+  await dialog.getByText('May log in again.').waitFor();
+  await logIn(ben.page, 'ben@example.com', PASSWORD);
+  await ben.page.getByRole('heading', { name: 'Ben' }).waitFor();
+  await dialog.getByRole('button', { name: 'End all logins' }).click();
+  await dialog.getByText('All logins have ended.').waitFor();
+  await ben.page.reload();
+  await ben.page.getByRole('button', { name: 'Log in' }).waitFor();
+
+  // What was done is recorded, and filters are in the address.
+  await dialog.getByRole('link', { name: 'What happened to this account' }).click();
+  await page.getByRole('row', { name: /role\.changed.*before: user · after: readonly/ }).waitFor();
+  await page.getByRole('button', { name: 'user.paused' }).click();
+  await page.getByRole('row', { name: /role\.changed/ }).waitFor({ state: 'detached' });
+  assert.equal(new URL(page.url()).searchParams.get('event'), 'user.paused');
+  await page.getByLabel('Event').fill('no.such');
+  await page.getByText('Nothing matches.').waitFor();
+
+  await page.getByRole('link', { name: 'Users' }).click();
+  await page.getByRole('button', { name: 'Ben' }).click();
+  await dialog.getByText('Remove this account').click();
+  await dialog.getByLabel('Type the e-mail address').fill('ben@example.co');
+  assert.equal(await dialog.getByRole('button', { name: 'Remove it' }).isDisabled(), true);
+  await dialog.getByLabel('Type the e-mail address').fill('ben@example.com');
+  await dialog.getByRole('button', { name: 'Remove it' }).click();
+  await page.getByRole('row', { name: /Ben/ }).waitFor({ state: 'detached' });
+  await page.setViewportSize({ width: 390, height: 844 });
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  assert.deepEqual(problems, []);
+});
