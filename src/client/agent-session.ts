@@ -11,6 +11,7 @@ import {
   type TurnCall,
   withinLimits,
 } from './bridge-transport.ts';
+import { updateOf } from './rpc-message.ts';
 import type { OpenLink, SocketLink } from './socket-link.ts';
 import { createUpdateQueue } from './update-queue.ts';
 
@@ -160,7 +161,7 @@ function createTurn(
 ): Turn {
   const queue = createUpdateQueue(maxWaitingUpdates);
   const result = run(queue.push);
-  // Whoever reads the updates gets the failure there, and may never look at the result.
+  // A reader of the updates gets the failure there, and may never look at the result.
   result.then(() => queue.end(), queue.end);
   return { result, [Symbol.asyncIterator]: queue.read };
 }
@@ -187,8 +188,9 @@ async function* followSession(options: FollowSessionOptions): AsyncGenerator<Ses
     let link: SocketLink | undefined;
     let isFull = false;
     try {
-      link = await openLink(query.toString(), (update) => {
-        if (update.sessionId !== sessionId || update.seq <= last || isFull) return;
+      link = await openLink(query.toString(), (message) => {
+        const update = updateOf(message);
+        if (update === undefined || update.sessionId !== sessionId || update.seq <= last || isFull) return;
         isFull = queue.size() >= maxWaitingUpdates;
         // The reader is slow: what does not fit is asked for again when it has caught up.
         if (isFull) return link?.close();

@@ -38,6 +38,24 @@ export interface CallOptions {
   readonly timeoutMs?: number;
 }
 
+/** A promise with its two ends. */
+export interface Deferred<Value> {
+  readonly promise: Promise<Value>;
+  resolve(value: Value): void;
+  reject(error: unknown): void;
+}
+
+/** Does the same as `Promise.withResolvers`, which Node 20 does not have. */
+export function defer<Value>(): Deferred<Value> {
+  let resolve: Deferred<Value>['resolve'] = () => undefined;
+  let reject: Deferred<Value>['reject'] = () => undefined;
+  const promise = new Promise<Value>((onValue, onError) => {
+    resolve = onValue;
+    reject = onError;
+  });
+  return { promise, resolve, reject };
+}
+
 /** When to stop waiting. */
 interface CallLimits {
   /** Its reason is the error to end with. */

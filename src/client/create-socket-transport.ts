@@ -3,7 +3,7 @@ import type { SessionUpdate } from '../bridge/contract/session-update.ts';
 import { type BridgeTransport, createPatience, type MakeCallId, type TurnCall } from './bridge-transport.ts';
 import { runStreamedTurn } from './create-http-transport.ts';
 import type { HttpExchange } from './http-exchange.ts';
-import { type RpcMessage, type RpcRequest, resultOf } from './rpc-message.ts';
+import { type RpcMessage, type RpcRequest, resultOf, updateOf } from './rpc-message.ts';
 import type { OpenLink, SocketLink } from './socket-link.ts';
 import { TrestleError } from './trestle-error.ts';
 
@@ -26,14 +26,16 @@ export function createSocketTransport(options: SocketTransportOptions): BridgeTr
   const listeners = new Set<Listener>();
   let current: Promise<SocketLink> | undefined;
 
-  function onUpdate(update: SessionUpdate): void {
+  function onMessage(message: RpcMessage): void {
+    const update = updateOf(message);
+    if (update === undefined) return;
     for (const { sessionId, receive } of listeners) if (sessionId === update.sessionId) receive(update);
   }
 
   /** One after the other: several calls that find no connection open one together. */
   function connected(): Promise<SocketLink> {
     if (current !== undefined) return current;
-    const opening = openLink('', onUpdate);
+    const opening = openLink('', onMessage);
     current = opening;
     const forget = () => {
       if (current === opening) current = undefined;

@@ -1,4 +1,5 @@
 import type { Static } from 'typebox';
+import type { FolderPage } from '../bridge/contract/files.ts';
 import type {
   GatewayConnectParams,
   GatewayConnectResult,
@@ -10,6 +11,7 @@ import type {
 import type {
   JobList as ContractJobList,
   JobRecord as ContractJobRecord,
+  DeliveryAttempt,
   JobStatistics,
   ListJobsParams,
   SubmitJobParams,
@@ -18,19 +20,32 @@ import type {
 import type { RoutingInput, RoutingResolution } from '../bridge/contract/routing.ts';
 import type { SessionResult } from '../bridge/contract/session.ts';
 import type { Capabilities } from '../bridge/contract/surface.ts';
+import type { AuditPage, AuditQuery } from '../bridge/contract/workbench.ts';
 import { type AgentSession, createAgentSession, type SessionDefaults } from './agent-session.ts';
 import {
   type BridgeTransport,
   type CallBridge,
   type CallOptions,
   createCallIds,
+  createCallLimits,
   type MakeCallId,
   withinLimits,
 } from './bridge-transport.ts';
 import { createHttpTransport } from './create-http-transport.ts';
 import { createSocketTransport } from './create-socket-transport.ts';
 import { createHttpExchange, type HttpExchange } from './http-exchange.ts';
+import { createLive, type Live } from './live-client.ts';
+import { createSchedules, type Schedules } from './schedules-client.ts';
+import {
+  type Attachments,
+  createAttachments,
+  createPermissions,
+  createSessions,
+  type Permissions,
+  type Sessions,
+} from './sessions-client.ts';
 import { createOpenLink, type OpenLink, type OpenSocket, openGlobalSocket } from './socket-link.ts';
+import { type RequestWorkbench, requestWorkbench, type StreamWorkbench, streamWorkbench } from './workbench-request.ts';
 
 /** How calls travel. `sse` and `websocket` bring updates as they happen, `http` only results. */
 export type TransportName = 'sse' | 'websocket' | 'http';
@@ -87,7 +102,31 @@ export interface TrestleClient {
    * ```
    */
   session(sessionId: string, defaults?: SessionDefaults): AgentSession;
+  readonly sessions: Sessions;
+  /**
+   * Returns the folders in which agents may work, and the folders inside of `path`.
+   *
+   * @example
+   * ```ts
+   * console.log((await trestle.folders()).roots);
+   * ```
+   */
+  folders(path?: string, options?: CallOptions): Promise<FolderPage>;
+  /**
+   * Returns decisions about permissions, newest first.
+   *
+   * @example
+   * ```ts
+   * const { entries } = await trestle.audit({ limit: 10 });
+   * console.log(entries.map(({ action, decision }) => `${action} ${decision}`));
+   * ```
+   */
+  audit(query?: AuditQuery, options?: CallOptions): Promise<AuditPage>;
+  readonly permissions: Permissions;
+  readonly attachments: Attachments;
   readonly jobs: Jobs;
+  readonly schedules: Schedules;
+  readonly live: Live;
   readonly gateway: Gateway;
   readonly tools: Tools;
   /**
@@ -126,20 +165,23 @@ export function createTrestleClient(options: TrestleClientOptions): TrestleClien
   const closed = new AbortController();
   const makeCallId = createCallIds();
   const headers: Readonly<Record<string, string>> = options.token ? { authorization: `Bearer ${options.token}` } : {};
+  const send: typeof fetch = options.fetch ?? ((input, init) => fetch(input, init));
   const exchange = createHttpExchange({
     rpcUrl: addressOf(options.url, 'acp/rpc'),
     headers,
-    fetch: options.fetch ?? ((input, init) => fetch(input, init)),
+    fetch: send,
     streamSilenceMs: STREAM_SILENCE_MS,
   });
-  const openLink = createOpenLink({
-    socketUrl: addressOf(options.url, 'acp').replace(/^http/, 'ws'),
-    headers,
-    openSocket: options.openSocket ?? openGlobalSocket,
-    exchange,
-    makeCallId,
-    silenceMs: SOCKET_SILENCE_MS,
-  });
+  const linkTo = (path: string): OpenLink =>
+    createOpenLink({
+      socketUrl: addressOf(options.url, path).replace(/^http/, 'ws'),
+      headers,
+      openSocket: options.openSocket ?? openGlobalSocket,
+      exchange,
+      makeCallId,
+      silenceMs: SOCKET_SILENCE_MS,
+    });
+  const openLink = linkTo('acp');
   const transport = chooseTransport(options.transport ?? 'sse', { exchange, openLink, makeCallId, reconnectMs });
 
   async function call<Result>(
@@ -151,6 +193,21 @@ export function createTrestleClient(options: TrestleClientOptions): TrestleClien
       return (await transport.call({ method, params, isRepeatable }, signal)) as Result;
     });
   }
+
+  const workbench = { url: addressOf(options.url, 'api/bridge/'), headers, fetch: send };
+  const request: RequestWorkbench = async <Result>(wanted: Parameters<RequestWorkbench>[0], callOptions = {}) =>
+    withinLimits({ timeoutMs: callTimeoutMs, ...callOptions }, closed.signal, async (signal) => {
+      return (await requestWorkbench(workbench, wanted, signal)) as Result;
+    });
+
+  const stream: StreamWorkbench = async function* (wanted, callOptions = {}) {
+    const limits = createCallLimits(callOptions, closed.signal);
+    try {
+      yield* streamWorkbench(workbench, wanted, limits.signal);
+    } finally {
+      limits.release();
+    }
+  };
 
   return {
     capabilities: (callOptions) => call({ method: 'acp.capabilities', params: {} }, callOptions),
@@ -166,7 +223,14 @@ export function createTrestleClient(options: TrestleClientOptions): TrestleClien
         maxWaitingUpdates,
         closed: closed.signal,
       }),
+    sessions: createSessions(request, stream),
+    folders: (path, callOptions) => request({ path: 'folders', query: { path } }, callOptions),
+    audit: (query = {}, callOptions) => request({ path: 'audit', query }, callOptions),
+    permissions: createPermissions(request),
+    attachments: createAttachments(request),
     jobs: createJobs(call, makeCallId),
+    schedules: createSchedules(request),
+    live: createLive({ openLink: linkTo('api/bridge/live'), makeCallId, closed: closed.signal }),
     gateway: createGateway(call),
     tools: createTools(call),
     close() {
@@ -262,6 +326,11 @@ export interface JobRecord extends Omit<ContractJobRecord, 'result'> {
   readonly result: SessionResult | null;
 }
 
+/** One job, with every attempt to deliver its result. */
+export interface JobDetails extends JobRecord {
+  readonly deliveries: readonly DeliveryAttempt[];
+}
+
 export interface JobList extends Omit<ContractJobList, 'jobs'> {
   /** Newest first. */
   readonly jobs: readonly JobRecord[];
@@ -286,7 +355,7 @@ export interface Jobs {
    */
   submit(params: SubmitJobParams, options?: CallOptions): Promise<SubmittedJob>;
   /**
-   * Returns a job with its status and, at its end, its result.
+   * Returns a job with its status, at its end its result, and every attempt to deliver it. `submit({ retryOf: jobId })` runs it again.
    *
    * @example
    * ```ts
@@ -294,13 +363,13 @@ export interface Jobs {
    * console.log((await trestle.jobs.get(jobId)).status);
    * ```
    */
-  get(jobId: string, options?: CallOptions): Promise<JobRecord | UnknownJob>;
+  get(jobId: string, options?: CallOptions): Promise<JobDetails | UnknownJob>;
   /**
    * Lists jobs, the newest first.
    *
    * @example
    * ```ts
-   * const { jobs } = await trestle.jobs.list({ limit: 10 });
+   * const { jobs } = await trestle.jobs.list({ limit: 10, search: 'hello' });
    * for (const { jobId, status } of jobs) console.log(jobId, status);
    * ```
    */

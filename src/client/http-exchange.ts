@@ -1,4 +1,5 @@
 import { createParser } from 'eventsource-parser';
+import { defer } from './bridge-transport.ts';
 import { MAX_MESSAGE_CHARACTERS, parseMessage, type RpcMessage, type RpcRequest, resultOf } from './rpc-message.ts';
 import { clientError, connectionLost, TrestleError } from './trestle-error.ts';
 
@@ -24,8 +25,8 @@ interface HttpExchangeOptions {
 /** The head of a response comes as soon as the call is taken, or with its answer. */
 const HEAD_MS = 120_000;
 /** What stands before a bridge answers with these while the bridge is away. */
-const AWAY: ReadonlySet<number> = new Set([502, 503, 504]);
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+export const AWAY: ReadonlySet<number> = new Set([502, 503, 504]);
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
   const { rpcUrl, streamSilenceMs } = options;
@@ -87,14 +88,14 @@ export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
   };
 }
 
-function reasonOf(error: unknown): string {
+export function reasonOf(error: unknown): string {
   const { cause } = error instanceof Error ? error : {};
   if (cause instanceof Error && cause.message !== '') return cause.message;
   return error instanceof Error ? error.message : 'the connection failed';
 }
 
 /** The text of a body as it comes. To stop reading breaks off the connection, and so does silence. */
-async function* readText(response: Response, silenceMs: number): AsyncGenerator<string> {
+export async function* readText(response: Response, silenceMs: number): AsyncGenerator<string> {
   const reader = response.body?.getReader();
   if (reader === undefined) return;
   const decoder = new TextDecoder();
@@ -110,7 +111,7 @@ async function* readText(response: Response, silenceMs: number): AsyncGenerator<
 }
 
 async function orSilence<Value>(value: Promise<Value>, silenceMs: number): Promise<Value> {
-  const silence = Promise.withResolvers<never>();
+  const silence = defer<never>();
   const timer = setTimeout(() => silence.reject(new Error(`nothing came for ${silenceMs} ms`)), silenceMs);
   try {
     return await Promise.race([value, silence.promise]);
@@ -122,7 +123,7 @@ async function orSilence<Value>(value: Promise<Value>, silenceMs: number): Promi
 }
 
 /** A document as a whole. */
-async function readDocument(response: Response, silenceMs: number): Promise<string> {
+export async function readDocument(response: Response, silenceMs: number): Promise<string> {
   const parts: string[] = [];
   let length = 0;
   for await (const part of readText(response, silenceMs)) {

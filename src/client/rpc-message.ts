@@ -49,5 +49,5 @@ export function resultOf({ result, error }: RpcMessage, status?: number): unknow
 
 function badAnswer(status: number | undefined, cause?: unknown): TrestleError {
   const facts = { ...(status === undefined ? {} : { status }), ...(cause === undefined ? {} : { cause }) };
-  return clientError('BAD_ANSWER', 'What came is no answer of a bridge; is the url right?', facts);
+  return clientError('BAD_ANSWER', 'The response did not come from a Trestle bridge; check `url`.', facts);
 }

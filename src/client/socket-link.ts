@@ -1,7 +1,6 @@
-import type { SessionUpdate } from '../bridge/contract/session-update.ts';
-import type { MakeCallId } from './bridge-transport.ts';
+import { type Deferred, defer, type MakeCallId } from './bridge-transport.ts';
 import type { HttpExchange } from './http-exchange.ts';
-import { MAX_MESSAGE_CHARACTERS, parseMessage, type RpcMessage, type RpcRequest, updateOf } from './rpc-message.ts';
+import { MAX_MESSAGE_CHARACTERS, parseMessage, type RpcMessage, type RpcRequest } from './rpc-message.ts';
 import { clientError, connectionLost } from './trestle-error.ts';
 
 /** As much of a WebSocket as the client uses: the browser's, Node's, or that of the `ws` package. */
@@ -25,17 +24,18 @@ interface SocketLinkOptions {
   readonly socket: WebSocketLike;
   /** After this much silence the other side is asked for a sign of life; after three times as much it is given up. */
   readonly silenceMs: number;
-  onUpdate(update: SessionUpdate): void;
+  /** Takes what the other side sends by itself. */
+  onMessage(message: RpcMessage): void;
 }
 
 const OPEN_MS = 10_000;
 const SIGN_OF_LIFE = '{"jsonrpc":"2.0","id":"alive","method":"acp.capabilities","params":{}}';
 
 /** Resolves when the connection is open. */
-async function openSocketLink({ socket, silenceMs, onUpdate }: SocketLinkOptions): Promise<SocketLink> {
-  const waiting = new Map<string, PromiseWithResolvers<RpcMessage>>();
-  const opened = Promise.withResolvers<void>();
-  const closed = Promise.withResolvers<void>();
+async function openSocketLink({ socket, silenceMs, onMessage }: SocketLinkOptions): Promise<SocketLink> {
+  const waiting = new Map<string, Deferred<RpcMessage>>();
+  const opened = defer<void>();
+  const closed = defer<void>();
   let isClosed = false;
   let heardAt = performance.now();
 
@@ -63,9 +63,8 @@ async function openSocketLink({ socket, silenceMs, onUpdate }: SocketLinkOptions
       end('it sent what is no message');
       return;
     }
-    const update = updateOf(message);
-    if (update !== undefined) {
-      onUpdate(update);
+    if (message.method !== undefined) {
+      onMessage(message);
       return;
     }
     const id = String(message.id);
@@ -97,7 +96,7 @@ async function openSocketLink({ socket, silenceMs, onUpdate }: SocketLinkOptions
     close: () => end('it was closed here'),
     send(request) {
       if (isClosed) throw connectionLost('the connection was closed');
-      const answer = Promise.withResolvers<RpcMessage>();
+      const answer = defer<RpcMessage>();
       waiting.set(request.id, answer);
       socket.send(JSON.stringify(request));
       return answer.promise;
@@ -115,13 +114,12 @@ function read(data: unknown): RpcMessage | undefined {
 }
 
 /** Opens a connection; with a query such as `sessionId=s&afterSeq=3` it is a client of that session from the start. */
-export type OpenLink = (query: string, onUpdate: (update: SessionUpdate) => void) => Promise<SocketLink>;
+export type OpenLink = (query: string, onMessage: (message: RpcMessage) => void) => Promise<SocketLink>;
 
 /** Makes a WebSocket that sends these headers with its handshake. */
 export type OpenSocket = (url: string, headers: Readonly<Record<string, string>>) => WebSocketLike;
 
 interface OpenLinkOptions {
-  /** Of `/acp`. */
   readonly socketUrl: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly openSocket: OpenSocket;
@@ -132,10 +130,10 @@ interface OpenLinkOptions {
 
 export function createOpenLink(options: OpenLinkOptions): OpenLink {
   const { socketUrl, headers, openSocket, exchange, makeCallId, silenceMs } = options;
-  return async (query, onUpdate) => {
+  return async (query, onMessage) => {
     const socket = openSocket(query === '' ? socketUrl : `${socketUrl}?${query}`, headers);
     try {
-      return await openSocketLink({ socket, silenceMs, onUpdate });
+      return await openSocketLink({ socket, silenceMs, onMessage });
     } catch (error) {
       // A WebSocket does not tell why it was refused: the same credential over HTTP does.
       const request = { jsonrpc: '2.0', id: makeCallId(), method: 'acp.capabilities', params: {} } as const;
@@ -147,8 +145,13 @@ export function createOpenLink(options: OpenLinkOptions): OpenLink {
 
 const REASON_MS = 5000;
 
-/** The WebSocket that is there. Only outside browsers it can send headers. */
+/** Opens the global WebSocket, which can send headers only outside browsers. */
 export function openGlobalSocket(url: string, headers: Readonly<Record<string, string>>): WebSocketLike {
+  if (!('WebSocket' in globalThis)) {
+    const way =
+      "use Node 22 or newer, transport 'sse' or 'http', or pass openSocket with a WebSocket of the ws package";
+    throw clientError('UNSUPPORTED', `This runtime has no WebSocket: ${way}.`);
+  }
   if (Object.keys(headers).length === 0) return new WebSocket(url);
   if ('document' in globalThis || 'WorkerGlobalScope' in globalThis) {
     const way = "use transport 'sse' or 'http', or give openSocket";

@@ -11,6 +11,7 @@ export type {
 export type { CallOptions } from './bridge-transport.ts';
 export type {
   Gateway,
+  JobDetails,
   JobList,
   JobRecord,
   Jobs,
@@ -22,6 +23,9 @@ export type {
   UnknownJob,
 } from './create-trestle-client.ts';
 export { createTrestleClient } from './create-trestle-client.ts';
+export type { Live, LiveChange, LiveFollowOptions, LiveStatus, LiveTopic, LiveUpdate } from './live-client.ts';
+export type { Schedules } from './schedules-client.ts';
+export type { Attachments, Permissions, Sessions } from './sessions-client.ts';
 export type { OpenSocket, WebSocketLike } from './socket-link.ts';
 export type { ClientErrorCode } from './trestle-error.ts';
 export { TrestleError } from './trestle-error.ts';

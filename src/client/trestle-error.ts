@@ -16,7 +16,7 @@ export type ClientErrorCode =
   /** The `signal` of the call has aborted. */
   | 'ABORTED'
   | 'CLIENT_CLOSED'
-  /** What came is no answer of a bridge. */
+  /** The response did not come from a bridge. */
   | 'BAD_ANSWER'
   /** More updates waited to be read than may wait; `data.afterSeq` is the last one that was kept. */
   | 'UPDATES_OVERFLOWED'

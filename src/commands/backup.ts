@@ -21,10 +21,10 @@ export function registerBackup(program: Command, context: CommandContext): void 
     .action(async (folder: string, _options: unknown, command: Command) => {
       const options = command.optsWithGlobals();
       const { settings } = await loadSettings(options, context);
-      const { backUpDatabases } = await import('../platform/database/backup/back-up-databases.ts');
+      const { backUpDatabases } = await import('../platform/database/backup/database-backup.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
       const { copyableStores, dataFilesOf } = await import('../system/stores.ts');
-      const { describeBackupKey } = await import('../system/secret-key.ts');
+      const { describeBackupKey } = await import('../system/data-directory.ts');
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const { PROGRAM_VERSION } = await import('../system/environment.ts');
       await using opened = new AsyncDisposableStack();
@@ -73,12 +73,12 @@ export function registerRestore(program: Command, context: CommandContext): void
     .action(async (folder: string, _options: unknown, command: Command) => {
       const options = command.optsWithGlobals();
       const { settings } = await loadSettings(options, context);
-      const { restoreDatabases } = await import('../platform/database/backup/restore-databases.ts');
+      const { restoreDatabases } = await import('../platform/database/backup/database-backup.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
       const { dataFilesOf } = await import('../system/stores.ts');
       const { storeDefinition, storeLocation } = await import('../system/stores.ts');
       const { SERVICE_NAMES } = await import('../system/settings.ts');
-      const { prepareRestoredKey } = await import('../system/secret-key.ts');
+      const { prepareRestoredKey } = await import('../system/data-directory.ts');
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const passphrase = options.keyPassphraseStdin === true ? await readPassword(context) : undefined;
       const files = await dataFilesOf({ ...context, settings, clock: systemClock });
@@ -174,7 +174,7 @@ export function registerSecretKey(program: Command, context: CommandContext): vo
       const { dataFilesOf } = await import('../system/stores.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
       const { readSecretKeys } = await import('../platform/secrets/secret-keys.ts');
-      const { keyFingerprint } = await import('../platform/secrets/secret-box.ts');
+      const { keyFingerprint } = await import('../platform/secrets/secret-keys.ts');
       const files = await dataFilesOf({ ...context, settings, clock: systemClock });
       const keys = await readSecretKeys({ file: files.secretKey, given: settings.secret_key });
       const source = settings.secret_key === '' ? files.secretKey : 'the configuration';
@@ -195,7 +195,7 @@ export function registerSecretKey(program: Command, context: CommandContext): vo
       const options = command.optsWithGlobals();
       const { settings } = await loadSettings(options, context);
       const { dataFilesOf, openStoresAlone } = await import('../system/stores.ts');
-      const { adoptSecretKey } = await import('../system/secret-key.ts');
+      const { adoptSecretKey } = await import('../system/data-directory.ts');
       const { systemClock } = await import('../platform/clock/clock.ts');
       const { systemRandomness } = await import('../platform/clock/randomness.ts');
       const { loadSecretKeys } = await import('../platform/secrets/secret-keys.ts');

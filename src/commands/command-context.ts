@@ -32,6 +32,8 @@ export function createCommandContext(environment: CommandContext['environment'])
 
 export const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;
+/** The exit code of a program that Ctrl-C has ended. */
+export const EXIT_INTERRUPTED = 130;
 /** EX_CONFIG of sysexits.h. */
 export const EXIT_CONFIGURATION = 78;
 

@@ -3,8 +3,7 @@ import type { Command } from 'commander';
 import type { YAMLMap } from 'yaml';
 import type { Configuration } from '../platform/config/load-configuration.ts';
 import { ConfigurationError } from '../platform/config/problem.ts';
-import { joinPath } from '../platform/config/setting-annotation.ts';
-import { maskSettings } from '../platform/config/setting-values.ts';
+import { joinPath, maskSettings } from '../platform/config/setting-annotation.ts';
 import type { Finding } from '../system/doctor/findings.ts';
 import { type Settings, settingsDeclaration } from '../system/settings.ts';
 import {

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { parseDuration } from '../platform/config/leaf-settings.ts';
 import type { CommandContext } from './command-context.ts';
-import { callFromCommand } from './load-settings.ts';
+import { callFromCommand, commaList } from './load-settings.ts';
 
 interface KeyInfo {
   readonly id: string;
@@ -43,7 +43,7 @@ function registerCreate(key: Command, context: CommandContext): void {
     .description('Issues a key and prints it. It is not shown again: only its digest is stored.')
     .argument('<name>', 'what the key is for')
     .option('--owner <user>', 'id of the user who owns the key')
-    .option('--models <patterns>', 'models that the key may use, separated by commas: openai/*,fast', readList)
+    .option('--models <patterns>', 'models that the key may use, separated by commas: openai/*,fast', commaList)
     .option('--requests-per-minute <number>', 'limit of requests per minute', readCount)
     .option('--tokens-per-minute <number>', 'limit of tokens per minute', readCount)
     .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total', readBudget)
@@ -63,7 +63,9 @@ function registerCreate(key: Command, context: CommandContext): void {
         ...(given.budget !== undefined && { budget: given.budget }),
         ...(given.expires !== undefined && { expires_at: given.expires }),
       };
-      const issued = (await ask(options, context, 'keys.create', params)) as KeyInfo & { readonly key: string };
+      const issued = (await callFromCommand(options, context, 'completions', 'keys.create', params)) as KeyInfo & {
+        readonly key: string;
+      };
       if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);
       else context.stdout(`${issued.key}\n\n  ${issued.id}  ${issued.name}. Keep the key: it is not shown again.\n`);
     });
@@ -82,7 +84,7 @@ function registerList(key: Command, context: CommandContext): void {
       const data: KeyInfo[] = [];
       for (let more = true; more; ) {
         const after = data.at(-1)?.id;
-        const page = (await ask(options, context, 'keys.list', {
+        const page = (await callFromCommand(options, context, 'completions', 'keys.list', {
           ...filter,
           ...(after !== undefined && { after }),
         })) as { readonly data: readonly KeyInfo[]; readonly has_more: boolean };
@@ -104,18 +106,9 @@ function registerRevoke(key: Command, context: CommandContext): void {
     .addHelpText('after', '\nExamples:\n  trestle key revoke key_01k9zexample')
     .action(async (id: string, _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      await ask(options, context, 'keys.revoke', { id });
+      await callFromCommand(options, context, 'completions', 'keys.revoke', { id });
       context.stdout(options.json === true ? `${JSON.stringify({ id, revoked: true })}\n` : `Revoked ${id}.\n`);
     });
-}
-
-function ask(
-  options: Readonly<Record<string, unknown>>,
-  context: CommandContext,
-  method: string,
-  params: Readonly<Record<string, unknown>>,
-): Promise<unknown> {
-  return callFromCommand(options, context, 'completions', method, params);
 }
 
 function keyLine(key: KeyInfo): string {
@@ -128,10 +121,6 @@ function keyLine(key: KeyInfo): string {
     key.owner !== '' && `owner ${key.owner}`,
   ].filter((limit) => limit !== false);
   return `  ${key.id}  ${key.hint}...  ${key.name}${limits.length === 0 ? '' : `  (${limits.join('; ')})`}\n`;
-}
-
-function readList(text: string): readonly string[] {
-  return text.split(',').map((each) => each.trim());
 }
 
 function readCount(text: string): number {

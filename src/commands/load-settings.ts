@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
+import type { TrestleClient } from '../client/trestle-client.ts';
 import { systemClock } from '../platform/clock/clock.ts';
-import { type Configuration, loadConfiguration } from '../platform/config/load-configuration.ts';
-import type { Flags } from '../platform/config/read-layers.ts';
-import { settingEntries } from '../platform/config/setting-annotation.ts';
-import { secretValues } from '../platform/config/setting-values.ts';
+import { type Configuration, type Flags, loadConfiguration } from '../platform/config/load-configuration.ts';
+import { secretValues, settingEntries } from '../platform/config/setting-annotation.ts';
 import { createLogger, type Logger, type LoggerOptions } from '../platform/log/logger.ts';
-import { type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
-import type { CommandContext } from './command-context.ts';
+import type { ServerAccess } from '../system/controls.ts';
+import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
+import { findLogin, hostOf, loginFile, refuseEnded } from './server-login.ts';
 
 /** The settings for a command, from its options (`command.optsWithGlobals()`). Throws a `ConfigurationError`. */
 export function loadSettings(
@@ -34,6 +35,7 @@ export function addGlobalFlags(program: Command): void {
     const argument = type === 'true or false' ? '' : ` <${/^[\w:-]+$/.test(type) ? type : 'value'}>`;
     program.option(flag + argument, description.replaceAll('`', ''));
   }
+  program.option('--server <url>', 'server to use instead of that of trestle login; local: the one of this machine');
   program.option('--json', 'print one JSON object');
 }
 
@@ -88,4 +90,79 @@ export async function callFromCommand(
   const { environment, homeDirectory } = context;
   const logger = createCommandLogger(settings, context, { level: 'warn', format: 'pretty' });
   return callControl({ settings, environment, homeDirectory, clock: systemClock, logger }, name, method, params);
+}
+
+export interface ConnectedServer extends ServerAccess {
+  /** Whether the server runs in this process, and ends with the command. */
+  readonly isOwn: boolean;
+  /** Whether tasks may work in the folder of the command. A person has a folder of their own on the server. */
+  readonly sharesFiles: boolean;
+  close(): Promise<void>;
+}
+
+/**
+ * The server of the login, if there is one; otherwise the server that runs on this machine; where none does, one in this
+ * process, for as long as the command runs.
+ */
+async function connectServer(
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+): Promise<ConnectedServer> {
+  const { environment, homeDirectory } = context;
+  const login = await findLogin(options, context);
+  if (login !== undefined) {
+    context.stderr(`on ${hostOf(login.url)}\n`);
+    return { ...login, isOwn: false, sharesFiles: false, close: async () => undefined };
+  }
+  const { settings, file } = await loadSettings(options, context);
+  const { findServer } = await import('../system/controls.ts');
+  const found = await findServer({ settings, environment, homeDirectory, clock: systemClock });
+  if (found !== undefined) return { ...found, isOwn: false, sharesFiles: true, close: async () => undefined };
+  const { startSystem } = await import('../system/start-system.ts');
+  const system = await startSystem({
+    settings: { ...settings, listen: '127.0.0.1:0' },
+    services: ['bridge', 'completions'],
+    environment,
+    homeDirectory,
+    privatePaths: {
+      folders: [dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME)],
+      files: [...(file === undefined ? [] : [file]), loginFile(context)],
+    },
+    logger: createCommandLogger(settings, context, { level: 'error', format: 'pretty' }),
+    requestLines: undefined,
+  });
+  const { url } = system.summary();
+  const close = () => system.stop();
+  return { url, token: settings.bridge.auth_token, isOwn: true, sharesFiles: true, close };
+}
+
+/** Calls `work` with a client of that server. What the server refuses is printed, and ends the command with 1. */
+export async function withServer(
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+  work: (trestle: TrestleClient, server: ConnectedServer) => Promise<void>,
+): Promise<void> {
+  // Only commands that talk to a server need the client, and every server loads this file.
+  const { createTrestleClient, TrestleError } = await import('../client/trestle-client.ts');
+  const server = await connectServer(options, context);
+  const trestle = createTrestleClient({ url: server.url, token: server.token });
+  try {
+    await work(trestle, server);
+  } catch (error) {
+    if (!(error instanceof TrestleError)) throw error;
+    if (error.code === 'UNAUTHORIZED' && (await findLogin(options, context)) !== undefined) {
+      refuseEnded(server.url, context);
+    }
+    const { printable } = await import('./turn-display.ts');
+    context.stderr(`trestle: ${printable(error.message)} (${error.code})\n`);
+    throw new CommandExit(EXIT_FAILED);
+  } finally {
+    trestle.close();
+    await server.close();
+  }
+}
+
+/** Reads the value of an option that takes several: `a, b`. */
+export function commaList(text: string): readonly string[] {
+  return text.split(',').map((each) => each.trim());
 }

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 
-interface ApiStatus {
+export interface ApiStatus {
   readonly id: string;
   readonly usable: boolean;
   readonly name?: string;
@@ -14,7 +14,7 @@ interface ApiStatus {
   readonly key_from?: string;
 }
 
-interface ModelEntry {
+export interface ModelEntry {
   readonly id: string;
   readonly context_window?: number;
   readonly pricing?: { readonly input: number; readonly output: number };

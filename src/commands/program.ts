@@ -1,20 +1,30 @@
 import { Argument, Command, CommanderError } from 'commander';
 import { PROGRAM_VERSION } from '../system/environment.ts';
+import { registerAgents } from './agents.ts';
 import { registerBackup, registerCopy, registerRestore, registerSecretKey } from './backup.ts';
+import { registerChat } from './chat.ts';
 import { type CommandContext, CommandExit, describeFailure, EXIT_USAGE } from './command-context.ts';
 import { registerConfig, registerDoctor } from './config.ts';
+import { registerInit } from './init.ts';
 import { registerKey } from './key.ts';
 import { addGlobalFlags } from './load-settings.ts';
+import { registerLogin } from './login.ts';
 import { registerModels } from './models.ts';
 import { registerNodes } from './nodes.ts';
 import { registerProxyNode } from './proxy-node.ts';
+import { registerRun } from './run.ts';
+import { registerSchedules } from './schedules.ts';
 import { registerAdapter, registerServe, registerStdio, registerTools } from './serve.ts';
+import { registerSessions } from './sessions.ts';
+import { registerUsage } from './usage.ts';
 import { registerUser } from './user.ts';
 
 const EXAMPLES = `
 Examples:
   trestle serve                          all services on 127.0.0.1:8787
   trestle serve bridge --listen 127.0.0.1:9000
+  trestle run "Why does the build fail?"  run a task with an agent, and show its work
+  trestle init                           find keys and agents, write trestle.yaml
   trestle doctor                         what works here and what does not
   trestle config print --sources         the settings in force, and where each comes from
   trestle backup ./backup-monday
@@ -32,7 +42,16 @@ export function buildProgram(context: CommandContext): Command {
     .addHelpText('after', EXAMPLES)
     .exitOverride();
   addGlobalFlags(program);
+  refuseServerElsewhere(program, context);
   registerServe(program, context);
+  registerInit(program, context);
+  registerRun(program, context);
+  registerChat(program, context);
+  registerAgents(program, context);
+  registerSessions(program, context);
+  registerLogin(program, context);
+  registerSchedules(program, context);
+  registerUsage(program, context);
   registerStdio(program, context);
   registerAdapter(program, context);
   registerTools(program, context);
@@ -52,7 +71,24 @@ export function buildProgram(context: CommandContext): Command {
   return program;
 }
 
-/** Whoever used a command wrongly is sent to the help of that very command. */
+/** The commands that talk to the server of `trestle login`. All others work on this machine. */
+const ON_SERVER: ReadonlySet<string> = new Set([
+  ...['login', 'whoami', 'token', 'run', 'chat'],
+  ...['sessions', 'jobs', 'schedules', 'usage'],
+]);
+
+/** Refuses `--server` for commands that would not look at it. */
+function refuseServerElsewhere(program: Command, { stderr }: CommandContext): void {
+  program.hook('preAction', (_program, action) => {
+    let command = action;
+    while (command.parent !== null && command.parent !== program) command = command.parent;
+    if (program.opts<{ readonly server?: string }>().server === undefined || ON_SERVER.has(command.name())) return;
+    stderr(`trestle: ${command.name()} works on this machine; --server is for ${[...ON_SERVER].join(', ')}\n`);
+    throw new CommandExit(EXIT_USAGE);
+  });
+}
+
+/** Names the help of the command that was used wrongly. */
 function pointToHelp(command: Command, path: string): void {
   command.showHelpAfterError(`(see: ${path} --help)`);
   for (const inner of command.commands) pointToHelp(inner, `${path} ${inner.name()}`);

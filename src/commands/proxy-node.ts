@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { CommandContext } from './command-context.ts';
-import { callFromCommand } from './load-settings.ts';
+import { callFromCommand, commaList } from './load-settings.ts';
 
 interface ProxyNodeInfo {
   readonly id: string;
@@ -37,7 +37,7 @@ function registerCreate(node: Command, context: CommandContext): void {
     .description('Registers a proxy node. Its token is printed only now: only its digest is stored.')
     .argument('<id>', 'id of the proxy node: node-1')
     .option('--name <name>', 'name to show')
-    .option('--groups <names>', 'groups of the node, separated by commas', readList)
+    .option('--groups <names>', 'groups of the node, separated by commas', commaList)
     .option('--address <address>', 'address that clients connect to (default: the id)')
     .option('--port <port>', 'port that clients connect to', readPort)
     .addHelpText(
@@ -54,7 +54,10 @@ function registerCreate(node: Command, context: CommandContext): void {
         ...(address !== undefined && { address }),
         ...(port !== undefined && { port }),
       };
-      const made = (await ask(options, context, 'agents.create', params)) as { agent: ProxyNodeInfo; token: string };
+      const made = (await callFromCommand(options, context, 'accounts', 'agents.create', params)) as {
+        agent: ProxyNodeInfo;
+        token: string;
+      };
       if (options.json === true) context.stdout(`${JSON.stringify(made)}\n`);
       else context.stdout(`${made.token}\n\n  ${made.agent.id}. Keep the token: it is not shown again.\n`);
     });
@@ -68,7 +71,9 @@ function registerList(node: Command, context: CommandContext): void {
     .addHelpText('after', '\nExamples:\n  trestle proxy-node list')
     .action(async (_given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const listed = (await ask(options, context, 'agents.list', {})) as { agents: readonly ProxyNodeInfo[] };
+      const listed = (await callFromCommand(options, context, 'accounts', 'agents.list', {})) as {
+        agents: readonly ProxyNodeInfo[];
+      };
       if (options.json === true) context.stdout(`${JSON.stringify(listed)}\n`);
       else if (listed.agents.length === 0)
         context.stdout('No proxy nodes. Register one with: trestle proxy-node create <id>\n');
@@ -85,18 +90,9 @@ function registerRevoke(node: Command, context: CommandContext): void {
     .addHelpText('after', '\nExamples:\n  trestle proxy-node revoke node-1')
     .action(async (id: string, _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      await ask(options, context, 'agents.revoke', { id });
+      await callFromCommand(options, context, 'accounts', 'agents.revoke', { id });
       context.stdout(options.json === true ? `${JSON.stringify({ id, revoked: true })}\n` : `Revoked ${id}.\n`);
     });
-}
-
-function ask(
-  options: Readonly<Record<string, unknown>>,
-  context: CommandContext,
-  method: string,
-  params: Readonly<Record<string, unknown>>,
-): Promise<unknown> {
-  return callFromCommand(options, context, 'accounts', method, params);
 }
 
 function nodeLine({ id, name, groups, configured, hasToken }: ProxyNodeInfo): string {
@@ -106,10 +102,6 @@ function nodeLine({ id, name, groups, configured, hasToken }: ProxyNodeInfo): st
     !hasToken && 'no token yet',
   ].filter((note) => note !== false);
   return `  ${id}  ${name}${notes.length === 0 ? '' : `  (${notes.join('; ')})`}\n`;
-}
-
-function readList(text: string): readonly string[] {
-  return text.split(',').map((each) => each.trim());
 }
 
 function readPort(text: string): number {

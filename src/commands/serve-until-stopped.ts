@@ -1,12 +1,13 @@
 import { styleText } from 'node:util';
 import { systemClock } from '../platform/clock/clock.ts';
-import { secretValues } from '../platform/config/setting-values.ts';
+import { secretValues } from '../platform/config/setting-annotation.ts';
 import { createBufferedOutput } from '../platform/log/log-output.ts';
 import { createLogger, type Logger } from '../platform/log/logger.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
 import { type System, type SystemSummary, startSystem } from '../system/start-system.ts';
 import { type CommandContext, describeFailure, EXIT_FAILED } from './command-context.ts';
 import { loadSettings } from './load-settings.ts';
+import { loginFile } from './server-login.ts';
 
 type Options = Readonly<Record<string, unknown>>;
 type LoadSettings = () => Promise<{
@@ -58,7 +59,7 @@ export async function serve(
     homeDirectory,
     privatePaths: {
       folders: [dataDirectory(whole, homeDirectory, environment.XDG_DATA_HOME)],
-      files: file === undefined ? [] : [file],
+      files: [...(file === undefined ? [] : [file]), loginFile(context)],
     },
     logger,
     requestLines,
@@ -70,7 +71,11 @@ export async function serve(
   await system.agentsKnown();
   const summary = system.summary();
   const bold = (text: string): string => (context.color ? styleText('bold', text) : text);
-  context.stdout(options.json === true ? `${JSON.stringify(summary)}\n` : bannerText(summary, bold));
+  context.stdout(
+    options.json === true
+      ? `${JSON.stringify(summary)}\n`
+      : bannerText(summary, bold, commandsFor(options, context), file),
+  );
   logger.info({ url: summary.url, services }, 'ready');
   await stopped;
   logger.info({}, 'stopped');
@@ -133,13 +138,19 @@ async function reload(
 const LABEL_WIDTH = 14;
 
 /** What a person sees when the server is ready. `bold` marks up the names, or leaves them as they are. */
-function bannerText(summary: SystemSummary, bold: (text: string) => string): string {
+function bannerText(
+  summary: SystemSummary,
+  bold: (text: string) => string,
+  command: (words: string) => string,
+  file: string | undefined,
+): string {
   const { version, dataDirectory, database, url, exposure, agents } = summary;
   const line = (label: string, text: string) => `  ${bold(label)}${' '.repeat(LABEL_WIDTH - label.length)}${text}`;
   const socketUrl = url.replace(/^http/, 'ws');
   const lines = [
     `  ${bold(`trestle ${version}`)}   data ${dataDirectory} (${database})   ${exposure}`,
     '',
+    ...(summary.console === undefined ? [] : [line('Console', summary.console)]),
     ...summary.services.flatMap((service) => {
       if (service === 'bridge') return [line('Bridge', `${socketUrl}/acp        POST /acp/rpc`)];
       if (service === 'completions') return [line('Completions', `${url}/v1       OPENAI_BASE_URL=${url}/v1`)];
@@ -152,8 +163,19 @@ function bannerText(summary: SystemSummary, bold: (text: string) => string): str
     lines.push(line('Agents', `${found}      (trestle doctor)`));
   }
   if (summary.firstAdmin !== undefined) lines.push(line('First admin', `${summary.firstAdmin}  (once, 15 min)`));
-  lines.push('', line('Try', tryLine(summary)), '');
+  lines.push('', line('Try', tryLine(summary, command)));
+  if (file === undefined)
+    lines.push(line('Next', `${command('init')}   finds keys, local models and agents, and writes trestle.yaml`));
+  lines.push('');
   return `${lines.join('\n')}\n`;
+}
+
+/** Commands as they reach this server: started by npm in a checkout, otherwise as an installed program. */
+function commandsFor(options: Options, { environment }: CommandContext): (words: string) => string {
+  const script = environment.npm_lifecycle_event;
+  const program = script === undefined || script === 'npx' ? 'trestle' : 'npm run -s trestle --';
+  const place = typeof options.dataDir === 'string' ? ` --data-dir ${options.dataDir}` : '';
+  return (words) => `${program} ${words}${place}`;
 }
 
 function stateOf({ status, model }: SystemSummary['agents'][number]): string {
@@ -161,8 +183,9 @@ function stateOf({ status, model }: SystemSummary['agents'][number]): string {
   return model === undefined ? state : `${state} (${model})`;
 }
 
-/** A call that works as printed: on a guarded server the token stays out of sight. */
-function tryLine({ services, url, guarded }: SystemSummary): string {
+/** A command that works as printed: on a guarded server the token stays out of sight. */
+function tryLine({ services, url, guarded, database }: SystemSummary, command: (words: string) => string): string {
+  if (services.includes('bridge') && database === 'SQLite') return command('run "Hello"');
   const json = `-H 'content-type: application/json'`;
   if (services.includes('bridge')) {
     const body = `{"jsonrpc":"2.0","id":"1","method":"session.start","params":{"sessionId":"first","taskPrompt":"Hello"}}`;

@@ -3,6 +3,7 @@ import { Argument, type Command, InvalidArgumentError } from 'commander';
 import { SERVICE_NAMES, type ServiceName } from '../system/settings.ts';
 import type { CommandContext } from './command-context.ts';
 import { createStreamsLogger, loadSettings } from './load-settings.ts';
+import { loginFile } from './server-login.ts';
 
 /** `trestle serve [service]`. */
 export function registerServe(program: Command, context: CommandContext): void {
@@ -58,12 +59,13 @@ async function serveStdio(
   context: CommandContext,
 ): Promise<void> {
   const { startStdio } = await import('../system/start-stdio.ts');
-  const { settings, file: configurationFile, warnings } = await loadSettings(options, context);
+  const { settings, file, warnings } = await loadSettings(options, context);
   const logger = createStreamsLogger(settings, context);
   for (const warning of warnings) logger.warn({}, warning);
   const { environment, homeDirectory } = context;
   const { stdin: input, stdout: output } = process;
-  const place = { environment, homeDirectory, configurationFile };
+  const privateFiles = [...(file === undefined ? [] : [file]), loginFile(context)];
+  const place = { environment, homeDirectory, privateFiles };
   const system = await startStdio({ settings, agent, input, output, logger, ...place });
   await Promise.race([system.ended, once(process, 'SIGTERM'), once(process, 'SIGINT')]);
   await system.stop();

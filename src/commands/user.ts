@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { type CommandContext, readPassword } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
@@ -17,7 +18,7 @@ interface MadeUser {
   readonly token?: string;
 }
 
-/** `trestle user create|list|role|plan|reset-password|reset-mfa`. */
+/** `trestle user create|list|role|plan|reset-password|reset-mfa|password-filter`. */
 export function registerUser(program: Command, context: CommandContext): void {
   const user = program
     .command('user')
@@ -29,6 +30,7 @@ export function registerUser(program: Command, context: CommandContext): void {
   registerPlan(user, context);
   registerResetPassword(user, context);
   registerResetMfa(user, context);
+  registerPasswordFilter(user, context);
 }
 
 function registerCreate(user: Command, context: CommandContext): void {
@@ -51,7 +53,7 @@ function registerCreate(user: Command, context: CommandContext): void {
       const { email, name, role } = given;
       const password = given.passwordStdin === true ? await readPassword(context) : undefined;
       const params = { email, name, role, ...(password !== undefined && { password }) };
-      const made = (await ask(options, context, 'users.create', params)) as MadeUser;
+      const made = (await callFromCommand(options, context, 'accounts', 'users.create', params)) as MadeUser;
       if (options.json === true) context.stdout(`${JSON.stringify(made)}\n`);
       else context.stdout(`${userLine(made.user)}${tokenText(made.token)}`);
     });
@@ -71,7 +73,7 @@ function registerList(user: Command, context: CommandContext): void {
       let cursor: string | null = null;
       do {
         const params: Record<string, unknown> = { ...filter, limit: 200, ...(cursor !== null && { cursor }) };
-        const page = (await ask(options, context, 'users.list', params)) as {
+        const page = (await callFromCommand(options, context, 'accounts', 'users.list', params)) as {
           readonly users: readonly UserInfo[];
           readonly nextCursor: string | null;
         };
@@ -93,7 +95,10 @@ function registerRole(user: Command, context: CommandContext): void {
     .addHelpText('after', '\nExamples:\n  trestle user role ben@example.org operator')
     .action(async (named: string, role: string, _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const changed = (await ask(options, context, 'users.role', { user: named, role })) as MadeUser;
+      const changed = (await callFromCommand(options, context, 'accounts', 'users.role', {
+        user: named,
+        role,
+      })) as MadeUser;
       context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : userLine(changed.user));
     });
 }
@@ -108,7 +113,10 @@ function registerPlan(user: Command, context: CommandContext): void {
     .addHelpText('after', '\nExamples:\n  trestle user plan ben@example.org pro\n  trestle user plan ben@example.org')
     .action(async (named: string, plan: string, _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const changed = (await ask(options, context, 'users.plan', { user: named, plan })) as MadeUser;
+      const changed = (await callFromCommand(options, context, 'accounts', 'users.plan', {
+        user: named,
+        plan,
+      })) as MadeUser;
       context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : userLine(changed.user));
     });
 }
@@ -122,7 +130,9 @@ function registerResetPassword(user: Command, context: CommandContext): void {
     .addHelpText('after', '\nExamples:\n  trestle user reset-password ann@example.org')
     .action(async (named: string, _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const issued = (await ask(options, context, 'users.resetPassword', { user: named })) as MadeUser;
+      const issued = (await callFromCommand(options, context, 'accounts', 'users.resetPassword', {
+        user: named,
+      })) as MadeUser;
       if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);
       else context.stdout(`${userLine(issued.user)}${tokenText(issued.token)}`);
     });
@@ -139,18 +149,31 @@ function registerResetMfa(user: Command, context: CommandContext): void {
     .addHelpText('after', '\nExamples:\n  trestle user reset-mfa ann@example.org')
     .action(async (named: string, _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const changed = (await ask(options, context, 'users.resetMfa', { user: named })) as MadeUser;
+      const changed = (await callFromCommand(options, context, 'accounts', 'users.resetMfa', {
+        user: named,
+      })) as MadeUser;
       context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : userLine(changed.user));
     });
 }
 
-function ask(
-  options: Readonly<Record<string, unknown>>,
-  context: CommandContext,
-  method: string,
-  params: Readonly<Record<string, unknown>>,
-): Promise<unknown> {
-  return callFromCommand(options, context, 'accounts', method, params);
+function registerPasswordFilter(user: Command, context: CommandContext): void {
+  user
+    .command('password-filter')
+    .summary('build the filter of breached passwords from a list')
+    .description(
+      'Builds the file for accounts.breached_passwords from a list of passwords, one on each line. Passwords in it cannot be chosen any more; those that are in use stay. Restart the server afterwards.',
+    )
+    .argument('<list>', 'file with one password on each line')
+    .argument('<filter>', 'file to write')
+    .addHelpText('after', '\nExamples:\n  trestle user password-filter top-million.txt breached.bloom')
+    .action(async (list: string, filter: string, _given: unknown, command: Command) => {
+      const { buildPasswordFilter } = await import('../platform/secrets/password-filter.ts');
+      const passwords = await buildPasswordFilter(resolve(list), resolve(filter));
+      const { json } = command.optsWithGlobals();
+      context.stdout(
+        json === true ? `${JSON.stringify({ filter, passwords })}\n` : `${filter}: ${passwords} passwords\n`,
+      );
+    });
 }
 
 function userLine({ id, email, name, role, active, emailVerified, mfaEnabled }: UserInfo): string {

@@ -3,7 +3,7 @@ import { platformErrors } from '../platform/errors/error-table.ts';
 import { createApiPage } from '../platform/http/api-page/create-api-page.ts';
 import { buildOpenApi } from '../platform/http/openapi/build-openapi.ts';
 import { plainShape } from '../platform/http/refusal.ts';
-import { anyone, type Call, type HttpSurface, type Route } from '../platform/http/surface.ts';
+import { anyone, type HttpSurface, type Route } from '../platform/http/surface.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import { CONTRACT_VERSION, PROGRAM_VERSION } from './environment.ts';
 import type { ServiceName } from './settings.ts';
@@ -11,6 +11,8 @@ import type { ServiceName } from './settings.ts';
 interface ApiSurfaceOptions {
   /** The services that run. */
   readonly names: readonly ServiceName[];
+  /** Where the console is; undefined where it is switched off. */
+  readonly consolePath: string | undefined;
   /** The methods of the bridge, unless it does not run. */
   readonly methods: readonly MethodRow<never>[] | undefined;
   /** Everything that the listener serves; asked for when the description is first read. */
@@ -18,8 +20,9 @@ interface ApiSurfaceOptions {
 }
 
 /** `/`, `/docs` and `/openapi.json`: the API, described from the very tables that serve it. */
-export function createApiSurface({ names, methods: rows, surfaces }: ApiSurfaceOptions): HttpSurface {
-  const { page, assets } = createApiPage<unknown>({ guard: anyone });
+export function createApiSurface({ names, consolePath, methods: rows, surfaces }: ApiSurfaceOptions): HttpSurface {
+  const links = consolePath === undefined ? [] : [{ href: consolePath, label: 'Open the console' }];
+  const { page, assets } = createApiPage<unknown>({ guard: anyone, links });
   let description: string | undefined;
   const openApi: Route = {
     method: 'GET',
@@ -65,7 +68,7 @@ function pageAtRoot(names: readonly ServiceName[]): 'never' | 'browsers' | 'alwa
 interface RootRouteOptions {
   readonly version: string;
   /** Sends the API page. */
-  readonly page: (call: Call) => unknown;
+  readonly page: Route['handle'];
   /** `never`: the plain line for everybody; `browsers`: the page where HTML is asked for; `always`: the page. */
   readonly showPage: 'never' | 'browsers' | 'always';
 }

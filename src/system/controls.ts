@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { pause } from '../platform/clock/clock.ts';
 import {
   type ControlSocket,
   callControlSocket,
@@ -18,6 +19,8 @@ import type { ServiceName } from './settings.ts';
 import { dataFilesOf, openStores, type StoreAccessOptions, throughServer } from './stores.ts';
 
 interface ServeControlsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
+  /** Where the server listens; empty until it does. */
+  url(): string;
   readonly file: string;
   readonly service: RunningService;
   readonly database: AnyDatabase;
@@ -28,10 +31,10 @@ interface ServeControlsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logge
  * machine, a socket would belong to one of them at random, and commands can open the database beside them.
  */
 export function serveControls(options: ServeControlsOptions): Promise<ControlSocket> {
-  const { file, service, database, clock, makeId, logger } = options;
+  const { file, service, database, url, clock, makeId, logger } = options;
   return serveControlSocket({
     file,
-    dispatch: createDispatch({ rows: [...controlMethods(database), ...service.controls] }),
+    dispatch: createDispatch({ rows: [...controlMethods(database, url), ...service.controls] }),
     errors: { ...platformErrors, ...service.surface.errors },
     clock,
     makeRequestId: () => makeId('req_'),
@@ -40,14 +43,19 @@ export function serveControls(options: ServeControlsOptions): Promise<ControlSoc
 }
 
 /** What commands may ask of the server that owns a database. */
-function controlMethods(database: AnyDatabase): readonly MethodRow<undefined>[] {
+function controlMethods(database: AnyDatabase, url: () => string): readonly MethodRow<undefined>[] {
   return [
     defineMethod({
       name: 'status',
       summary: 'Which process runs here.',
       params: Type.Object({}),
-      result: Type.Object({ pid: Type.Integer(), version: Type.String(), database: Type.String() }),
-      handle: () => ({ pid: process.pid, version: PROGRAM_VERSION, database: database.name }),
+      result: Type.Object({
+        pid: Type.Integer(),
+        version: Type.String(),
+        database: Type.String(),
+        url: Type.String({ description: 'Where it listens; empty until it does.' }),
+      }),
+      handle: () => ({ pid: process.pid, version: PROGRAM_VERSION, database: database.name, url: url() }),
     }),
     defineMethod({
       name: 'backup',
@@ -61,6 +69,32 @@ function controlMethods(database: AnyDatabase): readonly MethodRow<undefined>[] 
     }),
   ];
 }
+
+/** A server and the credential for its bridge. */
+export interface ServerAccess {
+  readonly url: string;
+  /** Empty: none is needed. */
+  readonly token: string;
+}
+
+/** The server that runs on this data directory; undefined when none does. A server that is starting is waited for. */
+export async function findServer(options: StoreAccessOptions): Promise<ServerAccess | undefined> {
+  const { settings, clock } = options;
+  if (settings.database.url !== '') return undefined;
+  const socket = (await dataFilesOf(options)).controlSocket('bridge');
+  for (let tries = 0; tries < STARTING_TRIES; tries += 1) {
+    const answer = await callControlSocket(socket, 'status', {}, TIMEOUT_MS);
+    if (answer === undefined) return undefined;
+    const { url } = answer.result as { readonly url?: string };
+    const given = await callControlSocket(socket, 'token', {}, TIMEOUT_MS);
+    if (url && given !== undefined) return { url, token: (given.result as { readonly token: string }).token };
+    await pause(clock, STARTING_PAUSE_MS);
+  }
+  return undefined;
+}
+
+const STARTING_TRIES = 100;
+const STARTING_PAUSE_MS = 100;
 
 interface CallControlOptions extends StoreAccessOptions {
   readonly logger: Logger;

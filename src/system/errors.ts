@@ -17,6 +17,29 @@ export const systemErrors = {
       'The secret key in use ({found}) is not the one that the data of "{name}" is encrypted with ({expected}). Put that key into {file} (or set TRESTLE_SECRET_KEY). If it is lost for good, see: trestle secret-key adopt --help',
   },
   COPY_TARGET_INVALID: { status: 400, message: '--to takes a URL such as postgres://user@host/database.' },
+  AGENT_NOT_INSTALLABLE: {
+    status: 500,
+    message: '{name}@{version} has no program for this machine ({machine}); install the agent in its own way.',
+  },
+  SANDBOX_UNAVAILABLE: {
+    status: 500,
+    message: 'bridge.sandbox is `require`, and there is no sandbox: {reason}.',
+  },
+  PEOPLE_NEED_SANDBOX: {
+    status: 500,
+    message:
+      'plans.{plan}.bridge is true, and there is no sandbox to separate people from this machine: {reason}. Set bridge.trust_users to true if these people could have a login here.',
+  },
+  SECOND_ISSUER: {
+    status: 500,
+    message:
+      'accounts.issuer is {issuer}, and accounts would run here too, with people of its own. Start only the others (trestle serve bridge, trestle serve completions), or remove accounts.issuer. On the server that it names, set accounts.public_url to the same address.',
+  },
+  NPM_MISSING: {
+    status: 500,
+    message: 'npm is needed to install agents, and is not in PATH; install Node.js with npm.',
+  },
+  NPM_FAILED: { status: 500, message: 'npm could not install the agent: {reason}' },
   AGENT_UNKNOWN: { status: 400, message: 'There is no agent "{agent}". Known agents: {known}.' },
   STDIO_CROWDED: {
     status: 503,
@@ -25,3 +48,7 @@ export const systemErrors = {
   ADAPTER_UNKNOWN: { status: 400, message: 'There is no agent "{name}" to adapt. Known agents: {known}.' },
   COMMAND_REFUSED: { status: 400, message: '{reason}' },
 } as const satisfies ErrorTable;
+
+declare module '../platform/errors/app-error.ts' {
+  interface ErrorCodes extends Record<keyof typeof systemErrors, unknown> {}
+}

@@ -1,13 +1,18 @@
 import { join } from 'node:path';
 import { type Accounts, createAccounts } from '../accounts/create-accounts.ts';
+import { createIssuedPeople, type IssuedPeople } from '../accounts/issuer/issued-people.ts';
 import type { AccountsSchema } from '../accounts/storage/accounts-schema.ts';
-import { createAgentLauncher } from '../bridge/agents/agent-launcher.ts';
+import { createAgentFence, identityOf } from '../bridge/agents/agent-fence.ts';
+import { createAgentLauncher, createFindProgram } from '../bridge/agents/agent-launcher.ts';
+import { installedPrograms } from '../bridge/agents/agent-packages.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
 import type { CompleteChat, CompletionChunk } from '../bridge/agents/builtin/complete-chat.ts';
-import type { Bridge } from '../bridge/create-bridge.ts';
+import type { Bridge, BridgeOptions } from '../bridge/create-bridge.ts';
 import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';
+import { knownModels } from '../completions/apis/known-models.ts';
+import { splitModel } from '../completions/apis/models.ts';
 import { resolveApis } from '../completions/apis/resolve-apis.ts';
 import { type ChatEngine, createChatEngine } from '../completions/chat-engine.ts';
 import type { ChatRequest } from '../completions/contract/chat.ts';
@@ -19,21 +24,21 @@ import type { KeyOwners } from '../completions/metered-keys.ts';
 import type { RunChat } from '../completions/operations/run-chat.ts';
 import { DEMO_API } from '../completions/routing/model-plan.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
-import { findExecutable } from '../platform/child-process/child-environment.ts';
+import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
 import type { AnyDatabase, Database } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, isExpected } from '../platform/errors/error-table.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
+import type { Identify, PersonTokens } from '../platform/identity/principal.ts';
 import { createSortableIds, type MakeId } from '../platform/ids/sortable-id.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
-import { createSecretBox, type SecretBox } from '../platform/secrets/secret-box.ts';
-import { deriveKeys, type SecretKeys } from '../platform/secrets/secret-keys.ts';
-import type { DataFiles } from './data-directory.ts';
+import { createSecretBox, deriveKeys, type SecretBox, type SecretKeys } from '../platform/secrets/secret-keys.ts';
+import { createModelAccess, createModelGate, openAgentSandbox } from './agent-sandbox.ts';
+import { type DataFiles, openSecretKeys } from './data-directory.ts';
 import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION, readBuildFacts } from './environment.ts';
-import { openSecretKeys } from './secret-key.ts';
 import { accountsSettingsOf, listenAddress, type ServiceName, type Settings } from './settings.ts';
 import type { ServiceDatabases } from './stores.ts';
 
@@ -68,8 +73,12 @@ export interface RunningService {
 /** The services of this program. One that does not run is absent. */
 export interface RunningServices {
   readonly bridge?: RunningService & Pick<Bridge, 'methods' | 'acceptStdio' | 'agents' | 'probed'>;
-  readonly completions?: RunningService & Pick<Completions, 'runChat' | 'ownKeys' | 'figures'>;
-  readonly accounts?: RunningService & Pick<Accounts, 'owners' | 'offerSetup'>;
+  readonly completions?: RunningService &
+    Pick<Completions, 'runChat' | 'holderOf' | 'temporaryKey' | 'keyForProgram' | 'ownKeys' | 'figures'>;
+  readonly accounts?: RunningService &
+    Pick<Accounts, 'owners' | 'identify' | 'announce' | 'personTokens' | 'offerSetup' | 'needsSetup'>;
+  /** The people of another Trestle, where accounts does not run and `accounts.issuer` names one. */
+  readonly issued?: IssuedPeople;
 }
 
 interface StartServicesOptions {
@@ -80,6 +89,8 @@ interface StartServicesOptions {
   readonly opened: AsyncDisposableStack;
   /** Names of the methods that the bridge serves. Undefined: all. */
   readonly bridgeMethods?: readonly string[] | undefined;
+  /** Where the server listens, once it does: the port may have been chosen by the machine. Empty before. */
+  ownUrl?(): string;
   /** Called after the start of each service, before the next one starts. */
   started?(service: RunningService, database: AnyDatabase, logger: Logger): Promise<void>;
 }
@@ -95,67 +106,110 @@ export async function startServices(options: StartServicesOptions): Promise<Runn
     return service;
   }
   const { bridge, completions, accounts } = databases;
-  if (bridge !== undefined) {
-    const runChat = () => running.completions?.runChat;
-    running.bridge = await started(await startBridge(partsOf('bridge'), bridge, runChat, bridgeMethods), bridge);
-  }
-  if (completions !== undefined) {
-    const owners = () => running.accounts?.owners;
-    running.completions = await started(startCompletions(partsOf('completions'), completions, owners), completions);
-  }
+  // Accounts first, because the others ask it who is calling, and whether the owner of a waiting job may still work.
   if (accounts !== undefined) {
     const keys = () => running.completions?.ownKeys;
-    running.accounts = await started(await startAccounts(partsOf('accounts'), accounts, keys), accounts);
+    const ownUrl = () => options.ownUrl?.() || urlOf(parts.address);
+    running.accounts = await started(await startAccounts(partsOf('accounts'), accounts, keys, ownUrl), accounts);
+  }
+  const { issuer } = parts.settings.accounts;
+  // The people of accounts here are the only ones that count, whatever another issuer says.
+  if (accounts === undefined && issuer !== '') running.issued = createIssued(issuer, parts);
+  const source = running.accounts ?? running.issued;
+  const people: People = {
+    identify: source?.identify,
+    owners: source?.owners,
+    personTokens: source?.personTokens,
+  };
+  if (completions !== undefined) {
+    const service = startCompletions({ ...partsOf('completions'), ...people }, completions);
+    running.completions = await started(service, completions);
+  }
+  if (bridge !== undefined) {
+    const own = { listeningAt: options.ownUrl ?? (() => ''), onlyMethods: bridgeMethods };
+    const service = await startBridge(
+      { ...partsOf('bridge'), ...people, announce: running.accounts?.announce },
+      bridge,
+      running.completions,
+      own,
+    );
+    running.bridge = await started(service, bridge);
   }
   return running;
+}
+
+/** What accounts or an issuer tells the services about people. Without both, they know their own tokens and keys only. */
+interface People {
+  readonly identify: Identify | undefined;
+  readonly owners: KeyOwners | undefined;
+  readonly personTokens: PersonTokens | undefined;
+}
+
+function createIssued(issuer: string, { settings, clock, logger }: ServiceParts): IssuedPeople {
+  return createIssuedPeople({
+    issuer,
+    settings: accountsSettingsOf(settings),
+    clock,
+    onFailure: (error) => logger.warn({ err: error, issuer }, 'the keys of accounts.issuer could not be read'),
+  });
 }
 
 type Running<Name extends ServiceName> = NonNullable<RunningServices[Name]>;
 
 async function startBridge(
-  { build, ...parts }: ServiceParts,
+  { build, ...parts }: ServiceParts & People & Pick<BridgeOptions, 'announce'>,
   database: Database<BridgeSchema>,
-  runChatOfService: () => RunChat | undefined,
-  onlyMethods: readonly string[] | undefined,
+  completions: RunningServices['completions'],
+  { listeningAt, onlyMethods }: { listeningAt(): string; readonly onlyMethods: readonly string[] | undefined },
 ): Promise<Running<'bridge'>> {
   const { settings, environment, processJournal, makeId } = parts;
   // Under `serve bridge` there is no completions service: its engine serves the built-in agent alone.
   let ownEngine: ChatEngine | undefined;
   const runChat = () => {
-    const running = runChatOfService();
-    if (running !== undefined) return running;
+    if (completions !== undefined) return completions.runChat;
     ownEngine ??= createChatEngine({ ...parts, settings: settings.completions });
     return ownEngine.runChat;
   };
+  const sandbox = await openAgentSandbox({
+    ...parts,
+    serveOwn: createModelGate({ url: listeningAt, keyOf: completions?.temporaryKey }),
+  });
   const bridge = await wireBridge({
     ...parts,
+    sandbox,
     database,
     onlyMethods,
     ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
     retention: settings.retention,
-    probeEffects: createProbeEffects(environment, parts.dataDirectory, processJournal),
+    probeEffects: createProbeEffects({
+      ...parts,
+      dataFolder: parts.dataDirectory,
+      journalFolder: processJournal,
+      sandbox,
+    }),
     builtinModelProblem: builtinModelProblem(settings, environment),
-    complete: createCompleteInProcess(runChat, makeId),
+    seesImages: (model) => seesImages(settings.completions, model),
+    modelAccess: createModelAccess(listeningAt, completions),
+    complete: createCompleteInProcess(runChat, completions?.holderOf ?? (async () => INTERNAL), makeId),
   });
   return {
     ...bridge,
     name: 'bridge',
     async stop() {
       await bridge.stop();
+      await sandbox?.stop();
       await ownEngine?.stop();
     },
   };
 }
 
 function startCompletions(
-  { settings, address, ...parts }: ServiceParts,
+  { settings, address, ...parts }: ServiceParts & People,
   database: Database<CompletionsSchema>,
-  owners: () => KeyOwners | undefined,
 ): Running<'completions'> {
   const completions = createCompletions({
     ...parts,
     database,
-    owners,
     isOwnAddress(url) {
       const isOwn = isAddressOf(url, address);
       if (isOwn)
@@ -171,9 +225,10 @@ function startCompletions(
 }
 
 async function startAccounts(
-  { settings, address, ...parts }: ServiceParts,
+  { settings, ...parts }: ServiceParts,
   database: Database<AccountsSchema>,
   completionKeys: () => OwnKeys | undefined,
+  ownUrl: () => string,
 ): Promise<Running<'accounts'>> {
   const accounts = await createAccounts({
     ...parts,
@@ -181,7 +236,7 @@ async function startAccounts(
     completionKeys,
     settings: accountsSettingsOf(settings),
     auditRetentionMs: settings.retention.audit,
-    ownUrl: () => urlOf(address),
+    ownUrl,
   });
   return { ...accounts, name: 'accounts', reload: (next) => accounts.reload(accountsSettingsOf(next)) };
 }
@@ -240,35 +295,61 @@ export async function prepareServiceParts(options: ServicePartsOptions): Promise
 const INTERNAL: KeyHolder = { id: 'internal', owner: '', isMaster: false, mayUse: () => true, buckets: [] };
 
 /** Lets the built-in agent use the completions service of this program. `runChat` is asked for at the first use. */
-function createCompleteInProcess(runChat: () => RunChat, makeId: MakeId): CompleteChat {
-  return async function* complete(request, signal): AsyncGenerator<CompletionChunk> {
-    const call = {
-      request: request as ChatRequest,
-      holder: INTERNAL,
-      requestId: makeId('req_'),
-      strict: false,
-      signal,
-    };
+function createCompleteInProcess(
+  runChat: () => RunChat,
+  holderOf: Completions['holderOf'],
+  makeId: MakeId,
+): CompleteChat {
+  return async function* complete(request, signal, owner): AsyncGenerator<CompletionChunk> {
     try {
+      const holder = await holderOf(owner);
+      const call = { request: request as ChatRequest, holder, requestId: makeId('req_'), strict: false, signal };
       const answer = await runChat()(call);
       if (answer.kind !== 'stream') throw new Error('a stream was asked for');
       yield* answer.chunks;
     } catch (error) {
       if (!isExpected(completionsErrors, error)) throw error;
-      const { message } = describeError(completionsErrors, error);
-      throw new AppError('MODEL_FAILED', { reason: message }, { cause: error });
+      const { code, message } = describeError(completionsErrors, error);
+      throw new AppError(code === 'BUDGET_EXCEEDED' ? code : 'MODEL_FAILED', { reason: message }, { cause: error });
     }
   };
 }
 
-/** Looks for agents on this machine: in the folders of PATH, with the few variables that children get. */
-export function createProbeEffects(environment: Environment, dataFolder: string, journalFolder: string): ProbeEffects {
+interface ProbeEffectsOptions {
+  readonly settings: Pick<Settings, 'bridge'>;
+  readonly environment: Environment;
+  readonly homeDirectory: string;
+  readonly privatePaths?: PrivatePaths;
+  readonly dataFolder: string;
+  readonly journalFolder: string;
+  readonly sandbox: Sandbox | undefined;
+}
+
+/** Looks for agents on this machine: installed ones and those in PATH, as turns would start them. */
+export function createProbeEffects(options: ProbeEffectsOptions): ProbeEffects {
+  const { settings, environment, dataFolder, journalFolder } = options;
   const folder = join(dataFolder, 'agents');
+  const programs = installedPrograms(dataFolder);
+  const fence = createAgentFence({
+    ...options,
+    privatePaths: options.privatePaths ?? { folders: [], files: [] },
+    dataDirectory: dataFolder,
+    permissions: settings.bridge.permissions,
+    settings: settings.bridge,
+    identify: identityOf,
+  });
   return {
-    findProgram: (command) => findExecutable(command, environment.PATH ?? ''),
-    launch: createAgentLauncher({ environment, folder, journalFolder }),
+    findProgram: createFindProgram(programs, environment),
+    launch: createAgentLauncher({ environment, folder, journalFolder, programs, fence }),
     folder,
   };
+}
+
+/** Whether a model takes images. One of which nothing is known is asked. */
+function seesImages({ models }: Settings['completions'], name: string): boolean {
+  const target = models.find((alias) => alias.name === name)?.targets[0]?.model ?? name;
+  const [api, model] = splitModel(target);
+  return knownModels(api).get(model)?.inputModalities?.includes('image') ?? true;
 }
 
 /** Why the built-in agent cannot use its model, and what to do; undefined when it can, or another API decides. */

@@ -2,13 +2,8 @@ import { join } from 'node:path';
 import type { Static } from 'typebox';
 import { type AccountsSettings, accountsSettings, checkAccountsSettings, plansSettings } from '../accounts/settings.ts';
 import { checkBridgeSettings } from '../bridge/check-bridge-settings.ts';
-import {
-  agentsSettings,
-  bridgeSettings,
-  distributedSettings,
-  gatewaySettings,
-  jobsSettings,
-} from '../bridge/settings.ts';
+import { jobsSettings } from '../bridge/jobs/job-settings.ts';
+import { agentsSettings, bridgeSettings, distributedSettings, gatewaySettings } from '../bridge/settings.ts';
 import { checkCompletionsSettings, completionsSettings } from '../completions/settings.ts';
 import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
@@ -97,6 +92,9 @@ const settingsSchema = setting.group('What all services share.', {
     usage: kept('400d', 'usage records'),
     audit: kept('400d', 'audit records'),
   }),
+  console: setting.group('The pages for people, under `/console`.', {
+    enabled: setting.flag({ default: true, description: 'Serve the console.' }),
+  }),
   telemetry: setting.group('Where traces go.', {
     otlp_endpoint: setting.url({
       schemes: ['http', 'https'],
@@ -130,6 +128,8 @@ export const settingsDeclaration: SettingsDeclaration<Settings> = {
     'TRESTLE_BUILD_TAG',
     // Read by development scripts, not by the program.
     'TRESTLE_AGENTS_FOLDER',
+    // The server that commands talk to; see `trestle login --help`.
+    'TRESTLE_URL',
     'TRESTLE_JOINED_PACKAGES',
   ],
   check: (settings) => [
@@ -137,8 +137,27 @@ export const settingsDeclaration: SettingsDeclaration<Settings> = {
     ...checkCompletionsSettings(settings.completions),
     ...checkAccountsSettings(settings.accounts, settings.plans),
     ...checkBuiltinModel(settings),
+    ...checkPlans(settings),
   ],
 };
+
+/** Agents work for people only inside of the sandbox, or where the operator trusts them like users of this machine. */
+function checkPlans({ plans, bridge }: Settings): readonly Complaint[] {
+  if (bridge.trust_users || bridge.sandbox !== 'off') return [];
+  return Object.entries(plans).flatMap(([name, plan]) =>
+    plan.bridge
+      ? [
+          {
+            path: `plans.${name}.bridge`,
+            wrong: 'agents would work for people whom nothing separates from this machine and from each other',
+            right:
+              'remove it, set bridge.sandbox to auto, or set bridge.trust_users to true if these people could have a login on this machine',
+            involves: ['bridge.trust_users', 'bridge.sandbox'],
+          },
+        ]
+      : [],
+  );
+}
 
 /** A name without an API in front must be an alias: nothing else is found by it when the first turn runs. */
 function checkBuiltinModel({ agents, completions }: Settings): readonly Complaint[] {

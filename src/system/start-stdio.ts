@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
-import { sweepLeftovers } from '../platform/child-process/process-journal.ts';
+import { sweepLeftovers } from '../platform/child-process/process-table.ts';
 import { systemClock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { createLineChannel, type MessageChannel } from '../platform/json-rpc/message-channel.ts';
@@ -20,8 +20,8 @@ export interface StdioOptions {
   readonly output: Writable;
   readonly environment: Environment;
   readonly homeDirectory: string;
-  /** The configuration file, if there is one: callers must not reach it. */
-  readonly configurationFile: string | undefined;
+  /** Files that callers must not reach: the configuration, and the login of the user. */
+  readonly privateFiles: readonly string[];
   readonly logger: Logger;
 }
 
@@ -48,7 +48,7 @@ export async function startStdio(options: StdioOptions): Promise<StdioSystem> {
   const privatePaths = {
     // The folder of the servers, with their keys, is around ours.
     folders: [dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME)],
-    files: options.configurationFile === undefined ? [] : [options.configurationFile],
+    files: options.privateFiles,
   };
   const shared = { settings, environment, homeDirectory, files, privatePaths, databases: stores.all, clock, logger };
   const parts = await prepareServiceParts({ ...shared, services: ['bridge'] });

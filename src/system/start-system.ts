@@ -1,6 +1,7 @@
-import { sweepLeftovers } from '../platform/child-process/process-journal.ts';
+import { sweepLeftovers } from '../platform/child-process/process-table.ts';
 import { systemClock, withinTime } from '../platform/clock/clock.ts';
-import { type ChangedSettings, changedSettings } from '../platform/config/setting-values.ts';
+import { type ChangedSettings, changedSettings } from '../platform/config/setting-annotation.ts';
+import { AppError } from '../platform/errors/app-error.ts';
 import { createHttpMetrics, type FigureSource } from '../platform/http/http-metrics.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, type Listener } from '../platform/http/listener.ts';
@@ -9,11 +10,19 @@ import type { Logger } from '../platform/log/logger.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { createApiSurface } from './api-surface.ts';
+import { createConsoleFiles, createConsoleSurface } from './console-surface.ts';
 import { serveControls } from './controls.ts';
 import { prepareDataDirectory } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
 import { prepareServiceParts, type ServiceParts, startServices } from './service-wiring.ts';
-import { dataDirectory, listenAddress, type ServiceName, type Settings, settingsDeclaration } from './settings.ts';
+import {
+  accountsSettingsOf,
+  dataDirectory,
+  listenAddress,
+  type ServiceName,
+  type Settings,
+  settingsDeclaration,
+} from './settings.ts';
 import { openStores, type Stores } from './stores.ts';
 
 interface SystemOptions {
@@ -34,7 +43,7 @@ interface SystemOptions {
 /** The running program: config, databases, services and listener, and the way back down. */
 export interface System {
   summary(): SystemSummary;
-  /** Resolves when the agents were looked at once, or soon after when some take long. */
+  /** Resolves when the agents were checked for the first time, or soon after when some take long. */
   agentsKnown(): Promise<void>;
   /** Takes over what may change while running; answers with the paths of what changed and of what needs a restart. */
   reload(next: Settings): ChangedSettings;
@@ -56,6 +65,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   let { settings } = options;
   const clock = systemClock;
   Buffer.poolSize = BUFFER_POOL_BYTES;
+  refuseSecondIssuer(settings, names);
   if (await useOutgoingProxy(environment)) logger.info({}, 'calls go out through the proxy of the environment');
 
   // What was opened is closed in reverse order: when a later step of the start fails, and when the system stops.
@@ -77,15 +87,28 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     clock,
     logger,
   });
+  let listeningAt = '';
+  /** Completions alone are called by programs. */
+  const hasConsole = settings.console.enabled && names.some((name) => name !== 'completions');
   const services = await startServices({
     parts,
     databases: stores.databases,
     opened,
     bridgeMethods: options.bridgeMethods,
+    ownUrl: () => listeningAt,
     async started(service, database, ownLogger) {
       if (database.engine !== 'sqlite') return;
       const file = files.controlSocket(service.name);
-      const socket = await serveControls({ file, service, database, clock, makeId: parts.makeId, logger: ownLogger });
+      const url = () => listeningAt;
+      const socket = await serveControls({
+        file,
+        service,
+        database,
+        url,
+        clock,
+        makeId: parts.makeId,
+        logger: ownLogger,
+      });
       opened.defer(() => socket.close());
     },
   });
@@ -94,10 +117,23 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   const namesWhere = (isOpen: boolean) =>
     running.filter(({ surface }) => surface.isOpen() === isOpen).map(({ name }) => name);
 
+  const consoleSurface = createConsoleSurface({
+    names,
+    isOpen: () => bridge?.surface.isOpen() ?? false,
+    setupNeeded: async () => (await accounts?.needsSetup()) ?? false,
+    publicPath: () => publicPath(settings),
+    findFiles: createConsoleFiles({ environment, clock, logger }),
+  });
   const listener: Listener = createListener({
     surfaces: [
       ...running.map(({ surface }) => surface),
-      createApiSurface({ names, methods: bridge?.methods, surfaces: () => listener.surfaces }),
+      ...(hasConsole ? [consoleSurface] : []),
+      createApiSurface({
+        names,
+        consolePath: hasConsole ? '/console' : undefined,
+        methods: bridge?.methods,
+        surfaces: () => listener.surfaces,
+      }),
     ],
     address,
     insecure: settings.insecure,
@@ -123,6 +159,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   });
   opened.defer(() => listener.close());
   const bound = await listener.start();
+  listeningAt = bound.url;
   const setupToken = await accounts?.offerSetup();
   const owned = opened.move();
 
@@ -137,6 +174,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       guarded: namesWhere(false),
       exposure: describeExposure(bound.host, namesWhere(true)),
       ...(setupToken !== undefined && { firstAdmin: `${publicUrl(settings, bound.url)}/setup#${setupToken}` }),
+      ...(hasConsole && { console: `${publicUrl(settings, bound.url)}/console` }),
       agents: bridge?.agents() ?? [],
     }),
     async agentsKnown() {
@@ -146,6 +184,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       const changes = changedSettings(settingsDeclaration.schema, settings, next);
       settings = next;
       for (const service of running) service.reload(next);
+      services.issued?.reload(accountsSettingsOf(next));
       listener.revalidate();
       return changes;
     },
@@ -157,8 +196,24 @@ export async function startSystem(options: SystemOptions): Promise<System> {
 }
 
 function publicUrl({ accounts }: Settings, ownUrl: string): string {
-  const url = accounts.public_url === '' ? ownUrl : accounts.public_url;
+  return withoutSlash(accounts.public_url === '' ? ownUrl : accounts.public_url);
+}
+
+function withoutSlash(url: string): string {
   return url.endsWith('/') ? url.slice(0, -1) : url;
+}
+
+/** Throws SECOND_ISSUER where accounts would run here although the people are those of another server. */
+function refuseSecondIssuer(settings: Settings, names: readonly ServiceName[]): void {
+  const { issuer, public_url: own } = settings.accounts;
+  if (!names.includes('accounts') || issuer === '' || withoutSlash(issuer) === withoutSlash(own)) return;
+  throw new AppError('SECOND_ISSUER', { issuer });
+}
+
+/** The path of the address that browsers use, behind a proxy; empty otherwise. */
+function publicPath(settings: Settings): string {
+  const { pathname } = URL.parse(publicUrl(settings, '')) ?? { pathname: '/' };
+  return pathname === '/' ? '' : pathname;
 }
 
 function describeExposure(host: string, open: readonly ServiceName[]): string {
@@ -190,6 +245,8 @@ export interface SystemSummary {
   readonly exposure: string;
   /** Where the first administrator is made, once and within 15 minutes; absent when there is one. */
   readonly firstAdmin?: string;
+  /** The address of the console; absent where it is switched off. */
+  readonly console?: string;
   readonly agents: readonly AgentStatus[];
 }
 

@@ -7,7 +7,7 @@ import type { CompletionsSchema } from '../completions/storage/completions-schem
 import { type Clock, pause, systemClock } from '../platform/clock/clock.ts';
 import { callControlSocket } from '../platform/control-socket/control-socket.ts';
 import type { AnyDatabase, Database, DatabaseLocation } from '../platform/database/database.ts';
-import type { DatabaseDefinition, Migration } from '../platform/database/migration.ts';
+import type { DatabaseDefinition, Migration } from '../platform/database/migrations.ts';
 import { openDatabase } from '../platform/database/open-database.ts';
 import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';

@@ -68,3 +68,121 @@ test('a call that may not be repeated is not: its connection is lost with it', a
     if (transport !== 'websocket') assert.equal(proxy.connections(), 1);
   }
 });
+
+test('sessions are listed, shown, changed and read back', async (t) => {
+  const { url } = await startBridge(t, { providers: [createScriptedProvider('alpha')] });
+  const { session, sessions } = clientOf(t, { url });
+  await session('a/b c').start('hello there').result;
+  const { counts, nextCursor, ...page } = await sessions.list({ state: 'idle', limit: 5 });
+  assert.deepEqual([page.sessions[0]?.title, counts.idle, nextCursor], ['hello there', 1, null]);
+  assert.equal((await sessions.get('a/b c')).session.providerId, 'alpha');
+  assert.equal((await sessions.update('a/b c', { title: 'greeting' })).title, 'greeting');
+  assert.equal((await sessions.turns('a/b c')).turns[0]?.output, 'hello there');
+  const { updates } = await sessions.updates('a/b c', { kinds: 'text' });
+  assert.deepEqual(
+    updates.map((update) => 'text' in update && update.text),
+    ['hello ', 'there'],
+  );
+  await assert.rejects(sessions.get('none'), { name: 'TrestleError', code: 'SESSION_NOT_FOUND', status: 404 });
+  const nowhere = clientOf(t, { url: 'http://127.0.0.1:1' });
+  await assert.rejects(nowhere.sessions.list(), { code: 'CONNECTION_LOST' });
+});
+
+test('questions of agents are listed, answered and remembered', async (t) => {
+  const asker = createScriptedProvider('asker', async ({ ask, signal, prompt }) => {
+    const options = [
+      { optionId: 'yes', name: 'Yes', kind: 'allow_once' },
+      { optionId: 'no', name: 'No', kind: 'reject_once' },
+    ];
+    const input = { command: prompt };
+    const chosen = await ask?.({ toolCallId: 't', title: prompt, toolKind: 'execute', input, options }, signal);
+    return { kind: 'completed', output: `chosen: ${chosen?.optionId}`, stopReason: 'end_turn' };
+  });
+  const { url } = await startBridge(t, { providers: [asker] });
+  const { session, permissions } = clientOf(t, { url });
+  const turn = session('asks', { routing: { permissions: 'ask' } }).start('make all');
+  const question = await until(
+    'a question',
+    async () => (await permissions.list({ sessionId: 'asks' }).catch(() => []))[0],
+  );
+  assert.equal(question.title, 'make all');
+  const answered = await permissions.answer(question.permissionId, { decision: 'allow', scope: 'session' });
+  assert.equal(answered.state, 'allowed');
+  assert.equal((await turn.result).output, 'chosen: yes');
+  await assert.rejects(permissions.answer(question.permissionId, { decision: 'deny' }), {
+    code: 'PERMISSION_ANSWERED',
+    status: 409,
+  });
+  const [rule] = await permissions.rules();
+  assert.deepEqual(rule?.when.command, ['make', 'all']);
+  await permissions.forget(rule?.ruleId ?? '');
+  assert.deepEqual(await permissions.rules(), []);
+});
+
+/** Rows of the bridge that no function of the client calls, and why. */
+const NOT_FOR_APPS: readonly (readonly [row: RegExp, reason: string])[] = [
+  [/^GET \/api\/ping$/, 'for monitors'],
+  [/^OPTIONS /, 'browsers send it'],
+  [/^POST \/gateway\//, 'other bridges send it'],
+  [/^GET \/artifacts\//, 'its links stand in results'],
+  [/^GET \/api\/bridge\/nodes/, 'for operators: trestle nodes'],
+  [/^\w+ \/api\/bridge\/agents/, 'for operators: trestle agents; apps read capabilities() and watch the topic agents'],
+];
+
+test('every row of the bridge has a function of the client, or a reason', async (t) => {
+  const { url, bridge } = await startBridge(t, { providers: [createScriptedProvider('alpha')] });
+  const called: string[] = [];
+  const client = clientOf(t, {
+    url,
+    fetch: (input, init) => {
+      called.push(`${init?.method ?? 'GET'} ${new URL(String(input)).pathname}`);
+      return fetch(input, init);
+    },
+  });
+  await client.session('s').start('hello').result;
+  const ignored = () => undefined;
+  const { scheduleId } = await client.schedules.create({ name: 'n', every: '1d', task: { taskPrompt: 'x' } });
+  const { sessions, permissions, schedules, attachments } = client;
+  const texts: string[] = [];
+  for await (const part of sessions.export('s', { form: 'json' })) texts.push(part);
+  assert.equal(JSON.parse(texts.join('')).session.sessionId, 's');
+  await assert.rejects(
+    async () => {
+      for await (const part of sessions.export('none')) assert.fail(part);
+    },
+    { code: 'SESSION_NOT_FOUND' },
+  );
+  await client.folders();
+  await client.audit();
+  await Promise.all([
+    sessions.list(),
+    sessions.get('s'),
+    sessions.update('s', { pinned: true }),
+    sessions.turns('s'),
+    sessions.updates('s'),
+    sessions.changes('s').catch(ignored),
+    sessions.diff('s', 'x').catch(ignored),
+    sessions.undo('s', 'x').catch(ignored),
+    sessions.file('s', 'x').catch(ignored),
+    sessions.steer('s', 'x').catch(ignored),
+    sessions.fork('s').catch(ignored),
+    permissions.list(),
+    permissions.answer('x', { decision: 'deny' }).catch(ignored),
+    permissions.rules(),
+    permissions.forget('x').catch(ignored),
+    attachments.upload(new Uint8Array(1), { name: 'a' }),
+    schedules.list(),
+    schedules.get(scheduleId),
+    schedules.update(scheduleId, { enabled: false }),
+    schedules.run(scheduleId),
+  ]);
+  await schedules.remove(scheduleId);
+  const missing = bridge.surface.routes
+    .map(({ method, path }) => `${method} ${path}`)
+    .filter((row) => !NOT_FOR_APPS.some(([pattern]) => pattern.test(row)))
+    .filter((row) => {
+      const pattern = new RegExp(`^${row.replaceAll(/:\w+/g, '[^/]+')}$`);
+      return !called.some((one) => pattern.test(one));
+    });
+  assert.deepEqual(missing, []);
+});

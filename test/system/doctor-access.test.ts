@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { accessFindings } from '../../src/system/doctor/setting-findings.ts';
+import { accessFindings } from '../../src/system/doctor/diagnose.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 const PUBLIC = 'accounts: { public_url: "https://accounts.example" }';

@@ -19,7 +19,22 @@ const SECTIONS: Readonly<Record<string, readonly CheckCase[]>> = {
       '{ method_prefix_aliases: [acme, app] }',
       /method_prefix_aliases\[1\]: "app" is a prefix of its own/,
     ],
+    [
+      'one folder for all people',
+      '{ user_root: /srv/people }',
+      /bridge\.user_root: all people would share one folder; put \{user\} into it/,
+    ],
     ['an origin with a path', '{ allowed_origins: ["https://a.example/x"] }', /say https:\/\/a\.example$/],
+  ],
+  plans: [
+    ['a plan without the bridge', '{ pro: { running_turns: 8, jobs: 100 } }'],
+    [
+      'a plan with the bridge for people who are not trusted',
+      '{ pro: { bridge: true } }\nbridge: { sandbox: off }',
+      /plans\.pro\.bridge: agents would work for people .*set bridge\.trust_users to true/,
+    ],
+    ['the same for people who are', '{ pro: { bridge: true } }\nbridge: { sandbox: off, trust_users: true }'],
+    ['the same where a sandbox is tried', '{ pro: { bridge: true } }'],
   ],
   listen: [['a listen address without host', '":8787"', /say 0\.0\.0\.0:8787/]],
   secret_key: [['a secret key of the wrong length', 'YWJj', /the value holds 3 bytes; expected 32 bytes in base64/]],

@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { annotationOf, type Setting } from '../../src/platform/config/setting-annotation.ts';
-import { maskSettings } from '../../src/platform/config/setting-values.ts';
+import { annotationOf, maskSettings, type Setting } from '../../src/platform/config/setting-annotation.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
@@ -23,11 +22,11 @@ function valueFor(schema: Setting<unknown>): fc.Arbitrary<unknown> {
   if (annotation.shape === 'leaf') return odd;
   const oddly = { arbitrary: odd, weight: 1 };
   if (annotation.shape === 'list') {
-    return fc.oneof({ arbitrary: fc.array(valueFor(annotation.item), { maxLength: 3 }), weight: 5 }, oddly);
+    return fc.oneof({ arbitrary: fc.array(valueFor(annotation.member), { maxLength: 3 }), weight: 5 }, oddly);
   }
   if (annotation.shape === 'record') {
     const key = fc.oneof(fc.constantFrom('lab', 'A', 'lab/small', '__proto__'), fc.string({ maxLength: 4 }));
-    return fc.oneof({ arbitrary: fc.dictionary(key, valueFor(annotation.value), { maxKeys: 3 }), weight: 5 }, oddly);
+    return fc.oneof({ arbitrary: fc.dictionary(key, valueFor(annotation.member), { maxKeys: 3 }), weight: 5 }, oddly);
   }
   const members = Object.entries(annotation.members).map(([key, member]) => [key, valueFor(member)] as const);
   return fc.oneof({ arbitrary: fc.record(Object.fromEntries(members), { requiredKeys: [] }), weight: 8 }, oddly);
@@ -49,10 +48,10 @@ const PLAIN_VALUES = ['x', 'a/b', 'http://a.example'];
 /** A file in which every secret of the schema is set to a value of its own, and whatever else has to be given is given. */
 function withSecrets(schema: Setting<unknown>, made: string[]): unknown {
   const annotation = annotationOf(schema);
-  if (annotation.shape === 'list') return [withSecrets(annotation.item, made)].filter((item) => item !== undefined);
+  if (annotation.shape === 'list') return [withSecrets(annotation.member, made)].filter((item) => item !== undefined);
   if (annotation.shape === 'record') {
     const key = PLAIN_VALUES.find((candidate) => annotation.keyPattern.test(candidate)) ?? '';
-    return { [key]: withSecrets(annotation.value, made) };
+    return { [key]: withSecrets(annotation.member, made) };
   }
   if (annotation.shape === 'group') {
     const members = Object.entries(annotation.members);
@@ -65,7 +64,7 @@ function withSecrets(schema: Setting<unknown>, made: string[]): unknown {
   }
   if (annotation.fallback !== undefined) return undefined;
   const folders = { directory: '/', homeDirectory: '/' };
-  return PLAIN_VALUES.find((candidate) => 'value' in annotation.read(candidate, false, folders));
+  return PLAIN_VALUES.find((candidate) => 'value' in annotation.decode(candidate, false, folders));
 }
 
 test('P-37: with every secret of the whole schema set, none of them is printed or named in a problem', () => {

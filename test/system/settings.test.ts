@@ -32,6 +32,10 @@ test('without a file everything has the defaults of the documentation', () => {
     scratch_bytes_per_owner: 20 * 1024 ** 3,
     artifact_bytes: 20 * 1024 ** 3,
     artifact_bytes_per_owner: 5 * 1024 ** 3,
+    sandbox_processes: 1024,
+    sandbox_memory_bytes: 8 * 1024 ** 3,
+    sandbox_temporary_bytes: 1024 ** 3,
+    attachment_bytes_per_owner: 209_715_200,
   });
   assert.equal(bridge.permissions, 'allow');
   assert.deepEqual(agents.catalog, ['builtin', 'codex', 'opencode', 'gemini']);
@@ -129,8 +133,8 @@ test('every setting has a sentence that says what it does, and a key in snake_ca
   const seen: string[] = [];
   function walk(schema: Setting<unknown>, path: string): void {
     const annotation = annotationOf(schema);
-    if (annotation.shape === 'list') walk(annotation.item, path);
-    if (annotation.shape === 'record') walk(annotation.value, path);
+    if (annotation.shape === 'list') walk(annotation.member, path);
+    if (annotation.shape === 'record') walk(annotation.member, path);
     if (annotation.shape !== 'group') return;
     for (const [key, member] of Object.entries(annotation.members)) {
       assert.match(key, /^[a-z][a-z0-9_]*$/);

@@ -9,8 +9,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError, platformErrors } from '../../platform/errors/error-table.ts';
 import { openAddress } from '../../platform/http/listen-address.ts';
 import { readSecretKeys } from '../../platform/secrets/secret-keys.ts';
-import { type DataFiles, prepareDataDirectory } from '../data-directory.ts';
-import { opens } from '../secret-key.ts';
+import { type DataFiles, opens, prepareDataDirectory } from '../data-directory.ts';
 import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
 import { storeDefinition, storeLocation } from '../stores.ts';
 

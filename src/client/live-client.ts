@@ -1,0 +1,268 @@
+import type { Change } from '../bridge/contract/live.ts';
+import type { PlainUpdate } from '../bridge/contract/workbench.ts';
+import { createPatience, type MakeCallId } from './bridge-transport.ts';
+import { type RpcMessage, resultOf } from './rpc-message.ts';
+import type { OpenLink, SocketLink } from './socket-link.ts';
+import { TrestleError } from './trestle-error.ts';
+
+/** What has changed: `topic` says what `item` is. An `item` of null: more has changed than could be sent. */
+export type LiveChange = Change;
+/** An update of a session, with each member once. */
+export type LiveUpdate = PlainUpdate;
+export type LiveTopic = Change['topic'];
+
+/** Whether changes and updates arrive. */
+export interface LiveStatus {
+  readonly isOpen: boolean;
+  /** When the last message came, in milliseconds of the clock here; 0 when none has come. */
+  readonly heardAt: number;
+  /** The time of the server minus the time here, as the last ping has it. */
+  readonly clockAheadMs: number;
+  /** Why no connection is tried any more, such as UNAUTHORIZED. The next `watch` or `follow` tries again. */
+  readonly problem: TrestleError | undefined;
+}
+
+/**
+ * Changes and updates as they happen (`/api/bridge/live`), over one WebSocket that is opened with the first listener, opened
+ * again whenever it breaks, and closed with the last listener.
+ */
+export interface Live {
+  /**
+   * Calls the listener with every change of these topics, and with `undefined` after every (re)connection: read the lists again
+   * then. Returns a function that ends it.
+   *
+   * @example
+   * ```ts
+   * await new Promise<void>((resolve) => {
+   *   const stop = trestle.live.watch(['sessions', 'permissions'], (change) => {
+   *     console.log(change === undefined ? 'read the lists' : change.topic);
+   *     stop();
+   *     resolve();
+   *   });
+   * });
+   * ```
+   */
+  watch(
+    topics: readonly LiveTopic[],
+    listener: (change: LiveChange | undefined) => void,
+    options?: { readonly owner?: string },
+  ): () => void;
+  /**
+   * Calls the listener with every update of a session after the number `afterSeq`, or from now on: each once and in order, over any number of
+   * connections. The session may start later. Returns a function that ends it.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('heard').start('Hello').result;
+   * await new Promise<void>((resolve) => {
+   *   const listener = (update: { readonly seq: number; readonly kind: string }) => {
+   *     console.log(update.seq, update.kind);
+   *     if (update.kind !== 'completed') return;
+   *     stop();
+   *     resolve();
+   *   };
+   *   const stop = trestle.live.follow('heard', listener, { afterSeq: 0 });
+   * });
+   * ```
+   */
+  follow(sessionId: string, listener: (update: LiveUpdate) => void, options?: LiveFollowOptions): () => void;
+  /**
+   * Returns whether changes and updates arrive.
+   *
+   * @example
+   * ```ts
+   * console.log(trestle.live.status().isOpen);
+   * ```
+   */
+  status(): LiveStatus;
+  /**
+   * Calls the listener when the connection opens or breaks. Returns a function that ends it.
+   *
+   * @example
+   * ```ts
+   * const stop = trestle.live.onStatus(() => console.log(trestle.live.status().isOpen));
+   * stop();
+   * console.log('not any more');
+   * ```
+   */
+  onStatus(listener: () => void): () => void;
+}
+
+export interface LiveFollowOptions {
+  /** Of the session, where it is not the caller. */
+  readonly owner?: string | undefined;
+  /** The last update that was seen; updates from now on unless given. */
+  readonly afterSeq?: number;
+}
+
+interface Watched {
+  readonly topics: readonly LiveTopic[];
+  readonly owner: string | undefined;
+  readonly listener: (change: LiveChange | undefined) => void;
+}
+
+interface Followed {
+  readonly name: { readonly sessionId: string; readonly owner?: string };
+  readonly listener: (update: LiveUpdate) => void;
+  afterSeq: number | undefined;
+}
+
+interface LiveOptions {
+  readonly openLink: OpenLink;
+  readonly makeCallId: MakeCallId;
+  /** Aborts when the client is closed. */
+  readonly closed: AbortSignal;
+}
+
+export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live {
+  const watched = new Set<Watched>();
+  const followed = new Set<Followed>();
+  const listeners = new Set<() => void>();
+  let status: LiveStatus = { isOpen: false, heardAt: 0, clockAheadMs: 0, problem: undefined };
+  let link: SocketLink | undefined;
+  let isRunning = false;
+
+  function change(next: Partial<LiveStatus>): void {
+    status = { ...status, ...next };
+    for (const listener of [...listeners]) listener();
+  }
+
+  /** What the server refuses would be refused on the next connection too: it is shown as the status. */
+  async function call(method: string, params: object): Promise<unknown> {
+    try {
+      if (link === undefined) return undefined;
+      return resultOf(await link.send({ jsonrpc: '2.0', id: makeCallId(), method, params }));
+    } catch (error) {
+      if (error instanceof TrestleError && error.code !== 'CONNECTION_LOST') change({ problem: error });
+      return undefined;
+    }
+  }
+
+  function sendWatch(): void {
+    if (watched.size === 0) {
+      void call('unwatch', {});
+      return;
+    }
+    const owners = new Set([...watched].map((one) => one.owner));
+    const [owner] = owners.size === 1 ? owners : [];
+    const topics = [...new Set([...watched].flatMap((one) => one.topics))];
+    void call('watch', { topics, ...(owner !== undefined && { owner }) });
+  }
+
+  async function sendFollow(one: Followed): Promise<void> {
+    const { name, afterSeq } = one;
+    const result = await call('follow', { ...name, ...(afterSeq !== undefined && { afterSeq }) });
+    // From now on: what comes after this is not missed when the connection breaks before the first update.
+    one.afterSeq ??= (result as { readonly lastSeq: number } | undefined)?.lastSeq;
+  }
+
+  function receive({ method, params }: RpcMessage): void {
+    const now = Date.now();
+    status = { ...status, heardAt: now };
+    if (method === 'ping') status = { ...status, clockAheadMs: (params as { readonly now: number }).now - now };
+    else if (method === 'changed') tellChange(params as LiveChange);
+    else if (method === 'update') tellUpdate(params as Followed['name'] & { readonly update: LiveUpdate });
+  }
+
+  function tellChange(one: LiveChange): void {
+    const owner = one.item !== null && 'owner' in one.item ? one.item.owner : undefined;
+    for (const { topics, listener, owner: wanted } of [...watched]) {
+      if (!topics.includes(one.topic)) continue;
+      if (wanted === undefined || owner === undefined || wanted === owner) listener(one);
+    }
+  }
+
+  function tellUpdate({ sessionId, owner, update }: Followed['name'] & { readonly update: LiveUpdate }): void {
+    for (const one of [...followed]) {
+      const isMeant = one.name.sessionId === sessionId && one.name.owner === owner;
+      if (!isMeant || update.seq <= (one.afterSeq ?? 0)) continue;
+      one.afterSeq = update.seq;
+      one.listener(update);
+    }
+  }
+
+  /** Later, so that what a listener throws does not end the connection. */
+  function readAgain(one: Watched): void {
+    queueMicrotask(() => {
+      if (watched.has(one)) one.listener(undefined);
+    });
+  }
+
+  const isWanted = () => !closed.aborted && (watched.size > 0 || followed.size > 0);
+
+  /** Keeps a connection for as long as anybody listens. */
+  async function run(): Promise<void> {
+    const patience = createPatience(Number.POSITIVE_INFINITY, closed);
+    while (isWanted()) {
+      try {
+        link = await openLink('', receive);
+      } catch (error) {
+        await patience.failed(error);
+        continue;
+      }
+      patience.progressed();
+      change({ isOpen: true, heardAt: Date.now(), problem: undefined });
+      if (watched.size > 0) sendWatch();
+      for (const one of followed) void sendFollow(one);
+      // What happened before the connection is in the lists only.
+      for (const one of watched) readAgain(one);
+      closeUnlessWanted();
+      await link.closed;
+      link = undefined;
+      change({ isOpen: false });
+    }
+  }
+
+  function start(): void {
+    if (isRunning || !isWanted()) return;
+    isRunning = true;
+    run()
+      .catch((error: unknown) => {
+        if (!closed.aborted) change({ problem: error instanceof TrestleError ? error : undefined });
+      })
+      .finally(() => {
+        isRunning = false;
+        // A listener may have come after the last look; after a problem the next one tries again.
+        if (status.problem === undefined) start();
+      });
+  }
+
+  function closeUnlessWanted(): void {
+    if (!isWanted()) link?.close();
+  }
+  closed.addEventListener('abort', closeUnlessWanted);
+
+  return {
+    watch(topics, listener, { owner } = {}) {
+      const one: Watched = { topics, owner, listener };
+      watched.add(one);
+      if (link !== undefined) {
+        sendWatch();
+        readAgain(one);
+      }
+      start();
+      return () => {
+        if (!watched.delete(one)) return;
+        if (link !== undefined) sendWatch();
+        closeUnlessWanted();
+      };
+    },
+    follow(sessionId, listener, { owner, afterSeq } = {}) {
+      const one: Followed = { name: { sessionId, ...(owner !== undefined && { owner }) }, listener, afterSeq };
+      followed.add(one);
+      if (link !== undefined) void sendFollow(one);
+      start();
+      return () => {
+        if (!followed.delete(one)) return;
+        const isShared = [...followed].some(({ name }) => name.sessionId === sessionId && name.owner === owner);
+        if (link !== undefined && !isShared) void call('unfollow', one.name);
+        closeUnlessWanted();
+      };
+    },
+    status: () => status,
+    onStatus(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+  };
+}

@@ -1,0 +1,305 @@
+import type { ChangesPage, DiffView, FileView, UndoResult } from '../bridge/contract/files.ts';
+import type { UploadedAttachment } from '../bridge/contract/session.ts';
+import type {
+  Permission,
+  PermissionAnswer,
+  SessionChanges,
+  SessionPage,
+  SessionQuery,
+  SessionView,
+  StoredRule,
+  Summary,
+  TurnPage,
+  UpdatePage,
+  UpdateQuery,
+} from '../bridge/contract/workbench.ts';
+import type { CallOptions } from './bridge-transport.ts';
+import type { RequestWorkbench, StreamWorkbench } from './workbench-request.ts';
+
+interface SinceTurn {
+  readonly owner?: string;
+  readonly turnId?: string;
+}
+
+/** Sessions as lists and histories show them (`/api/bridge/sessions`). A session of another owner is named with `owner`. */
+export interface Sessions {
+  /**
+   * Lists sessions, newest first, with the number of sessions in each state.
+   *
+   * @example
+   * ```ts
+   * const { sessions, counts } = await trestle.sessions.list({ state: 'idle', limit: 10 });
+   * console.log(counts.running, sessions.map(({ title }) => title));
+   * ```
+   */
+  list(query?: SessionQuery, options?: CallOptions): Promise<SessionPage>;
+  /**
+   * Returns one session, and the turns that wait in it.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('shown').start('Hello').result;
+   * console.log((await trestle.sessions.get('shown')).session.costUsd);
+   * ```
+   */
+  get(sessionId: string, query?: { readonly owner?: string }, options?: CallOptions): Promise<SessionView>;
+  /**
+   * Changes the title of a session, archives or pins it.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('renamed').start('Hello').result;
+   * console.log((await trestle.sessions.update('renamed', { title: 'Greeting' })).title);
+   * ```
+   */
+  update(
+    sessionId: string,
+    changes: SessionChanges & { readonly owner?: string },
+    options?: CallOptions,
+  ): Promise<Summary>;
+  /**
+   * Returns the turns of a session, newest first.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('asked').start('Hello').result;
+   * for (const { prompt, output } of (await trestle.sessions.turns('asked')).turns) console.log(prompt, output);
+   * ```
+   */
+  turns(
+    sessionId: string,
+    query?: { readonly owner?: string; readonly limit?: number; readonly before?: string },
+    options?: CallOptions,
+  ): Promise<TurnPage>;
+  /**
+   * Returns updates of a session in order: the last ones, or those around a number.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('told').start('Hello').result;
+   * const { updates } = await trestle.sessions.updates('told', { kinds: 'text' });
+   * console.log(updates.length);
+   * ```
+   */
+  updates(sessionId: string, query?: UpdateQuery, options?: CallOptions): Promise<UpdatePage>;
+  /**
+   * Lists the files that the turns of a session have changed in its folder, since the session or the turn `turnId` began.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('worked').start('Hello').result;
+   * const { files } = await trestle.sessions.changes('worked');
+   * console.log(files.map(({ path, added, removed }) => `${path} +${added} -${removed}`));
+   * ```
+   */
+  changes(sessionId: string, query?: SinceTurn, options?: CallOptions): Promise<ChangesPage>;
+  /**
+   * Returns what the turns of a session have changed in one file, as a unified diff.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('edited').start('Hello').result;
+   * const { files } = await trestle.sessions.changes('edited');
+   * console.log(`${files.length} files`);
+   * for (const { path } of files) console.log((await trestle.sessions.diff('edited', path)).unified);
+   * ```
+   */
+  diff(sessionId: string, path: string, query?: SinceTurn, options?: CallOptions): Promise<DiffView>;
+  /**
+   * Reads a file in the working directory of a session, at most 1 MiB of it.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('reader').start('Hello').result;
+   * const file = trestle.sessions.file('reader', 'notes.txt');
+   * console.log(await file.then(({ content }) => content, ({ message }: Error) => message));
+   * ```
+   */
+  file(sessionId: string, path: string, query?: { readonly owner?: string }, options?: CallOptions): Promise<FileView>;
+  /**
+   * Reads a whole session as Markdown, or as JSON, in parts.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('kept').start('Hello').result;
+   * for await (const part of trestle.sessions.export('kept')) console.log(part);
+   * ```
+   */
+  export(
+    sessionId: string,
+    query?: { readonly owner?: string; readonly form?: 'markdown' | 'json' },
+    options?: CallOptions,
+  ): AsyncIterable<string>;
+  /**
+   * Puts the files that a turn has changed back as they were before it. Fails with FILES_CHANGED, and `data.files`, when one
+   * of them was changed since: then nothing is undone.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('mistaken').start('Hello').result;
+   * const { files, base } = await trestle.sessions.changes('mistaken');
+   * console.log(files.length > 0 ? (await trestle.sessions.undo('mistaken', base.turnId)).restored : 'nothing to undo');
+   * ```
+   */
+  undo(
+    sessionId: string,
+    turnId: string,
+    query?: { readonly owner?: string },
+    options?: CallOptions,
+  ): Promise<UndoResult>;
+  /**
+   * Sends a message to the running turn, and returns the turn. Fails with NOT_STEERABLE when no turn runs or its agent takes
+   * none: then send it with `session.message`.
+   *
+   * @example
+   * ```ts
+   * const turn = trestle.session('steered').start('Write a long story');
+   * const steered = trestle.sessions.steer('steered', 'Make it shorter');
+   * console.log(await steered.catch(({ message }: Error) => message));
+   * await turn.result;
+   * ```
+   */
+  steer(
+    sessionId: string,
+    text: string,
+    query?: { readonly owner?: string },
+    options?: CallOptions,
+  ): Promise<{ turnId: string }>;
+  /**
+   * Copies a session with its conversation, whole or up to the turn `turnId`, and returns the id of the copy. Fails with
+   * NOT_FORKABLE when the agent cannot.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('original').start('My name is Ada').result;
+   * const { sessionId } = await trestle.sessions.fork('original');
+   * console.log((await trestle.session(sessionId).message('What is my name?').result).output);
+   * ```
+   */
+  fork(sessionId: string, query?: SinceTurn, options?: CallOptions): Promise<{ sessionId: string }>;
+}
+
+/** What agents ask people, and the answers. Agents of a turn with `routing: { permissions: 'ask' }` wait for them. */
+export interface Permissions {
+  /**
+   * Lists questions that wait for an answer, oldest first; with `state: 'all'` those of the past too, newest first.
+   *
+   * @example
+   * ```ts
+   * const questions = await trestle.permissions.list();
+   * console.log(questions.map(({ permissionId, title }) => `${permissionId} ${title}`));
+   * ```
+   */
+  list(
+    query?: { readonly state?: 'open' | 'all'; readonly sessionId?: string; readonly owner?: string },
+    options?: CallOptions,
+  ): Promise<readonly Permission[]>;
+  /**
+   * Answers a question. Only the first answer counts: a later one fails with PERMISSION_ANSWERED.
+   *
+   * @example
+   * ```ts
+   * const [question] = await trestle.permissions.list();
+   * if (question !== undefined) {
+   *   await trestle.permissions.answer(question.permissionId, { decision: 'deny', reason: 'Not on a Friday' });
+   * }
+   * ```
+   */
+  answer(permissionId: string, answer: PermissionAnswer, options?: CallOptions): Promise<Permission>;
+  /**
+   * Lists answers that are remembered, newest first.
+   *
+   * @example
+   * ```ts
+   * const rules = await trestle.permissions.rules();
+   * console.log(rules.map(({ when, decision }) => `${decision} ${when.command ?? when.path}`));
+   * ```
+   */
+  rules(query?: { readonly owner?: string }, options?: CallOptions): Promise<readonly StoredRule[]>;
+  /**
+   * Forgets a remembered answer.
+   *
+   * @example
+   * ```ts
+   * for (const { ruleId } of await trestle.permissions.rules()) await trestle.permissions.forget(ruleId);
+   * ```
+   */
+  forget(ruleId: string, options?: CallOptions): Promise<void>;
+}
+
+/** Files for prompts, sent ahead: small ones can also travel in the call itself. */
+export interface Attachments {
+  /**
+   * Uploads a file, which is kept for 24 hours. Its id goes into `attachments` of `start`, `message` and `jobs.submit`.
+   *
+   * @example
+   * ```ts
+   * const { attachmentId } = await trestle.attachments.upload(new TextEncoder().encode('a,b'), { name: 'table.csv' });
+   * await trestle.session('table').start('What is in the table?', { attachments: [{ attachmentId }] }).result;
+   * ```
+   */
+  upload(
+    file: Blob | Uint8Array<ArrayBuffer>,
+    about: { readonly name: string; readonly contentType?: string },
+    options?: CallOptions,
+  ): Promise<UploadedAttachment>;
+}
+
+export function createSessions(request: RequestWorkbench, stream: StreamWorkbench): Sessions {
+  const pathOf = (sessionId: string, rest = '') => `sessions/${encodeURIComponent(sessionId)}${rest}`;
+  return {
+    list: (query = {}, options) => request({ path: 'sessions', query }, options),
+    get: (sessionId, query = {}, options) => request({ path: pathOf(sessionId), query }, options),
+    async update(sessionId, { owner, ...body }, options) {
+      const path = pathOf(sessionId);
+      const changed = await request<{ session: Summary }>({ method: 'PATCH', path, query: { owner }, body }, options);
+      return changed.session;
+    },
+    turns: (sessionId, query = {}, options) => request({ path: pathOf(sessionId, '/turns'), query }, options),
+    updates: (sessionId, query = {}, options) => request({ path: pathOf(sessionId, '/updates'), query }, options),
+    changes: (sessionId, query = {}, options) =>
+      request({ path: pathOf(sessionId, '/changes'), query: { ...query } }, options),
+    diff: (sessionId, path, query = {}, options) =>
+      request({ path: pathOf(sessionId, '/changes/diff'), query: { ...query, path } }, options),
+    undo: (sessionId, turnId, query = {}, options) =>
+      request({ method: 'POST', path: pathOf(sessionId, '/undo'), query: { ...query }, body: { turnId } }, options),
+    file: (sessionId, path, query = {}, options) =>
+      request({ path: pathOf(sessionId, '/files'), query: { ...query, path } }, options),
+    export: (sessionId, query = {}, options) => stream({ path: pathOf(sessionId, '/export'), query }, options),
+    steer: (sessionId, text, query = {}, options) =>
+      request({ method: 'POST', path: pathOf(sessionId, '/steer'), query: { ...query }, body: { text } }, options),
+    fork(sessionId, { owner, turnId } = {}, options) {
+      const body = turnId === undefined ? {} : { turnId };
+      return request({ method: 'POST', path: pathOf(sessionId, '/fork'), query: { owner }, body }, options);
+    },
+  };
+}
+
+export function createAttachments(request: RequestWorkbench): Attachments {
+  return {
+    upload(content, { name, contentType }, options) {
+      const ofBlob = content instanceof Blob ? content.type : '';
+      const headers = {
+        'content-type': contentType || ofBlob || 'application/octet-stream',
+        'x-file-name': encodeURIComponent(name),
+      };
+      return request({ method: 'POST', path: 'attachments', file: { content, headers } }, options);
+    },
+  };
+}
+
+export function createPermissions(request: RequestWorkbench): Permissions {
+  return {
+    list: async (query = {}, options) =>
+      (await request<{ permissions: Permission[] }>({ path: 'permissions', query }, options)).permissions,
+    async answer(permissionId, body, options) {
+      const path = `permissions/${encodeURIComponent(permissionId)}/answer`;
+      return (await request<{ permission: Permission }>({ method: 'POST', path, body }, options)).permission;
+    },
+    rules: async (query = {}, options) =>
+      (await request<{ rules: StoredRule[] }>({ path: 'permission-rules', query }, options)).rules,
+    async forget(ruleId, options) {
+      await request({ method: 'DELETE', path: `permission-rules/${encodeURIComponent(ruleId)}` }, options);
+    },
+  };
+}

@@ -1,0 +1,123 @@
+import type { Command } from 'commander';
+import { systemClock } from '../platform/clock/clock.ts';
+import type { AgentLine, AgentPrograms } from '../system/agent-programs.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
+import { loadSettings, withServer } from './load-settings.ts';
+import { printable } from './turn-display.ts';
+
+type Options = Readonly<Record<string, unknown>>;
+
+/** `trestle agents`, with `install`, `update`, `remove` and `test`. */
+export function registerAgents(program: Command, context: CommandContext): void {
+  const agents = program
+    .command('agents')
+    .summary('list, install, update, remove and try agents')
+    .description(
+      'Lists the agents with their state. Agents that were installed with this command are kept in the data directory, in the versions that this release was tried with.',
+    )
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle agents\n  trestle agents install opencode claude\n  trestle agents test opencode',
+    )
+    .action(async (_given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const lines = await (await open(options, context)).list();
+      context.stdout(options.json === true ? `${JSON.stringify({ agents: lines })}\n` : listText(lines));
+    });
+  agents
+    .command('install')
+    .description('Installs agents with npm, in exact versions and without install scripts.')
+    .argument('<names...>', 'ids of agents')
+    .action((names: readonly string[], _given: unknown, command: Command) =>
+      installAll(names, command.optsWithGlobals(), context),
+    );
+  agents
+    .command('update')
+    .description('Installs the versions of this release for the agents that were installed with this command.')
+    .argument('[names...]', 'ids of agents; all installed ones unless given')
+    .action(async (names: readonly string[], _given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const known = await (await open(options, context)).outdated();
+      const outdated = known.filter((id) => names.length === 0 || names.includes(id));
+      if (outdated.length === 0) context.stdout('Every installed agent has the version of this release.\n');
+      await installAll(outdated, options, context);
+    });
+  agents
+    .command('remove')
+    .description('Removes agents that were installed with this command.')
+    .argument('<names...>', 'ids of agents')
+    .action(async (names: readonly string[], _given: unknown, command: Command) => {
+      const programs = await open(command.optsWithGlobals(), context);
+      for (const name of names) {
+        const wasThere = await programs.remove(name);
+        context.stdout(wasThere ? `Removed ${name}.\n` : `${name} was not installed with trestle agents install.\n`);
+      }
+    });
+  agents
+    .command('test')
+    .description(
+      'Runs one turn ("Say OK") with an agent, and prints how long it took. Exits with 1 when the turn failed.',
+    )
+    .argument('<name>', 'the id of the agent')
+    .action((name: string, _given: unknown, command: Command) => tryAgent(name, command.optsWithGlobals(), context));
+}
+
+async function open(options: Options, context: CommandContext): Promise<AgentPrograms> {
+  const { settings } = await loadSettings(options, context);
+  const { openAgentPrograms } = await import('../system/agent-programs.ts');
+  const { environment, homeDirectory } = context;
+  return openAgentPrograms({ settings, environment, homeDirectory, clock: systemClock });
+}
+
+function listText(lines: readonly AgentLine[]): string {
+  const width = Math.max(...lines.map(({ id }) => id.length));
+  const text = lines.map(({ id, state, text: what, installed, offered }) => {
+    const ours =
+      installed === undefined
+        ? ''
+        : `  (installed ${installed}${installed === offered ? '' : `, this release offers ${offered}`})`;
+    return `  ${state === 'ok' ? 'ok  ' : '-   '}  ${id.padEnd(width)}  ${what}${ours}\n`;
+  });
+  return text.join('');
+}
+
+async function installAll(names: readonly string[], options: Options, context: CommandContext): Promise<void> {
+  const programs = await open(options, context);
+  for (const name of names) {
+    context.stderr(`Installing ${name} ...\n`);
+    const version = await programs.install(name, context.stderr);
+    context.stdout(`Installed ${name} ${version}.\n`);
+  }
+  if (names.length > 0)
+    context.stderr('A running server offers an agent of its catalog within minutes, and others after a restart.\n');
+}
+
+const TEST_MS = 120_000;
+
+function tryAgent(name: string, options: Options, context: CommandContext): Promise<void> {
+  return withServer(options, context, async (trestle) => {
+    const startedAt = systemClock.monotonic();
+    const session = trestle.session(`agent-test-${name}-${process.pid}`);
+    const routing = { routingMode: 'explicit', explicitProviderId: name } as const;
+    let firstMs: number | undefined;
+    try {
+      const turn = session.start('Say OK', { routing, timeoutMs: TEST_MS });
+      for await (const { delta } of turn) {
+        if (delta !== undefined) firstMs ??= Math.round(systemClock.monotonic() - startedAt);
+      }
+      const { status, output, error, code } = await turn.result;
+      const durationMs = Math.round(systemClock.monotonic() - startedAt);
+      if (options.json === true) {
+        context.stdout(`${JSON.stringify({ agent: name, status, output, error, code, firstMs, durationMs })}\n`);
+      } else if (status === 'completed') {
+        context.stdout(`ok  ${name}: first text after ${firstMs ?? durationMs} ms, ${durationMs} ms in all\n`);
+      } else {
+        context.stderr(`trestle: ${name}: ${printable(error ?? status)}${code === undefined ? '' : ` (${code})`}\n`);
+      }
+      if (status !== 'completed') throw new CommandExit(EXIT_FAILED);
+    } finally {
+      await session.cancel();
+      await session.close();
+    }
+  });
+}

@@ -1,0 +1,225 @@
+import { randomBytes } from 'node:crypto';
+import { basename, resolve } from 'node:path';
+import type { Command } from 'commander';
+import type { AgentSession, SessionDefaults, TrestleClient, Turn } from '../client/trestle-client.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
+import { type ConnectedServer, withServer } from './load-settings.ts';
+import { createTurnDisplay } from './turn-display.ts';
+
+/** Options of `run` and `chat`. */
+export interface TurnCommandOptions {
+  readonly agent?: string;
+  readonly model?: string;
+  readonly folder?: string;
+  readonly session?: string;
+  readonly attach?: readonly string[];
+  readonly ask?: true;
+  readonly allow?: true;
+  readonly deny?: true;
+}
+
+interface RunOptions extends TurnCommandOptions {
+  readonly background?: true;
+  readonly json?: true;
+}
+
+/** `trestle run`. */
+export function registerRun(program: Command, context: CommandContext): void {
+  withTurnOptions(
+    program
+      .command('run')
+      .summary('run a task with an agent and show its work')
+      .description(
+        'Runs one task with an agent in this folder, on the running server, or in this process where none runs, and shows its work. The answer goes to standard output, everything else to standard error. Ctrl-C cancels the task, a second Ctrl-C ends the command.',
+      )
+      .argument('[prompt...]', 'the task; a final - stands for standard input'),
+  )
+    .option('--background', 'hand the task to the server as a job, print its id and end')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle run "Why does the build fail?"\n  trestle run --agent codex --folder ~/project "Make the tests pass"\n  git diff | trestle run "Review this change:" -\n  trestle run --attach error.png "What does this mean?"',
+    )
+    .action(async (words: readonly string[], _given: unknown, command: Command) => {
+      const options = command.optsWithGlobals<RunOptions>();
+      checkPermissionOptions(options, context);
+      const prompt = await readPrompt(words, context);
+      const files = await readFiles(options.attach, context);
+      await withServer({ ...options }, context, async (trestle, server) => {
+        if (options.background === true && server.isOwn) return refuseBackground(context);
+        const task = { prompt, attachments: await uploadFiles(trestle, files) };
+        if (options.background === true) await submit(trestle, server, task, options, context);
+        else await runOnce(trestle, server, task, options, context);
+      });
+    });
+}
+
+type TurnFiles = NonNullable<SessionDefaults['attachments']>;
+
+export interface Task {
+  readonly prompt: string;
+  readonly attachments: TurnFiles;
+}
+
+function collect(file: string, before: readonly string[] = []): readonly string[] {
+  return [...before, file];
+}
+
+interface LocalFile {
+  readonly name: string;
+  readonly content: Uint8Array<ArrayBuffer>;
+}
+
+/** Reads them before anything is started, so that a wrong name costs nothing. */
+export async function readFiles(
+  paths: readonly string[] = [],
+  { workingDirectory, stderr }: CommandContext,
+): Promise<readonly LocalFile[]> {
+  const { readFile } = await import('node:fs/promises');
+  return Promise.all(
+    paths.map(async (path) => {
+      const content = await readFile(resolve(workingDirectory, path)).catch((error: unknown) => {
+        stderr(`trestle: ${path} cannot be attached: ${error instanceof Error ? error.message : String(error)}\n`);
+        throw new CommandExit(EXIT_USAGE);
+      });
+      return { name: basename(path), content };
+    }),
+  );
+}
+
+export async function uploadFiles(trestle: TrestleClient, files: readonly LocalFile[]): Promise<TurnFiles> {
+  const attachments: TurnFiles = [];
+  for (const { name, content } of files) {
+    const { attachmentId } = await trestle.attachments.upload(content, { name });
+    attachments.push({ attachmentId });
+  }
+  return attachments;
+}
+
+export function checkPermissionOptions({ ask, allow, deny }: TurnCommandOptions, context: CommandContext): void {
+  if ([ask, allow, deny].filter((one) => one === true).length < 2) return;
+  context.stderr('trestle: --ask, --allow and --deny exclude each other; give one of them\n');
+  throw new CommandExit(EXIT_USAGE);
+}
+
+/** The options of a command that runs turns. */
+export function withTurnOptions(command: Command): Command {
+  return command
+    .option('--agent <id>', 'the agent that does the work; the default of the server unless given')
+    .option('--model <name>', 'the model; the choice of the agent unless given')
+    .option('--folder <path>', 'the folder to work in; this one unless given')
+    .option('--session <id>', 'continue this session, or start it')
+    .option('--attach <file>', 'a file that comes with the task; give it several times for several files', collect)
+    .option('--ask', 'ask before the agent runs commands or changes files; answer with a key')
+    .option('--allow', 'allow what the agent asks for, unless a rule of the server denies it')
+    .option('--deny', 'deny what the agent asks for');
+}
+
+/** The task: the words of the command line, with standard input in the place of a final `-`. */
+async function readPrompt(words: readonly string[], context: CommandContext): Promise<string> {
+  const isPiped = words.at(-1) === '-';
+  const given = (isPiped ? words.slice(0, -1) : words).join(' ');
+  const piped = isPiped ? (await (await import('node:stream/consumers')).text(process.stdin)).trimEnd() : '';
+  const prompt = [given, piped].filter((part) => part !== '').join('\n\n');
+  if (prompt !== '') return prompt;
+  context.stderr('trestle: the task is missing: trestle run "what to do"\n');
+  throw new CommandExit(EXIT_USAGE);
+}
+
+/** A server elsewhere has other folders: there one is named as the server knows it, or not at all. */
+export function turnDefaults(
+  { agent, model, folder, ask, allow, deny }: TurnCommandOptions,
+  { workingDirectory }: CommandContext,
+  { sharesFiles }: ConnectedServer,
+): SessionDefaults {
+  const place = sharesFiles ? resolve(workingDirectory, folder ?? '.') : folder;
+  return {
+    ...(place !== undefined && { workingDirectory: place }),
+    routing: {
+      ...(agent !== undefined && { routingMode: 'explicit' as const, explicitProviderId: agent }),
+      ...(model !== undefined && { explicitModel: model }),
+      ...(ask === true && { permissions: 'ask' as const }),
+      ...(allow === true && { permissions: 'allow' as const }),
+      ...(deny === true && { permissions: 'deny' as const }),
+    },
+  };
+}
+
+export function newSessionId(): string {
+  return `run-${randomBytes(5).toString('hex')}`;
+}
+
+function refuseBackground({ stderr }: CommandContext): never {
+  stderr('trestle: a task in the background needs a running server; start one with: trestle serve\n');
+  throw new CommandExit(EXIT_FAILED);
+}
+
+async function submit(
+  trestle: TrestleClient,
+  server: ConnectedServer,
+  { prompt: taskPrompt, attachments }: Task,
+  options: RunOptions,
+  context: CommandContext,
+): Promise<void> {
+  const sessionId = options.session ?? newSessionId();
+  const defaults = turnDefaults(options, context, server);
+  const job = await trestle.jobs.submit({ sessionId, taskPrompt, attachments, ...defaults });
+  context.stdout(options.json === true ? `${JSON.stringify(job)}\n` : `${job.jobId}\n`);
+}
+
+async function runOnce(
+  trestle: TrestleClient,
+  server: ConnectedServer,
+  task: Task,
+  options: RunOptions,
+  context: CommandContext,
+): Promise<void> {
+  const session = trestle.session(options.session ?? newSessionId(), turnDefaults(options, context, server));
+  let interrupts = 0;
+  const interrupt = () => {
+    interrupts += 1;
+    if (interrupts > 1) process.exit(EXIT_INTERRUPTED);
+    session.cancel().catch(() => undefined);
+  };
+  process.on('SIGINT', interrupt);
+  const { whileAnswering, terminalKeys } = await import('./answer-permissions.ts');
+  const answers = { trestle, session, context, keys: terminalKeys, isAsked: options.ask === true };
+  try {
+    const status = await whileAnswering(answers, () => showTurn(session, task, options, context));
+    if (interrupts > 0) throw new CommandExit(EXIT_INTERRUPTED);
+    if (status !== 'completed') throw new CommandExit(EXIT_FAILED);
+    if (context.color && options.json !== true) {
+      context.stderr(`continue with: trestle run --session ${session.sessionId} "..."\n`);
+    }
+  } finally {
+    process.off('SIGINT', interrupt);
+  }
+}
+
+/** Runs a turn, shows it, and returns its status. A session that exists is continued; any other is started. */
+export async function showTurn(
+  session: AgentSession,
+  { prompt, attachments }: Task,
+  { session: named, json }: Pick<RunOptions, 'session' | 'json'>,
+  context: CommandContext,
+): Promise<string> {
+  const files = attachments.length === 0 ? {} : { attachments };
+  const first = named === undefined ? session.start(prompt, files) : session.message(prompt, files);
+  try {
+    return await show(first, json === true, context);
+  } catch (error) {
+    const { TrestleError } = await import('../client/trestle-client.ts');
+    const isNew =
+      named !== undefined && error instanceof TrestleError && error.code === 'SESSION_CONTINUATION_UNAVAILABLE';
+    if (!isNew) throw error;
+    return await show(session.start(prompt, files), json === true, context);
+  }
+}
+
+async function show(turn: Turn, isJson: boolean, context: CommandContext): Promise<string> {
+  const display = createTurnDisplay(context);
+  for await (const update of turn) if (!isJson) display.show(update);
+  const result = await turn.result;
+  if (isJson) context.stdout(`${JSON.stringify(result)}\n`);
+  else display.end(result);
+  return result.status;
+}

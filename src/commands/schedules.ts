@@ -1,0 +1,177 @@
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import type { TrestleClient } from '../client/trestle-client.ts';
+import { type CommandContext, CommandExit, EXIT_USAGE } from './command-context.ts';
+import { age, commandAction, oneOf, table, wholeNumber } from './sessions.ts';
+import { oneLine } from './turn-display.ts';
+
+type Schedule = Awaited<ReturnType<TrestleClient['schedules']['get']>>;
+type NewSchedule = Parameters<TrestleClient['schedules']['create']>[0];
+
+const SCHEDULE = 'the id of the schedule';
+const MAX_NAME = 40;
+
+/** `trestle schedules`. */
+export function registerSchedules(program: Command, context: CommandContext): void {
+  const action = commandAction(context);
+  const { stdout } = context;
+  const schedules = program
+    .command('schedules')
+    .summary('run tasks at certain times')
+    .description('Lists the schedules of the running server, the newest first.')
+    .option('--limit <count>', 'at most so many; 20 unless given')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle schedules add "summarise the open issues" --cron "0 8 * * 1-5"\n  trestle schedules add "look for new releases" --every 6h --agent codex --folder .\n  trestle schedules pause sch_01m7jjcdxt91frsf4t5meyw9a0',
+    );
+  const list = action(() => async (trestle, _server, { limit, json }) => {
+    const page = await trestle.schedules.list({ limit: wholeNumber(limit ?? 20, '--limit', context) });
+    stdout(json === true ? `${JSON.stringify(page)}\n` : scheduleTable(page.schedules, Date.now()));
+  });
+  schedules.action(list);
+  schedules.command('list').description('The same.').action(list);
+  schedules
+    .command('add')
+    .description('Makes a task a job at certain times.')
+    .argument('<prompt>', 'what is to be done')
+    .option('--cron <pattern>', 'minute, hour, day of month, month, day of week')
+    .option('--every <duration>', 'such as 30m, 6h or 1d, instead of --cron')
+    .option('--timezone <name>', 'of --cron; that of this machine unless given')
+    .option('--name <name>', 'for people; the beginning of the prompt unless given')
+    .option('--agent <id>', 'the agent to run')
+    .option('--model <name>', 'the model that the agent uses')
+    .option('--folder <path>', 'where the agent works; a private folder unless given')
+    .option('--session <id>', 'continue this session each time; otherwise each job has its own')
+    .option('--overlap <what>', 'while the last job is open: skip (unless given) or queue')
+    .option('--catch-up <what>', 'for times that were missed: none (unless given) or one')
+    .action(
+      action((prompt = '') => async (trestle, _server, options) => {
+        const schedule = await trestle.schedules.create(readSchedule(prompt, options, context));
+        stdout(options.json === true ? `${JSON.stringify(schedule)}\n` : `Added.\n${scheduleText(schedule)}`);
+      }),
+    );
+  schedules
+    .command('show')
+    .description('Shows a schedule with its next times and its last jobs.')
+    .argument('<schedule>', SCHEDULE)
+    .action(
+      action((scheduleId = '') => async (trestle, _server, { json }) => {
+        const schedule = await trestle.schedules.get(scheduleId);
+        const { jobs } = await trestle.jobs.list({ scheduleId, limit: 5 });
+        if (json === true) return stdout(`${JSON.stringify({ schedule, jobs })}\n`);
+        const rows = jobs.map(({ status, createdAt, jobId, errorCode }) => [
+          status,
+          age(Date.now() - Date.parse(createdAt)),
+          jobId,
+          errorCode ?? '',
+        ]);
+        return stdout(`${scheduleText(schedule)}${rows.length === 0 ? '' : `\n${table(rows)}`}`);
+      }),
+    );
+  for (const [name, enabled] of [
+    ['pause', false],
+    ['resume', true],
+  ] as const) {
+    schedules
+      .command(name)
+      .description(enabled ? 'Lets a paused schedule fire again.' : 'Lets a schedule fire nothing until it is resumed.')
+      .argument('<schedule>', SCHEDULE)
+      .action(
+        action((scheduleId = '') => async (trestle) => {
+          const { nextAt } = await trestle.schedules.update(scheduleId, { enabled });
+          stdout(nextAt === null ? `Paused ${scheduleId}.\n` : `Resumed ${scheduleId}; next: ${moment(nextAt)}.\n`);
+        }),
+      );
+  }
+  schedules
+    .command('remove')
+    .description('Removes a schedule. The jobs that it made stay.')
+    .argument('<schedule>', SCHEDULE)
+    .action(
+      action((scheduleId = '') => async (trestle) => {
+        await trestle.schedules.remove(scheduleId);
+        stdout(`Removed ${scheduleId}.\n`);
+      }),
+    );
+  schedules
+    .command('run')
+    .description('Makes a job of a schedule now.')
+    .argument('<schedule>', SCHEDULE)
+    .action(
+      action((scheduleId = '') => async (trestle, _server, { json }) => {
+        const job = await trestle.schedules.run(scheduleId);
+        stdout(json === true ? `${JSON.stringify(job)}\n` : `Submitted ${job.jobId}.\n`);
+      }),
+    );
+}
+
+function readSchedule(
+  prompt: string,
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+): NewSchedule {
+  const text = (name: string) => (typeof options[name] === 'string' ? (options[name] as string) : undefined);
+  const [cron, every, agent, model, folder, session] = ['cron', 'every', 'agent', 'model', 'folder', 'session'].map(
+    text,
+  );
+  if ((cron === undefined) === (every === undefined)) {
+    context.stderr('trestle: give --cron or --every, such as --cron "0 8 * * 1-5" or --every 6h\n');
+    throw new CommandExit(EXIT_USAGE);
+  }
+  const { overlap = 'skip', catchUp = 'none' } = options;
+  return {
+    name: text('name') ?? oneLine(prompt, MAX_NAME),
+    ...(cron !== undefined && { cron }),
+    ...(every !== undefined && { every }),
+    timezone: text('timezone') ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
+    overlap: oneOf(overlap, ['skip', 'queue'], '--overlap', context) as 'skip' | 'queue',
+    catchUp: oneOf(catchUp, ['none', 'one'], '--catch-up', context) as 'none' | 'one',
+    task: {
+      taskPrompt: prompt,
+      ...(agent !== undefined && { providerId: agent }),
+      ...(session !== undefined && { sessionId: session }),
+      ...(folder !== undefined && { workingDirectory: resolve(folder) }),
+      ...(model !== undefined && { routing: { explicitModel: model } }),
+    },
+  };
+}
+
+function scheduleTable(schedules: readonly Schedule[], now: number): string {
+  if (schedules.length === 0)
+    return 'There are no schedules; add one with: trestle schedules add "..." --cron "0 8 * * *"\n';
+  return table(
+    schedules.map((schedule) => [
+      schedule.scheduleId,
+      schedule.enabled ? `in ${age((schedule.nextAt ?? now) - now)}` : 'paused',
+      timesOf(schedule),
+      schedule.last?.result ?? '',
+      oneLine(schedule.name, MAX_NAME),
+    ]),
+  );
+}
+
+function scheduleText(schedule: Schedule): string {
+  const { scheduleId, name, enabled, upcoming, last, lastJobId, overlap, catchUp, task } = schedule;
+  return table([
+    ['schedule', scheduleId],
+    ['name', oneLine(name, 200)],
+    ['task', oneLine(task.taskPrompt ?? '', 200)],
+    ['times', timesOf(schedule)],
+    ['next', enabled ? upcoming.map(moment).join(', ') : 'paused'],
+    [
+      'last',
+      last === null ? 'never' : `${last.result} ${moment(last.at)}${last.message === '' ? '' : `: ${last.message}`}`,
+    ],
+    ['last job', lastJobId ?? 'none'],
+    ['overlap', overlap],
+    ['catch up', catchUp],
+  ]);
+}
+
+function timesOf({ cron, every, timezone }: Schedule): string {
+  return cron === null ? `every ${every}` : `${cron} ${timezone}`;
+}
+
+function moment(time: number): string {
+  return new Date(time).toISOString().slice(0, 16).replace('T', ' ').concat(' UTC');
+}

@@ -1,0 +1,365 @@
+import type { Command } from 'commander';
+import type { TrestleClient } from '../client/trestle-client.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
+import { type ConnectedServer, withServer } from './load-settings.ts';
+import { coloredDiff, createTurnDisplay, oneLine, printable } from './turn-display.ts';
+
+type Options = Readonly<Record<string, unknown>>;
+type Work = (trestle: TrestleClient, server: ConnectedServer, options: Options) => Promise<void>;
+type SessionSummary = Awaited<ReturnType<TrestleClient['sessions']['list']>>['sessions'][number];
+type Job = Awaited<ReturnType<TrestleClient['jobs']['list']>>['jobs'][number];
+
+const SESSION = 'the id of the session';
+const JOB = 'the id of the job';
+const STATES = ['needs_you', 'running', 'waiting', 'idle', 'archived'];
+const JOB_STATES = ['pending', 'running', 'completed', 'failed'];
+const MAX_TITLE = 60;
+
+/** `trestle sessions` and `trestle jobs`. */
+export function registerSessions(program: Command, context: CommandContext): void {
+  const action = commandAction(context);
+  registerSessionCommands(program, context, action);
+  registerJobCommands(program, context, action);
+}
+
+/** Makes the action of a command that talks to a server: gets its words, a client of the server, and the options. */
+export function commandAction(context: CommandContext): Action {
+  return (run) =>
+    (...given) => {
+      const command = given.at(-1) as Command;
+      const options = command.optsWithGlobals<Options>();
+      const words = given.filter((word): word is string => typeof word === 'string');
+      return withServer(options, context, (trestle, server) => run(...words)(trestle, server, options));
+    };
+}
+
+type Action = (run: (...words: string[]) => Work) => (...given: unknown[]) => Promise<void>;
+
+function registerSessionCommands(program: Command, context: CommandContext, action: Action): void {
+  const sessions = program
+    .command('sessions')
+    .summary('list, show, follow, undo, export, archive and close sessions')
+    .description('Lists the sessions of the running server, the newest first.')
+    .option('--state <state>', STATES.join(', '))
+    .option('--search <text>', 'in title and session id')
+    .option('--limit <count>', 'at most so many; 20 unless given')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle sessions --state running\n  trestle sessions follow my-session\n  trestle sessions changes my-session --diff\n  trestle sessions undo my-session\n  trestle sessions export my-session > session.md',
+    );
+  const list = action(() => async (trestle, _server, { state, search, limit, json }) => {
+    const page = await trestle.sessions.list({
+      limit: wholeNumber(limit ?? 20, '--limit', context),
+      ...(state !== undefined && { state: oneOf(state, STATES, '--state', context) as SessionSummary['state'] }),
+      ...(typeof search === 'string' && { search }),
+    });
+    context.stdout(json === true ? `${JSON.stringify(page)}\n` : sessionTable(page.sessions, Date.now()));
+  });
+  sessions.action(list);
+  sessions.command('list').description('The same.').action(list);
+  sessions
+    .command('show')
+    .description('Shows a session with its last turns.')
+    .argument('<session>', SESSION)
+    .action(
+      action((sessionId = '') => async (trestle, _server, { json }) => {
+        const { session } = await trestle.sessions.get(sessionId);
+        const { turns } = await trestle.sessions.turns(sessionId, { limit: 20 });
+        context.stdout(json === true ? `${JSON.stringify({ session, turns })}\n` : sessionText(session, turns));
+      }),
+    );
+  sessions
+    .command('follow')
+    .description('Shows the updates of a session as they happen, until Ctrl-C.')
+    .argument('<session>', SESSION)
+    .option('--ask', 'show what the agent asks; answer with a key')
+    .action(
+      action((sessionId = '') => async (trestle, _server, { json, ask }) => {
+        const { session } = await trestle.sessions.get(sessionId);
+        const display = createTurnDisplay(context);
+        const stop = new AbortController();
+        process.once('SIGINT', () => stop.abort());
+        const follow = trestle.session(sessionId).follow({ afterSeq: session.lastSeq, signal: stop.signal });
+        const { whileAnswering, terminalKeys } = await import('./answer-permissions.ts');
+        const answers = { trestle, session, context, keys: terminalKeys, isAsked: ask === true };
+        try {
+          await whileAnswering(answers, async () => {
+            for await (const update of follow) {
+              if (json === true) context.stdout(`${JSON.stringify(update)}\n`);
+              else display.show(update);
+            }
+          });
+        } catch (error) {
+          if (!stop.signal.aborted) throw error;
+          throw new CommandExit(EXIT_INTERRUPTED);
+        }
+      }),
+    );
+  sessions
+    .command('changes')
+    .description('Lists the files that the turns of a session have changed; with --diff, shows how.')
+    .argument('<session>', SESSION)
+    .option('--turn <turn>', 'since this turn began, not the session')
+    .option('--diff', 'show the changes of each file')
+    .action(
+      action((sessionId = '') => async (trestle, _server, { json, turn, diff }) => {
+        const since = typeof turn === 'string' ? { turnId: turn } : {};
+        const { files, base } = await trestle.sessions.changes(sessionId, since);
+        const diffs: Awaited<ReturnType<TrestleClient['sessions']['diff']>>[] = [];
+        if (diff === true)
+          for (const { path } of files) diffs.push(await trestle.sessions.diff(sessionId, path, since));
+        if (json === true) {
+          context.stdout(`${JSON.stringify({ files, base, ...(diff === true && { diffs }) })}\n`);
+          return;
+        }
+        context.stdout(changesText(files));
+        for (const { path, unified, truncated } of diffs) {
+          const shown = printable(unified === '' ? `(${path}: no lines to show)\n` : unified);
+          context.stdout(`\n${context.color && process.stdout.isTTY ? coloredDiff(shown) : shown}`);
+          if (truncated) context.stdout('(the rest is left out)\n');
+        }
+      }),
+    );
+  sessions
+    .command('undo')
+    .description('Puts the files that a turn has changed back as they were before it.')
+    .argument('<session>', SESSION)
+    .argument('[turn]', 'the id of the turn; the last one unless given')
+    .action(
+      action((sessionId = '', given = '') => async (trestle, _server, { json }) => {
+        const turnId = given || ((await trestle.sessions.turns(sessionId, { limit: 1 })).turns[0]?.turnId ?? '');
+        const undone = await trestle.sessions.undo(sessionId, turnId).catch((error: unknown) => {
+          const { files } = (error as { data?: { files?: unknown } }).data ?? {};
+          for (const path of Array.isArray(files) ? files : [])
+            context.stderr(`changed since: ${printable(String(path))}\n`);
+          throw error;
+        });
+        const lines = undone.restored.map((path) => `restored ${printable(path)}\n`);
+        context.stdout(
+          json === true ? `${JSON.stringify(undone)}\n` : lines.join('') || 'There was nothing to undo.\n',
+        );
+      }),
+    );
+  sessions
+    .command('export')
+    .description('Prints a whole session as Markdown, or with --json as JSON.')
+    .argument('<session>', SESSION)
+    .action(
+      action((sessionId = '') => async (trestle, _server, { json }) => {
+        const form = json === true ? 'json' : 'markdown';
+        for await (const part of trestle.sessions.export(sessionId, { form })) {
+          context.stdout(process.stdout.isTTY ? printable(part) : part);
+        }
+      }),
+    );
+  for (const [name, archived] of [
+    ['archive', true],
+    ['unarchive', false],
+  ] as const) {
+    sessions
+      .command(name)
+      .description(
+        archived
+          ? 'Hides a session from lists; everything of it is kept.'
+          : 'Shows an archived session in lists again.',
+      )
+      .argument('<session>', SESSION)
+      .action(
+        action((sessionId = '') => async (trestle) => {
+          await trestle.sessions.update(sessionId, { archived });
+          context.stdout(`${archived ? 'Archived' : 'Unarchived'} ${sessionId}.\n`);
+        }),
+      );
+  }
+  sessions
+    .command('cancel')
+    .description('Cancels the running turn of a session and the turns that wait.')
+    .argument('<session>', SESSION)
+    .action(
+      action((sessionId = '') => async (trestle) => {
+        await trestle.sessions.get(sessionId);
+        await trestle.session(sessionId).cancel();
+        context.stdout(`Cancelled ${sessionId}.\n`);
+      }),
+    );
+  sessions
+    .command('close')
+    .description('Ends a session and removes everything of it.')
+    .argument('<session>', SESSION)
+    .action(
+      action((sessionId = '') => async (trestle) => {
+        await trestle.sessions.get(sessionId);
+        await trestle.session(sessionId).close();
+        context.stdout(`Closed ${sessionId}.\n`);
+      }),
+    );
+}
+
+function registerJobCommands(program: Command, context: CommandContext, action: Action): void {
+  const jobs = program
+    .command('jobs')
+    .summary('list, show, repeat and cancel background jobs')
+    .description('Lists the background jobs of the running server, the newest first.')
+    .option('--status <status>', JOB_STATES.join(', '))
+    .option('--search <text>', 'in the prompt and in names')
+    .option('--agent <id>', 'jobs of this agent')
+    .option('--schedule <id>', 'jobs that this schedule made')
+    .option('--limit <count>', 'at most so many; 20 unless given')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle jobs --status failed\n  trestle jobs show job-01m7j5adcfb770yc2xwtdfhqkt\n  trestle jobs cancel job-01m7j5adcfb770yc2xwtdfhqkt',
+    );
+  const list = action(() => async (trestle, _server, { status, search, agent, schedule, limit, json }) => {
+    const page = await trestle.jobs.list({
+      ...(typeof search === 'string' && { search }),
+      ...(typeof agent === 'string' && { providerId: agent }),
+      ...(typeof schedule === 'string' && { scheduleId: schedule }),
+      limit: wholeNumber(limit ?? 20, '--limit', context),
+      ...(status !== undefined && { status: oneOf(status, JOB_STATES, '--status', context) as Job['status'] }),
+    });
+    context.stdout(json === true ? `${JSON.stringify(page)}\n` : jobTable(page.jobs, Date.now()));
+  });
+  jobs.action(list);
+  jobs.command('list').description('The same.').action(list);
+  jobs
+    .command('show')
+    .description('Prints a job with its result and every attempt to deliver it, as JSON.')
+    .argument('<job>', JOB)
+    .action(
+      action((jobId = '') => async (trestle) => {
+        context.stdout(`${JSON.stringify(await findJob(trestle, jobId, context), undefined, 2)}\n`);
+      }),
+    );
+  jobs
+    .command('again')
+    .description('Runs an ended job again, as a new job.')
+    .argument('<job>', JOB)
+    .action(
+      action((jobId = '') => async (trestle, _server, { json }) => {
+        const job = await trestle.jobs.submit({ retryOf: jobId });
+        context.stdout(json === true ? `${JSON.stringify(job)}\n` : `Submitted ${job.jobId}.\n`);
+      }),
+    );
+  jobs
+    .command('cancel')
+    .description('Cancels a job that waits or runs.')
+    .argument('<job>', JOB)
+    .action(
+      action((jobId = '') => async (trestle) => {
+        const { status, sessionId } = await findJob(trestle, jobId, context);
+        if (status !== 'pending' && status !== 'running') {
+          context.stderr(`trestle: the job "${jobId}" has ended: ${status}\n`);
+          throw new CommandExit(EXIT_FAILED);
+        }
+        await trestle.session(sessionId).cancel();
+        context.stdout(`Cancelled ${jobId}.\n`);
+      }),
+    );
+}
+
+async function findJob(trestle: TrestleClient, jobId: string, { stderr }: CommandContext): Promise<Job> {
+  const job = await trestle.jobs.get(jobId);
+  if (job.status !== 'not_found') return job;
+  stderr(`trestle: there is no job "${jobId}"; trestle jobs lists them\n`);
+  throw new CommandExit(EXIT_FAILED);
+}
+
+export function wholeNumber(given: unknown, flag: string, { stderr }: CommandContext): number {
+  if (/^[1-9]\d{0,2}$/.test(String(given))) return Number(given);
+  stderr(`trestle: ${flag} takes a number from 1 to 999\n`);
+  throw new CommandExit(EXIT_USAGE);
+}
+
+export function oneOf(given: unknown, values: readonly string[], flag: string, { stderr }: CommandContext): string {
+  const found = values.find((value) => value === given);
+  if (found !== undefined) return found;
+  stderr(`trestle: ${flag} takes one of ${values.join(', ')}\n`);
+  throw new CommandExit(EXIT_USAGE);
+}
+
+function sessionTable(sessions: readonly SessionSummary[], now: number): string {
+  if (sessions.length === 0) return 'There are no sessions; start one with: trestle run "..."\n';
+  return table(
+    sessions.map(({ state, updatedAt, sessionId, providerId, turns, costUsd, title, doing }) => [
+      state,
+      age(now - updatedAt),
+      sessionId,
+      providerId,
+      `${turns} ${turns === 1 ? 'turn' : 'turns'}`,
+      costUsd === null ? '' : `${costUsd.toFixed(2)} USD`,
+      oneLine(state === 'running' && doing !== '' ? `${title}: ${doing}` : title, MAX_TITLE),
+    ]),
+  );
+}
+
+function sessionText(
+  { sessionId, title, state, providerId, model, folder, usage, costUsd }: SessionSummary,
+  turns: Awaited<ReturnType<TrestleClient['sessions']['turns']>>['turns'],
+): string {
+  const facts = [
+    ['session', sessionId],
+    ['title', oneLine(title, 200)],
+    ['state', state],
+    ['agent', model === '' ? providerId : `${providerId} (${model})`],
+    ['folder', folder === '' ? 'private' : folder],
+    ['tokens', `${usage.totalTokens}${costUsd === null ? '' : `, ${costUsd.toFixed(4)} USD`}`],
+  ];
+  const lines = [...turns]
+    .reverse()
+    .flatMap(({ prompt, status, output, error }) => [
+      '',
+      `> ${oneLine(prompt, 500)}`,
+      ...(output === '' ? [] : [oneLine(output, 1000)]),
+      ...(status === 'completed' ? [] : [`[${status}${error === '' ? '' : `: ${oneLine(error, 500)}`}]`]),
+    ]);
+  return `${table(facts)}${lines.map((line) => `${line}\n`).join('')}`;
+}
+
+const MARKS = { added: 'A', modified: 'M', deleted: 'D' } as const;
+
+function changesText(files: Awaited<ReturnType<TrestleClient['sessions']['changes']>>['files']): string {
+  if (files.length === 0) return 'No file was changed.\n';
+  return table(
+    files.map(({ path, status, added, removed, binary }) => [
+      MARKS[status],
+      oneLine(path, 500),
+      binary ? 'binary' : `+${added} -${removed}`,
+    ]),
+  );
+}
+
+function jobTable(jobs: readonly Job[], now: number): string {
+  if (jobs.length === 0) return 'There are no jobs; submit one with: trestle run --background "..."\n';
+  return table(
+    jobs.map(({ status, createdAt, jobId, providerId, errorCode, taskPrompt }) => [
+      status,
+      age(now - Date.parse(createdAt)),
+      jobId,
+      providerId,
+      errorCode ?? '',
+      oneLine(taskPrompt, MAX_TITLE),
+    ]),
+  );
+}
+
+/** Rows with their columns aligned, to the right from `firstNumber` on. Callers choose ids, so that every cell may hold anything. */
+export function table(given: readonly (readonly string[])[], firstNumber = Number.POSITIVE_INFINITY): string {
+  const rows = given.map((row) => row.map(printable));
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map(
+      (row) =>
+        `${row
+          .map((cell, column) => cell[column < firstNumber ? 'padEnd' : 'padStart'](widths[column] ?? 0))
+          .join('  ')
+          .trimEnd()}\n`,
+    )
+    .join('');
+}
+
+export function age(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  return seconds < 86_400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
+}

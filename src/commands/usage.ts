@@ -1,0 +1,202 @@
+import { styleText } from 'node:util';
+import type { Command } from 'commander';
+import type { TrestleClient } from '../client/trestle-client.ts';
+import { boundedFetch } from '../platform/http/bounded-fetch.ts';
+import type { CommandContext } from './command-context.ts';
+import { callFromCommand } from './load-settings.ts';
+import { fail, findLogin, hostOf, refuseEnded, type ServerLogin } from './server-login.ts';
+import { commandAction, oneOf, table } from './sessions.ts';
+import { printable } from './turn-display.ts';
+
+type Summary = Awaited<ReturnType<TrestleClient['sessions']['list']>>['sessions'][number];
+type Options = Readonly<Record<string, unknown>>;
+
+/** The part of a report that is shown. */
+interface Report {
+  readonly from: string;
+  readonly to: string;
+  readonly group_by: string;
+  readonly data: readonly (Counts & { readonly group: string })[];
+  readonly total: Counts;
+}
+
+interface Counts {
+  readonly requests: number;
+  readonly errors: number;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly cost_usd: number;
+}
+
+interface SessionSums {
+  readonly by: 'agent' | 'model' | 'day' | 'owner';
+  readonly data: readonly (SessionCounts & { readonly group: string })[];
+  readonly total: SessionCounts;
+  /** True: there are more sessions than were counted. */
+  readonly truncated: boolean;
+}
+
+interface SessionCounts {
+  readonly sessions: number;
+  readonly turns: number;
+  readonly tokens: number;
+  /** Null: no agent has reported a cost. */
+  readonly costUsd: number | null;
+}
+
+const GROUPS = ['model', 'day', 'key', 'owner', 'api', 'team'] as const;
+const MAX_PAGES = 10;
+const PAGE = 200;
+const REPORT_MS = 30_000;
+const MAX_REPORT_BYTES = 16 * 1024 * 1024;
+
+/** `trestle usage`. */
+export function registerUsage(program: Command, context: CommandContext): void {
+  program
+    .command('usage')
+    .summary('show what completions and sessions have cost')
+    .description(
+      'Shows what calls of the completions API and sessions of agents have cost: of everybody on this machine, of yourself after trestle login. A session counts in full on the day of its last turn, with the cost that its agent reported; the calls of the built-in agent are in both tables.',
+    )
+    .option('--by <what>', `group by ${GROUPS.join(', ')}; model unless given`)
+    .option('--from <day>', 'first day, in UTC, such as 2030-01-01; 30 days ago unless given')
+    .option('--to <day>', 'last day, in UTC; today unless given')
+    .option('--owner <id>', 'only this owner, such as user:usr_... or team:<id>')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle usage\n  trestle usage --by day --from 2030-01-01\n  trestle usage --json',
+    )
+    .action(
+      commandAction(context)(() => async (trestle, _server, options) => {
+        const by = oneOf(options.by ?? 'model', GROUPS, '--by', context);
+        const login = await findLogin(options, context);
+        const query = { group_by: by, ...textOptions(options, ['from', 'to', 'owner']) };
+        const completions =
+          login === undefined
+            ? ((await callFromCommand(options, context, 'completions', 'usage.report', query)) as Report)
+            : await readReport(login, query, context);
+        const sessions = await sumSessions(trestle, completions, by, textOptions(options, ['owner']));
+        const text = () => usageText(completions, sessions, context.color);
+        context.stdout(options.json === true ? `${JSON.stringify({ completions, sessions })}\n` : text());
+      }),
+    );
+}
+
+function textOptions(options: Options, names: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const value = options[name];
+      return typeof value === 'string' ? [[name, value]] : [];
+    }),
+  );
+}
+
+/** Reads `/usage` of a server with the token of a login. */
+async function readReport(
+  { url, token }: ServerLogin,
+  query: Readonly<Record<string, string>>,
+  context: CommandContext,
+): Promise<Report> {
+  const limits = { timeoutMs: REPORT_MS, maxBytes: MAX_REPORT_BYTES };
+  const headers = { authorization: `Bearer ${token}` };
+  const response = await boundedFetch(`${url}/usage?${new URLSearchParams(query)}`, { headers }, limits).catch(() =>
+    fail(context, `the server at ${hostOf(url)} does not answer`),
+  );
+  if (response.status === 401) return refuseEnded(url, context);
+  const body = (await response.json().catch(() => ({}))) as Report & {
+    readonly error?: { readonly message?: unknown };
+  };
+  if (response.ok && Array.isArray(body.data)) return body;
+  const { message } = body.error ?? {};
+  return fail(
+    context,
+    typeof message === 'string' ? printable(message) : `the server at ${hostOf(url)} has no completions API`,
+  );
+}
+
+/** Adds up the sessions whose last turn was in the days of the report. Archived ones have cost something too. */
+async function sumSessions(
+  trestle: TrestleClient,
+  { from, to }: Pick<Report, 'from' | 'to'>,
+  groupBy: string,
+  owner: Readonly<Record<string, string>>,
+): Promise<SessionSums> {
+  const by = groupBy === 'model' || groupBy === 'day' || groupBy === 'owner' ? groupBy : 'agent';
+  const groups = new Map<string, SessionCounts>();
+  let total = NOTHING;
+  let truncated = false;
+  for (const state of [{}, { state: 'archived' as const }]) {
+    let cursor: string | null = '';
+    for (let pages = 0; cursor !== null; pages += 1) {
+      if (pages === MAX_PAGES) {
+        truncated = true;
+        break;
+      }
+      const page = await trestle.sessions.list({ ...owner, ...state, limit: PAGE, ...(cursor !== '' && { cursor }) });
+      for (const session of page.sessions) {
+        const day = dayOf(session);
+        if (day < from || day > to) continue;
+        const group = { day, agent: session.providerId, model: session.model, owner: session.owner }[by];
+        groups.set(group, add(groups.get(group) ?? NOTHING, session));
+        total = add(total, session);
+      }
+      // The newest come first: what follows is older.
+      const last = page.sessions.at(-1);
+      cursor = last !== undefined && dayOf(last) < from ? null : page.nextCursor;
+    }
+  }
+  const data = [...groups].map(([group, counts]) => ({ group, ...counts }));
+  data.sort((one, other) => (by === 'day' ? (one.group < other.group ? -1 : 1) : other.tokens - one.tokens));
+  return { by, data, total, truncated };
+}
+
+const NOTHING: SessionCounts = { sessions: 0, turns: 0, tokens: 0, costUsd: null };
+
+function dayOf({ updatedAt }: Summary): string {
+  return new Date(updatedAt).toISOString().slice(0, 10);
+}
+
+function add(counts: SessionCounts, { turns, usage, costUsd }: Summary): SessionCounts {
+  return {
+    sessions: counts.sessions + 1,
+    turns: counts.turns + turns,
+    tokens: counts.tokens + usage.totalTokens,
+    costUsd: costUsd === null ? counts.costUsd : (counts.costUsd ?? 0) + costUsd,
+  };
+}
+
+function usageText(completions: Report, sessions: SessionSums, color: boolean): string {
+  const { from, to, group_by: by, data, total } = completions;
+  const bold = (text: string) => (color ? styleText('bold', text) : text);
+  const calls = (
+    group: string,
+    { requests, errors, prompt_tokens: input, completion_tokens: output, cost_usd }: Counts,
+  ) => [group, ...[requests, errors, input, output].map(String), dollars(cost_usd)];
+  const work = (group: string, { sessions: count, turns, tokens, costUsd }: SessionCounts) => [
+    group,
+    ...[count, turns, tokens].map(String),
+    costUsd === null ? '' : dollars(costUsd),
+  ];
+  const callRows = [
+    [by, 'calls', 'errors', 'input', 'output', 'USD'],
+    ...data.map((row) => calls(row.group || '-', row)),
+    ...(data.length > 1 ? [calls('total', total)] : []),
+  ];
+  const workRows = [
+    [sessions.by, 'sessions', 'turns', 'tokens', 'USD'],
+    ...sessions.data.map((row) => work(row.group || '-', row)),
+    ...(sessions.data.length > 1 ? [work('total', sessions.total)] : []),
+  ];
+  return [
+    `${bold(`Completions, ${from} to ${to}`)}\n`,
+    data.length === 0 ? 'No calls.\n' : table(callRows, 1),
+    `\n${bold('Sessions of agents')}\n`,
+    sessions.data.length === 0 ? 'No sessions.\n' : table(workRows, 1),
+    sessions.truncated ? `Only the latest ${MAX_PAGES * PAGE} sessions are counted.\n` : '',
+  ].join('');
+}
+
+/** Small amounts keep their first digits. */
+function dollars(usd: number): string {
+  return usd.toFixed(usd === 0 || usd >= 0.01 ? 2 : 6);
+}

@@ -1,0 +1,129 @@
+import { type IncomingMessage, request, type ServerResponse } from 'node:http';
+import type { ModelAccess } from '../bridge/agents/agent-launcher.ts';
+import type { Completions } from '../completions/create-completions.ts';
+import { openSandbox, type Sandbox, type SandboxState } from '../platform/child-process/sandbox.ts';
+import { relayThrough, SANDBOX_URL, type ServeOwn } from '../platform/child-process/sandbox-network.ts';
+import type { Clock } from '../platform/clock/clock.ts';
+import { AppError } from '../platform/errors/app-error.ts';
+import type { Environment } from '../platform/runtime/runtime.ts';
+import { broken, type Finding, fine, note } from './doctor/findings.ts';
+import type { Settings } from './settings.ts';
+
+interface AgentSandboxOptions {
+  readonly settings: Pick<Settings, 'bridge' | 'plans'>;
+  readonly environment: Environment;
+  readonly clock: Pick<Clock, 'after'>;
+  readonly serveOwn: ServeOwn;
+}
+
+/**
+ * The sandbox of the settings. Undefined: agents run without one. Throws SANDBOX_UNAVAILABLE where it is required, and
+ * PEOPLE_NEED_SANDBOX where a plan lets people use agents who are not trusted.
+ */
+export async function openAgentSandbox(options: AgentSandboxOptions): Promise<Sandbox | undefined> {
+  const { sandbox: mode } = options.settings.bridge;
+  if (mode === 'off') return undefined;
+  const state = await findSandbox(options);
+  if (state.works) return state.sandbox;
+  if (mode === 'require') throw new AppError('SANDBOX_UNAVAILABLE', { reason: state.reason });
+  const plan = untrustedPlan(options.settings);
+  if (plan !== undefined) throw new AppError('PEOPLE_NEED_SANDBOX', { plan, reason: state.reason });
+  return undefined;
+}
+
+/** A plan with the bridge, for people who are not trusted like users of this machine. */
+function untrustedPlan({ bridge, plans }: Pick<Settings, 'bridge' | 'plans'>): string | undefined {
+  if (bridge.trust_users) return undefined;
+  return Object.keys(plans).find((name) => plans[name]?.bridge === true);
+}
+
+function findSandbox({ settings, environment, clock, serveOwn }: AgentSandboxOptions): Promise<SandboxState> {
+  const { limits, sandbox_program: program, sandbox_hosts: hosts } = settings.bridge;
+  return openSandbox({
+    program,
+    environment,
+    hosts,
+    limits: {
+      processes: limits.sandbox_processes,
+      memoryBytes: limits.sandbox_memory_bytes,
+      temporaryBytes: limits.sandbox_temporary_bytes,
+    },
+    serveOwn,
+    clock,
+  });
+}
+
+/** What is in force, and why it is not more. */
+export async function sandboxFinding(options: Omit<AgentSandboxOptions, 'serveOwn'>): Promise<Finding> {
+  const { sandbox: mode } = options.settings.bridge;
+  const name = 'sandbox';
+  if (mode === 'off') return note(name, 'off (bridge.sandbox): agents can read and change whatever this user can');
+  const state = await findSandbox({ ...options, serveOwn: refuseAll });
+  if (state.works) {
+    await state.sandbox.stop();
+    return fine(name, state.sandbox.description);
+  }
+  if (mode === 'require') return broken(name, `required, and ${state.reason}`);
+  const plan = untrustedPlan(options.settings);
+  if (plan !== undefined) return broken(name, `plans.${plan}.bridge needs it, and ${state.reason}`);
+  return note(name, `not in force: ${state.reason}; until then agents can read and change whatever this user can`);
+}
+
+/** For a sandbox in which only agents are looked at. */
+export function refuseAll(_name: string, _asked: IncomingMessage, response: ServerResponse): void {
+  response.writeHead(404).end();
+}
+
+interface ModelGateOptions {
+  /** Where this program listens. */
+  url(): string;
+  /** A key of an owner. Undefined: there is no completions service here. */
+  keyOf: ((owner: string) => string) | undefined;
+}
+
+const MODELS = '/v1/';
+const SILENCE_MS = 15 * 60_000;
+/** Credentials, and what is about one connection only. */
+const DROPPED: ReadonlySet<string> = new Set(
+  'authorization x-api-key x-team cookie host connection keep-alive proxy-connection proxy-authorization upgrade'.split(
+    ' ',
+  ),
+);
+
+/**
+ * Lets programs in the sandbox use our models with the key of their owner, and nothing else of this program: whatever
+ * credential they send is replaced.
+ */
+export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
+  return (owner, asked, response) => {
+    const target = URL.parse(asked.url ?? '', 'http://127.0.0.1');
+    if (target === null || keyOf === undefined || !target.pathname.startsWith(MODELS) || url() === '') {
+      const message = 'Programs in the sandbox can call /v1 of this address, and nothing else.';
+      response.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify({ error: { message } }));
+      return;
+    }
+    const { hostname, port } = new URL(url());
+    const headers = Object.fromEntries(Object.entries(asked.headers).filter(([name]) => !DROPPED.has(name)));
+    const onward = request({
+      host: hostname.replace(/^\[|\]$/g, ''),
+      port,
+      method: asked.method,
+      path: `${target.pathname}${target.search}`,
+      headers: { ...headers, authorization: `Bearer ${keyOf(owner)}` },
+      timeout: SILENCE_MS,
+    });
+    relayThrough(onward, asked, response);
+  };
+}
+
+/**
+ * How programs of people call our models: without a sandbox at our own address, with a key that ends with the program. In the
+ * sandbox the gate puts in the key of the owner, whatever the program sends.
+ */
+export function createModelAccess(url: () => string, completions: Pick<Completions, 'keyForProgram'> | undefined) {
+  return (owner: string, isFenced: boolean): ModelAccess | undefined => {
+    if (completions === undefined || url() === '') return undefined;
+    if (isFenced) return { url: SANDBOX_URL, key: 'key-of-the-owner', end: () => undefined };
+    return { url: url(), ...completions.keyForProgram(owner) };
+  };
+}

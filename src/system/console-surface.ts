@@ -1,0 +1,279 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { brotliDecompressSync } from 'node:zlib';
+import { Type } from 'typebox';
+import { childEnvironment } from '../platform/child-process/child-environment.ts';
+import { startProcess } from '../platform/child-process/start-process.ts';
+import { type Clock, withinTime } from '../platform/clock/clock.ts';
+import { AppError } from '../platform/errors/app-error.ts';
+import { platformErrors } from '../platform/errors/error-table.ts';
+import { pagePolicy, sendPage, storedText } from '../platform/http/page.ts';
+import { plainShape } from '../platform/http/refusal.ts';
+import { anyone, type Call, defineRoute, type HttpSurface } from '../platform/http/surface.ts';
+import type { Logger } from '../platform/log/logger.ts';
+import type { Environment } from '../platform/runtime/runtime.ts';
+import { CONTRACT_VERSION, PROGRAM_VERSION } from './environment.ts';
+import type { ServiceName } from './settings.ts';
+
+/** The built console: what scripts/build-console.cjs has written. */
+interface ConsoleManifest {
+  /** Name of the first script; it imports the others. */
+  readonly script: string;
+  readonly style: string;
+  readonly files: readonly { readonly name: string; readonly type: string }[];
+}
+
+type ContentCoding = 'br' | 'gzip' | 'identity';
+
+interface ConsoleFile {
+  readonly type: string;
+  bytes(coding: ContentCoding): Promise<Uint8Array>;
+}
+
+interface ConsoleFiles {
+  readonly script: string;
+  readonly style: string;
+  /** By name. A name from a request is looked up here and never becomes the name of a file. */
+  readonly files: ReadonlyMap<string, ConsoleFile>;
+}
+
+interface ConsoleFilesOptions {
+  readonly environment: Environment;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+const BUILD_MS = 60_000;
+const MAX_OUTPUT = 4096;
+
+/** In a package the built files are beside the program; this folder is the sources in a checkout. */
+const CONSOLE_FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
+const BUILD_SCRIPT = fileURLToPath(new URL('../../scripts/build-console.cjs', import.meta.url));
+const NEWEST = fileURLToPath(new URL('../../node_modules/.cache/trestle/console-newest', import.meta.url));
+
+/**
+ * Finds the built console at the first request. In a checkout the build is run then, which takes a second after the sources
+ * have changed and nothing otherwise; from then on a newer build is taken as soon as there is one. Resolves to undefined
+ * where the console cannot be built: a checkout without the packages for development.
+ */
+export function createConsoleFiles(options: ConsoleFilesOptions): () => Promise<ConsoleFiles | undefined> {
+  let loaded: { readonly folder: string; readonly files: Promise<ConsoleFiles> } | undefined;
+  let first: Promise<string | undefined> | undefined;
+  return async () => {
+    first ??= hasManifest(CONSOLE_FOLDER).then((isPackage) => (isPackage ? CONSOLE_FOLDER : build(options)));
+    const found = await first;
+    if (found === undefined) {
+      // Packages may be installed while the server runs.
+      first = undefined;
+      return undefined;
+    }
+    const folder = found === CONSOLE_FOLDER ? found : await newestBuild(found);
+    if (loaded?.folder !== folder) loaded = { folder, files: load(folder) };
+    return loaded.files;
+  };
+}
+
+async function hasManifest(folder: string): Promise<boolean> {
+  return readFile(join(folder, 'manifest.json')).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Returns the folder of the last build: `node scripts/build-console.cjs` makes another one while the server runs. */
+async function newestBuild(fallback: string): Promise<string> {
+  const folder = await readFile(NEWEST, 'utf8').catch(() => fallback);
+  return (await hasManifest(folder)) ? folder : fallback;
+}
+
+async function load(folder: string): Promise<ConsoleFiles> {
+  const { script, style, files } = JSON.parse(await readFile(join(folder, 'manifest.json'), 'utf8')) as ConsoleManifest;
+  return { script, style, files: new Map(files.map((file) => [file.name, consoleFile(folder, file)])) };
+}
+
+/** Keeps what was asked for in memory: all files together have less than 1 MB. */
+function consoleFile(folder: string, { name, type }: ConsoleManifest['files'][number]): ConsoleFile {
+  const kept = new Map<ContentCoding, Promise<Uint8Array>>();
+  function read(coding: ContentCoding): Promise<Uint8Array> {
+    if (coding !== 'identity') return readFile(join(folder, `${name}.${coding === 'br' ? 'br' : 'gz'}`));
+    return read('br').then((bytes) => brotliDecompressSync(bytes));
+  }
+  return {
+    type,
+    bytes(coding) {
+      const bytes = kept.get(coding) ?? read(coding);
+      kept.set(coding, bytes);
+      return bytes;
+    },
+  };
+}
+
+/** Runs the build in a process of its own, so that the server never loads the bundler. Returns the folder. */
+async function build({ environment, clock, logger }: ConsoleFilesOptions): Promise<string | undefined> {
+  try {
+    const child = await startProcess({
+      command: process.execPath,
+      args: [BUILD_SCRIPT],
+      cwd: fileURLToPath(new URL('../../', import.meta.url)),
+      env: childEnvironment(environment, {}),
+    });
+    child.stdin.end();
+    let output = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output = (output + text).slice(-MAX_OUTPUT);
+    });
+    const exit = await withinTime(clock, BUILD_MS, child.exited, () => undefined);
+    if (exit === undefined) await child.stop({ graceMs: 1000 });
+    if (exit?.code === 0) return output.trim();
+    logger.warn({ reason: exit?.stderrTail ?? 'it took longer than a minute' }, 'the console could not be built');
+  } catch (error) {
+    logger.warn({ err: error }, 'the console could not be built');
+  }
+  return undefined;
+}
+
+interface ConsoleSurfaceOptions {
+  /** The services that run. */
+  readonly names: readonly ServiceName[];
+  /** Whether the bridge takes callers without any credential. */
+  isOpen(): boolean;
+  setupNeeded(): Promise<boolean>;
+  /** Of the address that browsers use: empty, or a path such as `/trestle` behind a proxy. */
+  publicPath(): string;
+  findFiles(): Promise<ConsoleFiles | undefined>;
+}
+
+/** Pictures may be made by the page itself; no script at all may make markup. */
+const POLICY = pagePolicy(
+  "img-src 'self' data: blob:",
+  "font-src 'self'",
+  "manifest-src 'self'",
+  "trusted-types 'none'",
+);
+
+const page = { 200: Type.Unsafe<string>({ type: 'string', contentMediaType: 'text/html' }) };
+
+/** What a page needs to know before anyone has signed in. */
+const SystemFacts = Type.Object({
+  version: Type.String(),
+  contract: Type.String(),
+  services: Type.Array(Type.String()),
+  signIn: Type.Enum(['open', 'session', 'token'], {
+    description: '`open`: no credential is needed. `session`: people log in. `token`: only the token of the bridge.',
+  }),
+  setupNeeded: Type.Boolean({ description: 'True until the first administrator exists.' }),
+});
+
+/** Where mails and other services send people. The part behind the "#" never reaches a server. */
+const PAGES_OF_ACCOUNTS = ['login', 'register', 'reset-password', 'set-password', 'accept-invitation'] as const;
+
+/** `/console`, the pages that mails link to, and `/api/system`. */
+export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurface {
+  const { names, isOpen, setupNeeded, publicPath, findFiles } = options;
+
+  function signIn(): 'open' | 'session' | 'token' {
+    if (names.includes('bridge') && isOpen()) return 'open';
+    return names.includes('accounts') ? 'session' : 'token';
+  }
+
+  async function showPage(call: Call<unknown>): Promise<unknown> {
+    const { path } = call.head;
+    if (path.slice(path.lastIndexOf('/')).includes('.')) throw new AppError('NOT_FOUND');
+    const files = await findFiles();
+    return sendPage(call, POLICY, storedText(files === undefined ? NOT_BUILT : indexPage(files, publicPath())));
+  }
+
+  async function showFile({ head, reply, params }: Call<unknown, unknown, unknown, { readonly name: string }>) {
+    const file = (await findFiles())?.files.get(params.name);
+    if (file === undefined) throw new AppError('NOT_FOUND');
+    const coding = codingFor(String(head.headers['accept-encoding'] ?? ''));
+    if (coding !== 'identity') reply.header('content-encoding', coding);
+    return reply
+      .header('vary', 'Accept-Encoding')
+      .header('cache-control', 'public, max-age=31536000, immutable')
+      .header('x-content-type-options', 'nosniff')
+      .type(file.type)
+      .send(await file.bytes(coding));
+  }
+
+  const shown = { summary: 'The console.', response: page };
+  return {
+    ...plainShape,
+    name: 'console',
+    title: 'Console',
+    prefixes: ['/console', '/api/system'],
+    errors: platformErrors,
+    routes: [
+      defineRoute(
+        'GET /api/system',
+        anyone,
+        { summary: 'Which services run here, and how to sign in.', response: { 200: SystemFacts } },
+        async () => ({
+          version: PROGRAM_VERSION,
+          contract: CONTRACT_VERSION,
+          services: [...names],
+          signIn: signIn(),
+          setupNeeded: await setupNeeded(),
+        }),
+      ),
+      defineRoute('GET /console', anyone, shown, showPage),
+      defineRoute('GET /console/*', anyone, { ...shown, unlisted: true }, showPage),
+      defineRoute('GET /console/assets/:name', anyone, { summary: 'A part of the console.', unlisted: true }, showFile),
+      ...(names.includes('accounts')
+        ? PAGES_OF_ACCOUNTS.map((name) => defineRoute(`GET /${name}`, anyone, { ...shown, unlisted: true }, showPage))
+        : []),
+    ],
+    upgrades: [],
+    isOpen: () => false,
+  };
+}
+
+/** The best of the codings that a browser takes; a coding with `q=0` is not taken. */
+function codingFor(accepted: string): 'br' | 'gzip' | 'identity' {
+  const takes = (coding: string) =>
+    accepted.split(',').some((one) => {
+      const [name, ...parameters] = one.split(';').map((part) => part.trim());
+      return name === coding && !parameters.some((parameter) => Number(parameter.replace('q=', '')) === 0);
+    });
+  if (takes('br')) return 'br';
+  return takes('gzip') ? 'gzip' : 'identity';
+}
+
+/** The page before its script has run: no inline script or style, so that the policy can forbid them all. */
+function indexPage({ script, style }: ConsoleFiles, base: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="base" content="${base}">
+<title>Trestle</title>
+<link rel="icon" href="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M2 3h12v2H2zM4 5l-2 9M12 5l2 9M6 5l4 9M10 5l-4 9' stroke='%232f5fd0' fill='none' stroke-width='1.5'/%3E%3C/svg%3E">
+<link rel="stylesheet" href="${base}/console/assets/${style}">
+<script type="module" src="${base}/console/assets/${script}"></script>
+</head>
+<body>
+<div id="root"></div>
+<noscript><p>The console needs JavaScript. The same is on the command line: <code>trestle --help</code></p></noscript>
+</body>
+</html>
+`;
+}
+
+const NOT_BUILT = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Trestle</title>
+<link rel="icon" href="data:,">
+</head>
+<body>
+<h1>The console is not built</h1>
+<p>This checkout has no packages for development. Run <code>npm install --include=dev</code> in its folder, and load this page again.</p>
+<p>Everything else works: <a href="/docs">the API</a>, and the command line (<code>trestle --help</code>).</p>
+</body>
+</html>
+`;

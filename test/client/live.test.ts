@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import type { LiveChange, LiveUpdate } from '../../src/client/trestle-client.ts';
+import { clientOf } from '../kit/bridge/client-of.ts';
+import { MAIN_TOKEN, startBridge } from '../kit/bridge/start-bridge.ts';
+import { startFaultProxy } from '../kit/fault-proxy.ts';
+import { createScriptedProvider } from '../kit/scripted-provider.ts';
+import { until } from '../kit/until.ts';
+
+const { url } = await startBridge({ after }, { providers: [createScriptedProvider('alpha')], isGuarded: true });
+const token = MAIN_TOKEN;
+
+test('watchers get the changes of their topics, and hear of each connection, to read the lists again', async (t) => {
+  const proxy = await startFaultProxy(t, Number(new URL(url).port));
+  const { live, session, jobs } = clientOf(t, { url: proxy.url, token });
+  const changes: (LiveChange | undefined)[] = [];
+  const onlyJobs: (LiveChange | undefined)[] = [];
+  const stop = live.watch(['sessions', 'jobs'], (change) => changes.push(change));
+  live.watch(['jobs'], (change) => onlyJobs.push(change), { owner: 'main' });
+  const opened: boolean[] = [];
+  live.onStatus(() => opened.push(live.status().isOpen));
+  await until('both to be told to read the lists', () => changes.includes(undefined) && onlyJobs.includes(undefined));
+  await session('watched').start('hello').result;
+  await until('the session to be idle', () =>
+    changes.some(
+      (one) => one?.topic === 'sessions' && one.item !== null && 'state' in one.item && one.item.state === 'idle',
+    ),
+  );
+  const { jobId } = await jobs.submit({ taskPrompt: 'in the background' });
+  const ended = (one: LiveChange | undefined) =>
+    one?.topic === 'jobs' && one.item?.jobId === jobId && one.item.status === 'completed';
+  await until('the job to end', () => changes.some(ended) && onlyJobs.some(ended));
+  assert.ok(onlyJobs.every((one) => one === undefined || one.topic === 'jobs'));
+
+  const before = changes.filter((one) => one === undefined).length;
+  proxy.cutAll();
+  await until('to be told again', () => changes.filter((one) => one === undefined).length > before);
+  assert.deepEqual(opened, [true, false, true]);
+  stop();
+  const count = changes.length;
+  const later = await jobs.submit({ taskPrompt: 'later' });
+  await until('the other watcher to see it', () =>
+    onlyJobs.some((one) => one?.topic === 'jobs' && one.item?.jobId === later.jobId),
+  );
+  assert.equal(changes.length, count, 'a watcher that has stopped hears nothing');
+});
+
+test('a followed session loses and repeats nothing over connections that break, and a late follower hears what is new', async (t) => {
+  const port = Number(new URL(url).port);
+  const direct = clientOf(t, { url, token });
+  const words = Array.from({ length: 400 }, (_, index) => `word${index} `).join('');
+  // The first connections are cut in the middle of the updates.
+  const proxy = await startFaultProxy(t, port, (count) => (count < 4 ? { after: 6000 * (count + 1) } : {}));
+  const { live } = clientOf(t, { url: proxy.url, token });
+  const updates: LiveUpdate[] = [];
+  live.follow('followed', (update) => updates.push(update), { afterSeq: 0 });
+  await direct.session('followed').start(words).result;
+  await until('the end of the turn', () => updates.some(({ kind }) => kind === 'completed'));
+  assert.ok(proxy.connections() > 1, 'connections were cut');
+  const stored = (await direct.sessions.updates('followed', { afterSeq: 0, limit: 2000 })).updates;
+  assert.deepEqual(
+    updates.map(({ seq, kind }) => [seq, kind]),
+    stored.map(({ seq, kind }) => [seq, kind]),
+  );
+
+  const late: LiveUpdate[] = [];
+  const other = clientOf(t, { url, token });
+  const stop = other.live.follow('followed', (update) => late.push(update));
+  await until('the late follower to hear something new', async () => {
+    await direct.session('followed').message('more').result;
+    return late.length > 0;
+  });
+  const last = stored.at(-1)?.seq ?? 0;
+  assert.ok(
+    late.every(({ seq }) => seq > last),
+    'nothing old is sent',
+  );
+  stop();
+  await until('the connection to end with its last listener', () => !other.live.status().isOpen);
+});
+
+test('what the server refuses is the status, and the next listener tries again', async (t) => {
+  const { live } = clientOf(t, { url, token: 'wrong' });
+  const stop = live.watch(['agents'], () => assert.fail('nothing is told'));
+  await until('the refusal', () => live.status().problem?.code === 'UNAUTHORIZED');
+  stop();
+  const many = clientOf(t, { url, token });
+  for (let count = 0; count < 101; count += 1) many.live.follow(`many-${count}`, () => undefined);
+  await until('one too many', () => many.live.status().problem?.code === 'TOO_MANY_FOLLOWED');
+  const none = clientOf(t, { url, token, openSocket: () => assert.fail('nobody listens') });
+  assert.deepEqual([none.live.status().isOpen, none.live.status().heardAt], [false, 0]);
+});

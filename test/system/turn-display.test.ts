@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { SessionUpdate, StructuredEvent, Turn } from '../../src/client/trestle-client.ts';
+import { createTurnDisplay } from '../../src/commands/turn-display.ts';
+
+type Result = Awaited<Turn['result']>;
+
+function shown(color: boolean, updates: readonly Partial<SessionUpdate>[], end: Partial<Result>) {
+  const written = { stdout: '', stderr: '' };
+  const display = createTurnDisplay({
+    color,
+    stdout: (text) => {
+      written.stdout += text;
+    },
+    stderr: (text) => {
+      written.stderr += text;
+    },
+  });
+  for (const update of updates) display.show(update as SessionUpdate);
+  display.end({ artifacts: [], status: 'completed', ...end } as unknown as Result);
+  return written;
+}
+
+const call = (status: 'in_progress' | 'completed' | 'failed', output?: unknown): Partial<SessionUpdate> => ({
+  structuredEvent: {
+    kind: 'tool_call',
+    type: 'tool_call',
+    toolCallId: 'c1',
+    title: 'npm  test\nand more',
+    status,
+    toolKind: 'execute',
+    output,
+  } as StructuredEvent,
+});
+
+test('text goes to standard output, each tool call is one line on standard error', () => {
+  const updates = [
+    { delta: 'Let me ' },
+    { delta: 'look.' },
+    call('in_progress'),
+    call('completed'),
+    { delta: 'Done.' },
+  ];
+  assert.deepEqual(shown(false, updates, {}), {
+    stdout: 'Let me look.\nDone.\n',
+    stderr: '> npm test and more\n',
+  });
+});
+
+test('a failed call, a failed turn and a cancelled one say why', () => {
+  const failed = shown(false, [call('failed', 'exit 1\nstack')], {
+    status: 'failed',
+    error: 'It broke.',
+    code: 'AGENT_FAILED',
+  });
+  assert.equal(failed.stderr, '> npm test and more\nx npm test and more: exit 1\nfailed It broke. (AGENT_FAILED)\n');
+  assert.equal(shown(false, [], { status: 'cancelled' }).stderr, 'cancelled\n');
+});
+
+test('what an agent writes cannot control the terminal', () => {
+  const { stdout, stderr } = shown(true, [{ delta: 'a\u001b[2Jb\u009b31m\r\u0007c\td\n' }], {});
+  assert.equal(stdout, 'a[2Jb31mc\td\n');
+  assert.equal(stderr, '');
+  const artifacts = [{ relativePath: 'a\u001b]0;x\u0007.txt', sizeBytes: 1 }] as unknown as Result['artifacts'];
+  const ended = shown(false, [], { status: 'failed', error: 'It \u009b2Jbroke.', artifacts });
+  assert.equal(ended.stderr, 'file a]0;x.txt (1 bytes)\nfailed It 2Jbroke.\n');
+});
+
+test('thinking, tokens and cost are shown on a terminal only', () => {
+  const thinking: Partial<SessionUpdate> = { structuredEvent: { kind: 'thinking', type: 'thinking', text: 'Hm.' } };
+  const end = { usage: { totalTokens: 12, costUsd: 0.00123 } };
+  assert.deepEqual(shown(false, [thinking, { delta: 'x' }], end), { stdout: 'x\n', stderr: '' });
+  assert.match(shown(true, [thinking, { delta: 'x' }], end).stderr, /Hm\..*12 tokens, 0\.0012 USD/s);
+});
