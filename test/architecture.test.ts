@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path/posix';
 import { test } from 'node:test';
 import {
   clientStandsAlone,
+  consoleIsAClient,
   findCycles,
   findFolderCycles,
   findFragments,
@@ -24,8 +25,15 @@ import {
   noMathRandom,
   noSourceExtensionInPaths,
   sqlInStorage,
+  timersOnTheClock,
 } from './architecture/placement-rules.ts';
-import { noEvaluation, noPlainSecretComparison, noShell } from './architecture/safety-rules.ts';
+import {
+  noEvaluation,
+  noForcedTypes,
+  noPlainSecretComparison,
+  noShell,
+  oneRuleForOwners,
+} from './architecture/safety-rules.ts';
 import {
   describe,
   listFiles,
@@ -49,10 +57,30 @@ const exceptions: readonly { path: string; contains: string; because: string }[]
     because: 'both are settings of this server, compared once when they are read: no caller can measure it',
   },
   {
+    path: 'src/completions/dialects/authorise-upstream.ts',
+    contains: 'body as string',
+    because: 'the body of our own request to an upstream, for a library whose type leaves bytes out',
+  },
+  {
+    path: 'src/completions/routes.ts',
+    contains: 'merge the two',
+    because: 'every service has its table of routes in a file of this name',
+  },
+  {
     path: 'src/client/trestle-client.ts',
     contains: 're-exports from another file',
     because: 'apps import all they need from trestle/client: this is the list of what is public',
   },
+  ...['src/commands/answer-permissions.ts', 'src/commands/login.ts'].map((path) => ({
+    path,
+    contains: 'a timer outside src/platform/clock',
+    because: 'a command must stay alive while it waits, and the timers of the clock keep no process alive',
+  })),
+  ...['src/platform/child-process/process-table.ts', 'src/platform/database/sqlite/sqlite-file.ts'].map((path) => ({
+    path,
+    contains: 'a timer outside src/platform/clock',
+    because: 'it waits for another process, also at the end of the program, when nothing else keeps this one alive',
+  })),
   {
     path: 'src/platform/config/setting.ts',
     contains: 'a regular expression that is put together',
@@ -75,11 +103,13 @@ function assertNone(violations: readonly Violation[]): void {
 const programRules: Readonly<Record<string, Rule>> = {
   'imports run one way, and services never import each other': importsRunOneWay,
   'the client stands alone': clientStandsAlone,
+  'the console is a client, and makes no markup from data': consoleIsAClient,
   'the program imports only what production installs': onlyListedPackages(Object.keys(dependencies)),
   'the environment is read in one file': environmentInOnePlace,
   'SQL stands only in storage/ and platform/database/': sqlInStorage,
   'only commands write to the console': consoleInCommands,
   'no randomness but the one that is handed in': noMathRandom,
+  'timers are on the clock that is handed in': timersOnTheClock,
   'paths in the program hold once it is built': noSourceExtensionInPaths,
   'the platform knows no word of a service': genericPlatform,
   'no barrels and no default exports': noBarrelsNoDefaults,
@@ -87,6 +117,8 @@ const programRules: Readonly<Record<string, Rule>> = {
   'O-14: text never becomes code': noEvaluation,
   'O-14: secrets are never compared with ===': noPlainSecretComparison,
   'O-14: no regular expression is put together at run time': noDynamicPatterns,
+  'who sees what is decided in platform/identity alone': oneRuleForOwners,
+  'bodies have the types of their schemas, and wiring fits without casts': noForcedTypes,
 };
 
 for (const [sentence, rule] of Object.entries(programRules)) {
@@ -118,7 +150,8 @@ test('no folder of completions imports itself over others', () =>
   assertNone(findFolderCycles(program, 'src/completions/')));
 
 test('every exception is still needed', () => {
-  const violations = program.flatMap((file) => Object.values(programRules).flatMap((rule) => rule(file)));
+  const ofFiles = program.flatMap((file) => Object.values(programRules).flatMap((rule) => rule(file)));
+  const violations = [...ofFiles, ...findFragments(program)];
   const unused = exceptions.filter(
     ({ path, contains }) => !violations.some((found) => found.path === path && found.message.includes(contains)),
   );

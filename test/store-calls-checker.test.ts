@@ -45,7 +45,7 @@ test('an answer without its effect, half an effect, and an effect of a refusal a
   assert.deepEqual(checkSteps([{ ...refused, stored: 'none' }]), ['it was refused with taken']);
 });
 
-test('who cannot get through after the failure, or is refused though nothing was done before, is told of', () => {
+test('who cannot get through after the failure, or is refused though nothing was done before, is reported', () => {
   const shut = 'it did not succeed when it was tried again';
   assert.deepEqual(checkSteps([unknown, { ...unknown, attempt: 2 }]), [shut]);
   const taken = { outcome: 'fail', code: 'taken', whenDone: ['taken'], stored: 'none' } as const;

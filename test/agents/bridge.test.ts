@@ -7,6 +7,7 @@ import { readProcess } from '../../src/platform/child-process/process-table.ts';
 import { callBridge, type StreamedCall } from '../kit/bridge/agent-session.ts';
 import { type RunningProgram, startProgram } from '../kit/running-program.ts';
 import type { ScriptedModel } from '../kit/scripted-model.ts';
+import { timeLimit } from '../kit/time.ts';
 import { until } from '../kit/until.ts';
 import { startObedientModel } from './obedient-model.ts';
 import { newestFirst, type RealAgentId, realFolder, setUpAgent } from './real-agent.ts';
@@ -55,7 +56,9 @@ test('the agents appear by themselves, with their versions', async () => {
     const { result } = await callBridge(bridge.url, 'acp.capabilities', {}).answer;
     return (result?.providerCatalog ?? []) as { providerId: string; enabled: boolean; version: string }[];
   };
-  await until('every agent to be found', async () => (await probes()).every(({ enabled }) => enabled), 60_000);
+  // An agent that answers too late on a busy machine is offered without its version, and is asked again.
+  const isKnown = ({ enabled, version }: { enabled: boolean; version: string }) => enabled && version !== '';
+  await until('every agent to be found', async () => (await probes()).every(isKnown), 100_000);
   for (const { providerId, version } of await probes()) assert.match(version, /^\d+\.\d+\.\d+/, providerId);
 });
 
@@ -85,14 +88,14 @@ for (const id of AGENTS) {
     const started = performance.now();
     await callBridge(bridge.url, 'session.cancel', { sessionId }).answer;
     const { result } = await turn.answer;
-    assert.ok(performance.now() - started < 5000);
+    assert.ok(performance.now() - started < timeLimit(5000));
     assert.deepEqual([result?.status, result?.code], ['cancelled', 'TURN_CANCELLED']);
     const next = await ask('session.message', sessionId, 'SAY beta', { workingDirectory });
     assert.equal(next.answer.result?.status, 'completed', JSON.stringify(next.answer));
   });
 }
 
-test('sessions of all agents run at once, and each keeps to itself', async (t) => {
+test('sessions of all agents run at the same time, and each keeps to itself', async (t) => {
   const sessions = AGENTS.flatMap((id) => ['x', 'y'].map((word) => ({ id, word, sessionId: `${id}-both-${word}` })));
   const outputs = await Promise.all(
     sessions.map(async ({ id, word, sessionId }) => {

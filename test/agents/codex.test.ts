@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import type { Steer } from '../../src/bridge/agents/agent-provider.ts';
 import { startAgent } from '../kit/bridge/agent-under-test.ts';
 import { describeAgent } from './agent-behaviour.ts';
 import { startObedientModel } from './obedient-model.ts';
@@ -42,4 +45,51 @@ test('codex: a warning is a status, not a part of the text', async (context) => 
   await turn.end;
   assert.ok(turn.events.some(({ kind, ...event }) => kind === 'status' && JSON.stringify(event).includes('metadata')));
   assert.equal(turn.text(), 'Here is alpha from first-model.');
+});
+
+test('codex: reasons and messages reach the running turn, threads are copied, and one turn may only read', async (context) => {
+  const t = newestFirst(context);
+  const model = await startObedientModel();
+  t.after(() => model.stop());
+  const program = await setUpAgent(t, 'codex', model.url);
+  const folder = await realFolder(t, 'work-');
+  const agent = startAgent(t, program, { protocol: 'codex', folder });
+  const denied = agent.run({
+    prompt: 'RUN touch made',
+    folder,
+    ask: async () => ({ optionId: 'reject', reason: 'SAY gamma' }),
+  });
+  const refusal = await denied.end;
+  assert.match(refusal.kind === 'completed' ? refusal.output : refusal.kind, /^Here is gamma from/);
+  assert.equal(existsSync(join(folder, 'made')), false);
+  const reference = denied.reference();
+
+  let steer: Steer | undefined;
+  const steered = agent.run({
+    prompt: 'RUN touch made',
+    folder,
+    reference,
+    steerable: (take) => {
+      steer = take;
+    },
+    async ask() {
+      assert.equal(await steer?.('SAY beta'), true);
+      return { optionId: 'allow' };
+    },
+  });
+  const end = await steered.end;
+  assert.match(end.kind === 'completed' ? end.output : end.kind, /^Here is beta from/);
+  assert.equal(existsSync(join(folder, 'made')), true);
+  assert.equal(await steer?.('SAY late'), false);
+
+  const forked = (await agent.provider.fork?.(reference, { owner: 'main', folder })) ?? { why: 'no fork' };
+  assert.ok('reference' in forked, JSON.stringify(forked));
+  const recalled = await agent.run({ prompt: 'RECALL', folder, reference: forked.reference }).end;
+  assert.match(recalled.kind === 'completed' ? recalled.output : recalled.kind, /^Said: gamma beta/);
+
+  for (const isReadOnly of [true, false]) {
+    const name = isReadOnly ? 'read-only' : 'writable';
+    await agent.run({ prompt: `RUN touch ${name}`, folder, reference, isReadOnly }).end;
+    assert.equal(existsSync(join(folder, name)), !isReadOnly, name);
+  }
 });

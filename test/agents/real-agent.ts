@@ -6,7 +6,7 @@ import { type AgentPackage, agentFolder, agentPackages } from '../../scripts/age
 import { agentsRoot } from '../../scripts/agents/agents-root.ts';
 import type { Scope } from '../kit/running-program.ts';
 
-export type RealAgentId = AgentPackage['id'];
+export type RealAgentId = 'codex' | 'opencode' | 'gemini';
 
 /** An installed agent, set up to talk to a model on loopback and to nobody else. */
 export interface RealAgent {

@@ -12,6 +12,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   completions: ['platform'],
   accounts: ['platform'],
   client: ['contract'],
+  console: ['client', 'contract'],
   platform: [],
 };
 
@@ -45,6 +46,21 @@ export const clientStandsAlone: Rule = (file) => {
   });
 };
 
+const MARKUP = /\b(?:dangerouslySetInnerHTML|innerHTML|outerHTML|insertAdjacentHTML|document\.write)\b/g;
+
+/** The console uses the public client and the types of the contracts, and never makes markup from data. */
+export const consoleIsAClient: Rule = (file) => {
+  if (partOf(file.path) !== 'console') return [];
+  const imports = file.imports.flatMap(({ target, isTypeOnly, offset, specifier }) => {
+    const isContract = target !== undefined && /^src\/\w+\/contract\//.test(target);
+    return isContract && !isTypeOnly ? [violation(file, offset, `the console needs ${specifier} at run time`)] : [];
+  });
+  const markup = [...file.text.matchAll(MARKUP)].map(({ index, 0: name }) =>
+    violation(file, index, `${name}: texts of agents must not become markup`),
+  );
+  return [...imports, ...markup];
+};
+
 /** `src/bridge/x.ts` is part of `bridge`, `src/main.ts` of `main`; what is outside src/ has no part. */
 function partOf(path: string): string | undefined {
   const match = /^src\/([\w-]+)(?:\/|\.ts$)/.exec(path);
@@ -54,7 +70,8 @@ function partOf(path: string): string | undefined {
 /** What the program imports must be there in production: a listed dependency, or a part of Node named `node:`. */
 export function onlyListedPackages(dependencies: readonly string[]): Rule {
   return (file) =>
-    file.imports.flatMap(({ specifier, target, offset }) => {
+    // What the console imports is in its built files.
+    (partOf(file.path) === 'console' ? [] : file.imports).flatMap(({ specifier, target, offset }) => {
       if (target !== undefined || specifier.startsWith('node:')) return [];
       const name = specifier
         .split('/')

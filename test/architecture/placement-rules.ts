@@ -78,6 +78,23 @@ export const sqlInStorage: Rule = (file) => {
 export const consoleInCommands: Rule = (file) =>
   file.path.startsWith('src/commands/') ? [] : findMembers(file, 'console', undefined, 'console outside src/commands/');
 
+const TIMERS: ReadonlySet<string> = new Set(['setTimeout', 'setInterval']);
+
+/** Time passes on the clock that is handed in, so that tests play it. The client and the console run without the platform. */
+export const timersOnTheClock: Rule = (file) => {
+  if (/^src\/(?:client|console|platform\/clock)\//.test(file.path)) return [];
+  const message = 'a timer outside src/platform/clock: use pause, repeat, deadline or withinTime';
+  const found = file.imports
+    .filter(({ specifier }) => /^(?:node:)?timers(?:\/promises)?$/.test(specifier))
+    .map(({ offset }) => violation(file, offset, message));
+  file.visit({
+    CallExpression({ callee, start }) {
+      if (callee.type === 'Identifier' && TIMERS.has(callee.name)) found.push(violation(file, start, message));
+    },
+  });
+  return found;
+};
+
 /** Randomness is a parameter, and never this one. */
 export const noMathRandom: Rule = (file) =>
   findMembers(file, 'Math', 'random', 'Math.random: take a Randomness instead');
@@ -104,6 +121,7 @@ export const noSourceExtensionInPaths: Rule = (file) => {
     ExportAllDeclaration: (node) => void importOffsets.add(node.source.start),
     ImportExpression: (node) => void importOffsets.add(node.source.start),
     TSImportType: (node) => void importOffsets.add(node.source.start),
+    TSModuleDeclaration: (node) => void importOffsets.add(node.id.start),
     Literal(node) {
       if (typeof node.value !== 'string' || !/^\.{1,2}\/.*\.ts$/.test(node.value)) return;
       if (importOffsets.has(node.start)) return;

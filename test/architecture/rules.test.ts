@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
   clientStandsAlone,
+  consoleIsAClient,
   findCycles,
   findFolderCycles,
   findFragments,
@@ -16,8 +17,9 @@ import {
   noMathRandom,
   noSourceExtensionInPaths,
   sqlInStorage,
+  timersOnTheClock,
 } from './placement-rules.ts';
-import { noEvaluation, noPlainSecretComparison, noShell } from './safety-rules.ts';
+import { noEvaluation, noForcedTypes, noPlainSecretComparison, noShell, oneRuleForOwners } from './safety-rules.ts';
 import { parseSource, type Rule } from './source-file.ts';
 import { checkWalks } from './walks.ts';
 
@@ -42,6 +44,19 @@ const samples: Readonly<Record<string, Samples>> = {
       ['src/client/a.ts', "import type { Static } from 'typebox';"],
       ['src/client/a.ts', "import { x } from './b.ts';"],
       ['src/bridge/a.ts', "import { x } from 'node:crypto';"],
+    ],
+  },
+  consoleIsAClient: {
+    rule: consoleIsAClient,
+    refused: [
+      ['src/console/a.ts', "import { X } from '../bridge/contract/b.ts';"],
+      ['src/console/a.tsx', 'const a = <b dangerouslySetInnerHTML={x} />;'],
+      ['src/console/a.ts', 'element.innerHTML = text;'],
+    ],
+    passed: [
+      ['src/console/a.ts', "import type { X } from '../bridge/contract/b.ts';"],
+      ['src/console/a.tsx', 'const a = <b>{text}</b>;'],
+      ['src/bridge/a.ts', "const name = 'innerHTML';"],
     ],
   },
   importsRunOneWay: {
@@ -118,12 +133,26 @@ const samples: Readonly<Record<string, Samples>> = {
     refused: [['src/bridge/a.ts', 'const x = Math.random();']],
     passed: [['src/bridge/a.ts', 'const x = Math.max(randomness.below(3), 1);']],
   },
+  timersOnTheClock: {
+    rule: timersOnTheClock,
+    refused: [
+      ['src/bridge/a.ts', 'const timer = setTimeout(work, 5).unref();'],
+      ['src/bridge/a.ts', 'setInterval(work, 5);'],
+      ['src/bridge/a.ts', "import { setTimeout as pause } from 'node:timers/promises';"],
+    ],
+    passed: [
+      ['src/bridge/a.ts', 'clock.after(5, work); socket.setTimeout(5); setImmediate(work);'],
+      ['src/client/a.ts', 'setTimeout(work, 5);'],
+      ['src/platform/clock/clock.ts', 'setTimeout(work, 5);'],
+    ],
+  },
   noSourceExtensionInPaths: {
     rule: noSourceExtensionInPaths,
     refused: [['src/platform/a.ts', "new Worker(new URL('./worker.ts', import.meta.url));"]],
     passed: [
       ['src/platform/a.ts', "import './b.ts';\nexport { x } from './c.ts';\nexport * from './d.ts';"],
       ['src/platform/a.ts', "import type { E } from './e.ts';\nawait import('./f.ts');\ntype G = import('./g.ts').G;"],
+      ['src/platform/a.ts', "declare module './h.ts' { interface H {} }"],
     ],
   },
   genericPlatform: {
@@ -136,6 +165,31 @@ const samples: Readonly<Record<string, Samples>> = {
     passed: [
       ['src/platform/http/pool.ts', 'export const createReturnPool = 1;'],
       ['src/bridge/agents/pool.ts', 'export const createAgentPool = 1;'],
+    ],
+  },
+  oneRuleForOwners: {
+    rule: oneRuleForOwners,
+    refused: [
+      ['src/bridge/a.ts', "if (principal === 'main') go();"],
+      ['src/bridge/a.ts', 'if (owner !== MAIN.id) go();'],
+      ['src/completions/a.ts', 'if (caller.principal.seesAll) go();'],
+    ],
+    passed: [
+      ['src/bridge/a.ts', "if (sees(principal, owner)) go('main');"],
+      ['src/platform/identity/a.ts', 'if (principal.seesAll) go();'],
+    ],
+  },
+  noForcedTypes: {
+    rule: noForcedTypes,
+    refused: [
+      ['src/bridge/a.ts', 'const bytes = body as Buffer;'],
+      ['src/completions/keys/a.ts', 'create(call.body as NewKey);'],
+      ['src/bridge/create-bridge.ts', 'start(parts as unknown as Parts);'],
+      ['src/system/a.ts', 'start(parts as unknown as Parts);'],
+    ],
+    passed: [
+      ['src/bridge/a.ts', 'const text = row as unknown as Text;'],
+      ['src/bridge/routes.ts', 'const body = [1] as const; send(bodies as Body[]);'],
     ],
   },
   noShell: {

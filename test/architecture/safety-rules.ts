@@ -97,3 +97,54 @@ function lastName(node: Expression | PrivateIdentifier): string | undefined {
 function sourceOf(file: SourceFile, node: { start: number; end: number }): string {
   return file.text.slice(node.start, node.end);
 }
+
+const IDENTITY_FOLDER = 'src/platform/identity/';
+
+/**
+ * Who sees what is decided by the functions of one folder: no other file compares a principal or an owner with a fixed name,
+ * or reads `seesAll`. `src/bridge/principal.ts` names the operator.
+ */
+export const oneRuleForOwners: Rule = (file) => {
+  if (file.path.startsWith(IDENTITY_FOLDER) || !file.path.startsWith('src/')) return [];
+  const found: Violation[] = [];
+  const isName = (node: Expression | PrivateIdentifier) =>
+    node.type === 'Literal' && ['main', 'review'].includes(String(node.value));
+  file.visit({
+    BinaryExpression(node) {
+      if (!['===', '!==', '==', '!='].includes(node.operator)) return;
+      const text = file.text.slice(node.start, node.end);
+      const isFixed = isName(node.left) || isName(node.right) || /\bMAIN\b/.test(text);
+      if (isFixed && file.path !== 'src/bridge/principal.ts') {
+        found.push(
+          violation(file, node.start, 'ask sees() or may() of src/platform/identity instead of comparing names'),
+        );
+      }
+    },
+    MemberExpression(node) {
+      const { property } = node;
+      if (property.type !== 'Identifier' || property.name !== 'seesAll') return;
+      found.push(violation(file, node.start, 'ask sees() or ownerSought() instead of reading seesAll'));
+    },
+  });
+  return found;
+};
+
+const WIRING = /(?:^src\/(?:system|commands)\/|\/(?:create|wire)-[\w-]+\.ts$|\/(?:routes|methods)\.ts$)/;
+
+/** Schemas give bodies their types (`defineRoute`), and wiring fits without force: a cast would hide that it does not. */
+export const noForcedTypes: Rule = (file) => {
+  const found: Violation[] = [];
+  file.visit({
+    TSAsExpression({ expression, typeAnnotation, start, end }) {
+      if (typeAnnotation.type === 'TSTypeReference' && typeAnnotation.typeName.type === 'Identifier') {
+        if (typeAnnotation.typeName.name === 'const') return;
+      }
+      if (lastName(expression) === 'body') {
+        found.push(violation(file, start, `the cast of a body: ${file.text.slice(start, end)}`));
+      }
+      const isForced = expression.type === 'TSAsExpression' && expression.typeAnnotation.type === 'TSUnknownKeyword';
+      if (isForced && WIRING.test(file.path)) found.push(violation(file, start, '"as unknown as" in wiring'));
+    },
+  });
+  return found;
+};

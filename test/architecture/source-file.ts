@@ -104,6 +104,6 @@ function listFolder(folder: string): string[] {
 
 export function readSources(folders: readonly string[]): SourceFile[] {
   return listFiles(folders)
-    .filter((path) => /\.(?:ts|js)$/.test(path))
+    .filter((path) => /\.(?:tsx?|js)$/.test(path))
     .map((path) => parseSource(path, readFileSync(`${projectRoot}${path}`, 'utf8')));
 }

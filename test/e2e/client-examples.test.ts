@@ -9,9 +9,19 @@ import { startScriptedGateway } from '../kit/scripted-gateway.ts';
 
 /** Runs the example in the doc comment of every public function of `trestle/client`. */
 
-const SOURCES = ['create-trestle-client.ts', 'agent-session.ts', 'trestle-error.ts'];
+const SOURCES = [
+  'create-trestle-client.ts',
+  'agent-session.ts',
+  'trestle-error.ts',
+  'sessions-client.ts',
+  'schedules-client.ts',
+  'live-client.ts',
+];
 /** Interfaces whose members are functions that apps call. */
-const PUBLIC = ['TrestleClient', 'AgentSession', 'Jobs', 'Gateway', 'Tools'];
+const PUBLIC = [
+  ...['TrestleClient', 'AgentSession', 'Jobs', 'Gateway', 'Tools'],
+  ...['Sessions', 'Permissions', 'Attachments', 'Schedules', 'Live'],
+];
 
 interface Documented {
   readonly name: string;

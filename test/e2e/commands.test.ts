@@ -77,7 +77,7 @@ test('doctor finds agents on the path, asks them for their version, and says wha
   );
   assert.deepEqual(findings.get('agent codex'), { state: 'ok', text: '0.166.0' });
   assert.deepEqual(findings.get('agent gemini'), { state: 'note', text: 'failed: "gemini" ended with exit code 3' });
-  const install = 'not installed: npm install -g opencode-ai';
+  const install = 'not installed: trestle agents install opencode';
   assert.deepEqual(findings.get('agent opencode'), { state: 'note', text: install });
   assert.match(String((findings.get('agent builtin') as { text: string }).text), /, model demo\/echo$/);
 });

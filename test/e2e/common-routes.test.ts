@@ -30,7 +30,7 @@ test('O-02: the page needs nothing from elsewhere and has a strict policy', asyn
   const assets = links.filter((link) => !link.startsWith('data:'));
   assert.ok(assets.length >= 2);
   for (const asset of assets) {
-    assert.match(asset, /^\/(docs\b|openapi\.json$)/);
+    assert.match(asset, /^\/(docs\b|console$|openapi\.json$)/);
     assert.equal((await fetch(`${program.url}${asset}`)).status, 200, asset);
   }
 });
@@ -85,7 +85,7 @@ test('/metrics has bounded labels: patterns, never paths', async () => {
   assert.match(text, /process_resident_memory_bytes/);
 });
 
-test('/metrics is for this machine, or for whoever has its token', async (t) => {
+test('/metrics is for this machine, or for anyone who has its token', async (t) => {
   const proxied = { headers: { 'x-forwarded-for': '203.0.113.9' } };
   assert.equal((await fetch(`${program.url}/metrics`, proxied)).status, 403);
   const token = 'metrics-token-3f5b7c9d';

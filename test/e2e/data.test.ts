@@ -51,7 +51,7 @@ test('O-11: a restore over existing data, over a running server, or of a damaged
   assert.match(damaged.stderr, /bridge\.db/);
 });
 
-test('O-12: all data is copied to PostgreSQL, where the program then runs, twice at once', async (t) => {
+test('O-12: all data is copied to PostgreSQL, where the program then runs, twice at the same time', async (t) => {
   const postgres = await startPostgres();
   t.after(() => postgres.stop());
   const source = await startProgram(t);

@@ -100,7 +100,7 @@ describe('a program with plans', () => {
     world = await startWorld(scope, PLANS);
   });
 
-  test('DA-1: whoever registers spends nothing until someone gives them a plan that pays', async () => {
+  test('DA-1: a new user spends nothing until someone gives them a plan that pays', async () => {
     const { stranger, chat, upstream, call, admin } = world;
     const ben = await stranger('Ben');
     assert.equal((await chat(ben.key, 'demo/echo')).status, 200);

@@ -215,8 +215,8 @@ test('what cannot be done is refused with the protocol’s numbers, and the stre
   ];
   for (const [method, params, code] of refusals) await assert.rejects(agent.request(method, params), { code }, method);
   const { sessionId } = await agent.request('session/new', { cwd: place.work, mcpServers: [] });
-  const image = { type: 'image', data: 'AAAA', mimeType: 'image/png' };
-  await assert.rejects(agent.request('session/prompt', { sessionId, prompt: [image] }), { code: -32602 });
+  const audio = { type: 'audio', data: 'AAAA', mimeType: 'audio/wav' };
+  await assert.rejects(agent.request('session/prompt', { sessionId, prompt: [audio] }), { code: -32602 });
   await assert.rejects(prompt(sessionId, 'die 3'), { code: -32603, message: /exit|ended/i });
   await prompt(sessionId, 'say alive').catch(() => undefined);
   const other = await agent.request('session/new', { cwd: place.work, mcpServers: [] });
@@ -262,7 +262,7 @@ test('messages behind Content-Length headers are answered in the same way', asyn
   assert.match(received, /^Content-Length: \d+\r\n\r\n\{"jsonrpc":"2\.0","id":1,"result":/);
 });
 
-test('several programs run at once beside a server with the same data directory, and log nothing to standard output', async (t) => {
+test('several programs run at the same time beside a server with the same data directory, and log nothing to standard output', async (t) => {
   const place = await preparePlace(t);
   await startProgram(t, { dataDirectory: place.dataDirectory });
   const programs = [startPiped(t, place.args), startPiped(t, [...place.args, '--log-level', 'debug'])];

@@ -8,9 +8,8 @@ import { bridgeMigrations } from '../../src/bridge/storage/bridge-migrations.ts'
 import { completionsMigrations } from '../../src/completions/storage/completions-migrations.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { copyInto } from '../../src/platform/database/backup/copy-into.ts';
-import type { Migration } from '../../src/platform/database/migration.ts';
+import { type Migration, migrate } from '../../src/platform/database/migrations.ts';
 import { openEngine } from '../../src/platform/database/open-engine.ts';
-import { migrate } from '../../src/platform/database/run-migrations.ts';
 import { startPostgres } from '../kit/real-postgres.ts';
 import { type RunningProgram, runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { copySecretKey, facts, fixtureSecretKey, unpackFixture } from './release-fixture.ts';

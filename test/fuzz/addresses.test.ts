@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
 import { refusalOfEndpoint } from '../../src/bridge/forwarding/endpoints.ts';
-import { createCallbackRules } from '../../src/bridge/jobs/callbacks.ts';
+import { createCallbackRules } from '../../src/platform/callbacks/callback-post.ts';
 import { classifyAddress, classifyHost } from '../../src/platform/network-address/classify-address.ts';
 import {
   createAddressMatcher,
@@ -90,7 +90,12 @@ test('G18: ranges of any text match addresses or are refused; every address lies
 });
 
 test('G18: a callback to any address goes to a public one, a name to be looked up, or is refused', () => {
-  const rules = createCallbackRules({ allow: [], isOpen: () => false, ownAddresses: () => ['8.8.4.4'] });
+  const rules = createCallbackRules({
+    allow: [],
+    allowedBy: 'some.setting',
+    isOpen: () => false,
+    ownAddresses: () => ['8.8.4.4'],
+  });
   fc.assert(
     fc.property(url, (text) => {
       const outcome = outcomeOf(() => rules.read(text));
@@ -109,7 +114,12 @@ test('G18: a callback to any address goes to a public one, a name to be looked u
 });
 
 test('G18: no spelling of an address inside is open to callbacks', () => {
-  const rules = createCallbackRules({ allow: [], isOpen: () => false, ownAddresses: () => [] });
+  const rules = createCallbackRules({
+    allow: [],
+    allowedBy: 'some.setting',
+    isOpen: () => false,
+    ownAddresses: () => [],
+  });
   for (const inside of INSIDE) {
     assert.deepEqual(
       outcomeOf(() => rules.read(`http://${inside}/`)),

@@ -5,7 +5,7 @@ import { formatDuration, parseDuration } from '../../src/platform/config/leaf-se
 import { resolveSettings } from '../../src/platform/config/load-configuration.ts';
 import { parseYaml } from '../../src/platform/config/parse-yaml.ts';
 import { expandReferences } from '../../src/platform/config/read-setting.ts';
-import { maskSettings } from '../../src/platform/config/setting-values.ts';
+import { maskSettings } from '../../src/platform/config/setting-annotation.ts';
 import { parseListenAddress } from '../../src/platform/network-address/ip-address.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
@@ -33,8 +33,8 @@ const flags = fc.dictionary(
 test('G18: any text is a tree, or told apart with the place of each fault', () => {
   fc.assert(
     fc.property(yaml, (text) => {
-      const { faults, readable, root } = parseYaml(text);
-      assert.ok(readable || (root === undefined && faults.length > 0));
+      const { faults, readable, value } = parseYaml(text);
+      assert.ok(readable || (value === undefined && faults.length > 0));
       for (const { at, wrong, right } of faults)
         assert.ok(at.line >= 1 && at.column >= 1 && wrong !== '' && right !== '');
       assertNothingPolluted();

@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { createJobReports } from '../../src/bridge/jobs/job-reports.ts';
+import { MAIN } from '../../src/bridge/principal.ts';
 import { bridgeMigrations } from '../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../src/bridge/storage/bridge-schema.ts';
 import { createJobReportStore } from '../../src/bridge/storage/job-report-store.ts';
-import { createJobStore } from '../../src/bridge/storage/job-store.ts';
+import { createJobDeliveryStore, createJobStore } from '../../src/bridge/storage/job-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
 import { loggedInAs } from '../kit/accounts/people.ts';
@@ -24,7 +25,12 @@ for (const engine of engines) {
     test('G18: any cursor of jobs gives a page or is refused, and pages of any size show each job once', async () => {
       const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
       const jobs = createJobStore(database);
-      const list = createJobReports({ jobs, reports: createJobReportStore(database), clock: systemClock }).list;
+      const list = createJobReports({
+        jobs,
+        reports: createJobReportStore(database),
+        deliveries: createJobDeliveryStore(database),
+        clock: systemClock,
+      }).list;
       const ids: string[] = [];
       for (let count = 0; count < JOBS; count += 1) {
         const job = waitingJob();
@@ -34,7 +40,7 @@ for (const engine of engines) {
       const cursor = fc.oneof(anyText, fc.constantFrom(...ids), fc.stringMatching(/^job-[0-9a-z]{26}$/));
       await fc.assert(
         fc.asyncProperty(cursor, fc.integer({ min: 1, max: JOBS + 1 }), async (given, limit) => {
-          const page = await list('main', { cursor: given, limit }).catch((error: unknown) => {
+          const page = await list(MAIN, { cursor: given, limit }).catch((error: unknown) => {
             assert.ok(error instanceof AppError && error.code === 'INVALID_PARAMS', String(error));
             return undefined;
           });
@@ -47,7 +53,7 @@ for (const engine of engines) {
       async function allPages(limit: number): Promise<string[]> {
         const seen: string[] = [];
         for (let at: string | null = ''; at !== null; ) {
-          const page: Awaited<ReturnType<typeof list>> = await list('main', { cursor: at, limit });
+          const page: Awaited<ReturnType<typeof list>> = await list(MAIN, { cursor: at, limit });
           seen.push(...page.jobs.map(({ jobId }) => jobId));
           at = page.nextCursor;
         }

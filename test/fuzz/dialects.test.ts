@@ -4,15 +4,17 @@ import fc from 'fast-check';
 import { Compile } from 'typebox/schema';
 import { ChatRequest } from '../../src/completions/contract/chat.ts';
 import { createRequestReader } from '../../src/completions/contract/read-request.ts';
-import type { DialectName } from '../../src/completions/dialects/dialect.ts';
+import type { CodecName } from '../../src/completions/dialects/dialect.ts';
 import { loadDialect } from '../../src/completions/dialects/dialect-table.ts';
 import { usesLegacyFunctions, withTools } from '../../src/completions/operations/legacy-functions.ts';
-import { createChunkReader, createFraming } from '../../src/completions/relay/chunk-reader.ts';
+import { createChunkReader, createFraming } from '../../src/completions/relay/stream-readers.ts';
 import { context } from '../completions/dialects/read-stream.ts';
 import { anyCuts, anyText, assertNothingPolluted, cut, jsonWith, outcomeOf, runs } from './any-input.ts';
 import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';
 
-const NAMES: readonly DialectName[] = ['openai', 'azure', 'anthropic', 'google', 'google-vertex', 'bedrock', 'cohere'];
+const NAMES: readonly CodecName[] = [
+  ...(['openai', 'azure', 'responses', 'anthropic', 'google', 'google-vertex', 'bedrock', 'cohere'] as const),
+];
 const MODELS = ['claude-opus-4-5', 'gemini-3-pro', 'gpt-5', 'anthropic.claude-sonnet-4', 'command-a', 'x', '__proto__'];
 
 const REQUEST_WORDS = [

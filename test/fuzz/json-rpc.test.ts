@@ -9,7 +9,7 @@ import {
   readMessage,
   toRemoteError,
 } from '../../src/platform/json-rpc/envelope.ts';
-import { createFrameReader } from '../../src/platform/json-rpc/message-framing.ts';
+import { createFrameReader } from '../../src/platform/json-rpc/message-channel.ts';
 import { anyCuts, anyText, assertNothingPolluted, cut, jsonWith, outcomeOf, runs } from './any-input.ts';
 
 const message = jsonWith(['jsonrpc', '2.0', 'id', 'method', 'params', 'result', 'error', 'code', 'message', 'data']);

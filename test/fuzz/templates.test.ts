@@ -6,6 +6,7 @@ import { type TurnRouting as Routing, TurnRouting } from '../../src/bridge/contr
 import { fillTemplate, readPlan } from '../../src/bridge/multi-agent/multi-agent-plan.ts';
 import { matchesToolPattern } from '../../src/bridge/tools/invoke-tool.ts';
 import { matchesPattern } from '../../src/completions/keys/issued-key.ts';
+import { startProcessorTime } from '../kit/time.ts';
 import { anyText, outcomeOf, runs } from './any-input.ts';
 import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';
 
@@ -78,7 +79,7 @@ test('G18: a pattern of any text fits itself without its stars, and costs no tim
     }),
     runs(300),
   );
-  const started = performance.now();
+  const processorTime = startProcessorTime();
   assert.equal(matchesPattern(`${'*a'.repeat(5000)}b`, 'a'.repeat(20_000)), false);
-  assert.ok(performance.now() - started < 5000);
+  assert.ok(processorTime() < 5000);
 });

@@ -3,6 +3,7 @@ import { mkdir, realpath, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { createOwnerRoots } from '../../src/bridge/sessions/owner-roots.ts';
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
@@ -20,7 +21,7 @@ test('G18: whatever path is asked for, an agent works inside the roots or not at
   await symlink(data, join(root, 'inner', 'secrets'));
   await symlink('/', join(root, 'slash'));
   const directories = createWorkingDirectories({
-    roots: [root],
+    roots: createOwnerRoots({ listed: [root] }),
     dataDirectory: data,
     places: createPrivatePlaces({ folders: [data], files: [] }),
   });

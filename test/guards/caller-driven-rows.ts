@@ -1,10 +1,11 @@
 import { readCookie } from '../../src/accounts/cookies.ts';
-import { normalizeCode } from '../../src/accounts/mfa/codes.ts';
+import { normalizeCode } from '../../src/accounts/mfa/second-factor.ts';
 import { checkNewPassword } from '../../src/accounts/passwords/password-rules.ts';
 import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
 import { createJobReports } from '../../src/bridge/jobs/job-reports.ts';
+import { runModes } from '../../src/bridge/multi-agent/create-multi-agent.ts';
 import { fillTemplate, readPlan } from '../../src/bridge/multi-agent/multi-agent-plan.ts';
-import { runModes } from '../../src/bridge/multi-agent/run-modes.ts';
+import { MAIN } from '../../src/bridge/principal.ts';
 import { matchSkills } from '../../src/bridge/routing/match-skills.ts';
 import { matchesToolPattern } from '../../src/bridge/tools/invoke-tool.ts';
 import { nearestModels } from '../../src/completions/apis/models.ts';
@@ -18,9 +19,9 @@ import { decodeResponsesRequest } from '../../src/completions/ingress/responses/
 import { createCustomToolInput } from '../../src/completions/ingress/responses/responses-tools.ts';
 import { matchesPattern } from '../../src/completions/keys/issued-key.ts';
 import { usesLegacyFunctions, withTools } from '../../src/completions/operations/legacy-functions.ts';
-import { createByteReader } from '../../src/completions/relay/byte-reader.ts';
 import { createEventSplitter, createSseFraming } from '../../src/completions/relay/event-splitter.ts';
 import { spliceModel } from '../../src/completions/relay/splice-body.ts';
+import { createByteReader } from '../../src/completions/relay/stream-readers.ts';
 import { estimatePromptTokens, findUsage } from '../../src/completions/relay/token-usage.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
 import { matchesOrigin } from '../../src/platform/http/cross-origin.ts';
@@ -29,20 +30,10 @@ import { forwardedAddress } from '../../src/platform/http/request-state.ts';
 import { parseJson } from '../../src/platform/json/parse-json.ts';
 import { plainEnvelope } from '../../src/platform/json-rpc/envelope.ts';
 import { createExchange } from '../../src/platform/json-rpc/exchange.ts';
-import { createFrameReader } from '../../src/platform/json-rpc/message-framing.ts';
+import { createFrameReader } from '../../src/platform/json-rpc/message-channel.ts';
 import { hideCredentials } from '../../src/platform/log/hidden-secrets.ts';
 import { ask, CHATS, MESSAGES, many, RESPONSES } from '../kit/worst-requests.ts';
-
-/**
- * Work that a caller drives. Each row makes the worst input of a given size, and does the work on it. Dialects and schemas
- * are measured by themselves; a new template, matcher or parser that reads what a caller sends needs a row.
- */
-export interface Row {
-  readonly name: string;
-  /** How many parts: as many as a call may have, or as take a few milliseconds. */
-  readonly size: number;
-  readonly work: (size: number) => () => unknown;
-}
+import { LANE_ROWS, type Row } from './lane-rows.ts';
 
 const check = {
   chat: createSchemaCheck(ChatRequest, 'body'),
@@ -52,7 +43,12 @@ const check = {
 
 export const PARTS = 2_000;
 
-const jobReports = createJobReports({ jobs: {} as never, reports: {} as never, clock: { now: () => 0 } });
+const jobReports = createJobReports({
+  jobs: {} as never,
+  reports: {} as never,
+  deliveries: {} as never,
+  clock: { now: () => 0 },
+});
 const exchange = createExchange({
   caller: undefined,
   dispatch: () => undefined as never,
@@ -67,6 +63,7 @@ const exchange = createExchange({
 const event = (delta: object) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`;
 
 export const ROWS: readonly Row[] = [
+  ...LANE_ROWS,
   ...Object.entries(CHATS).flatMap(([name, make]): Row[] => [
     {
       name: `the size of ${name} is estimated`,
@@ -266,7 +263,7 @@ export const ROWS: readonly Row[] = [
   {
     name: 'a cursor is read',
     size: 500_000,
-    work: (size) => () => jobReports.list('main', { cursor: `job-${'0'.repeat(size)}` }).catch(codeOf),
+    work: (size) => () => jobReports.list(MAIN, { cursor: `job-${'0'.repeat(size)}` }).catch(codeOf),
   },
   {
     name: 'stop conditions are looked for in what an agent says',
@@ -317,7 +314,8 @@ export const ROWS: readonly Row[] = [
   {
     name: 'a password is checked',
     size: 400_000,
-    work: (size) => () => quietly(() => checkNewPassword('a'.repeat(size), { name: 'b', email: 'c@d.e' }))(undefined),
+    work: (size) => () =>
+      quietly(() => checkNewPassword('a'.repeat(size), { name: 'b', email: 'c@d.e' }, () => false))(undefined),
   },
   { name: 'a code is read', size: 400_000, work: (size) => () => normalizeCode(' -'.repeat(size)) },
   {

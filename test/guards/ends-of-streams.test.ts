@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadDialect } from '../../src/completions/dialects/dialect-table.ts';
-import { createByteReader } from '../../src/completions/relay/byte-reader.ts';
-import { createChunkReader, createFraming } from '../../src/completions/relay/chunk-reader.ts';
 import type { StreamReader } from '../../src/completions/relay/open-stream.ts';
+import { createByteReader, createChunkReader, createFraming } from '../../src/completions/relay/stream-readers.ts';
 import {
   askThrough,
   DIALECTS,

@@ -1,75 +1,31 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  link,
-  mkdir,
-  mkdtemp,
-  open,
-  readdir,
-  readFile,
-  realpath,
-  rename,
-  rm,
-  symlink,
-  writeFile,
-} from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { link, mkdir, open, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { toolTable } from '../../src/bridge/agents/builtin/create-builtin-agent.ts';
 import { describeSkills } from '../../src/bridge/agents/builtin/skills.ts';
 import { createConfinement } from '../../src/bridge/agents/builtin/tools/confinement.ts';
 import { createArtifactLinks } from '../../src/bridge/artifacts/artifact-links.ts';
 import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
+import { createGit } from '../../src/bridge/checkpoints/run-git.ts';
+import { createCheckpoints } from '../../src/bridge/checkpoints/turn-checkpoints.ts';
+import { createOwnerRoots } from '../../src/bridge/sessions/owner-roots.ts';
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
-import type { ArtifactStore } from '../../src/bridge/storage/artifact-store.ts';
+import type { ArtifactStore } from '../../src/bridge/storage/file-stores.ts';
+import { createFileReader, createFolderList } from '../../src/bridge/workbench/folders.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { readSources } from '../architecture/source-file.ts';
 import { makeId, toolContext } from '../kit/bridge/builtin-agent.ts';
 import { silentLogger } from '../kit/silent-logger.ts';
-
-const SECRET = 'TOP-SECRET-CONTENT';
-
-/** A home folder with a data directory and a project in it. */
-interface World {
-  readonly home: string;
-  readonly data: string;
-  readonly project: string;
-  readonly configuration: string;
-  /** Run before the folder is removed, the last one first. */
-  readonly cleanups: (() => unknown)[];
-}
+import { makeWorld, SECRET, type World } from './attack-world.ts';
 
 /** What an attack offers: a working directory, and what to ask for in it. */
 interface Target {
   readonly root: string;
   readonly file: string;
   readonly folder: string;
-}
-
-async function makeWorld(context: TestContext): Promise<World> {
-  const home = await realpath(await mkdtemp(join(tmpdir(), 'trestle-attack-')));
-  const cleanups: (() => unknown)[] = [() => rm(home, { recursive: true, force: true })];
-  context.after(async () => {
-    for (const cleanUp of cleanups.reverse()) await cleanUp();
-  });
-  const data = join(home, 'share', 'trestle');
-  const project = join(home, 'project');
-  await mkdir(join(data, 'outbox'), { recursive: true });
-  await mkdir(join(data, 'scratch', 'ses_1'), { recursive: true });
-  await mkdir(project);
-  for (const name of ['secret.key', 'bridge.db', 'gateway-device.pem', 'outbox/mail.txt']) {
-    // Like the head of a skill, so that whatever reads skills would show it.
-    await writeFile(join(data, name), `---\ndescription: ${SECRET}\n---\n`);
-  }
-  const configuration = join(project, 'trestle.yaml');
-  await writeFile(configuration, `auth_token: ${SECRET}`);
-  await writeFile(join(project, 'own.txt'), 'harmless');
-  await mkdir(join(project, '.agents', 'skills', 'own'), { recursive: true });
-  await link(join(data, 'secret.key'), join(project, '.agents', 'skills', 'own', 'SKILL.md'));
-  await symlink(data, join(project, '.agents', 'skills', 'linked'));
-  return { home, data, project, configuration, cleanups };
 }
 
 type Attack = (world: World) => Promise<readonly Target[] | string>;
@@ -163,10 +119,12 @@ const attacks: Readonly<Record<string, Attack>> = {
 /** Everything that the bridge has for opening a path, as the program wires it. */
 function openers({ home, data, configuration }: World) {
   const places = createPrivatePlaces({ folders: [data], files: [configuration] });
-  const defaults = { defaultRoots: [home, '/'], dataDirectory: data, places };
-  const directories = createWorkingDirectories({ roots: [], ...defaults });
-  const listed = createWorkingDirectories({ roots: [home], ...defaults });
-  return { directories, listed, confine: createConfinement({ places, isScratch: directories.isScratch }) };
+  const defaults = { dataDirectory: data, places };
+  const roots = createOwnerRoots({ listed: [], fallback: [home, '/'] });
+  const directories = createWorkingDirectories({ roots, ...defaults });
+  const listed = createWorkingDirectories({ roots: createOwnerRoots({ listed: [home] }), ...defaults });
+  const confine = createConfinement({ places, isScratch: directories.isScratch });
+  return { directories, listed, confine, places, folders: createFolderList(roots, places) };
 }
 
 type Door = (world: World, target: Target) => Promise<string>;
@@ -189,6 +147,8 @@ const artifactsOf = (world: World) =>
     makeId,
     logger: silentLogger,
   });
+
+const EMPTY_TREE = '4b825dc642cb6eb9a060e54bf8d69288fbee4904';
 
 /** Each returns whatever a caller gets to see. */
 const doors: Readonly<Record<string, Door>> = {
@@ -215,6 +175,37 @@ const doors: Readonly<Record<string, Door>> = {
   },
   'artifact route': async (world, { root, file }) =>
     JSON.stringify(await artifactsOf(world).find(`/artifacts/${join(root, file)}`)),
+  'GET files': async (world, { root, file }) => {
+    const { directories, confine } = openers(world);
+    const readFileOf = createFileReader(directories, confine);
+    return JSON.stringify(await readFileOf({ key: 'ses_1', owner: 'main', working_directory: root }, file));
+  },
+  'GET folders': async (world, { root, folder }) => {
+    const { entries } = await openers(world).folders.list(join(root, folder), 'main');
+    return entries.map(({ path }) => path).join('\n');
+  },
+  'changes of a turn': async (world, { root }) => {
+    const folder = join(world.home, 'checkpoints');
+    const { confine, places, directories } = openers(world);
+    await directories.check(root);
+    const settings = { enabled: true, timeout: 60_000, max_files: 1000, max_bytes: 2 ** 30, turns: 10 };
+    const git = createGit({ path: process.env.PATH ?? '', clock: systemClock });
+    const parts = { folder, settings, git, confine, places, clock: systemClock, logger: silentLogger };
+    const checkpoints = createCheckpoints(parts);
+    try {
+      const state = checkpoints.state('ses_1', root);
+      const signal = AbortSignal.timeout(60_000);
+      const { tree } = await state.save(undefined, signal);
+      const files = await state.compare(EMPTY_TREE, tree, signal);
+      const texts = await state.read(
+        files.flatMap(({ after }) => (after === null || after.mode === '120000' ? [] : [after.oid])),
+        signal,
+      );
+      return [...files.map(({ path }) => join(root, path)), ...[...texts.values()].map(String)].join('\n');
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  },
   'working directory': async (world, { root, folder }) => {
     const path = await openers(world).directories.check(join(root, folder));
     if (path === world.project) return '';
@@ -253,7 +244,7 @@ for (const [attack, prepare] of Object.entries(attacks)) {
         const seen = await door(world, target).catch((error: { code?: string; message: string }) => {
           assert.match(
             error.code ?? error.message,
-            /^(?:TOOL_CALL_REFUSED|WORKING_DIRECTORY_REFUSED|ARTIFACT_LINK_INVALID|E[A-Z]+)$/,
+            /^(?:TOOL_CALL_REFUSED|WORKING_DIRECTORY_REFUSED|FILE_REFUSED|FILE_NOT_FOUND|FOLDER_REFUSED|CHECKPOINT_FAILED|GIT_FAILED|ARTIFACT_LINK_INVALID|E[A-Z]+)$/,
             row,
           );
           return '';
@@ -342,8 +333,12 @@ test('DB-1: while a folder is swapped for a link to the data directory all the t
 
 /** Every file of the bridge that can open a path, and the doors above that go through it, or why no caller's path gets there. */
 const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
+  'agents/agent-fence.ts':
+    'makes homes inside the data directory, and hands folders that were checked to the sandbox; its attacks are test/e2e/sandbox.test.ts',
   'agents/agent-launcher.ts': 'makes the folder that programs are started in, inside the data directory',
+  'agents/agent-packages.ts': 'installs, finds and removes programs inside the data directory, by the names of a table',
   'agents/agent-probe.ts': 'looks at the programs that the operator configured',
+  'agents/builtin/prompt-images.ts': ['read_file'],
   'agents/builtin/run-turn.ts': Object.keys(doors).filter((name) => toolTable.some((row) => name.startsWith(row.name))),
   'agents/builtin/skills.ts': ['skills'],
   'agents/builtin/tools/confinement.ts': ['read_file', 'write_file', 'edit_file', 'list_files', 'artifact collection'],
@@ -352,16 +347,26 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/builtin/tools/search-tools.ts': ['list_files', 'list_files of the whole root', 'search_files'],
   'artifacts/artifact-route.ts': ['artifact route'],
   'artifacts/create-artifacts.ts': ['artifact collection', 'artifact route'],
+  'attachments/create-attachments.ts':
+    'by our own ids, and by confinement; test/bridge/attachments/attachments.test.ts',
+  'checkpoints/folder-state.ts': ['changes of a turn'],
+  'checkpoints/restore-files.ts':
+    'writes what `changes of a turn` shows, by confinement; test/bridge/workbench/file-changes.test.ts',
+  'checkpoints/turn-checkpoints.ts': ['changes of a turn'],
   'create-bridge.ts': ['working directory'],
   'editor/editor-sessions.ts': ['working directory'],
   'editor/rpc-over-stdio.ts': ['working directory'],
   'gateway/gateway-handshake.ts': 'reads and writes one file of the data directory',
   'jobs/create-jobs.ts': ['working directory'],
   'jobs/submit-job.ts': ['working directory'],
+  'sessions/owner-roots.ts': 'makes the folders of people by their ids',
   'sessions/private-places.ts': ['working directory', 'read_file'],
   'sessions/housekeeping.ts': 'measures and removes private folders of the data directory; follows no links',
   'sessions/turn-runner.ts': ['working directory'],
   'sessions/working-directory.ts': ['working directory'],
+  'workbench/create-workbench.ts': ['GET files', 'GET folders'],
+  'workbench/file-changes.ts': ['changes of a turn'],
+  'workbench/folders.ts': ['GET files', 'GET folders'],
   'wire-bridge.ts': 'resolves the paths that the operator configured',
 };
 

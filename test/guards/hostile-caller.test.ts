@@ -112,6 +112,27 @@ test('DC-5: a hostile caller that never ends its calls gets a part of the connec
   assert.equal(board.order(plan).length, 1);
 });
 
+test('two callers with as many failures take a target out only if it fails without either of them, no matter which called first', () => {
+  for (const order of [
+    ['hostile', 'good'],
+    ['good', 'hostile'],
+  ]) {
+    const board = createTargetBoard({ clock: createFakeClock(), onCircuit: () => undefined });
+    const target = targetOf('a');
+    const end = (caller: string, result: 'ok' | 'failed', times: number) => {
+      for (let count = 0; count < times; count += 1) {
+        const lease = board.begin(target, 1, { caller, isSole: false });
+        if (lease.waitMs === undefined) lease.end(result, 0);
+      }
+    };
+    for (const caller of order) end(caller, 'ok', caller === 'good' ? 3 : 1);
+    for (const caller of order) end(caller, 'failed', 3);
+    assert.ok(!board.isOut(target), 'half of the calls of the well-behaved caller are answered');
+    for (const caller of order) end(caller, 'failed', 1);
+    assert.ok(board.isOut(target));
+  }
+});
+
 test('DC-5: a probe that a hostile caller never ends does not keep a target out', async () => {
   const clock = createFakeClock();
   const board = createTargetBoard({ clock, onCircuit: () => undefined });

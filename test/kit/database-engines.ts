@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { after, afterEach, before } from 'node:test';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import type { Database, DatabaseLocation, EngineName } from '../../src/platform/database/database.ts';
-import type { DatabaseDefinition } from '../../src/platform/database/migration.ts';
+import type { DatabaseDefinition } from '../../src/platform/database/migrations.ts';
 import { type DatabaseOptions, openDatabase } from '../../src/platform/database/open-database.ts';
 import { withCheckedReads } from './keyed-reads.ts';
 import { type RealPostgres, startPostgres } from './real-postgres.ts';

@@ -4,7 +4,7 @@ import { copyFile, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import type { Database } from '../../src/platform/database/database.ts';
-import { type DatabaseDefinition, planMigrations } from '../../src/platform/database/migration.ts';
+import { type DatabaseDefinition, planMigrations } from '../../src/platform/database/migrations.ts';
 import { type DatabaseOptions, openDatabase } from '../../src/platform/database/open-database.ts';
 
 /** Files with a service's newest schema, kept between test runs. A changed migration changes the name. */

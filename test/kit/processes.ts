@@ -11,7 +11,7 @@ export const cwd = tmpdir();
 
 export async function temporaryFolder(context: TestContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'child-process-'));
-  context.after(() => rm(folder, { recursive: true }));
+  context.after(() => rm(folder, { recursive: true, maxRetries: 10, retryDelay: 100 }));
   return folder;
 }
 

@@ -82,7 +82,8 @@ export async function runProgram(args: readonly string[], options: ProgramOption
 /** A folder that is removed when the test ends. */
 export async function temporaryFolder(scope: Scope): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'trestle-test-'));
-  scope.after(() => rm(folder, { recursive: true, force: true }));
+  // A program that still runs may write while its folder is removed; it is ended by a later hook.
+  scope.after(() => rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }));
   return folder;
 }
 

@@ -5,13 +5,16 @@
 //   --hang WHEN        never answers `initialize` or `session/new`          --stubborn   outlives SIGTERM and its input
 //   --auth STATE       offers a way to log in; `missing`: nobody has yet
 //   --crash            ends at once, with words on standard error           --models     offers models to choose from
+//   --fork             offers to copy sessions
+//   --image, --context  takes images, and embedded files, in prompts
 //   --delete           offers to delete sessions, `--delete fail` fails to  --modes      offers the modes build and plan, of which plan does not write
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { kindUpdates, workUpdates } from './scripted-work.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -24,6 +27,9 @@ const { values: flags } = parseArgs({
     crash: { type: 'boolean' },
     models: { type: 'boolean' },
     modes: { type: 'boolean' },
+    fork: { type: 'boolean' },
+    image: { type: 'boolean' },
+    context: { type: 'boolean' },
     auth: { type: 'string' },
     delete: { type: 'string' },
   },
@@ -40,6 +46,7 @@ interface Conversation {
   readonly id: string;
   readonly folder: string;
   readonly prompts: string[];
+  blocks: unknown;
   model: string;
   mode: string;
   cancelled: PromiseWithResolvers<void>;
@@ -101,7 +108,8 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     if (isAllowed) writeFileSync(join(folder, 'made'), '');
     // As Gemini does: an update for a call that was never announced.
     update(id, { sessionUpdate: 'tool_call_update', ...toolCall, status: isAllowed ? 'completed' : 'failed' });
-    say(id, `answered ${outcome} ${optionId}`);
+    const { reason } = (answer.result?._meta ?? {}) as { reason?: string };
+    say(id, `answered ${outcome} ${optionId}${reason === undefined ? '' : ` because ${reason}`}`);
     return 'end_turn';
   },
   async noise({ id }) {
@@ -128,36 +136,12 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     return 'end_turn';
   },
   kinds({ id }) {
-    update(id, { sessionUpdate: 'user_message_chunk', content: text('not shown') });
-    update(id, { sessionUpdate: 'agent_thought_chunk', content: text('hm') });
-    update(id, {
-      sessionUpdate: 'plan',
-      entries: [
-        { content: 'look', status: 'completed' },
-        { content: 'do', status: 'pending' },
-      ],
-    });
-    update(id, { sessionUpdate: 'available_commands_update', availableCommands: [] });
-    update(id, { sessionUpdate: 'notice', severity: 'warning', title: 'slow', description: 'very' });
-    say(id, 'before ');
-    update(id, {
-      sessionUpdate: 'tool_call',
-      toolCallId: 't',
-      title: 'read',
-      kind: 'read',
-      status: 'pending',
-      rawInput: { path: 'a' },
-      locations: [{ path: '/a', line: 3 }],
-    });
-    update(id, {
-      sessionUpdate: 'tool_call_update',
-      toolCallId: 't',
-      status: 'completed',
-      content: [{ type: 'content', content: text('inside') }],
-    });
-    say(id, 'after');
-    update(id, { sessionUpdate: 'usage_update', used: 55, size: 100 });
+    for (const one of kindUpdates) update(id, one);
     return 'end_turn';
+  },
+  async work(conversation) {
+    for (const one of workUpdates(conversation.folder)) update(conversation.id, one);
+    return (await commands.ask?.(conversation, '')) ?? 'end_turn';
   },
   async wait({ id, cancelled }) {
     say(id, 'waiting');
@@ -198,8 +182,19 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     for (let number = 0; number < Number(rest); number += 1) say(id, `${number} `);
     return 'end_turn';
   },
+  /** `sh LINE`: runs a line of a shell in its folder, and says what came out of it. */
+  sh({ id, folder }, rest) {
+    const { status, stdout, stderr } = spawnSync('sh', ['-c', rest], { cwd: folder, encoding: 'utf8' });
+    say(id, `${stdout}${stderr}[${status}]`);
+    return 'end_turn';
+  },
   echo: ({ id }, rest) => {
     say(id, rest);
+    return 'end_turn';
+  },
+  /** Says what its prompt consists of. */
+  blocks: ({ id, blocks }) => {
+    say(id, JSON.stringify(blocks));
     return 'end_turn';
   },
   recall: ({ id, prompts }) => {
@@ -215,6 +210,19 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     return 'end_turn';
   },
   /** Writes a file without asking, unless its mode forbids it. */
+  /** `edit NAME TEXT`: writes a line to a file, and reports the change as a diff. */
+  edit({ id, folder }, rest) {
+    const [name = '', ...words] = rest.split(' ');
+    const path = join(folder, name);
+    const oldText = existsSync(path) ? readFileSync(path, 'utf8') : null;
+    const newText = `${words.join(' ')}\n`;
+    writeFileSync(path, newText);
+    const content = [{ type: 'diff', path, oldText, newText }];
+    const call = { toolCallId: 'edit-1', title: `Edit ${name}`, kind: 'edit', status: 'completed', content };
+    update(id, { sessionUpdate: 'tool_call', ...call });
+    say(id, 'edited');
+    return 'end_turn';
+  },
   write({ id, folder, mode }, rest) {
     if (mode !== 'plan') writeFileSync(join(folder, rest), '');
     say(id, `in mode ${mode}`);
@@ -245,10 +253,12 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
       }),
       agentInfo: { name: flags.name ?? 'scripted', version: '1.2.3' },
       agentCapabilities: {
+        promptCapabilities: { image: flags.image === true, embeddedContext: flags.context === true },
         loadSession: continues && flags.load === true,
         sessionCapabilities: {
           ...(continues && flags.load !== true && { resume: {} }),
           close: {},
+          ...(flags.fork === true && { fork: {} }),
           ...(flags.delete !== undefined && { delete: {} }),
         },
       },
@@ -259,6 +269,14 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     if (flags.auth === 'missing') throw { code: -32000, message: 'Authentication required' };
     lastConversation += 1;
     return { sessionId: remember(`conversation-${process.pid}-${lastConversation}`, String(cwd), []), ...choice() };
+  },
+  'session/fork'({ sessionId, cwd }) {
+    lastConversation += 1;
+    const prompts = [...find(sessionId).prompts];
+    return {
+      sessionId: remember(`conversation-${process.pid}-${lastConversation}`, String(cwd), prompts),
+      ...choice(),
+    };
   },
   'session/resume': takeUp,
   'session/load'(params) {
@@ -290,6 +308,7 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     const [block] = prompt as { text: string }[];
     const [, command = '', rest = ''] = /^(\w+) ?(.*)$/s.exec(block?.text ?? '') ?? [];
     conversation.prompts.push(block?.text ?? '');
+    conversation.blocks = prompt;
     conversation.cancelled = Promise.withResolvers();
     store(conversation);
     const run = commands[command];
@@ -315,6 +334,7 @@ function remember(id: string, folder: string, prompts: string[]): string {
     id,
     folder,
     prompts,
+    blocks: undefined,
     model: 'vendor/small',
     mode: 'build',
     cancelled: Promise.withResolvers(),

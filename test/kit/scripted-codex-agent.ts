@@ -20,10 +20,14 @@ interface Message {
 interface Thread {
   readonly id: string;
   readonly prompts: string[];
+  input: unknown;
   cwd: string;
   model: string;
   policy: string;
   turnId: string;
+  /** What was sent to the running turn. */
+  steered: string[];
+  onSteer: () => void;
   totalTokens: number;
   interrupted: PromiseWithResolvers<void>;
 }
@@ -94,7 +98,8 @@ const commands: Record<string, (thread: Thread, rest: string) => Promise<object>
     if (isAccepted) tell(thread, 'item/commandExecution/outputDelta', { itemId: item.id, delta: 'printed' });
     const outcome = isAccepted ? { status: 'completed', aggregatedOutput: 'printed' } : { status: 'declined' };
     tell(thread, 'item/completed', { item: { ...item, ...outcome } });
-    say(thread, `answered ${String(answer.result?.decision)}`);
+    const further = thread.steered.map((text) => `, then: ${text}`).join('');
+    say(thread, `answered ${String(answer.result?.decision)}${further}`);
     use(thread);
     return { status: 'completed' };
   },
@@ -147,6 +152,22 @@ const commands: Record<string, (thread: Thread, rest: string) => Promise<object>
     tell(thread, 'error', { error: { message: 'stream broke' }, willRetry: true });
     return { status: 'failed', error: { message: rest } };
   },
+  /** Waits for a message to the running turn, and says it. */
+  async listen(thread) {
+    if (thread.steered.length === 0) {
+      await new Promise<void>((resolve) => {
+        thread.onSteer = resolve;
+      });
+    }
+    say(thread, `heard ${thread.steered.join('|')}`);
+    thread.turnId = '';
+    return { status: 'completed' };
+  },
+  /** Says what its prompt consists of. */
+  input(thread) {
+    say(thread, JSON.stringify(thread.input));
+    return { status: 'completed' };
+  },
   recall(thread) {
     say(thread, `${thread.prompts.join('|')} in ${thread.cwd}`);
     return { status: 'completed' };
@@ -180,14 +201,22 @@ function remember(
     id,
     cwd: String(cwd),
     prompts,
+    input: undefined,
     policy: `${String(sandbox)} ${String(approvalPolicy)}`,
     model: String(model ?? 'own'),
     turnId: '',
+    steered: [],
+    onSteer: () => undefined,
     totalTokens: 0,
     interrupted: Promise.withResolvers<void>(),
   };
   threads.set(id, thread);
   return thread;
+}
+
+function sandboxText(policy: unknown): string {
+  const { type, writableRoots = [] } = policy as { type: string; writableRoots?: string[] };
+  return [type, ...writableRoots].join(' ');
 }
 
 function find(id: unknown): Thread {
@@ -214,7 +243,8 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
   'thread/start'(params) {
     if (!isInitialized) throw { code: -32600, message: 'not initialized' };
     const thread = remember(nextId('thread'), params, []);
-    return { thread: { id: thread.id }, model: thread.model };
+    const sandbox = { type: 'workspaceWrite', writableRoots: ['/extra'] };
+    return { thread: { id: thread.id }, model: thread.model, sandbox };
   },
   'thread/resume'(params) {
     const { threadId } = params;
@@ -224,15 +254,30 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     const thread = remember(String(threadId), params, JSON.parse(readFileSync(file, 'utf8')) as string[]);
     return { thread: { id: threadId }, model: thread.model };
   },
-  'turn/start'({ threadId, input, model, cwd }) {
+  'thread/fork'(params) {
+    const thread = remember(nextId('thread'), params, [...find(params.threadId).prompts]);
+    return { thread: { id: thread.id }, model: thread.model };
+  },
+  'turn/steer'({ threadId, expectedTurnId, input }) {
+    const thread = find(threadId);
+    if (thread.turnId !== expectedTurnId) throw { code: -32600, message: 'no active turn' };
+    const [block] = input as { text: string }[];
+    thread.steered.push(block?.text ?? '');
+    thread.onSteer();
+    return { turnId: thread.turnId };
+  },
+  'turn/start'({ threadId, input, model, cwd, sandboxPolicy }) {
     const thread = find(threadId);
     const [block] = input as { text: string }[];
     const prompt = block?.text ?? '';
     if (prompt === 'vanish') process.exit(9);
     thread.prompts.push(prompt);
+    thread.input = input;
     thread.cwd = String(cwd);
     if (typeof model === 'string') thread.model = model;
     thread.turnId = nextId('turn');
+    thread.steered = [];
+    if (sandboxPolicy !== undefined) thread.policy = `${sandboxText(sandboxPolicy)} untrusted`;
     thread.interrupted = Promise.withResolvers();
     if (flags.state !== undefined) writeFileSync(join(flags.state, thread.id), JSON.stringify(thread.prompts));
     setImmediate(() => void runTurn(thread, prompt));

@@ -1,5 +1,12 @@
-import type { AgentEvent, AgentProvider, AgentTurn, TurnEnd } from '../../src/bridge/agents/agent-provider.ts';
+import type {
+  AgentEvent,
+  AgentProvider,
+  AgentTurn,
+  SupervisedTurn,
+  TurnEnd,
+} from '../../src/bridge/agents/agent-provider.ts';
 import type { ProbeResult } from '../../src/bridge/agents/probe-board.ts';
+import { joinSignals } from '../../src/platform/clock/clock.ts';
 
 /** What an agent of the tests does in a turn. `signal` aborts when the turn is cancelled. */
 export type TurnScript = (turn: ScriptedTurn) => Promise<TurnEnd>;
@@ -57,24 +64,33 @@ export function createScriptedProvider(id: string, script: TurnScript = echo): S
   const closed: string[] = [];
   const folders: string[] = [];
   const conversations = new Map<string, number>();
-  const running = new Map<string, { aborter: AbortController; ended: Promise<unknown> }>();
+  const stopped = new AbortController();
+  let running = 0;
   let most = 0;
   let probes = 0;
   let probe: ProbeResult = { status: 'ok', version: '1.0.0' };
   let isStopped = false;
 
-  function run(reference: string, turn: AgentTurn): Promise<TurnEnd> {
-    const aborter = new AbortController();
+  async function run(turn: SupervisedTurn, signal: AbortSignal): Promise<TurnEnd> {
+    asked.push(turn.turnId);
+    const reference = turn.reference ?? `${id}-conversation-${asked.length}`;
+    if (turn.reference === undefined) turn.opened(reference);
+    else if (!conversations.has(reference)) return { kind: 'lost', detail: 'no such conversation' };
     const count = conversations.get(reference) ?? 0;
     conversations.set(reference, count + 1);
     folders.push(turn.workingDirectory);
-    // Spread would call the orchestrator's functions apart from it, which must work as well.
-    const ended = script({ ...turn, reference, count, signal: aborter.signal }).finally(() =>
-      running.delete(turn.turnId),
-    );
-    running.set(turn.turnId, { aborter, ended: ended.catch(() => undefined) });
-    most = Math.max(most, running.size);
-    return ended;
+    signal.addEventListener('abort', () => cancelled.push(turn.turnId));
+    const stopping = joinSignals(signal, stopped.signal);
+    running += 1;
+    most = Math.max(most, running);
+    try {
+      await turn.ready;
+      // Spread would call the orchestrator's functions apart from it, which must work as well.
+      return await script({ ...turn, reference, count, signal: stopping.signal });
+    } finally {
+      running -= 1;
+      stopping.release();
+    }
   }
 
   return {
@@ -83,7 +99,7 @@ export function createScriptedProvider(id: string, script: TurnScript = echo): S
     cancelled,
     closed,
     folders,
-    running: () => running.size,
+    running: () => running,
     mostRunning: () => most,
     probes: () => probes,
     setProbe(result) {
@@ -95,22 +111,13 @@ export function createScriptedProvider(id: string, script: TurnScript = echo): S
       probes += 1;
       return probe;
     },
-    async startTurn(turn) {
-      asked.push(turn.turnId);
-      const reference = `${id}-conversation-${asked.length}`;
-      turn.opened(reference);
-      return run(reference, turn);
-    },
-    async continueTurn(reference, turn) {
-      asked.push(turn.turnId);
-      if (!conversations.has(reference)) return { kind: 'lost', detail: 'no such conversation' };
-      return run(reference, turn);
-    },
-    async cancel(turnId) {
-      cancelled.push(turnId);
-      const turn = running.get(turnId);
-      turn?.aborter.abort();
-      await turn?.ended;
+    run,
+    async fork(reference, { turnId }) {
+      const count = conversations.get(reference);
+      if (count === undefined) return { why: 'no such conversation' };
+      const copy = `${reference}-copy-${turnId ?? 'whole'}`;
+      conversations.set(copy, count);
+      return { reference: copy };
     },
     async close(reference) {
       closed.push(reference);
@@ -118,7 +125,7 @@ export function createScriptedProvider(id: string, script: TurnScript = echo): S
     },
     async stop() {
       isStopped = true;
-      for (const { aborter } of running.values()) aborter.abort();
+      stopped.abort();
     },
   };
 }

@@ -10,6 +10,8 @@ export interface StoryRun {
 }
 
 export interface StoryOptions {
+  /** The example to run; `whole-story` unless given. */
+  readonly example?: string;
   readonly args: readonly string[];
   readonly limitMs: number;
   /** Where it puts whatever it writes. */
@@ -17,11 +19,11 @@ export interface StoryOptions {
   readonly environment?: Readonly<Record<string, string>>;
 }
 
-/** Runs `examples/whole-story.ts` to its end, as a user does. One that takes too long is asked to end, and cleans up. */
+/** Runs an example that starts a Trestle of its own to its end, as a user does. One that takes too long is asked to end, and cleans up. */
 export async function runWholeStory(options: StoryOptions): Promise<StoryRun> {
-  const { args, limitMs, temporaryFolder, environment = {} } = options;
+  const { example = 'whole-story', args, limitMs, temporaryFolder, environment = {} } = options;
   const { PATH = '', HOME = temporaryFolder } = process.env;
-  const child = spawn(process.execPath, ['examples/whole-story.ts', ...args], {
+  const child = spawn(process.execPath, [`examples/${example}.ts`, ...args], {
     cwd: ROOT,
     env: { PATH, HOME, TMPDIR: temporaryFolder, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],

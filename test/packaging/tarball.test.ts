@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -12,13 +12,13 @@ import { cleanEnvironment, pinnedNodeFolder, runCommand } from './run-command.ts
 
 const folder = mkdtempSync(join(tmpdir(), 'trestle-package-'));
 const { version } = JSON.parse(readFileSync(`${projectRoot}package.json`, 'utf8'));
-let packed: { filename: string; files: { path: string }[] };
+let packed: { filename: string; files: { path: string; size: number }[] };
 
 before(async () => {
   await succeed(['npm', 'run', 'build'], projectRoot);
   const pack = ['npm', 'pack', '--json', '--ignore-scripts', '--pack-destination', folder];
   [packed] = JSON.parse((await succeed(pack, projectRoot)).stdout);
-  writeFileSync(join(folder, 'package.json'), '{"private":true}');
+  writeFileSync(join(folder, 'package.json'), '{"name":"app","version":"1.0.0","private":true}');
   await succeed(['npm', 'install', '--omit=dev', '--no-audit', '--no-fund', join(folder, packed.filename)], folder);
 });
 
@@ -33,7 +33,8 @@ async function succeed(command: readonly string[], cwd: string) {
 test('O-16: the package holds the built program and its papers, and nothing else', () => {
   const papers = ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'SECURITY.md', 'dist/bundled-licenses.txt'];
   const isBuilt = (path: string) =>
-    /^dist\/[A-Za-z0-9/.-]+\.(?:js|cjs|css|d\.ts)$/.test(path) && !path.includes('.test.');
+    (/^dist\/[A-Za-z0-9/.-]+\.(?:js|cjs|css|d\.ts)$/.test(path) && !path.includes('.test.')) ||
+    /^dist\/console\/(?:manifest\.json|[\w-]+\.(?:js|css)\.(?:gz|br))$/.test(path);
   const paths = packed.files.map(({ path }) => path);
   const others = paths.filter((path) => !isBuilt(path));
   assert.deepEqual(others.sort(), papers.sort());
@@ -42,8 +43,19 @@ test('O-16: the package holds the built program and its papers, and nothing else
     'dist/client/trestle-client.js',
     'dist/trestle.cjs',
     'dist/preflight.cjs',
+    'dist/console/manifest.json',
   ])
     assert.ok(paths.includes(path), path);
+});
+
+test('the built console is in the package, and small', () => {
+  const { script, files } = JSON.parse(
+    readFileSync(join(folder, 'node_modules/trestle/dist/console/manifest.json'), 'utf8'),
+  ) as { script: string; files: { name: string }[] };
+  assert.ok(files.some(({ name }) => name === script));
+  const sizes = packed.files.filter(({ path }) => path.startsWith('dist/console/'));
+  const bytes = sizes.reduce((sum, { size }) => sum + size, 0);
+  assert.ok(bytes < 1_000_000, `${bytes} bytes`);
 });
 
 test('O-16: no file of the package holds a private key', () => {
@@ -54,11 +66,12 @@ test('O-16: no file of the package holds a private key', () => {
 });
 
 test('O-16: a bill of materials can be made of what production installs', async () => {
-  const { stdout } = await succeed(['npm', 'sbom', '--sbom-format', 'cyclonedx', '--omit', 'dev'], projectRoot);
+  // Of the installed package: in a checkout, npm leaves out what a development dependency needs too.
+  const { stdout } = await succeed(['npm', 'sbom', '--sbom-format', 'cyclonedx'], folder);
   const { bomFormat, components } = JSON.parse(stdout);
   assert.equal(bomFormat, 'CycloneDX');
   const names = components.map((component: { name: string }) => component.name);
-  assert.ok(names.includes('fastify'));
+  for (const name of ['trestle', 'find-my-way', 'undici']) assert.ok(names.includes(name), name);
   assert.ok(!names.includes('typescript'));
 });
 
@@ -82,7 +95,9 @@ test('apps import the client', async () => {
   assert.equal(stdout.trim(), 'function');
 });
 
-test('the installed program serves, shows its pages and ends with 0 on SIGTERM', { timeout: 60_000 }, async () => {
+test('DU-3: the installed program serves its pages and an app on Node 20 with the small client, and ends with 0 on SIGTERM', {
+  timeout: 120_000,
+}, async () => {
   const port = await freePort();
   const base = `http://127.0.0.1:${port}`;
   const command = [join(folder, 'node_modules/.bin/trestle'), 'serve', '--listen', `127.0.0.1:${port}`];
@@ -108,11 +123,47 @@ test('the installed program serves, shows its pages and ends with 0 on SIGTERM',
     await assertAssetsLoad(await page.text(), page.url);
     const setup = await fetch(`${base}/setup`, { headers: { accept: 'text/html' } });
     await assertAssetsLoad(await setup.text(), setup.url);
+    const board = await fetch(`${base}/console`, { headers: { accept: 'text/html' } });
+    await assertAssetsLoad(await board.text(), board.url);
+    await assertSmallClientWorks(base);
   } finally {
     child.kill('SIGTERM');
   }
   assert.deepEqual(await exited, [0, null], output);
 });
+
+/** An app of its own, on the Node of the machine, which may be 20, with nothing but the client. */
+async function assertSmallClientWorks(base: string): Promise<void> {
+  const app = join(folder, 'app');
+  mkdirSync(app);
+  const pack = ['npm', 'pack', join(projectRoot, 'dist-client'), '--json', '--pack-destination', app];
+  const [{ filename, size }] = JSON.parse((await succeed(pack, app)).stdout);
+  assert.ok(size < 50_000, `${filename} has ${size} bytes`);
+  writeFileSync(join(app, 'package.json'), '{"private":true,"type":"module"}');
+  await succeed(['npm', 'install', '--no-audit', '--no-fund', `./${filename}`], app);
+  assert.deepEqual(Object.keys(JSON.parse(readFileSync(join(app, 'package-lock.json'), 'utf8')).packages).sort(), [
+    '',
+    'node_modules/trestle-client',
+    'node_modules/typebox',
+  ]);
+  const program = [
+    "import { createTrestleClient, type TrestleClient } from 'trestle-client';",
+    `const trestle: TrestleClient = createTrestleClient({ url: ${JSON.stringify(base)} });`,
+    "const turn = trestle.session('small').start('Hello from a small client');",
+    "let text = '';",
+    'for await (const { delta } of turn) text += delta ?? "";',
+    'const { status, output } = await turn.result;',
+    "console.log(JSON.stringify({ status, streamed: text === output && text !== '' }));",
+    'trestle.close();',
+  ].join('\n');
+  writeFileSync(join(app, 'app.ts'), program);
+  const compiler = join(projectRoot, 'node_modules/typescript/bin/tsc');
+  const options = ['--strict', '--module', 'nodenext', '--target', 'es2022', '--lib', 'es2023,dom', '--types', ''];
+  await succeed([process.execPath, compiler, ...options, 'app.ts'], app);
+  const outer = await runCommand(['node', 'app.js'], app);
+  assert.equal(outer.stderr, '');
+  assert.deepEqual(JSON.parse(outer.stdout), { status: 'completed', streamed: true });
+}
 
 /** What the page links to was copied into the package too. */
 async function assertAssetsLoad(html: string, pageUrl: string): Promise<void> {

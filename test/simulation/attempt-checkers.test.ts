@@ -43,6 +43,7 @@ const record = {
   at: 1,
   key_id: 'key_1',
   owner: '',
+  team: '',
   model: 'fast',
   api: 'x',
   upstream_model: 'm',
@@ -58,6 +59,10 @@ const record = {
   duration_ms: 10,
   first_token_ms: 10,
   request_id: 'call 1',
+  cached_tokens: 0,
+  cache_write_tokens: 0,
+  reasoning_tokens: 0,
+  failures: '',
 };
 const total = { scope: '', dimension: 'key', day: '2030-01-01', value: 'key_1', requests: 1, errors: 0 };
 const stored: StoredUsage = {

@@ -30,6 +30,13 @@ const job: JobRow = {
   webhook_sent: 1,
   webhook_tries: 1,
   card_sent: 0,
+  priority: 1,
+  retries: 0,
+  retried: 0,
+  not_before: 0,
+  retry_at: 0,
+  schedule_id: '',
+  search_text: '',
 };
 const counts = {
   owner: 'main',

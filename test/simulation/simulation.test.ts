@@ -6,6 +6,22 @@ import { playOnce, SCENARIOS, simulationFaults } from '../faults/simulation/simu
 
 const FIRST_SEED = 20_000;
 const SEEDS = 6;
+/** Runs that found a fault once, of the program or of its checker. */
+const FOUND = [
+  // The beginning of a turn could not be stored, and updates of it were shown; or its session was busy until a restart.
+  ['sessions', 19],
+  ['sessions', 48],
+  ['sessions', 60],
+  ['sessions', 158],
+  // The end of a permission request could not be stored, and the request stayed open.
+  ['permissions', 1],
+  ['permissions', 19],
+  // A new password forgets the guesses at the old one, wherever they came from.
+  ['accounts', 154],
+  // Two callers share the most failures of a target.
+  ['attempts', 243],
+  ['attempts', 264],
+] as const;
 
 for (const scenario of SCENARIOS) {
   test(`nothing is violated in some runs of ${scenario.name}, and the same seed gives the same run to the letter`, async () => {
@@ -23,7 +39,15 @@ for (const scenario of SCENARIOS) {
   });
 }
 
-test('a run that fails is told with its seed, its scenario, and the command that plays it again', async () => {
+test('what a seed has found once stays closed', async () => {
+  for (const [name, seed] of FOUND) {
+    const scenario = SCENARIOS.find((one) => one.name === name);
+    assert.ok(scenario);
+    assert.deepEqual((await playOnce(scenario, seed)).violations, [], `${name}, seed ${seed}`);
+  }
+});
+
+test('a run that fails is reported with its seed, its scenario, and the command that plays it again', async () => {
   const wrong: Scenario = {
     name: 'wrong',
     play: async (seed) => ({ log: [{ seed }], violations: seed === 7 ? ['it broke'] : [], counts: { steps: 2 } }),

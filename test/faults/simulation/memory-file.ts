@@ -1,5 +1,5 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
-import { type DatabaseDefinition, planMigrations } from '../../../src/platform/database/migration.ts';
+import { type DatabaseDefinition, planMigrations } from '../../../src/platform/database/migrations.ts';
 import { fromFailure, toFailure, UnexpectedChanges } from '../../../src/platform/database/sqlite/sqlite-errors.ts';
 import {
   checkedValue,

@@ -1,10 +1,10 @@
 import { pause } from '../../../src/platform/clock/clock.ts';
 import type { Database, Transaction } from '../../../src/platform/database/database.ts';
 import { createQueryBuilder, isSelect } from '../../../src/platform/database/kysely-dialect.ts';
-import type { DatabaseDefinition } from '../../../src/platform/database/migration.ts';
+import type { DatabaseDefinition } from '../../../src/platform/database/migrations.ts';
 import { withRefusals } from '../../../src/platform/database/open-database.ts';
 import { compileStatement, type Runnable, type StatementResult } from '../../../src/platform/database/statement.ts';
-import { AppError } from '../../../src/platform/errors/app-error.ts';
+import { AppError, type ErrorCode } from '../../../src/platform/errors/app-error.ts';
 import type { Chance } from './chance.ts';
 import { emptyMemoryFile } from './memory-file.ts';
 import type { PlayedProcess } from './played-process.ts';
@@ -29,14 +29,14 @@ interface Fate {
   readonly afterMs: number;
   /** Nothing was done; or all was, and the answer is lost. */
   readonly failure: 'before' | 'after' | undefined;
-  readonly code: string;
+  readonly code: ErrorCode;
 }
 
 const GOOD: StoreManners = { fails: 0, isSlow: 0 };
 const SLOWEST_MS = 3000;
 const USUAL_MS = 12;
 /** Of a write that was not done. After one that was, only its answer can be lost. */
-const REFUSALS = ['STORAGE_UNAVAILABLE', 'STORAGE_FULL', 'OVERLOADED'];
+const REFUSALS = ['STORAGE_UNAVAILABLE', 'STORAGE_FULL', 'OVERLOADED'] as const;
 /** A new one each time: one for all would keep everything that ever waited for it. */
 const never = () => new Promise<never>(() => undefined);
 
@@ -51,7 +51,7 @@ export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance
     };
     const beforeMs = takes();
     const afterMs = isWrite && chance.happens(0.3) ? takes() : 0;
-    if (!chance.happens(manners.fails)) return { beforeMs, afterMs, failure: undefined, code: '' };
+    if (!chance.happens(manners.fails)) return { beforeMs, afterMs, failure: undefined, code: 'INTERNAL_ERROR' };
     const isDone = isWrite && chance.happens(0.5);
     const code = isDone || !isWrite ? 'STORAGE_UNAVAILABLE' : chance.pick(REFUSALS);
     return { beforeMs, afterMs, failure: isDone ? 'after' : 'before', code };

@@ -2,11 +2,18 @@ import { countFigure, type FaultFigure, type FaultSuite, neverFigure } from '../
 import { openOperationLog } from '../operation-log.ts';
 import { accountsScenario } from './accounts/accounts-scenario.ts';
 import { jobsScenario } from './bridge/jobs-scenario.ts';
+import { permissionsScenario } from './bridge/permissions-scenario.ts';
 import { sessionsScenario } from './bridge/sessions-scenario.ts';
 import { attemptsScenario } from './completions/attempts-scenario.ts';
 import type { PlayedRun, Scenario } from './scenario.ts';
 
-export const SCENARIOS: readonly Scenario[] = [jobsScenario, sessionsScenario, attemptsScenario, accountsScenario];
+export const SCENARIOS: readonly Scenario[] = [
+  jobsScenario,
+  sessionsScenario,
+  permissionsScenario,
+  attemptsScenario,
+  accountsScenario,
+];
 
 const SAID_EVERY = 500;
 

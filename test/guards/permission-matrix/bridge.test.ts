@@ -44,6 +44,27 @@ const APP_OR_NODE: Record<Caller, string> = {
   'open, other origin': 'ORIGIN_NOT_ALLOWED',
 };
 
+/** What `/api/bridge/*` gives: our own origin, then the credential of this bridge; nodes have none. */
+const WORKBENCH: Record<Caller, string> = {
+  ...APP_OR_NODE,
+  node: 'unauthorized',
+  none: 'unauthorized',
+  wrong: 'unauthorized',
+  cookie: 'unauthorized',
+  'forward token alone': 'unauthorized',
+  'main, other origin': 'own_origin_required',
+  'open, other origin': 'own_origin_required',
+};
+/** Rows about something that this test has not made. */
+const missing = (code: string) =>
+  Object.fromEntries(
+    callers.map((caller) => [caller, WORKBENCH[caller] === 'served' ? code : WORKBENCH[caller]]),
+  ) as Record<Caller, string>;
+const NOT_THERE = missing('session_not_found');
+const NO_REQUEST = missing('permission_not_found');
+const NO_RULE = missing('permission_rule_not_found');
+const NO_SCHEDULE = missing('schedule_not_found');
+
 const METHODS: Readonly<Record<string, Record<Caller, string>>> = {
   'acp.capabilities': APP_OR_NODE,
   'app.routing.resolve': APP_OR_NODE,
@@ -78,6 +99,35 @@ const ROUTES: Readonly<Record<string, Record<Caller, string>>> = {
   'OPTIONS /acp/rpc': everyone('served'),
   // For anyone but nodes there is nothing.
   'POST /gateway/:gatewayProviderId': { ...everyone('NOT_FOUND'), node: 'served' },
+  'GET /api/bridge/sessions': WORKBENCH,
+  'GET /api/bridge/sessions/:sessionId': NOT_THERE,
+  'PATCH /api/bridge/sessions/:sessionId': NOT_THERE,
+  'GET /api/bridge/sessions/:sessionId/turns': NOT_THERE,
+  'GET /api/bridge/sessions/:sessionId/updates': NOT_THERE,
+  'GET /api/bridge/sessions/:sessionId/export': NOT_THERE,
+  'GET /api/bridge/sessions/:sessionId/files': NOT_THERE,
+  'GET /api/bridge/sessions/:sessionId/changes': NOT_THERE,
+  'GET /api/bridge/sessions/:sessionId/changes/diff': NOT_THERE,
+  'POST /api/bridge/sessions/:sessionId/undo': NOT_THERE,
+  'POST /api/bridge/sessions/:sessionId/steer': NOT_THERE,
+  'POST /api/bridge/sessions/:sessionId/fork': NOT_THERE,
+  'POST /api/bridge/attachments': WORKBENCH,
+  'GET /api/bridge/agents': WORKBENCH,
+  'GET /api/bridge/permissions': WORKBENCH,
+  'POST /api/bridge/permissions/:permissionId/answer': NO_REQUEST,
+  'GET /api/bridge/permission-rules': WORKBENCH,
+  'DELETE /api/bridge/permission-rules/:ruleId': NO_RULE,
+  'GET /api/bridge/schedules': WORKBENCH,
+  'POST /api/bridge/schedules': WORKBENCH,
+  'GET /api/bridge/schedules/:scheduleId': NO_SCHEDULE,
+  'PATCH /api/bridge/schedules/:scheduleId': NO_SCHEDULE,
+  'DELETE /api/bridge/schedules/:scheduleId': NO_SCHEDULE,
+  'POST /api/bridge/schedules/:scheduleId/run': NO_SCHEDULE,
+  'UPGRADE /api/bridge/live': WORKBENCH,
+  'GET /api/bridge/audit': WORKBENCH,
+  'GET /api/bridge/folders': WORKBENCH,
+  'GET /api/bridge/nodes': { ...WORKBENCH, review: 'forbidden' },
+  'GET /api/bridge/nodes/explain': { ...WORKBENCH, review: 'forbidden' },
   // The signature in the path is the credential, and this path has none.
   'GET /artifacts/*': everyone('ARTIFACT_LINK_INVALID'),
 };
@@ -88,6 +138,13 @@ const REFUSALS = [
   'GATEWAY_METHOD_NOT_ALLOWED',
   'NOT_FOUND',
   'ARTIFACT_LINK_INVALID',
+  'unauthorized',
+  'own_origin_required',
+  'forbidden',
+  'session_not_found',
+  'permission_not_found',
+  'permission_rule_not_found',
+  'schedule_not_found',
 ];
 
 /** Anything but a refusal means that the caller was let in. */
@@ -95,14 +152,36 @@ const outcomeOf = (text: string) => REFUSALS.find((code) => text.includes(`"${co
 
 const call = (method: string) => ({ jsonrpc: '2.0', id: 1, method, params: { method: 'config.set' } });
 
+const QUERIES: Readonly<Record<string, string>> = {
+  '/api/bridge/sessions/:sessionId/files': '?path=a',
+  '/api/bridge/sessions/:sessionId/changes/diff': '?path=a',
+  '/api/bridge/nodes/explain': '?method=session.start',
+};
+
+const BODIES: Readonly<Record<string, object>> = {
+  '/api/bridge/sessions/:sessionId': { pinned: true },
+  '/api/bridge/sessions/:sessionId/undo': { turnId: 'turn-1' },
+  '/api/bridge/sessions/:sessionId/steer': { text: 'x' },
+  '/api/bridge/sessions/:sessionId/fork': {},
+  '/api/bridge/permissions/:permissionId/answer': { decision: 'allow' },
+  '/api/bridge/schedules/:scheduleId': { enabled: false },
+};
+
 async function askRoute(name: string, caller: Caller): Promise<string> {
   const [url, headers] = CALLERS[caller];
   const [method = '', path = ''] = name.split(' ');
   if (method === 'UPGRADE') return askUpgrade(`${url.replace('http', 'ws')}${path}`, headers);
-  const response = await fetch(`${url}${path.replace(':gatewayProviderId', 'openclaw').replace('*', 'x/1/y/z')}`, {
+  const names = path
+    .replace(':gatewayProviderId', 'openclaw')
+    .replace(/:(?:session|permission|rule|schedule)Id/, 'none')
+    .replace('*', 'x/1/y/z');
+  const query = QUERIES[path] ?? '';
+  const body = BODIES[path] ?? call('acp.capabilities');
+  const hasBody = method === 'POST' || method === 'PATCH';
+  const response = await fetch(`${url}${names}${query}`, {
     method,
-    headers: { ...headers, ...(method === 'POST' && { 'content-type': 'application/json' }) },
-    ...(method === 'POST' && { body: JSON.stringify(call('acp.capabilities')) }),
+    headers: { ...headers, ...(hasBody && { 'content-type': 'application/json' }) },
+    ...(hasBody && { body: JSON.stringify(body) }),
   });
   return outcomeOf(await response.text());
 }

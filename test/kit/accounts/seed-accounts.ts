@@ -5,7 +5,7 @@ import { FAMILY_LIFETIME_MS, REFRESH_LIFETIME_MS } from '../../../src/accounts/l
 import { newUserRow } from '../../../src/accounts/registration/new-user.ts';
 import { accountsMigrations } from '../../../src/accounts/storage/accounts-migrations.ts';
 import type { UserCountRow, UserRow } from '../../../src/accounts/storage/accounts-schema.ts';
-import { DAY_MS, dayOf } from '../../../src/accounts/storage/user-count-store.ts';
+import { DAY_MS, dayOf } from '../../../src/accounts/storage/user-store.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { openDatabase } from '../../../src/platform/database/open-database.ts';

@@ -11,6 +11,7 @@ import type { AccountsSettings } from '../../../src/accounts/settings.ts';
 import { accountsMigrations } from '../../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../../src/accounts/storage/accounts-schema.ts';
 import { createFlowStore } from '../../../src/accounts/storage/flow-store.ts';
+import type { CallbackNetwork } from '../../../src/platform/callbacks/callback-post.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Database, DatabaseLocation } from '../../../src/platform/database/database.ts';
@@ -19,7 +20,7 @@ import { createListener } from '../../../src/platform/http/listener.ts';
 import type { Route } from '../../../src/platform/http/surface.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import { createDispatch } from '../../../src/platform/json-rpc/method-table.ts';
-import { createSecretBox } from '../../../src/platform/secrets/secret-box.ts';
+import { createSecretBox } from '../../../src/platform/secrets/secret-keys.ts';
 import { accountsSettingsOf as settingsThatApply } from '../../../src/system/settings.ts';
 import { createFakeClock, type FakeClock } from '../fake-clock.ts';
 import { handOnDatabaseThread } from '../hand-on-database-thread.ts';
@@ -44,6 +45,7 @@ export interface RunningAccounts extends AccountsClient {
   /** The token of the set-up link that a server prints at its start. */
   offerSetup(): Promise<string | undefined>;
   readonly owners: Accounts['owners'];
+  readonly announce: Accounts['announce'];
   readonly routes: readonly Route[];
   reload(settings: AccountsSettings): void;
   close(): Promise<void>;
@@ -66,6 +68,8 @@ export interface StartOptions {
   readonly completionKeys?: CompletionKeys;
   /** Proxies whose X-Forwarded-* count: with `127.0.0.1/32` a test may come from anywhere. */
   readonly trustedProxies?: readonly string[];
+  /** How webhooks reach their receivers, instead of the network of this machine. */
+  readonly network?: CallbackNetwork;
 }
 
 const SECRET_KEY = new Uint8Array(32).fill(7);
@@ -111,6 +115,7 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
     logger,
     ...(options.costlyPasswords === true ? {} : { passwords: quickPasswords }),
     completionKeys: () => options.completionKeys,
+    ...(options.network === undefined ? {} : { network: options.network }),
   });
   const dispatch = createDispatch({ rows: accounts.controls });
   const listener = createListener({
@@ -167,6 +172,7 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
     },
     offerSetup: accounts.offerSetup,
     owners: accounts.owners,
+    announce: accounts.announce,
     routes: accounts.surface.routes,
     reload: accounts.reload,
     close,

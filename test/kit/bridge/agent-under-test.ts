@@ -1,12 +1,7 @@
 import type { PermissionPolicy } from '../../../src/bridge/agents/agent-connection.ts';
+import { NO_FENCE } from '../../../src/bridge/agents/agent-fence.ts';
 import { type AgentLimits, createAgentLauncher } from '../../../src/bridge/agents/agent-launcher.ts';
-import type {
-  AgentEvent,
-  AgentProvider,
-  AgentTurn,
-  AskPermission,
-  TurnEnd,
-} from '../../../src/bridge/agents/agent-provider.ts';
+import type { AgentEvent, AgentTurn, AskPermission, TurnEnd } from '../../../src/bridge/agents/agent-provider.ts';
 import { createAgentProviders } from '../../../src/bridge/agents/create-agent-providers.ts';
 import {
   type ProcessIdentity,
@@ -16,6 +11,7 @@ import {
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import type { Scope } from '../running-program.ts';
 import { silentLogger } from '../silent-logger.ts';
+import { type SupervisedProvider, supervised } from './supervised.ts';
 
 export interface ProgramUnderTest {
   readonly id: string;
@@ -25,7 +21,7 @@ export interface ProgramUnderTest {
 }
 
 export interface AgentUnderTest {
-  readonly provider: AgentProvider;
+  readonly provider: SupervisedProvider;
   /** The processes that were started so far. */
   readonly started: readonly ProcessIdentity[];
   /** How many processes live that came from it. */
@@ -43,6 +39,11 @@ export interface TurnInput {
   /** Continues that conversation instead of opening one. */
   readonly reference?: string;
   readonly ask?: AskPermission;
+  readonly isReadOnly?: boolean;
+  readonly steerable?: AgentTurn['steerable'];
+  readonly mode?: string;
+  readonly offers?: AgentTurn['offers'];
+  readonly files?: AgentTurn['files'];
   onEvent?(event: AgentEvent): void;
   /** When the conversation is open and nothing has been done in it. */
   onOpened?(): void;
@@ -83,6 +84,8 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
     environment: { PATH, HOME, ...options.ownEnvironment },
     folder: options.folder,
     journalFolder: `${options.folder}/processes`,
+    programs: `${options.folder}/programs`,
+    fence: NO_FENCE,
   });
   const started: ProcessIdentity[] = [];
   const providers = createAgentProviders({
@@ -107,6 +110,7 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
       launch,
       folder: options.folder,
     },
+    fence: NO_FENCE,
     maxProcesses: options.maxProcesses ?? 16,
     createBuiltin: never,
     createRemote: never,
@@ -114,7 +118,7 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
     clock: options.clock ?? systemClock,
     logger: silentLogger,
   });
-  const provider = providers.get(program.id) ?? never();
+  const provider = supervised(providers.get(program.id) ?? never(), options.clock);
   scope.after(() => provider.stop());
   return {
     provider,
@@ -124,7 +128,7 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
   };
 }
 
-function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
+function runTurn(provider: SupervisedProvider, input: TurnInput): RunningTurn {
   turns += 1;
   const turnId = `turn-${turns}`;
   const events: AgentEvent[] = [];
@@ -144,6 +148,11 @@ function runTurn(provider: AgentProvider, input: TurnInput): RunningTurn {
       usedModel = model;
     },
     ...(input.ask !== undefined && { ask: input.ask }),
+    ...(input.isReadOnly !== undefined && { isReadOnly: input.isReadOnly }),
+    ...(input.steerable !== undefined && { steerable: input.steerable }),
+    ...(input.mode !== undefined && { mode: input.mode }),
+    ...(input.offers !== undefined && { offers: input.offers }),
+    ...(input.files !== undefined && { files: input.files }),
     opened(opened) {
       reference = opened;
       input.onOpened?.();

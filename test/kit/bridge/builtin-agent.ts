@@ -1,6 +1,7 @@
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { NO_FENCE } from '../../../src/bridge/agents/agent-fence.ts';
 import {
   type BuiltinAgentOptions,
   createBuiltinAgent,
@@ -9,11 +10,13 @@ import { createConfinement } from '../../../src/bridge/agents/builtin/tools/conf
 import type { ToolContext } from '../../../src/bridge/agents/builtin/tools/tool.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
 import type { BuiltinConversationStore } from '../../../src/bridge/storage/builtin-conversation-store.ts';
+import { startProcess } from '../../../src/platform/child-process/start-process.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Scope } from '../running-program.ts';
 import { createScriptedAnswers, type ScriptedAnswer } from '../scripted-answers.ts';
+import { supervised } from './supervised.ts';
 
 /** Roots with nothing private in them. */
 export const confine = createConfinement({
@@ -45,6 +48,11 @@ export function memoryStore(): BuiltinConversationStore & { readonly rows: Map<s
       const bodies = rows.get(id);
       return bodies === undefined ? undefined : { bodies, nextPosition: bodies.length };
     },
+    async copy(id, copyId) {
+      const bodies = rows.get(id);
+      if (bodies !== undefined) rows.set(copyId, [...bodies]);
+      return bodies !== undefined;
+    },
     async remove(id) {
       rows.delete(id);
     },
@@ -58,7 +66,7 @@ export function scriptedAgent(
 ) {
   const model = createScriptedAnswers((request, index) => answer(index, request));
   const store = memoryStore();
-  const agent = createBuiltinAgent({
+  const builtin = createBuiltinAgent({
     version: '1.2.3',
     complete: model.complete,
     model: 'scripted',
@@ -69,12 +77,13 @@ export function scriptedAgent(
     confine,
     environment,
     processJournal: undefined,
+    fence: NO_FENCE,
     maxRequests: 8,
     contextCharacters: 100_000,
     commandTimeoutMs: 20_000,
     ...more,
   });
-  return { agent, store, requests: model.requests };
+  return { agent: supervised(builtin), store, requests: model.requests };
 }
 
 /** What a tool gets when it is tried alone. */
@@ -88,6 +97,7 @@ export function toolContext(
     signal: signal ?? new AbortController().signal,
     makeTemporaryName: () => makeId('.trestle-'),
     commands: {
+      start: (options) => startProcess(options),
       environment: { PATH: environment.PATH },
       journalFolder: undefined,
       timeoutMs: 20_000,

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { JobList, JobRecord } from '../../../src/bridge/contract/jobs.ts';
+import type { JobList, JobRecord, JobWithDeliveries } from '../../../src/bridge/contract/jobs.ts';
 import type { Envelope } from './bridge-client.ts';
 import { call, type Headers } from './session-client.ts';
 
@@ -22,8 +22,8 @@ export async function refusal(url: string, params: object, headers: Headers = {}
   return answer.error;
 }
 
-export async function getJob(url: string, jobId: string, headers: Headers = {}): Promise<JobRecord> {
-  return (await call(url, 'app.jobs.get', { jobId }, headers)).result as unknown as JobRecord;
+export async function getJob(url: string, jobId: string, headers: Headers = {}): Promise<JobWithDeliveries> {
+  return (await call(url, 'app.jobs.get', { jobId }, headers)).result as unknown as JobWithDeliveries;
 }
 
 const LIMIT_MS = 30_000;
@@ -34,7 +34,7 @@ export async function jobWhen(
   jobId: string,
   fits: (job: JobRecord) => boolean,
   headers: Headers = {},
-): Promise<JobRecord> {
+): Promise<JobWithDeliveries> {
   for (const end = Date.now() + LIMIT_MS; ; await sleep(10)) {
     const job = await getJob(url, jobId, headers);
     if (fits(job)) return job;
@@ -44,7 +44,7 @@ export async function jobWhen(
 
 export const hasEnded = ({ status }: JobRecord): boolean => status === 'completed' || status === 'failed';
 
-export function endedJob(url: string, jobId: string, headers: Headers = {}): Promise<JobRecord> {
+export function endedJob(url: string, jobId: string, headers: Headers = {}): Promise<JobWithDeliveries> {
   return jobWhen(url, jobId, hasEnded, headers);
 }
 

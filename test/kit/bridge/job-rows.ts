@@ -33,6 +33,13 @@ export function waitingJob(changes: Partial<JobRow> = {}): JobRow {
     webhook_sent: 0,
     webhook_tries: 0,
     card_sent: 0,
+    priority: 1,
+    retries: 0,
+    retried: 0,
+    not_before: 0,
+    retry_at: 0,
+    schedule_id: '',
+    search_text: '',
     ...changes,
   };
 }

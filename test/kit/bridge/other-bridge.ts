@@ -7,7 +7,8 @@ import type { TestContext } from 'node:test';
 import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
 import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confinement.ts';
 import { createBridge } from '../../../src/bridge/create-bridge.ts';
-import { systemCallbackNetwork } from '../../../src/bridge/jobs/callbacks.ts';
+import { jobsSettings } from '../../../src/bridge/jobs/job-settings.ts';
+import { createOwnerRoots } from '../../../src/bridge/sessions/owner-roots.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import {
@@ -16,10 +17,11 @@ import {
   bridgeSettings,
   distributedSettings,
   gatewaySettings,
-  jobsSettings,
 } from '../../../src/bridge/settings.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import { createFolderList } from '../../../src/bridge/workbench/folders.ts';
+import { systemCallbackNetwork } from '../../../src/platform/callbacks/callback-post.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { defaultOf } from '../../../src/platform/config/read-setting.ts';
@@ -27,6 +29,7 @@ import { openServiceDatabase } from '../open-service-database.ts';
 import { silentLogger } from '../silent-logger.ts';
 import { startListener } from '../start-listener.ts';
 import { makeId } from './builtin-agent.ts';
+import { createTestCheckpoints } from './test-checkpoints.ts';
 
 export const TOKEN = 'the-token-of-the-other-bridge';
 export const REVIEW_TOKEN = 'the-review-token-of-the-other-bridge';
@@ -41,9 +44,15 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     location: { engine: 'sqlite', file: join(folder, 'bridge.db') },
   });
   const places = createPrivatePlaces({ folders: [folder], files: [] });
-  const directories = createWorkingDirectories({ roots: [tmpdir()], dataDirectory: folder, places });
+  const directories = createWorkingDirectories({
+    roots: createOwnerRoots({ listed: [tmpdir()] }),
+    dataDirectory: folder,
+    places,
+  });
+  const confine = createConfinement({ places, isScratch: directories.isScratch });
+  const groups = settings(folder);
   const bridge = await createBridge({
-    settings: settings(folder),
+    settings: groups,
     database,
     ping: { status: 'ok', version: '1', contract: '1.0.0', commit: '', buildDate: '', image: '', tag: '' },
     address: '',
@@ -56,7 +65,9 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     agents: [{ id: provider.id, label: provider.id, category: 'native', place: { kind: 'in-process' } }],
     providers: new Map([[provider.id, provider]]),
     directories,
-    confine: createConfinement({ places, isScratch: directories.isScratch }),
+    folders: createFolderList(createOwnerRoots({ listed: [tmpdir()] }), places),
+    confine,
+    checkpoints: createTestCheckpoints(folder, confine, groups.bridge.checkpoints),
     retention: { events: 0, audit: 0, jobs: 0 },
     network: systemCallbackNetwork,
   });

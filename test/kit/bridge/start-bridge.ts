@@ -4,11 +4,13 @@ import { join } from 'node:path';
 import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
 import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confinement.ts';
 import { type Bridge, type BridgeOptions, createBridge } from '../../../src/bridge/create-bridge.ts';
-import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/bridge/jobs/callbacks.ts';
+import { createOwnerRoots } from '../../../src/bridge/sessions/owner-roots.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import { createFolderList } from '../../../src/bridge/workbench/folders.ts';
+import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/platform/callbacks/callback-post.ts';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Database, DatabaseLocation } from '../../../src/platform/database/database.ts';
@@ -21,6 +23,7 @@ import { openServiceDatabase } from '../open-service-database.ts';
 import { resolveTrestle } from '../resolve-trestle.ts';
 import type { Scope } from '../running-program.ts';
 import { silentLogger } from '../silent-logger.ts';
+import { createTestCheckpoints } from './test-checkpoints.ts';
 
 export const MAIN_TOKEN = 'main-token-5f1d0c1e9b7a';
 export const REVIEW_TOKEN = 'review-token-a81c2b3d4e5f';
@@ -56,6 +59,7 @@ export interface BridgeUnderTestOptions {
   readonly network?: CallbackNetwork;
   readonly logger?: Logger;
   readonly forwarding?: BridgeOptions['forwarding'];
+  readonly owners?: BridgeOptions['owners'];
   /** Signs its links: 32 bytes of this number; 7 unless given. */
   readonly linkKey?: number | undefined;
 }
@@ -75,7 +79,12 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
   const location = options.location ?? { engine: 'sqlite' as const, file: join(folder, 'bridge.db') };
   const { clock = systemClock } = options;
   const places = createPrivatePlaces({ folders: [folder], files: [] });
-  const directories = createWorkingDirectories({ roots: [root], dataDirectory: folder, places });
+  const directories = createWorkingDirectories({
+    roots: createOwnerRoots({ listed: [root] }),
+    dataDirectory: folder,
+    places,
+  });
+  const confine = createConfinement({ places, isScratch: directories.isScratch });
   const database =
     after?.database ??
     options.database ??
@@ -99,9 +108,12 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     agents: providers.map(({ id }) => ({ id, label: id, category: 'native', place: { kind: 'in-process' } })),
     providers: new Map(providers.map((provider) => [provider.id, provider])),
     directories,
-    confine: createConfinement({ places, isScratch: directories.isScratch }),
+    folders: createFolderList(createOwnerRoots({ listed: [root] }), places),
+    confine,
+    checkpoints: createTestCheckpoints(folder, confine, settings.bridge.checkpoints, options.logger),
     retention: options.retention ?? { events: 0, audit: 0, jobs: 0 },
     network: options.network ?? systemCallbackNetwork,
+    owners: options.owners,
     ...(options.forwarding !== undefined && { forwarding: options.forwarding }),
   });
   await bridge.probed;

@@ -88,7 +88,7 @@ export async function startCompletions(scope: Scope, options: StartOptions = {})
     database,
     environment,
     clock,
-    owners: () => options.owners,
+    owners: options.owners,
     randomness: IMPATIENT,
     makeId: createSortableIds(systemClock, systemRandomness),
     logger,

@@ -60,15 +60,18 @@ function findValidities(calls: readonly AccountEvent[]): Map<string, Validity> {
 }
 
 /**
- * Refusals for the same account, since there is one, from the same address, since something went well there. None when
- * it is not known of one whether it was counted.
+ * Refusals for the same account, since there is one, from the same address, since something went well there. A new
+ * password, set from anywhere, forgets the guesses at the old one. None when it is not known of one whether it was counted,
+ * or whether a password was set.
  */
 function failuresBefore(login: LoginEvent, calls: readonly AccountEvent[]): LoginEvent[] {
   const made = calls.find(({ kind, email }) => kind === 'register' && email === login.email);
   let since = made?.endedAt ?? NEVER;
   let failures: LoginEvent[] = [];
   for (const call of calls) {
-    if (call.email !== login.email || !('address' in call) || call.address !== login.address) continue;
+    if (call.email !== login.email || !('address' in call)) continue;
+    const isNewPassword = call.kind === 'password' && call.outcome !== 'fail';
+    if (call.address !== login.address && !isNewPassword) continue;
     if (call.endedAt > login.startedAt || call.startedAt >= login.startedAt) continue;
     if (call.outcome === 'unknown') return [];
     if (call.outcome === 'ok') {

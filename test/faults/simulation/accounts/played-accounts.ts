@@ -1,4 +1,3 @@
-import type { FastifyReply } from 'fastify';
 import { createAccountsCore } from '../../../../src/accounts/accounts-core.ts';
 import { startSweep } from '../../../../src/accounts/create-accounts.ts';
 import type { PasswordHasher } from '../../../../src/accounts/passwords/password-hasher.ts';
@@ -9,10 +8,10 @@ import { createSweepStore } from '../../../../src/accounts/storage/sweep-store.t
 import { type Clock, pause } from '../../../../src/platform/clock/clock.ts';
 import type { Randomness } from '../../../../src/platform/clock/randomness.ts';
 import type { Database } from '../../../../src/platform/database/database.ts';
-import type { RequestHead } from '../../../../src/platform/http/surface.ts';
+import type { Reply, RequestHead } from '../../../../src/platform/http/surface.ts';
 import type { MakeId } from '../../../../src/platform/ids/sortable-id.ts';
 import type { Logger } from '../../../../src/platform/log/logger.ts';
-import { createSecretBox } from '../../../../src/platform/secrets/secret-box.ts';
+import { createSecretBox } from '../../../../src/platform/secrets/secret-keys.ts';
 
 export interface AccountRequest {
   readonly method: string;
@@ -56,6 +55,7 @@ export function openPlayedAccounts(options: PlayedAccountsOptions): PlayedAccoun
       mailer: { send: async () => undefined },
     },
     () => settings,
+    () => false,
   );
   const routes = accountsRoutes(core);
   const sweep = startSweep({
@@ -97,7 +97,7 @@ function createPlayedHasher({ clock, hashMs }: PlayedAccountsOptions): PasswordH
 }
 
 /** Status and cookies go nowhere. */
-const reply = { header: () => reply, code: () => reply } as unknown as FastifyReply;
+const reply = { header: () => reply, code: () => reply } as unknown as Reply;
 
 function headOf(method: string, path: string, address: string, token?: string): RequestHead {
   return {

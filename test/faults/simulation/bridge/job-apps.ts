@@ -1,4 +1,5 @@
 import type { SubmitJobParams } from '../../../../src/bridge/contract/jobs.ts';
+import { MAIN, principalOf } from '../../../../src/bridge/principal.ts';
 import { seenOf } from '../../jobs/job-operations.ts';
 import type { Chance } from '../chance.ts';
 import type { Ended, PlayedProgram } from '../played-program.ts';
@@ -27,6 +28,7 @@ interface KnownJob {
 }
 
 const OWNERS = ['main', 'review'] as const;
+const PRINCIPALS = { main: MAIN, review: principalOf('review') } as const;
 const KEYS = ['a', 'b', 'c', 'd', 'e', 'f'];
 const SESSIONS = ['shared', 'other'];
 const TIMEOUTS_MS = [1000, 3000, 10_000, 40_000, 60_000];
@@ -54,7 +56,7 @@ export function createJobApps({ chance, bridge, agents, note }: JobAppsOptions):
     const { idempotencyKey } = params;
     const key = idempotencyKey === undefined ? prompt : `${owner} ${idempotencyKey}`;
     bridge.ask(
-      ({ jobs }) => jobs.submit(params, owner),
+      ({ jobs }) => jobs.submit(params, PRINCIPALS[owner]),
       ({ told, code, ...ended }) => {
         const rest = { ...(told && { jobId: told.jobId }), ...(code !== undefined && { problem: code }) };
         note({ kind: 'submit', key, prompt, ...ended, ...rest });
@@ -65,7 +67,7 @@ export function createJobApps({ chance, bridge, agents, note }: JobAppsOptions):
 
   function get({ owner, jobId }: KnownJob): void {
     bridge.ask(
-      ({ jobs }) => jobs.reports.get(owner, jobId),
+      ({ jobs }) => jobs.reports.get(PRINCIPALS[owner], jobId),
       ({ told }) => {
         if (told === undefined) return;
         const job = told.status === 'not_found' ? { ...told, completedAt: null, errorCode: null } : seenOf(told);
@@ -76,7 +78,7 @@ export function createJobApps({ chance, bridge, agents, note }: JobAppsOptions):
 
   function list({ owner }: KnownJob): void {
     bridge.ask(
-      ({ jobs }) => jobs.reports.list(owner, { limit: 5 }),
+      ({ jobs }) => jobs.reports.list(PRINCIPALS[owner], { limit: 5 }),
       ({ told }) => {
         for (const job of told?.jobs ?? []) note({ kind: 'seen', job: seenOf(job) });
       },
@@ -85,10 +87,10 @@ export function createJobApps({ chance, bridge, agents, note }: JobAppsOptions):
 
   function cancel({ owner, sessionId }: KnownJob): void {
     const client = callOf({
-      kind: 'request',
-      caller: { principal: owner },
+      caller: { principal: PRINCIPALS[owner] },
+      sink: undefined,
+      stays: false,
       resume: { afterSeq: undefined, idempotencyKey: '' },
-      stream: undefined,
     });
     const method = chance.happens(0.8) ? 'cancel' : 'close';
     bridge.ask<unknown>(

@@ -1,5 +1,5 @@
 import type { AgentProvider, AgentTurn, TurnEnd } from '../../../../src/bridge/agents/agent-provider.ts';
-import { type Clock, pause } from '../../../../src/platform/clock/clock.ts';
+import { type Clock, joinSignals, pause } from '../../../../src/platform/clock/clock.ts';
 import type { Chance } from '../chance.ts';
 
 /** An agent at work. A run that was begun and has no end died with its process. */
@@ -27,11 +27,6 @@ export interface PlayedAgentOptions {
 
 type Ending = 'completes' | 'says nothing' | 'fails' | 'hangs' | 'breaks';
 
-interface RunningTurn {
-  readonly stopped: AbortController;
-  readonly ended: Promise<unknown>;
-}
-
 const LONGEST_TO_BE_QUIET_MS = 4500;
 const MOST_TEXTS = 6;
 /** More than the numbers that are reserved at once. */
@@ -39,7 +34,8 @@ const LONGEST_BURST = 400;
 
 /** Tells something now and then, and ends in any way that an agent may. */
 export function createPlayedAgent({ id, clock, chance, conversations, now, note }: PlayedAgentOptions): AgentProvider {
-  const running = new Map<string, RunningTurn>();
+  const running = new Set<Promise<TurnEnd>>();
+  const stopped = new AbortController();
 
   const between = (): number =>
     chance.weigh([
@@ -103,44 +99,36 @@ export function createPlayedAgent({ id, clock, chance, conversations, now, note 
     return work(turn, signal);
   }
 
-  function run(turn: AgentTurn, task: typeof work): Promise<TurnEnd> {
-    const { turnId, prompt } = turn;
-    const stopped = new AbortController();
+  async function run(turn: AgentTurn, signal: AbortSignal): Promise<TurnEnd> {
+    const { turnId, prompt, reference } = turn;
+    if (reference !== undefined && !conversations.has(reference))
+      return { kind: 'lost', detail: 'no such conversation' };
     const begun = { kind: 'run', agent: id, turnId, prompt } as const;
     note({ ...begun, at: now() });
-    const ended = task(turn, stopped.signal).then(
-      (end) => {
-        running.delete(turnId);
-        note({ ...begun, at: now(), end: end.kind, ...('output' in end && { output: end.output }) });
-        return end;
-      },
-      (error: unknown) => {
-        running.delete(turnId);
-        note({ ...begun, at: now(), end: 'failed' });
-        throw error;
-      },
-    );
-    running.set(turnId, { stopped, ended: ended.catch(() => undefined) });
-    return ended;
+    const stopping = joinSignals(signal, stopped.signal);
+    const ended = reference === undefined ? open(turn, stopping.signal) : work(turn, stopping.signal);
+    running.add(ended);
+    try {
+      const end = await ended;
+      note({ ...begun, at: now(), end: end.kind, ...('output' in end && { output: end.output }) });
+      return end;
+    } catch (error) {
+      note({ ...begun, at: now(), end: 'failed' });
+      throw error;
+    } finally {
+      running.delete(ended);
+      stopping.release();
+    }
   }
 
   return {
     id,
     probe: async () => ({ status: 'ok', version: '1' }),
-    startTurn: (turn) => run(turn, open),
-    async continueTurn(reference, turn) {
-      if (!conversations.has(reference)) return { kind: 'lost', detail: 'no such conversation' };
-      return run(turn, work);
-    },
-    async cancel(turnId) {
-      const turn = running.get(turnId);
-      turn?.stopped.abort();
-      await turn?.ended;
-    },
+    run,
     async close() {},
     async stop() {
-      for (const { stopped } of running.values()) stopped.abort();
-      await Promise.all([...running.values()].map(({ ended }) => ended));
+      stopped.abort();
+      await Promise.allSettled(running);
     },
   };
 }

@@ -2,7 +2,6 @@ import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider
 import { startProbeBoard } from '../../../../src/bridge/agents/probe-board.ts';
 import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
 import { registerInstance } from '../../../../src/bridge/instances/instance-registry.ts';
-import type { CallbackNetwork } from '../../../../src/bridge/jobs/callbacks.ts';
 import { createJobs, type Jobs } from '../../../../src/bridge/jobs/create-jobs.ts';
 import { createLiveRouting } from '../../../../src/bridge/routing/resolve-route.ts';
 import { createSessions } from '../../../../src/bridge/sessions/create-sessions.ts';
@@ -12,6 +11,8 @@ import { createTurnLimits } from '../../../../src/bridge/sessions/turn-limits.ts
 import type { WorkingDirectories } from '../../../../src/bridge/sessions/working-directory.ts';
 import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
 import { createInstanceStore } from '../../../../src/bridge/storage/instance-store.ts';
+import { createPermissions, type Permissions } from '../../../../src/bridge/workbench/permissions.ts';
+import type { CallbackNetwork } from '../../../../src/platform/callbacks/callback-post.ts';
 import type { Clock } from '../../../../src/platform/clock/clock.ts';
 import type { Database } from '../../../../src/platform/database/database.ts';
 import { AppError } from '../../../../src/platform/errors/app-error.ts';
@@ -23,6 +24,8 @@ import type { Logger } from '../../../../src/platform/log/logger.ts';
 export interface PlayedSessions {
   readonly orchestrator: SessionOrchestrator;
   readonly sessionCalls: SessionCalls;
+  /** Absent where the agents ask nothing. */
+  readonly permissions?: Permissions;
   stop(): Promise<void>;
 }
 
@@ -37,6 +40,8 @@ export interface PlayedSessionsOptions {
   readonly makeId: MakeId;
   readonly logger: Logger;
   readonly agents: readonly AgentProvider[];
+  /** How long questions of agents wait for people. Absent: the agents ask nothing. */
+  readonly permissionTimeoutMs?: number;
 }
 
 export interface PlayedBridgeOptions extends PlayedSessionsOptions {
@@ -52,8 +57,10 @@ const directories: WorkingDirectories = {
   async check() {
     throw new AppError('WORKING_DIRECTORY_REFUSED', { reason: 'there is no folder' });
   },
+  identify: async () => '0:0',
   scratch: async (sessionKey) => `/scratch/${sessionKey}`,
   setScratchAside: async () => async () => undefined,
+  filesOf: (sessionKey) => `/scratch/${sessionKey}/attachments`,
   isScratch: () => true,
 };
 
@@ -66,7 +73,14 @@ const LIMITS = {
 };
 
 /** What `createBridge` makes before it comes to jobs, in the same order. */
-async function openParts({ database, clock, makeId, logger, agents }: PlayedSessionsOptions) {
+async function openParts({
+  database,
+  clock,
+  makeId,
+  logger,
+  agents,
+  permissionTimeoutMs: timeoutMs,
+}: PlayedSessionsOptions) {
   const instance = await registerInstance({
     store: createInstanceStore(database),
     clock,
@@ -83,6 +97,17 @@ async function openParts({ database, clock, makeId, logger, agents }: PlayedSess
   });
   const agentIds = agents.map(({ id }) => id);
   const route = createLiveRouting({ agentIds, gatewayId: GATEWAY_ID, defaultAgent: agentIds[0] ?? '', probes });
+  const permissions =
+    timeoutMs === undefined
+      ? undefined
+      : await createPermissions({
+          database,
+          instance: instance.id,
+          clock,
+          makeId,
+          logger,
+          settings: { permission_rules: [], permission_timeout: timeoutMs },
+        });
   const sessions = await createSessions({
     database,
     providers: new Map(agents.map((agent) => [agent.id, agent])),
@@ -93,25 +118,36 @@ async function openParts({ database, clock, makeId, logger, agents }: PlayedSess
     makeId,
     logger,
     limits: createTurnLimits(LIMITS),
+    permissions: permissions ?? {
+      forTurn: () => ({ ask: async () => ({ optionId: undefined }), end: () => undefined }),
+    },
     route,
     agentFailed: probes.lookNow,
     keepArtifacts: async () => [],
     removeArtifacts: async () => undefined,
+    placeFiles: async () => [],
     scratch: undefined,
+    checkpoints: undefined,
   });
-  const sessionCalls = createSessionCalls({ orchestrator: sessions.orchestrator, agentIds });
-  return { instance, probes, agentIds, route, sessions, sessionCalls };
+  const sessionCalls = createSessionCalls({
+    orchestrator: sessions.orchestrator,
+    agentIds,
+    checkFiles: async () => undefined,
+  });
+  return { instance, probes, agentIds, route, sessions, sessionCalls, permissions };
 }
 
 export async function openPlayedSessions(options: PlayedSessionsOptions): Promise<PlayedSessions> {
-  const { instance, probes, sessions, sessionCalls } = await openParts(options);
+  const { instance, probes, sessions, sessionCalls, permissions } = await openParts(options);
   return {
     orchestrator: sessions.orchestrator,
     sessionCalls,
+    ...(permissions !== undefined && { permissions }),
     async stop() {
       await sessions.settle();
       await probes.stop();
       await sessions.stop();
+      await permissions?.stop();
       await instance.remove();
     },
   };
@@ -126,11 +162,16 @@ export async function openPlayedBridge(options: PlayedBridgeOptions): Promise<Pl
     instance: instance.id,
     agentIds,
     gatewayId: GATEWAY_ID,
-    maxRunning,
+    settings: {
+      max_running: maxRunning,
+      max_waiting_per_owner: 100_000,
+      max_schedules_per_owner: 100,
+      min_schedule_interval: 60_000,
+      callback_allow: [],
+    },
     maxRunningOfOwner: () => maxRunning,
-    maxWaitingOfOwner: 100_000,
     hasRoom: () => true,
-    callbackAllow: [],
+    ownerOf: async () => undefined,
     keptMs: 0,
     network,
     orchestrator,
@@ -138,11 +179,13 @@ export async function openPlayedBridge(options: PlayedBridgeOptions): Promise<Pl
     clock,
     makeId,
     logger,
+    checkGatewayOwner: () => undefined,
     invokeTool: () => Promise.reject(new Error('there is no gateway')),
     isOpen: () => false,
     webhookSecret: () => '',
     route,
     checkDirectory: directories.check,
+    keepFiles: async () => ({}),
   });
   return {
     jobs,

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { JobRecord } from '../../../../src/bridge/contract/jobs.ts';
-import type { CallbackNetwork } from '../../../../src/bridge/jobs/callbacks.ts';
+import type { CallbackNetwork } from '../../../../src/platform/callbacks/callback-post.ts';
 import { type Clock, pause } from '../../../../src/platform/clock/clock.ts';
 import type { SeenJob } from '../../jobs/check-operations.ts';
 import { seenOf } from '../../jobs/job-operations.ts';

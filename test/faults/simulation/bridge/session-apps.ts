@@ -1,6 +1,7 @@
 import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
 import type { SessionResult } from '../../../../src/bridge/contract/session.ts';
-import type { UpdateReceiver } from '../../../../src/bridge/sessions/update-hub.ts';
+import { MAIN } from '../../../../src/bridge/principal.ts';
+import type { NotificationSink } from '../../../../src/bridge/sessions/update-hub.ts';
 import { toJsonText } from '../../../../src/platform/json-rpc/envelope.ts';
 import { readUpdate } from '../../sessions/stored-sessions.ts';
 import type { Chance } from '../chance.ts';
@@ -28,7 +29,7 @@ export interface SessionAppsOptions {
 
 interface Connection {
   readonly name: string;
-  readonly receiver: UpdateReceiver;
+  readonly receiver: NotificationSink;
   /** The bridge has said that it knows of it. */
   isFollowing: boolean;
   isOpen: boolean;
@@ -57,7 +58,7 @@ interface SessionApp {
 const SESSIONS = ['talk', 'chat', 'passing'];
 const CLOSING = 'passing';
 const NO_RESUME = { afterSeq: undefined, idempotencyKey: '' };
-const caller = { principal: 'main' } as const;
+const caller = { principal: MAIN } as const;
 
 export function createSessionApps({ chance, bridge, now, note }: SessionAppsOptions): SessionApps {
   const apps = SESSIONS.map(
@@ -102,7 +103,7 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     const connection = open(session, lastSeq, app);
     app.connection = connection;
     bridge().ask(
-      ({ orchestrator }) => orchestrator.follow('main', session, lastSeq, connection.receiver),
+      ({ orchestrator }) => orchestrator.follow(MAIN, session, lastSeq, connection.receiver),
       ({ outcome }) => {
         connection.isFollowing = outcome === 'ok';
         if (outcome !== 'ok' && app.connection === connection) disconnect(app);
@@ -133,8 +134,8 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     const { connection } = app;
     const isSocket = connection?.isFollowing === true && call.idempotencyKey === '' && chance.happens(0.6);
     const client: BridgeClient = isSocket
-      ? { kind: 'socket', caller, receiver: connection.receiver }
-      : { kind: 'request', caller, resume: { ...NO_RESUME, idempotencyKey: call.idempotencyKey }, stream };
+      ? { caller, sink: connection.receiver, stays: true, resume: NO_RESUME }
+      : requestOf({ ...NO_RESUME, idempotencyKey: call.idempotencyKey });
     if (!bridge().isRunning()) return;
     app.calls.push(call);
     app.mustStart = false;
@@ -149,22 +150,26 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     // With a key alone, a call that came to nothing is a new one.
     const afterSeq = idempotencyKey === '' ? chance.between(0, seqBefore) : undefined;
     const resume = { idempotencyKey, afterSeq };
-    send(app, call, { kind: 'request', caller, resume, stream }, 'repeat', afterSeq ?? 0);
+    send(app, call, requestOf(resume), 'repeat', afterSeq ?? 0);
   }
 
-  const stream = { isBehind: () => chance.happens(0.1), drained: async () => true };
+  /** A request whose answer is a stream; `send` says what hears its updates. */
+  function requestOf(resume: BridgeClient['resume']): BridgeClient {
+    const stream = { isBehind: () => chance.happens(0.1), drained: async () => true, lost: () => undefined };
+    return { caller, sink: { ...stream, update: () => undefined }, stays: false, resume };
+  }
 
   function send(app: SessionApp, call: MadeCall, client: BridgeClient, kind: 'turn' | 'repeat', after: number): void {
     if (!bridge().isRunning()) return;
     const { session } = app;
     const { method, prompt } = call;
     const params = { sessionId: session, taskPrompt: prompt };
-    const heard = client.kind === 'request' ? open(session, after) : undefined;
-    const made = callOf(client, {
-      params,
-      id: prompt,
-      notify: (_method, update, seq) => heard?.receiver.update(update as never, Number(seq)),
-    });
+    const heard = client.stays ? undefined : open(session, after);
+    const sink =
+      heard === undefined || client.sink === undefined
+        ? client.sink
+        : { ...client.sink, update: heard.receiver.update };
+    const made = callOf({ ...client, sink }, { params, id: prompt });
     bridge().ask(
       ({ sessionCalls }) => sessionCalls.turn(method, params, made),
       ({ outcome, code, told }) => {
@@ -183,7 +188,7 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
 
   function stop(app: SessionApp, kind: 'cancel' | 'close'): void {
     const { session } = app;
-    const client = callOf({ kind: 'request', caller, resume: NO_RESUME, stream: undefined });
+    const client = callOf({ caller, sink: undefined, stays: false, resume: NO_RESUME });
     bridge().ask<unknown>(
       ({ sessionCalls }) => sessionCalls[kind]({ sessionId: session }, client),
       ({ startedAt, endedAt, outcome }: Ended<unknown>) => note({ kind, session, startedAt, endedAt, outcome }),

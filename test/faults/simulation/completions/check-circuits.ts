@@ -87,8 +87,9 @@ function shouldOpen(ends: Circuit['ends']): boolean {
   const failures = ends.filter(({ failed }) => failed);
   const callers = [...new Set(failures.map(({ caller }) => caller))];
   const failuresOf = (name: string) => failures.filter(({ caller }) => caller === name).length;
-  const [worst] = callers.toSorted((a, b) => failuresOf(b) - failuresOf(a));
-  const others = ends.filter(({ caller }) => caller !== worst);
+  const mostFailures = Math.max(...callers.map(failuresOf));
+  const worst = callers.filter((caller) => failuresOf(caller) === mostFailures);
   const fails = (all: Circuit['ends']) => all.filter(({ failed }) => failed).length * 2 > all.length;
-  return ends.length >= MIN_CALLS && callers.length > 1 && fails(ends) && fails(others);
+  const failsWithout = (name: string) => fails(ends.filter(({ caller }) => caller !== name));
+  return ends.length >= MIN_CALLS && callers.length > 1 && fails(ends) && worst.every(failsWithout);
 }

@@ -57,16 +57,17 @@ export function openPlayedCompletions(options: PlayedCompletionsOptions): Played
   const findApi = (id: string) => usable.get(id);
   const send = createSendUpstream({ pools, authorise: ({ headers }) => headers, clock });
   const plans = createModelPlans({
-    settings: { models, apis: {}, timeouts: TIMEOUTS },
+    settings: { models, apis: {}, timeouts: TIMEOUTS, model_patterns: {}, api_order: [] },
     findApi,
     knownNames: () => [],
+    apisWith: () => [],
     missingFor: () => [],
   });
   const board = watched(createTargetBoard({ clock, onCircuit: () => undefined }), options);
   const openChat = createOpenChat({
     findApi,
     send,
-    maxOutputTokens: () => undefined,
+    knownModel: () => undefined,
     clock,
     fetchLinkedFiles: async (request) => request,
   });
@@ -75,6 +76,7 @@ export function openPlayedCompletions(options: PlayedCompletionsOptions): Played
     plans,
     attemptCalls,
     openChat,
+    lanes: { serves: () => false, open: () => undefined },
     admissions: keys.admissions,
     priceOf,
     clock,
@@ -122,7 +124,7 @@ function watched(board: TargetBoard, { now, note }: Pick<PlayedCompletionsOption
 }
 
 function apiOf(id: string): UsableApi {
-  const rest = { keyVariables: [], configured: true, credentials: { key: 'a key of an API' } };
+  const rest = { keyVariables: [], configured: true, responses: false, credentials: { key: 'a key of an API' } };
   return { id, name: id, dialect: 'openai', baseUrl: `http://${id}/v1`, ...rest };
 }
 

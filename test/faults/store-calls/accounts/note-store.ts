@@ -1,16 +1,13 @@
 import type { RunningAccounts } from '../../../kit/accounts/start-accounts.ts';
 import type { Stage } from '../scenario.ts';
 
-/** Events of the audit log that tell how someone came. */
-const CAME = ['register', 'user.created', 'setup.completed'];
-
 /** Notes what must be so in the store of accounts, whatever has happened. */
 export async function noteStore({ note }: Stage, { database }: RunningAccounts): Promise<void> {
   const { query } = database;
   const users = await query.selectFrom('users').selectAll().orderBy('role').execute();
   const counts = await query.selectFrom('user_counts').selectAll().orderBy('role').execute();
   const events = await query.selectFrom('audit').select(['event', 'subject']).execute();
-  const came = events.filter(({ event }) => CAME.includes(event)).map(({ subject }) => subject);
+  const came = events.filter(({ event }) => event === 'user.created').map(({ subject }) => subject);
   const gone = events.filter(({ event }) => event === 'user.deleted').map(({ subject }) => subject);
   const active = await query.selectFrom('subscriptions').select('user_id').where('status', '=', 'active').execute();
   const subscribers = new Set(active.map(({ user_id }) => user_id));

@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Permission } from '../../src/bridge/contract/workbench.ts';
+import { runProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { startInTerminal, type Terminal } from '../kit/terminal.ts';
+import { until } from '../kit/until.ts';
+
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
+const folder = await temporaryFolder({ after });
+const config = join(folder, 'trestle.yaml');
+const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+await writeFile(config, JSON.stringify({ agents: { catalog: ['scripted'], default: 'scripted', custom } }));
+const server = await startProgram({ after }, { args: ['--config', config] });
+const data = ['--data-dir', server.dataDirectory, '--config', config];
+const made = join(folder, 'made');
+
+/** The agent asks whether it may run `touch made`, does it when it may, and says what was answered. */
+async function ask(scope: Scope, key: string) {
+  await rm(made, { force: true });
+  const terminal = startInTerminal(scope, ['run', '--ask', 'ask', ...data], { workingDirectory: folder });
+  await terminal.shows('n deny');
+  // Keys that come before the question could be read do not count.
+  terminal.type(key);
+  await pause(1000);
+  if (!terminal.screen().includes('cancelled')) terminal.type(key);
+  return { code: await terminal.ended, screen: terminal.screen() };
+}
+
+test('a key on the terminal denies or allows what the agent asks', async (t) => {
+  const denied = await ask(t, 'n');
+  assert.equal(denied.code, 0, denied.screen);
+  assert.match(denied.screen, /execute\?.*touch made/);
+  assert.match(denied.screen, /answered selected never/);
+  assert.equal(existsSync(made), false);
+  const allowed = await ask(t, 'y');
+  assert.match(allowed.screen, /answered selected once/);
+  assert.equal(existsSync(made), true);
+});
+
+test('a person types why something is denied, and the agent gets the reason', async (t) => {
+  const terminal = startInTerminal(t, ['run', '--ask', 'ask', ...data], { workingDirectory: folder });
+  await terminal.shows('r deny with a reason');
+  // Keys that come before the question could be read do not count.
+  await until('the command asks for the reason', async () => {
+    if (!terminal.screen().includes('reason: ')) terminal.type('r');
+    await pause(400);
+    return terminal.screen().includes('reason: ');
+  });
+  terminal.type('\x15not on a Friday\r');
+  assert.equal(await terminal.ended, 0, terminal.screen());
+  assert.match(terminal.screen(), /answered selected never because not on a Friday/);
+});
+
+test('Ctrl-C cancels a turn that waits for an answer', async (t) => {
+  const { code, screen } = await ask(t, '\x03');
+  assert.equal(code, 130, screen);
+  assert.equal(existsSync(made), false);
+});
+
+/** Types the first key again until it counts: keys that come before the question could be read do not. */
+async function typeUntil(terminal: Terminal, key: string, shown: string): Promise<void> {
+  await until(`${JSON.stringify(key)} to be taken`, async () => {
+    if (!terminal.screen().includes(shown)) terminal.type(key);
+    await pause(400);
+    return terminal.screen().includes(shown);
+  });
+}
+
+test('chat asks too: a denial takes a reason, and the next turn is asked again', async (t) => {
+  await rm(made, { force: true });
+  const terminal = startInTerminal(t, ['chat', '--ask', '--session', 'asked', ...data], { workingDirectory: folder });
+  await terminal.shows('> ');
+  terminal.type('ask\r');
+  await terminal.shows('r deny with a reason');
+  await typeUntil(terminal, 'r', 'reason: ');
+  terminal.type('not nowx\x7f\r');
+  await terminal.shows('answered selected never');
+  assert.equal(existsSync(made), false);
+  const { permissions } = (await fetch(`${server.url}/api/bridge/permissions?state=all&sessionId=asked`).then(
+    (response) => response.json(),
+  )) as { permissions: Permission[] };
+  assert.deepEqual(
+    permissions.map(({ state, reason }) => [state, reason]),
+    [['denied', 'not now']],
+  );
+  terminal.type('ask\r');
+  await until('the second question', () => terminal.screen().split('execute?').length === 3);
+  await typeUntil(terminal, 'y', 'answered selected once');
+  assert.equal(existsSync(made), true);
+  terminal.type('\x04');
+  assert.equal(await terminal.ended, 0, terminal.screen());
+});
+
+test('Ctrl-C in a chat cancels a turn that asks; a second one, while a turn does not end, ends the command', async (t) => {
+  const terminal = startInTerminal(t, ['chat', '--ask', ...data], { workingDirectory: folder });
+  await terminal.shows('> ');
+  terminal.type('ask\r');
+  await terminal.shows('r deny with a reason');
+  terminal.type('\x03');
+  await terminal.shows('cancelled');
+  await until('the next line to be asked for', () => plain(terminal.screen()).endsWith('> '));
+  terminal.type('ignore\r');
+  await terminal.shows('deaf');
+  terminal.type('\x03');
+  terminal.type('\x03');
+  assert.equal(await terminal.ended, 130, terminal.screen());
+});
+
+test('what a session asks is answered from another terminal with sessions follow --ask', async (t) => {
+  const running = runProgram(['run', '--ask', '--session', 'elsewhere', 'ask', ...data], { workingDirectory: folder });
+  await until('a question', async () => {
+    const response = await fetch(`${server.url}/api/bridge/permissions?sessionId=elsewhere`);
+    return ((await response.json()) as { permissions?: Permission[] }).permissions?.[0];
+  });
+  const args = ['sessions', 'follow', 'elsewhere', '--ask', ...data];
+  const terminal = startInTerminal(t, args, { workingDirectory: folder });
+  await terminal.shows('r deny with a reason');
+  await typeUntil(terminal, 'n', 'answered selected never');
+  const { stdout, stderr } = await running;
+  assert.equal(stdout, 'answered selected never\n');
+  assert.match(stderr, /waiting for an answer: trestle sessions follow elsewhere --ask/);
+  terminal.type('\x03');
+  assert.equal(await terminal.ended, 130, terminal.screen());
+});
+
+test('a narrow window and one that changes its size lose nothing, and NO_COLOR shows no escape sequences', async (t) => {
+  const file = join(folder, 'wide.txt');
+  await writeFile(file, 'before\n');
+  const long = 'a line of sixty-four characters, which is wider than the window 🙂';
+  const narrow = { workingDirectory: folder, columns: 30 };
+  const terminal = startInTerminal(t, ['chat', '--session', 'narrow', ...data], narrow);
+  await terminal.shows('> ');
+  terminal.type(`edit wide.txt ${long}\r`);
+  await terminal.shows('edited');
+  assert.ok(terminal.screen().includes(`\u001b[32m+${long}\u001b[39m`), JSON.stringify(terminal.screen()));
+  terminal.type('wait\r');
+  await terminal.shows('waiting');
+  terminal.type('say typed while the turn runs');
+  await terminal.resize(20);
+  terminal.type('\x03');
+  await terminal.shows('cancelled');
+  await until('the line that was typed', () => plain(terminal.screen()).replaceAll(/\s/g, '').endsWith('turnruns'));
+  assert.match(plain(terminal.screen()), /waiting\s+cancelled/, 'the editor draws nothing over the answer');
+  terminal.type('\r');
+  await until('the answer', () => plain(terminal.screen()).split(/typed\s+while/).length > 2);
+  terminal.type('\x04');
+  assert.equal(await terminal.ended, 0, terminal.screen());
+  assert.equal(plain(terminal.screen()).includes('\u001b'), false, 'every escape sequence is whole');
+
+  const colourless = startInTerminal(t, ['run', `edit wide.txt ${long} again`, ...data], {
+    ...narrow,
+    environment: { NO_COLOR: '1' },
+  });
+  assert.equal(await colourless.ended, 0, colourless.screen());
+  assert.match(colourless.screen(), /wide\.txt \+1 -1\r\nedited/);
+  assert.equal(colourless.screen().includes('\u001b'), false, JSON.stringify(colourless.screen()));
+});
+
+/** What a terminal has shown, without its escape sequences. */
+function plain(screen: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is removed
+  return screen.replaceAll(/\u001b\[[\d;?]*[A-Za-z]/g, '');
+}
+
+test('without a terminal the question is answered over HTTP, and options that exclude each other are refused', async () => {
+  const running = runProgram(['run', '--ask', 'ask', ...data], { workingDirectory: folder });
+  const question = await until('a question', async () => {
+    const response = await fetch(`${server.url}/api/bridge/permissions`);
+    return ((await response.json()) as { permissions: Permission[] }).permissions[0];
+  });
+  await fetch(`${server.url}/api/bridge/permissions/${question.permissionId}/answer`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ decision: 'deny' }),
+  });
+  const { code, stdout, stderr } = await running;
+  assert.deepEqual([code, stdout], [0, 'answered selected never\n'], stderr);
+  const denied = await runProgram(['run', '--deny', 'ask', ...data], { workingDirectory: folder });
+  assert.equal(denied.stdout, 'answered selected never\n', denied.stderr);
+  const both = await runProgram(['run', '--ask', '--deny', 'ask', ...data], { workingDirectory: folder });
+  assert.equal(both.code, 2);
+  assert.match(both.stderr, /exclude each other/);
+});

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdir, realpath, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { userInfo } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { identityOf } from '../../src/bridge/agents/agent-fence.ts';
+import { type Fence, openSandbox } from '../../src/platform/child-process/sandbox.ts';
+import { createSandboxNetworks } from '../../src/platform/child-process/sandbox-network.ts';
+import { startProcess } from '../../src/platform/child-process/start-process.ts';
+import { systemClock } from '../../src/platform/clock/clock.ts';
+import { findBubblewrap } from '../kit/bubblewrap.ts';
+import { freePort } from '../kit/free-port.ts';
+import { temporaryFolder } from '../kit/running-program.ts';
+
+const { program: BUBBLEWRAP, missing } = await findBubblewrap();
+const options = { skip: missing };
+
+async function openForTest(t: TestContext, hosts: readonly string[]) {
+  const state = await openSandbox({
+    program: BUBBLEWRAP,
+    environment: { PATH: process.env.PATH ?? '' },
+    limits: { processes: 100, memoryBytes: 2 ** 33, temporaryBytes: 2 ** 22 },
+    hosts,
+    serveOwn: (name, _asked, response) => void response.end(`for ${name}`),
+    clock: systemClock,
+  });
+  assert.ok(state.works);
+  t.after(() => state.sandbox.stop());
+  const folder = await realpath(await temporaryFolder(t));
+  const fence: Fence = {
+    folder,
+    identity: await identityOf(folder),
+    isReadOnly: false,
+    startIn: folder,
+    home: { path: userInfo().homedir },
+    readable: [],
+    writable: [],
+    hidden: { folders: [], files: [] },
+    installation: [],
+    network: 'somebody',
+  };
+  const run = async (line: string, more: Partial<Fence> = {}) => {
+    const given = { command: 'sh', args: ['-c', line], cwd: '/', env: { PATH: process.env.PATH ?? '' } };
+    const started = await state.sandbox.start(given, { ...fence, ...more });
+    let said = '';
+    started.stdout.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+    });
+    const { code, stderrTail } = await started.exited;
+    return { code, said, stderrTail };
+  };
+  return { run, folder, sandbox: state.sandbox, fence };
+}
+
+test('a folder that was replaced after it was checked is not worked in', options, async (t) => {
+  const { run, folder } = await openForTest(t, []);
+  const other = await realpath(await temporaryFolder(t));
+  const { code, stderrTail } = await run('echo ran', { identity: await identityOf(other) });
+  assert.deepEqual([code, stderrTail], [125, 'the working directory was replaced']);
+  assert.equal((await run('pwd')).said, `${folder}\n`);
+});
+
+test('what is private in the working directory is hidden, and listed hosts only are reached', options, async (t) => {
+  const { run, folder } = await openForTest(t, ['*.example.org']);
+  await mkdir(join(folder, 'data'));
+  await writeFile(join(folder, 'data', 'secret.key'), 'secret');
+  await writeFile(join(folder, 'trestle.yaml'), 'secret');
+  const hidden = { folders: [join(folder, 'data')], files: [join(folder, 'trestle.yaml')] };
+  assert.equal((await run('cat data/secret.key trestle.yaml 2>/dev/null; ls data', { hidden })).said, '');
+  const { said } = await run('curl -sS -m 5 http://elsewhere.example.com/; curl -sS http://127.0.0.1:47113/x');
+  assert.match(said, /may not reach this host.*\nfor somebody/s);
+});
+
+test('programs of one owner do not see the network of another', options, async (t) => {
+  const { run, sandbox, fence } = await openForTest(t, []);
+  const code = 'require("net").createServer((s) => s.end("hi")).listen(40123, "127.0.0.1", () => console.log("up"))';
+  const env = { PATH: process.env.PATH ?? '' };
+  const given = { command: process.execPath, args: ['-e', code], cwd: '/', env };
+  const listening = await sandbox.start(given, { ...fence, network: 'one', readable: [process.execPath] });
+  await once(listening.stdout, 'data');
+  const call = 'curl -s --http0.9 http://127.0.0.1:40123; echo $?';
+  assert.equal((await run(call, { network: 'two' })).said, '7\n');
+  assert.equal((await run(call, { network: 'one' })).said, 'hi0\n');
+  await listening.stop({ graceMs: 0 });
+});
+
+test('the proxy of a sandbox reaches listed hosts, by request and by tunnel, and no others', options, async (t) => {
+  const server = createServer((asked, response) => void response.end(`${asked.headers.host}${asked.url}`));
+  t.after(() => server.close());
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const asked: string[] = [];
+  const networks = createSandboxNetworks({
+    bubblewrap: BUBBLEWRAP,
+    hosts: ['*.example.org', 'two.example.com'],
+    serveOwn: () => undefined,
+    clock: systemClock,
+    async lookUp(name) {
+      asked.push(name);
+      return name.startsWith('mixed') ? ['127.0.0.1', '127.0.0.9'] : ['127.0.0.1'];
+    },
+    allowsAddress: (address) => address === '127.0.0.1',
+  });
+  t.after(() => networks.stop());
+  const { pid, release } = await networks.hold('one');
+  const curl = async (...more: readonly string[]) => {
+    const join = [
+      '--user',
+      '--net',
+      '--preserve-credentials',
+      '--target',
+      String(pid),
+      '--',
+      'curl',
+      '-sS',
+      '-m',
+      '20',
+    ];
+    const args = [...join, '-x', 'http://127.0.0.1:47113', ...more];
+    const started = await startProcess({ command: 'nsenter', args, cwd: '/', env: { PATH: process.env.PATH ?? '' } });
+    let said = '';
+    started.stdout.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+    });
+    const { stderrTail } = await started.exited;
+    return said + stderrTail;
+  };
+  assert.equal(await curl(`http://a.example.org:${port}/path?x=1`), `a.example.org:${port}/path?x=1`);
+  assert.equal(await curl('-p', `http://TWO.example.com:${port}/tunnel`), `TWO.example.com:${port}/tunnel`);
+  for (const host of ['example.org', 'one.example.com', 'mixed.example.org', '127.0.0.1', 'metadata.google.internal']) {
+    assert.match(await curl(`http://${host}:${port}/`), /may not reach this host/, host);
+    assert.match(await curl('-p', `http://${host}:${port}/`), /403/, host);
+  }
+  assert.match(await curl('-p', 'http://a.example.org:25/'), /403/);
+  assert.match(await curl('-p', `http://a.example.org:${await freePort()}/`), /502/);
+  assert.deepEqual([...new Set(asked)], ['a.example.org', 'two.example.com', 'mixed.example.org']);
+  release();
+});

@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { test } from 'node:test';
+import { temporaryFolder } from '../kit/running-program.ts';
+import { runWholeStory } from '../kit/whole-story-run.ts';
+
+/** What must be told; the example itself checks what it tells. */
+const TOLD: readonly RegExp[] = [
+  /^1\. A new program with both tokens, and its set-up link$/m,
+  /^ {3}ok {2}nobody registers without an invitation$/m,
+  /^ {3}ok {2}the agent of Ann says "Hello from Ann"$/m,
+  /^ {3}ok {2}the agent of Ben says "Hello from Ben"$/m,
+  /^ {3}ok {2}Ann sees own work only$/m,
+  /^ {3}ok {2}Ben sees own work only$/m,
+  /^ {3}ok {2}the administrator sees the work of both$/m,
+  /^ {3}the turn ended after \d+ ms: cancelled$/m,
+  /^ {3}the stream ended after \d+ ms: invalid_api_key$/m,
+  /^ {3}the socket ended after \d+ ms: 1008$/m,
+  /^ {3}ok {2}his 3 jobs failed, those that waited included$/m,
+  /^ {3}ok {2}his token opens nothing any more$/m,
+  /^ {3}ok {2}Ann works on$/m,
+  /\nTwo people, apart: 5 steps, \d+\.\d s\n$/,
+];
+
+test('two people work on one program apart from each other, and a pause ends everything of one', async (t) => {
+  const folder = await temporaryFolder(t);
+  // On a machine that is busy, a second may pass before a process runs at all.
+  const args = ['--within', '20'];
+  const { code, output } = await runWholeStory({
+    ...{ example: 'two-people', args, limitMs: 110_000, temporaryFolder: folder },
+  });
+  assert.equal(code, 0, output);
+  for (const line of TOLD) assert.match(output, line);
+  assert.doesNotMatch(output, /tpt_\w{8}/, 'no token is printed');
+  assert.deepEqual(readdirSync(folder), []);
+});

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { environmentFor, NO_FENCE } from '../../src/bridge/agents/agent-fence.ts';
+import { BRIDGE_TOKEN, bearer, CHAT, type Headers, MASTER_KEY, startPeople } from '../kit/start-people.ts';
+import { until } from '../kit/until.ts';
+
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
+const OWN = { OPENAI_API_KEY: 'key-of-the-operator-5f2c8a91d4' };
+const program = { command: process.execPath, args: [AGENT] };
+const people = await startPeople(
+  { after },
+  { bridge: BRIDGE_TOKEN, completions: MASTER_KEY },
+  {
+    agents: {
+      builtin: { model: 'demo/echo' },
+      custom: [
+        { id: 'scripted', ...program },
+        { id: 'configured', ...program, env: OWN },
+      ],
+    },
+  },
+);
+const { send, rpc, newPerson, newToken } = people;
+
+/** The environment that an agent has for a caller. */
+async function environmentOf(headers: Headers, explicitProviderId = 'scripted', sessionId = 's') {
+  const params = { sessionId, taskPrompt: 'environment', routing: { explicitProviderId } };
+  const { body } = await rpc('session.start', headers, params);
+  assert.equal(body.result?.status, 'completed', JSON.stringify(body));
+  return (JSON.parse(body.result.output) as { variables: Record<string, string | undefined> }).variables;
+}
+
+async function newWorker() {
+  const person = await newPerson('operator');
+  return { ...person, headers: bearer((await newToken(person, ['bridge'])).token) };
+}
+
+test('without a sandbox, agents have a home and a key of their own for each person, and none of them for static tokens', async () => {
+  const [ann, bob] = [await newWorker(), await newWorker()];
+  const [anns, bobs] = [await environmentOf(ann.headers), await environmentOf(bob.headers)];
+  const homes = [anns.HOME ?? '', bobs.HOME ?? ''];
+  for (const home of homes) {
+    assert.match(home, /\/agent-homes\/[0-9a-f]{32}\/scripted$/);
+    assert.equal((await stat(home)).mode & 0o777, 0o700);
+  }
+  assert.equal(new Set(homes).size, 2);
+  assert.notEqual(anns.OPENAI_API_KEY, bobs.OPENAI_API_KEY);
+  assert.equal(anns.ANTHROPIC_API_KEY, anns.OPENAI_API_KEY);
+  assert.equal(anns.OPENAI_BASE_URL, `${anns.ANTHROPIC_BASE_URL}/v1`);
+  const operators = await environmentOf(bearer(BRIDGE_TOKEN));
+  assert.deepEqual(
+    [operators.HOME, operators.OPENAI_API_KEY, operators.ANTHROPIC_API_KEY],
+    [undefined, undefined, undefined],
+  );
+  const configured = await environmentOf(ann.headers, 'configured', 'c');
+  assert.deepEqual([configured.OPENAI_API_KEY, configured.OPENAI_BASE_URL], [OWN.OPENAI_API_KEY, undefined]);
+  assert.match(configured.ANTHROPIC_API_KEY ?? '', /^tsk_/);
+});
+
+test('the key of an agent charges its person, opens nothing else, and ends with the process', async () => {
+  const ann = await newWorker();
+  const variables = await environmentOf(ann.headers);
+  const key = bearer(variables.OPENAI_API_KEY ?? '');
+  const call = async () => {
+    const response = await fetch(`${variables.OPENAI_BASE_URL}/chat/completions`, {
+      method: 'POST',
+      headers: { ...key, 'content-type': 'application/json' },
+      body: JSON.stringify(CHAT),
+    });
+    await response.text();
+    return response.status;
+  };
+  assert.equal(await call(), 200);
+  await until('the call is counted for Ann', async () => {
+    const { body } = await send('GET', `/usage?group_by=owner&owner=user:${ann.id}`, bearer(MASTER_KEY));
+    return JSON.stringify(body).includes(`user:${ann.id}`);
+  });
+  assert.equal((await rpc('session.start', key, { sessionId: 'x', taskPrompt: 'echo x' })).status, 401);
+  assert.equal((await send('GET', '/api/auth/session', key)).status, 401);
+  assert.equal((await send('GET', '/keys', key)).status, 403);
+  await rpc('session.close', ann.headers, { sessionId: 's' });
+  await until('the key has ended with the process', async () => (await call()) === 401);
+});
+
+test('a pause ends the key of an agent', async () => {
+  const ann = await newWorker();
+  const { OPENAI_API_KEY: key = '' } = await environmentOf(ann.headers);
+  assert.equal(await people.chat(bearer(key)), 200);
+  await people.pause(ann.id);
+  assert.equal(await people.chat(bearer(key)), 401);
+});
+
+test('folders and sockets of the operator are not in the environment of people', async (t) => {
+  const homes = await mkdtemp(join(tmpdir(), 'trestle-homes-'));
+  t.after(() => rm(homes, { recursive: true, force: true }));
+  const operators = {
+    HOME: '/home/op',
+    XDG_RUNTIME_DIR: '/run/user/1',
+    XDG_CONFIG_HOME: '/home/op/.config',
+    LANG: 'C',
+  };
+  const given = (owner: string | undefined) => environmentFor(operators, NO_FENCE, { owner, agent: 'codex' }, homes);
+  for (const owner of ['user:usr_1', 'service:svc_1']) {
+    const { HOME = '', ...rest } = await given(owner);
+    assert.ok(HOME.startsWith(`${homes}/`), owner);
+    assert.deepEqual(rest, { LANG: 'C' });
+  }
+  for (const owner of ['main', 'review', 'node:a:user:usr_1', undefined])
+    assert.deepEqual(await given(owner), operators);
+  assert.deepEqual(
+    await environmentFor(operators, { isFenced: () => true }, { owner: 'user:usr_1', agent: 'codex' }, homes),
+    operators,
+    'the sandbox has a home of its own',
+  );
+});

@@ -1,0 +1,89 @@
+import { join } from 'node:path';
+
+const STEPS = ['Find where the code is read', 'Accept spaces in a pasted code', 'Run the tests'];
+const FILE = 'src/login/code-step.ts';
+const OLD = `export function readCode(text: string): string {
+  if (!/^\\d{6}$/.test(text)) throw new Error('no code');
+  return text;
+}
+`;
+const NEW = `export function readCode(text: string): string {
+  // People paste codes with a space in the middle.
+  const digits = text.replaceAll(/\\s/g, '');
+  if (!/^\\d{6}$/.test(digits)) throw new Error('no code');
+  return digits;
+}
+`;
+const CHECK = 'biome    \u001b[32m0 problems\u001b[39m in 812 files\ntypes    ok\n';
+const TALK = `The check wants exactly six digits, so \`123 456\` is refused. I will:
+
+1. strip white space first
+2. keep the error for anything else`;
+
+const text = (value: string) => ({ type: 'text', text: value });
+const plan = (done: number) => ({
+  sessionUpdate: 'plan',
+  entries: STEPS.map((content, index) => ({
+    content,
+    priority: 'medium',
+    status: index < done ? 'completed' : index === done ? 'in_progress' : 'pending',
+  })),
+});
+const call = (toolCallId: string, members: object) => ({
+  sessionUpdate: 'tool_call',
+  toolCallId,
+  status: 'completed',
+  ...members,
+});
+
+/** A piece of work as a person sees it: thought, plan, reading, a change with its diff, a command, tokens and cost. */
+export function workUpdates(folder: string): readonly object[] {
+  return [
+    { sessionUpdate: 'agent_thought_chunk', content: text('The check may be too strict.') },
+    plan(0),
+    call('w1', { title: `Read ${FILE}`, kind: 'read', locations: [{ path: FILE }] }),
+    { sessionUpdate: 'agent_message_chunk', content: text(TALK) },
+    plan(1),
+    call('w2', {
+      title: `Edit ${FILE}`,
+      kind: 'edit',
+      content: [{ type: 'diff', path: join(folder, FILE), oldText: OLD, newText: NEW }],
+    }),
+    plan(2),
+    call('w3', { title: 'npm run check', kind: 'execute', content: [{ type: 'content', content: text(CHECK) }] }),
+    { sessionUpdate: 'usage_update', used: 41_208, size: 200_000, cost: { amount: 0.18, currency: 'USD' } },
+  ];
+}
+
+/** One update of each kind, around a call that is reported twice. */
+export const kindUpdates: readonly object[] = [
+  { sessionUpdate: 'user_message_chunk', content: text('not shown') },
+  { sessionUpdate: 'agent_thought_chunk', content: text('hm') },
+  {
+    sessionUpdate: 'plan',
+    entries: [
+      { content: 'look', status: 'completed' },
+      { content: 'do', status: 'pending' },
+    ],
+  },
+  { sessionUpdate: 'available_commands_update', availableCommands: [] },
+  { sessionUpdate: 'notice', severity: 'warning', title: 'slow', description: 'very' },
+  { sessionUpdate: 'agent_message_chunk', content: text('before ') },
+  {
+    sessionUpdate: 'tool_call',
+    toolCallId: 't',
+    title: 'read',
+    kind: 'read',
+    status: 'pending',
+    rawInput: { path: 'a' },
+    locations: [{ path: '/a', line: 3 }],
+  },
+  {
+    sessionUpdate: 'tool_call_update',
+    toolCallId: 't',
+    status: 'completed',
+    content: [{ type: 'content', content: text('inside') }],
+  },
+  { sessionUpdate: 'agent_message_chunk', content: text('after') },
+  { sessionUpdate: 'usage_update', used: 55, size: 100 },
+];
