@@ -83,7 +83,7 @@ function send(url: string, { credential = '', body }: CallInput): Promise<Respon
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: each caller says what its endpoint answers
-async function call(url: string, input: CallInput): Promise<any> {
+export async function call(url: string, input: CallInput): Promise<any> {
   const response = await send(url, input);
   const text = await response.text();
   if (!response.ok) throw new Error(`${new URL(url).pathname} answered ${response.status}: ${text}`);

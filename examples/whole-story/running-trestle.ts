@@ -14,6 +14,8 @@ let isOver = false;
 
 export interface RunningTrestle {
   readonly url: string;
+  /** The link with which the first administrator sets up the program; empty when there is one. */
+  readonly setupLink: string;
   /** `SIGTERM` lets it finish, `SIGKILL` does not. Gives its exit code, or the signal that ended it. */
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<number | string | null>;
 }
@@ -59,7 +61,8 @@ export async function startTrestle({ folder, listen, settings, secrets }: Trestl
       if (hasEnded(child)) throw new Error(`Trestle did not start: ${errors}`);
       return output.includes('\n') ? output.slice(0, output.indexOf('\n')) : undefined;
     });
-    return { url: JSON.parse(line).url, end: (signal) => endChild(child, signal) };
+    const { url, firstAdmin = '' } = JSON.parse(line) as { url: string; firstAdmin?: string };
+    return { url, setupLink: firstAdmin, end: (signal) => endChild(child, signal) };
   } catch (error) {
     await endChild(child, 'SIGKILL');
     throw error;
