@@ -5,8 +5,10 @@ import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
 
-/** Makes dist/ out of src/: what `npm pack` ships. */
+/** Builds dist/, the package `trestle`, and dist-client/, the package `trestle-client`. */
 
+const require = createRequire(import.meta.url);
+const { buildConsole } = require('./build-console.cjs') as { buildConsole(root: string, folder: string): string };
 const root = fileURLToPath(new URL('../', import.meta.url));
 const sources = join(root, 'src');
 
@@ -20,7 +22,26 @@ const COPIES = [
  * Packages that come with the program's own code in a few files, because they would load hundreds of small ones at every
  * start (docs/decisions/0009). Everything else is loaded from where npm has put it.
  */
-const BUNDLED = Object.keys(createRequire(import.meta.url)('./joined-packages.cjs').JOINED_PACKAGES);
+const BUNDLED = Object.keys(require('./joined-packages.cjs').JOINED_PACKAGES);
+
+/** Packages that are in the built files of the console (docs/decisions/0057), with those that they bring. */
+const IN_CONSOLE = [
+  'react',
+  'react-dom',
+  'scheduler',
+  'wouter',
+  'regexparam',
+  'use-sync-external-store',
+  '@tanstack/react-query',
+  '@tanstack/query-core',
+  '@tanstack/react-virtual',
+  '@tanstack/virtual-core',
+  'marked',
+  'anser',
+  'diff',
+  'lucide-react',
+  'eventsource-parser',
+];
 
 /** Those files lie here, so that a module can be told its own place: one folder below dist/. */
 const FOLDER = 'program';
@@ -53,13 +74,16 @@ const keepPlaces: Plugin = {
 };
 
 rmSync(join(root, 'dist'), { recursive: true, force: true });
+rmSync(join(root, 'dist-client'), { recursive: true, force: true });
 await bundleProgram();
 await bundleClient();
+buildConsole(root, join(root, 'dist/console'));
 // The types of what apps import; against the libraries of a browser, which shows that it needs nothing of Node.
 compile('src/client/tsconfig.json');
 copyFiles();
-writeFileSync(join(root, 'dist/bundled-licenses.txt'), BUNDLED.map(licenceOf).join('\n'));
+writeFileSync(join(root, 'dist/bundled-licenses.txt'), [...BUNDLED, ...IN_CONSOLE].map(licenceOf).join('\n'));
 chmodSync(join(root, 'dist/trestle.cjs'), 0o755);
+packClient();
 
 async function bundleProgram(): Promise<void> {
   const worker = 'platform/database/sqlite/sqlite-worker';
@@ -96,9 +120,38 @@ async function bundleClient(): Promise<void> {
     bundle: true,
     format: 'esm',
     platform: 'neutral',
-    target: 'es2024',
+    // Node 20 and the browsers of 2023; the types of src/client/tsconfig.json keep newer functions out.
+    target: 'es2022',
     logLevel: 'warning',
   });
+}
+
+/** Puts the client into a package of its own: apps need neither the program nor what it depends on. */
+function packClient(): void {
+  const target = join(root, 'dist-client');
+  for (const path of globSync('{client,bridge}/**/*.{js,d.ts}', { cwd: join(root, 'dist') })) {
+    mkdirSync(dirname(join(target, path)), { recursive: true });
+    cpSync(join(root, 'dist', path), join(target, path));
+  }
+  cpSync(join(root, 'LICENSE'), join(target, 'LICENSE'));
+  cpSync(join(sources, 'client/package-readme.md'), join(target, 'README.md'));
+  writeFileSync(join(target, 'bundled-licenses.txt'), licenceOf('eventsource-parser'));
+  const { version, license, dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const description = 'The typed client of a Trestle bridge, for Node 20 and newer and for browsers.';
+  const entry = { types: './client/trestle-client.d.ts', default: './client/trestle-client.js' };
+  const manifest = {
+    name: 'trestle-client',
+    version,
+    description,
+    license,
+    type: 'module',
+    engines: { node: '>=20' },
+    sideEffects: false,
+    exports: { '.': entry, './package.json': './package.json' },
+    // The types of the contract are derived from its schemas; nothing of it runs.
+    dependencies: { typebox: dependencies.typebox },
+  };
+  writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
 }
 
 function compile(project: string): void {
@@ -122,8 +175,10 @@ function copyFiles(): void {
 
 function licenceOf(name: string): string {
   const folder = join(root, 'node_modules', name);
-  const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { version: string };
+  const { version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Record<string, string>;
   const [file] = globSync('{license,LICENSE,LICENCE}*', { cwd: folder });
+  // The Unlicense asks for no text to be shipped.
+  if (file === undefined && license === 'Unlicense') return `${name} ${version}\n\nPublic domain (Unlicense)\n`;
   if (file === undefined) throw new Error(`${name} has no licence to be shipped with it`);
   return `${name} ${version}\n\n${readFileSync(join(folder, file), 'utf8')}`;
 }

@@ -5,7 +5,11 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../', import.meta.url));
 /** Folders whose files run in a browser. */
-const BROWSER_FOLDERS = ['src/platform/http/api-page/browser', 'src/accounts/setup/browser'];
+const BROWSER_FOLDERS = [
+  'src/platform/http/api-page/browser',
+  'src/accounts/setup/browser',
+  'src/accounts/device/browser',
+];
 
 interface Step {
   readonly name: string;
@@ -16,7 +20,7 @@ interface Step {
 const steps: readonly Step[] = [
   { name: 'format and lint', run: ['node_modules/@biomejs/biome/bin/biome', 'ci', '--error-on-warnings'] },
   { name: 'types', run: ['node_modules/typescript/bin/tsc', '--noEmit'] },
-  ...[...BROWSER_FOLDERS, 'src/client'].map((folder) => ({
+  ...[...BROWSER_FOLDERS, 'src/client', 'src/console'].map((folder) => ({
     name: `types in the browser: ${folder}`,
     run: ['node_modules/typescript/bin/tsc', '--noEmit', '-p', `${folder}/tsconfig.json`],
   })),

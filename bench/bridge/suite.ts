@@ -17,7 +17,7 @@ const PARAMETERS = {
   quick: {
     turns: { rounds: 6, turns: 20, updates: 2000 },
     capabilities: { warmUpMs: 1000, rounds: 8, roundMs: 200 },
-    idleSockets: 2000,
+    idleSockets: 10_000,
     sessions: { sessions: 50, updates: 100 },
   },
 };

@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import { createJobReports, type JobReports } from '../../src/bridge/jobs/job-reports.ts';
+import { principalOf } from '../../src/bridge/principal.ts';
 import { bridgeMigrations } from '../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../src/bridge/storage/bridge-schema.ts';
 import { createJobReportStore } from '../../src/bridge/storage/job-report-store.ts';
-import { createJobStore, type JobStore } from '../../src/bridge/storage/job-store.ts';
+import { createJobDeliveryStore, createJobStore, type JobStore } from '../../src/bridge/storage/job-store.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { openDatabase } from '../../src/platform/database/open-database.ts';
 import { endedRow, waitingJob } from '../../test/kit/bridge/job-rows.ts';
@@ -56,7 +57,12 @@ async function openFilled(scope: Scope, count: number) {
   scope.after(() => database.close());
   const jobs = createJobStore(database);
   const ids = await fill(jobs, count);
-  const reports = createJobReports({ jobs, reports: createJobReportStore(database), clock: systemClock });
+  const reports = createJobReports({
+    jobs,
+    reports: createJobReportStore(database),
+    deliveries: createJobDeliveryStore(database),
+    clock: systemClock,
+  });
   const calls = callsOf(jobs, reports, ids);
   return {
     async time(name: Call, times: number): Promise<number> {
@@ -74,9 +80,9 @@ function callsOf(
 ): Readonly<Record<Call, (index: number) => Promise<unknown>>> {
   return {
     // A large prime step visits jobs all over the table.
-    get: (index) => reports.get(OWNER, ids[(index * 7919) % ids.length] ?? ''),
-    list: () => reports.list(OWNER, { limit: 20 }),
-    stats: () => reports.statistics(OWNER),
+    get: (index) => reports.get(principalOf(OWNER), ids[(index * 7919) % ids.length] ?? ''),
+    list: () => reports.list(principalOf(OWNER), { limit: 20 }),
+    stats: () => reports.statistics(principalOf(OWNER)),
     key: (index) => jobs.findByKey(OWNER, keyOf(ids[(index * 7919) % ids.length] ?? '')),
   };
 }

@@ -65,7 +65,7 @@ trestle models test groq/llama-3.3-70b-versatile
 
 ## Adding one
 
-In the settings, at once; \`dialect\` is \`openai\` unless it says otherwise:
+In the settings; \`dialect\` is \`openai\` unless it says otherwise:
 
 \`\`\`yaml
 completions:

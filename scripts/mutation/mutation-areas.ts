@@ -16,10 +16,10 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
       judges: ['test/platform/network-address/*.test.ts'],
     },
   ],
-  // Without the routes, which are mostly words and shapes: who may call them is judged for all routes at once.
+  // Without the routes, which are mostly words and shapes: who may call them is judged for all routes together.
   login: [
     {
-      sources: ['src/accounts/login/{address-*,attempt-gate,known-devices,password-check}.ts'],
+      sources: ['src/accounts/limiter/limiter.ts', 'src/accounts/login/password-check.ts'],
       judges: [
         'test/accounts/{address-key,attempt-gate,password-check}.test.ts',
         'test/contract/accounts/login.test.ts',
@@ -32,35 +32,33 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
       without: '200 logins at once',
     },
     {
-      sources: ['src/accounts/login/{reauthentication,refresh,session-!(routes)}.ts'],
+      sources: ['src/accounts/login/{own-sessions,refresh,session-*}.ts'],
       judges: [
         'test/accounts/session-store.test.ts',
         'test/contract/accounts/{sessions,tokens,password-change}.test.ts',
       ],
     },
     {
-      sources: ['src/accounts/mfa/!(*-routes).ts'],
+      sources: ['src/accounts/mfa/*.ts'],
       judges: ['test/contract/accounts/{mfa,second-factor}.test.ts'],
     },
     {
       // Without the words of common passwords, which are data.
-      sources: ['src/accounts/passwords/{common-passwords,password-!(routes)}.ts'],
+      sources: ['src/accounts/passwords/password-*.ts'],
       judges: ['test/accounts/password-hasher.test.ts', 'test/contract/accounts/password-*.test.ts'],
     },
   ],
   jobs: [
     {
-      sources: ['src/bridge/jobs/{follow-clock,job-outcome,job-runner,result-card}.ts'],
+      sources: ['src/bridge/jobs/job-runner.ts'],
       judges: ['test/bridge/jobs/{follow-clock,job-runner,result-card}.test.ts'],
     },
     {
-      sources: ['src/bridge/jobs/{callback-*,deliveries,send-callback,webhook}.ts'],
+      sources: ['src/bridge/jobs/{callbacks,deliveries}.ts'],
       judges: ['test/bridge/jobs/{callback-rules,deliveries,webhooks}.test.ts'],
     },
     {
-      sources: [
-        'src/bridge/jobs/!(follow-clock|job-outcome|job-runner|result-card|callback-*|deliveries|send-callback|webhook).ts',
-      ],
+      sources: ['src/bridge/jobs/!(job-runner|callbacks|deliveries).ts'],
       judges: ['test/bridge/jobs/{jobs,job-stores,several-bridges}.test.ts'],
     },
   ],
