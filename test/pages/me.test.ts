@@ -128,7 +128,8 @@ test('second factor and passkeys: a login that is not fresh is confirmed by pass
   await passkeys.getByRole('button', { name: 'Add a passkey' }).click();
   await passkeys.getByText('This device has a passkey for your account already.').waitFor();
 
-  // Six minutes pass.
+  // Six minutes pass, while the page is closed: it would ask a program that is stopping.
+  await page.goto('about:blank');
   await program.stop();
   const database = new DatabaseSync(join(program.dataDirectory, 'accounts.db'));
   database.exec(`UPDATE sessions SET created_at = created_at - 360000`);
@@ -138,7 +139,7 @@ test('second factor and passkeys: a login that is not fresh is confirmed by pass
     environment: TOKENS,
     args: ['--listen', new URL(program.url).host],
   });
-  await page.reload();
+  await page.goto(`${url}/console/me`);
   await passkeys.getByRole('button', { name: 'Show them' }).click();
   const dialog = page.getByRole('dialog', { name: 'Confirm that it is you' });
   await dialog.getByLabel('Password').fill('not the password');
@@ -168,7 +169,7 @@ test('second factor and passkeys: a login that is not fresh is confirmed by pass
   await factor.getByRole('button', { name: 'Switch on' }).waitFor();
   assert.ok(page.url().startsWith(`${url}/console/me`), 'nothing has sent the page to the login');
   assert.deepEqual(
-    problems.filter((text) => !/40[01]|503|ERR_CONNECTION|WebSocket/.test(text)),
+    problems.filter((text) => !/40[01]/.test(text)),
     [],
   );
 });

@@ -37,6 +37,12 @@ const SLOWEST_MS = 3000;
 const USUAL_MS = 12;
 /** Of a write that was not done. After one that was, only its answer can be lost. */
 const REFUSALS = ['STORAGE_UNAVAILABLE', 'STORAGE_FULL', 'OVERLOADED'] as const;
+
+/** Whether an error may come from the store, so that every call that needs the store may fail with it. */
+export function isOfStore(code: string | null | undefined): boolean {
+  return REFUSALS.some((refusal) => refusal === code);
+}
+
 /** A new one each time: one for all would keep everything that ever waited for it. */
 const never = () => new Promise<never>(() => undefined);
 

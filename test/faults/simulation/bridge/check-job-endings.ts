@@ -1,12 +1,11 @@
 import type { JobOutcome } from '../../../../src/bridge/jobs/job-record.ts';
 import type { JobRow } from '../../../../src/bridge/storage/bridge-schema.ts';
-import type { StoreManners } from '../played-store.ts';
+import { isOfStore, type StoreManners } from '../played-store.ts';
 import type { JobsEvent } from './job-events.ts';
 
 /** Ends that the turn of a job may have by itself. */
 const LOST = 'SESSION_CONTINUATION_UNAVAILABLE';
 const OF_TURNS = ['AGENT_FAILED', 'EMPTY_OUTPUT', LOST, 'TURN_INTERRUPTED'];
-const OF_THE_STORE = ['STORAGE_UNAVAILABLE', 'STORAGE_FULL', 'OVERLOADED'];
 /** The jobs are looked after each second. */
 const LOOKED_AFTER_MS = 1000;
 /** Reads and writes of a good store take a few milliseconds each. */
@@ -56,7 +55,7 @@ export function checkEndings(events: readonly JobsEvent[], jobs: readonly JobRow
       errorCode === null ||
       errorCode.startsWith('JOB_') ||
       OF_TURNS.includes(errorCode) ||
-      (manners.fails > 0 && OF_THE_STORE.includes(errorCode));
+      (manners.fails > 0 && isOfStore(errorCode));
     if (!isKnown) say(`failed with ${errorCode}`);
     return problems;
   });

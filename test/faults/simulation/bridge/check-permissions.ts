@@ -1,6 +1,6 @@
 import { checkProgram, programCounts } from '../check-program.ts';
 import type { Ended, ProgramEvent } from '../played-program.ts';
-import type { StoreManners } from '../played-store.ts';
+import { isOfStore, type StoreManners } from '../played-store.ts';
 import type { LoggedEvent } from '../played-world.ts';
 
 export type PermissionsEvent =
@@ -98,10 +98,7 @@ function checkRequest(request: StoredPermission, events: readonly PermissionsEve
 
 function checkRefusals(events: readonly PermissionsEvent[]): string[] {
   return events.flatMap((event) =>
-    event.kind === 'answer' &&
-    event.outcome === 'fail' &&
-    !REFUSALS.includes(event.code) &&
-    !event.code.startsWith('STORAGE_')
+    event.kind === 'answer' && event.outcome === 'fail' && !REFUSALS.includes(event.code) && !isOfStore(event.code)
       ? [`an answer to ${event.permissionId} was refused with ${event.code}`]
       : [],
   );

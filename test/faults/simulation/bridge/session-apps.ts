@@ -6,6 +6,7 @@ import { toJsonText } from '../../../../src/platform/json-rpc/envelope.ts';
 import { readUpdate } from '../../sessions/stored-sessions.ts';
 import type { Chance } from '../chance.ts';
 import type { Ended, PlayedProgram } from '../played-program.ts';
+import { isOfStore } from '../played-store.ts';
 import { callOf, type PlayedSessions } from './played-bridge.ts';
 import type { SessionsEvent } from './session-events.ts';
 
@@ -175,7 +176,8 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
       ({ outcome, code, told }) => {
         if (heard !== undefined) heard.isOpen = false;
         if (code === 'SESSION_CONTINUATION_UNAVAILABLE') app.mustStart = true;
-        const common = { session, prompt, outcome: isUnknown(code) ? ('unknown' as const) : outcome };
+        // After an error of the store the turn may have begun: an agent is asked while the beginning of its turn is being stored.
+        const common = { session, prompt, outcome: isOfStore(code) ? ('unknown' as const) : outcome };
         const result = told === undefined ? undefined : (JSON.parse(toJsonText(told)) as SessionResult);
         const rest = {
           ...(code !== undefined && { code }),
@@ -221,9 +223,4 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
       for (const app of apps) connect(app);
     },
   };
-}
-
-/** Then the turn may have begun: an agent is asked while the beginning of its turn is being stored. */
-function isUnknown(code: string | undefined): boolean {
-  return code !== undefined && (code.startsWith('STORAGE_') || code === 'OVERLOADED');
 }
