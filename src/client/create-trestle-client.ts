@@ -37,7 +37,9 @@ import { createHttpExchange, type HttpExchange } from './http-exchange.ts';
 import { createLive, type Live } from './live-client.ts';
 import { createSchedules, type Schedules } from './schedules-client.ts';
 import {
+  type Agents,
   type Attachments,
+  createAgents,
   createAttachments,
   createPermissions,
   createSessions,
@@ -122,6 +124,7 @@ export interface TrestleClient {
    * ```
    */
   audit(query?: AuditQuery, options?: CallOptions): Promise<AuditPage>;
+  readonly agents: Agents;
   readonly permissions: Permissions;
   readonly attachments: Attachments;
   readonly jobs: Jobs;
@@ -226,6 +229,7 @@ export function createTrestleClient(options: TrestleClientOptions): TrestleClien
     sessions: createSessions(request, stream),
     folders: (path, callOptions) => request({ path: 'folders', query: { path } }, callOptions),
     audit: (query = {}, callOptions) => request({ path: 'audit', query }, callOptions),
+    agents: createAgents(request),
     permissions: createPermissions(request),
     attachments: createAttachments(request),
     jobs: createJobs(call, makeCallId),

@@ -1,5 +1,6 @@
 import type { ChangesPage, DiffView, FileView, UndoResult } from '../bridge/contract/files.ts';
 import type { UploadedAttachment } from '../bridge/contract/session.ts';
+import type { AgentEntry, AgentList } from '../bridge/contract/surface.ts';
 import type {
   Permission,
   PermissionAnswer,
@@ -227,6 +228,19 @@ export interface Permissions {
   forget(ruleId: string, options?: CallOptions): Promise<void>;
 }
 
+/** The agents of the bridge, as people need to know them. `capabilities()` has what an app needs to choose one. */
+export interface Agents {
+  /**
+   * Lists the agents with their state, what to do where that is not `ok`, and what can be done with their sessions.
+   *
+   * @example
+   * ```ts
+   * for (const { providerId, state, advice } of await trestle.agents.list()) console.log(providerId, state, advice);
+   * ```
+   */
+  list(options?: CallOptions): Promise<readonly AgentEntry[]>;
+}
+
 /** Files for prompts, sent ahead: small ones can also travel in the call itself. */
 export interface Attachments {
   /**
@@ -273,6 +287,10 @@ export function createSessions(request: RequestWorkbench, stream: StreamWorkbenc
       return request({ method: 'POST', path: pathOf(sessionId, '/fork'), query: { owner }, body }, options);
     },
   };
+}
+
+export function createAgents(request: RequestWorkbench): Agents {
+  return { list: async (options) => (await request<AgentList>({ path: 'agents' }, options)).agents };
 }
 
 export function createAttachments(request: RequestWorkbench): Attachments {

@@ -25,7 +25,7 @@ export type {
 export { createTrestleClient } from './create-trestle-client.ts';
 export type { Live, LiveChange, LiveFollowOptions, LiveStatus, LiveTopic, LiveUpdate } from './live-client.ts';
 export type { Schedules } from './schedules-client.ts';
-export type { Attachments, Permissions, Sessions } from './sessions-client.ts';
+export type { Agents, Attachments, Permissions, Sessions } from './sessions-client.ts';
 export type { OpenSocket, WebSocketLike } from './socket-link.ts';
 export type { ClientErrorCode } from './trestle-error.ts';
 export { TrestleError } from './trestle-error.ts';

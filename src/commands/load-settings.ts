@@ -114,10 +114,9 @@ async function connectServer(
     context.stderr(`on ${hostOf(login.url)}\n`);
     return { ...login, isOwn: false, sharesFiles: false, close: async () => undefined };
   }
+  const running = await findRunning(options, context);
+  if (running !== undefined) return running;
   const { settings, file } = await loadSettings(options, context);
-  const { findServer } = await import('../system/controls.ts');
-  const found = await findServer({ settings, environment, homeDirectory, clock: systemClock });
-  if (found !== undefined) return { ...found, isOwn: false, sharesFiles: true, close: async () => undefined };
   const { startSystem } = await import('../system/start-system.ts');
   const system = await startSystem({
     settings: { ...settings, listen: '127.0.0.1:0' },
@@ -136,18 +135,50 @@ async function connectServer(
   return { url, token: settings.bridge.auth_token, isOwn: true, sharesFiles: true, close };
 }
 
+/** The server that runs on the data directory of this machine; undefined when none does. */
+async function findRunning(
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+): Promise<ConnectedServer | undefined> {
+  const { environment, homeDirectory } = context;
+  const { settings } = await loadSettings(options, context);
+  const { findServer } = await import('../system/controls.ts');
+  const found = await findServer({ settings, environment, homeDirectory, clock: systemClock });
+  return found && { ...found, isOwn: false, sharesFiles: true, close: async () => undefined };
+}
+
+type ServerWork<Result> = (trestle: TrestleClient, server: ConnectedServer) => Promise<Result>;
+
+/** As `withServer`, for the server that runs on this machine; undefined when none does. */
+export async function withRunningServer<Result>(
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+  work: ServerWork<Result>,
+): Promise<Result | undefined> {
+  const server = await findRunning(options, context);
+  return server && useServer(server, options, context, work);
+}
+
 /** Calls `work` with a client of that server. What the server refuses is printed, and ends the command with 1. */
 export async function withServer(
   options: Readonly<Record<string, unknown>>,
   context: CommandContext,
-  work: (trestle: TrestleClient, server: ConnectedServer) => Promise<void>,
+  work: ServerWork<void>,
 ): Promise<void> {
+  await useServer(await connectServer(options, context), options, context, work);
+}
+
+async function useServer<Result>(
+  server: ConnectedServer,
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+  work: ServerWork<Result>,
+): Promise<Result> {
   // Only commands that talk to a server need the client, and every server loads this file.
   const { createTrestleClient, TrestleError } = await import('../client/trestle-client.ts');
-  const server = await connectServer(options, context);
   const trestle = createTrestleClient({ url: server.url, token: server.token });
   try {
-    await work(trestle, server);
+    return await work(trestle, server);
   } catch (error) {
     if (!(error instanceof TrestleError)) throw error;
     if (error.code === 'UNAUTHORIZED' && (await findLogin(options, context)) !== undefined) {

@@ -5,12 +5,13 @@ import {
   installedAgents,
   removeAgent,
 } from '../bridge/agents/agent-packages.ts';
+import type { AgentEntry } from '../bridge/contract/surface.ts';
 import { childEnvironment, findExecutable } from '../platform/child-process/child-environment.ts';
 import { startProcess } from '../platform/child-process/start-process.ts';
 import { withinTime } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { prepareDataDirectory } from './data-directory.ts';
-import { agentFindings } from './doctor/diagnose.ts';
+import { agentFinding, agentFindings } from './doctor/diagnose.ts';
 import { type Finding, note } from './doctor/findings.ts';
 import { dataDirectory } from './settings.ts';
 import type { StoreAccessOptions } from './stores.ts';
@@ -26,8 +27,11 @@ export interface AgentLine extends Finding {
 
 /** The agents that are installed by `trestle agents`, and what else is known of agents. */
 export interface AgentPrograms {
-  /** Every agent of the catalog with its state, then the agents that can be installed. */
-  list(): Promise<readonly AgentLine[]>;
+  /**
+   * Every agent of the catalog with its state, then the agents that can be installed. `served` is what a running server
+   * knows of its agents; without it, each agent is started to learn its state.
+   */
+  list(served?: readonly AgentEntry[]): Promise<readonly AgentLine[]>;
   /** The agents that are installed in another version than that of this release. Starts none of them. */
   outdated(): Promise<readonly string[]>;
   /** Installs the version of this release. `say` gets what npm prints. */
@@ -37,6 +41,8 @@ export interface AgentPrograms {
 }
 
 const INSTALL_MS = 15 * 60_000;
+const AGENT = 'agent ';
+const OFFERED_LATER = 'installed; the running server offers it after a restart';
 const NPM_VARIABLES = /^npm_config_/i;
 
 export async function openAgentPrograms(options: StoreAccessOptions): Promise<AgentPrograms> {
@@ -63,20 +69,25 @@ export async function openAgentPrograms(options: StoreAccessOptions): Promise<Ag
     }
   }
 
+  async function probeAgents(): Promise<readonly Finding[]> {
+    const found = await agentFindings(settings, environment, homeDirectory, files, clock);
+    return found.flatMap((finding) =>
+      finding.name.startsWith(AGENT) ? [{ ...finding, name: finding.name.slice(AGENT.length) }] : [],
+    );
+  }
+
   return {
-    async list() {
+    async list(served) {
       const installed = await installedAgents(files.folder);
-      const found = await agentFindings(settings, environment, homeDirectory, files, clock);
-      const lines = found.flatMap((finding): AgentLine[] => {
-        if (!finding.name.startsWith('agent ')) return [];
-        const id = finding.name.slice('agent '.length);
-        return [{ ...finding, name: id, id, ...versionsOf(id, installed) }];
-      });
+      const found =
+        served?.map((agent) => agentFinding(agent.providerId, { ...agent, status: agent.state })) ??
+        (await probeAgents());
+      const lines = found.map((finding) => ({ ...finding, id: finding.name, ...versionsOf(finding.name, installed) }));
       const others = agentPackages.filter(({ id }) => !lines.some((line) => line.id === id));
       return [
         ...lines,
         ...others.map(({ id }) => ({
-          ...note(id, `not installed: trestle agents install ${id}`),
+          ...note(id, installed.has(id) ? OFFERED_LATER : `not installed: trestle agents install ${id}`),
           id,
           ...versionsOf(id, installed),
         })),

@@ -126,7 +126,6 @@ const NOT_FOR_APPS: readonly (readonly [row: RegExp, reason: string])[] = [
   [/^POST \/gateway\//, 'other bridges send it'],
   [/^GET \/artifacts\//, 'its links stand in results'],
   [/^GET \/api\/bridge\/nodes/, 'for operators: trestle nodes'],
-  [/^\w+ \/api\/bridge\/agents/, 'for operators: trestle agents; apps read capabilities() and watch the topic agents'],
 ];
 
 test('every row of the bridge has a function of the client, or a reason', async (t) => {
@@ -151,6 +150,10 @@ test('every row of the bridge has a function of the client, or a reason', async 
       for await (const part of sessions.export('none')) assert.fail(part);
     },
     { code: 'SESSION_NOT_FOUND' },
+  );
+  assert.deepEqual(
+    (await client.agents.list()).map(({ providerId, state, steer }) => [providerId, state, steer]),
+    [['alpha', 'ok', 'no']],
   );
   await client.folders();
   await client.audit();

@@ -16,7 +16,7 @@ async function folderWithNpm(scope: Scope) {
   const script = `#!/bin/sh
 env > "${folder}/npm-environment"
 echo "$*" >> "${folder}/npm-calls"
-place() { mkdir -p "$(dirname "$1")"; printf '#!/bin/sh\\nexec "${process.execPath}" "${ACP_AGENT}"\\n' > "$1"; chmod 755 "$1"; }
+place() { mkdir -p "$(dirname "$1")"; printf '#!/bin/sh\\necho start >> "${folder}/agent-starts"\\nexec "${process.execPath}" "${ACP_AGENT}"\\n' > "$1"; chmod 755 "$1"; }
 for last; do :; done
 case "$last" in @qwen*) echo "no such version" >&2; exit 7 ;; @github*) exit 0 ;; ${programs.join(' ')} esac
 `;
@@ -61,6 +61,20 @@ test('agents installs a preset in the data directory, offers it, tries it and re
   const server = await startProgram(t, { dataDirectory: data, environment, workingDirectory: folder });
   const ids = (server.summary.agents as { id: string; status: string }[]).map(({ id }) => id);
   assert.deepEqual(ids.slice(0, 5), ['builtin', 'codex', 'opencode', 'gemini', 'claude']);
+  const starts = () => readFile(join(folder, 'agent-starts'), 'utf8').catch(() => '');
+  const startsBefore = await starts();
+  assert.match(startsBefore, /start/, 'the server has started the agent to learn its state');
+  const served = await agents();
+  assert.match(served.stdout, /- +qwen +not installed: trestle agents install qwen\n/, served.stderr);
+  assert.match(served.stdout, /ok +builtin +\d+\.\d+\.\d+, model demo\/echo\n/);
+  assert.match(served.stdout, /ok +claude .* \(installed \d+\.\d+\.\d+\)\n/);
+  assert.equal(await starts(), startsBefore, 'the server has told the states: no agent was started');
+  await agents('install', 'kimi');
+  assert.match(
+    (await agents()).stdout,
+    /- +kimi +installed; the running server offers it after a restart {2}\(installed/,
+  );
+  await agents('remove', 'kimi');
   // The scripted agent takes its prompt for a script, and says so: the turn has reached it.
   const tried = await agents('test', 'claude');
   assert.deepEqual([tried.code, tried.stdout], [1, '']);

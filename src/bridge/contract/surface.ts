@@ -90,6 +90,7 @@ export const AgentList = Type.Object({
 });
 
 export type AgentList = Static<typeof AgentList>;
+export type AgentEntry = AgentList['agents'][number];
 export type AgentCategory = Static<typeof AgentCategory>;
 export type Capabilities = Static<typeof Capabilities>;
 export type ProviderEntry = Static<typeof ProviderEntry>;

@@ -185,14 +185,17 @@ export async function agentFindings(
   const found = await Promise.all(
     [...agents, gateway].map(async ({ name, probe }) => {
       const result = await probe(AbortSignal.timeout(PROBE_TIMEOUT_MS)).catch(asFailure);
-      const { status, version, model, advice = '' } = result;
-      const works = `${version || 'ok'}${model === undefined ? '' : `, model ${model}`}`;
-      if (status === 'ok') return fine(name, works);
-      return note(name, `${status.replaceAll('_', ' ')}${advice === '' ? '' : `: ${advice}`}`);
+      return agentFinding(name, result);
     }),
   );
   await sandbox?.stop();
   return [...found, ...readOnlyFindings(settings, catalog)];
+}
+
+/** What a probe has found, in words. */
+export function agentFinding(name: string, { status, version, model = '', advice = '' }: ProbeResult): Finding {
+  if (status === 'ok') return fine(name, `${version || 'ok'}${model === '' ? '' : `, model ${model}`}`);
+  return note(name, `${status.replaceAll('_', ' ')}${advice === '' ? '' : `: ${advice}`}`);
 }
 
 /** Agents under `permissions: deny` whose read-only mode is not known. */
