@@ -42,7 +42,9 @@ export function createArtifactLinks(keys: SecretKeys): ArtifactLinks {
         path.length <= MAX_PATH_LENGTH &&
         /^\d{1,15}$/.test(expiresAt) &&
         segments.length >= 4 &&
-        segments.every((segment) => SEGMENT.test(segment) && segment !== '.' && segment !== '..');
+        segments.every((segment) => SEGMENT.test(segment)) &&
+        // `..`, also in its encoded spellings, would lead to another path of that bridge.
+        new URL(path, 'http://bridge').pathname === path;
       return isLink ? signed(`${expiresAt}/${place}/${segments.join('/')}`) : undefined;
     },
     read(path) {

@@ -199,6 +199,13 @@ test('DB-4: a link leads to a link of another bridge and to nothing else, whatev
       assert.equal(new URL(read.path, 'http://x').pathname, path, 'it is not resolved to another path');
       assert.equal(links.read(`${signed}/more`), undefined);
     }),
-    { numRuns: 100, examples: [['/artifacts/sig/1789000000000/art_1/a.txt']] },
+    {
+      numRuns: 100,
+      examples: [
+        ['/artifacts/sig/1789000000000/art_1/a.txt'],
+        ['/artifacts/sig/1789000000000/%2e%2e/a.txt'],
+        ['/artifacts/sig/1789000000000/.%2E/a.txt'],
+      ],
+    },
   );
 });
