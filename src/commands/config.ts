@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { YAMLMap } from 'yaml';
 import type { Configuration } from '../platform/config/load-configuration.ts';
 import { ConfigurationError } from '../platform/config/problem.ts';
-import { joinPath, maskSettings } from '../platform/config/setting-annotation.ts';
+import { joinPath, maskSettings } from '../platform/config/setting-declaration.ts';
 import type { Finding } from '../system/doctor/findings.ts';
 import { type Settings, settingsDeclaration } from '../system/settings.ts';
 import {

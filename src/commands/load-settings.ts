@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
 import { systemClock } from '../platform/clock/clock.ts';
 import { type Configuration, type Flags, loadConfiguration } from '../platform/config/load-configuration.ts';
-import { secretValues, settingEntries } from '../platform/config/setting-annotation.ts';
+import { secretValues, settingEntries } from '../platform/config/setting-declaration.ts';
 import { createLogger, type Logger, type LoggerOptions } from '../platform/log/logger.ts';
 import type { ServerAccess } from '../system/controls.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
@@ -24,8 +24,8 @@ export function loadSettings(
   });
 }
 
-const ENTRIES = settingEntries(settingsDeclaration.schema).flatMap(({ annotation }) =>
-  annotation.shape === 'leaf' && annotation.flag !== undefined ? [{ ...annotation, flag: annotation.flag }] : [],
+const ENTRIES = settingEntries(settingsDeclaration.schema).flatMap(({ setting }) =>
+  setting.shape === 'leaf' && setting.flag !== undefined ? [{ ...setting, flag: setting.flag }] : [],
 );
 
 /** Adds the flags that every command takes: those of the declared settings, `--config` and `--json`. */

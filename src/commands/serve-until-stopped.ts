@@ -1,6 +1,6 @@
 import { styleText } from 'node:util';
 import { systemClock } from '../platform/clock/clock.ts';
-import { secretValues } from '../platform/config/setting-annotation.ts';
+import { secretValues } from '../platform/config/setting-declaration.ts';
 import { createBufferedOutput } from '../platform/log/log-output.ts';
 import { createLogger, type Logger } from '../platform/log/logger.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';

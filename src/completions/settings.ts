@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
-import { joinPath } from '../platform/config/setting-annotation.ts';
+import { joinPath } from '../platform/config/setting-declaration.ts';
 
 const DIALECTS = ['openai', 'anthropic', 'google', 'google-vertex', 'bedrock', 'azure', 'cohere'] as const;
 const MODEL = { pattern: '^[^\\s/]+(/[^\\s/]+)*$', expects: 'the name of an alias, or <api>/<model>' };

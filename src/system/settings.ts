@@ -7,7 +7,7 @@ import { agentsSettings, bridgeSettings, distributedSettings, gatewaySettings } 
 import { checkCompletionsSettings, completionsSettings } from '../completions/settings.ts';
 import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
-import type { SettingsDeclaration } from '../platform/config/setting-annotation.ts';
+import type { SettingsDeclaration } from '../platform/config/setting-declaration.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { isLoopbackHost } from '../platform/network-address/classify-address.ts';
 import { type ListenAddress, parseListenAddress } from '../platform/network-address/ip-address.ts';

@@ -1,6 +1,6 @@
 import { sweepLeftovers } from '../platform/child-process/process-table.ts';
 import { systemClock, withinTime } from '../platform/clock/clock.ts';
-import { type ChangedSettings, changedSettings } from '../platform/config/setting-annotation.ts';
+import { type ChangedSettings, changedSettings } from '../platform/config/setting-declaration.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { createHttpMetrics, type FigureSource } from '../platform/http/http-metrics.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';

@@ -5,7 +5,7 @@ import { formatDuration, parseDuration } from '../../src/platform/config/leaf-se
 import { resolveSettings } from '../../src/platform/config/load-configuration.ts';
 import { parseYaml } from '../../src/platform/config/parse-yaml.ts';
 import { expandReferences } from '../../src/platform/config/read-setting.ts';
-import { maskSettings } from '../../src/platform/config/setting-annotation.ts';
+import { maskSettings } from '../../src/platform/config/setting-declaration.ts';
 import { parseListenAddress } from '../../src/platform/network-address/ip-address.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';

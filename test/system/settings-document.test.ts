@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { Compile } from 'typebox/schema';
 import { parse } from 'yaml';
 import { jsonSchema } from '../../src/platform/config/describe-settings.ts';
-import { settingEntries } from '../../src/platform/config/setting-annotation.ts';
+import { settingEntries } from '../../src/platform/config/setting-declaration.ts';
 import { configurationDocument } from '../../src/system/configuration-document.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';

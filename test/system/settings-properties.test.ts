@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { annotationOf, maskSettings, type Setting } from '../../src/platform/config/setting-annotation.ts';
+import { maskSettings, type Setting } from '../../src/platform/config/setting-declaration.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
@@ -18,17 +18,16 @@ const odd = fc.oneof(
 
 /** Values of the right shape, with something odd here and there. */
 function valueFor(schema: Setting<unknown>): fc.Arbitrary<unknown> {
-  const annotation = annotationOf(schema);
-  if (annotation.shape === 'leaf') return odd;
+  if (schema.shape === 'leaf') return odd;
   const oddly = { arbitrary: odd, weight: 1 };
-  if (annotation.shape === 'list') {
-    return fc.oneof({ arbitrary: fc.array(valueFor(annotation.member), { maxLength: 3 }), weight: 5 }, oddly);
+  if (schema.shape === 'list') {
+    return fc.oneof({ arbitrary: fc.array(valueFor(schema.member), { maxLength: 3 }), weight: 5 }, oddly);
   }
-  if (annotation.shape === 'record') {
+  if (schema.shape === 'record') {
     const key = fc.oneof(fc.constantFrom('lab', 'A', 'lab/small', '__proto__'), fc.string({ maxLength: 4 }));
-    return fc.oneof({ arbitrary: fc.dictionary(key, valueFor(annotation.member), { maxKeys: 3 }), weight: 5 }, oddly);
+    return fc.oneof({ arbitrary: fc.dictionary(key, valueFor(schema.member), { maxKeys: 3 }), weight: 5 }, oddly);
   }
-  const members = Object.entries(annotation.members).map(([key, member]) => [key, valueFor(member)] as const);
+  const members = Object.entries(schema.members).map(([key, member]) => [key, valueFor(member)] as const);
   return fc.oneof({ arbitrary: fc.record(Object.fromEntries(members), { requiredKeys: [] }), weight: 8 }, oddly);
 }
 
@@ -47,24 +46,23 @@ const PLAIN_VALUES = ['x', 'a/b', 'http://a.example'];
 
 /** A file in which every secret of the schema is set to a value of its own, and whatever else has to be given is given. */
 function withSecrets(schema: Setting<unknown>, made: string[]): unknown {
-  const annotation = annotationOf(schema);
-  if (annotation.shape === 'list') return [withSecrets(annotation.member, made)].filter((item) => item !== undefined);
-  if (annotation.shape === 'record') {
-    const key = PLAIN_VALUES.find((candidate) => annotation.keyPattern.test(candidate)) ?? '';
-    return { [key]: withSecrets(annotation.member, made) };
+  if (schema.shape === 'list') return [withSecrets(schema.member, made)].filter((item) => item !== undefined);
+  if (schema.shape === 'record') {
+    const key = PLAIN_VALUES.find((candidate) => schema.keyPattern.test(candidate)) ?? '';
+    return { [key]: withSecrets(schema.member, made) };
   }
-  if (annotation.shape === 'group') {
-    const members = Object.entries(annotation.members);
+  if (schema.shape === 'group') {
+    const members = Object.entries(schema.members);
     return Object.fromEntries(members.map(([key, member]) => [key, withSecrets(member, made)]));
   }
-  if (annotation.secrecy === 'secret' || annotation.secrecy === 'private') {
-    const isKey = annotation.type.includes('base64');
+  if (schema.secrecy === 'secret' || schema.secrecy === 'private') {
+    const isKey = schema.type.includes('base64');
     made.push(isKey ? Buffer.alloc(32, 7).toString('base64') : `hidden-${made.length}-value`);
     return made.at(-1);
   }
-  if (annotation.fallback !== undefined) return undefined;
+  if (schema.fallback !== undefined) return undefined;
   const folders = { directory: '/', homeDirectory: '/' };
-  return PLAIN_VALUES.find((candidate) => 'value' in annotation.decode(candidate, false, folders));
+  return PLAIN_VALUES.find((candidate) => 'value' in schema.decode(candidate, false, folders));
 }
 
 test('P-37: with every secret of the whole schema set, none of them is printed or named in a problem', () => {

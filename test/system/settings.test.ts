@@ -1,11 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  annotationOf,
-  type Setting,
-  settingEntries,
-  variablesOf,
-} from '../../src/platform/config/setting-annotation.ts';
+import { type Setting, settingEntries, variablesOf } from '../../src/platform/config/setting-declaration.ts';
 import { dataDirectory, listenAddress, settingsDeclaration } from '../../src/system/settings.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
@@ -125,20 +120,19 @@ test('an empty BRIDGE_REVIEW_AUTH_TOKEN clears the review token, an empty BRIDGE
 test('no two settings share a variable or a flag', () => {
   const variables = entries.flatMap((entry) => variablesOf(entry, settingsDeclaration.environmentPrefix));
   assert.equal(new Set(variables).size, variables.length);
-  const flags = entries.flatMap(({ annotation }) => annotation.flag ?? []);
+  const flags = entries.flatMap(({ setting }) => setting.flag ?? []);
   assert.deepEqual(flags.toSorted(), ['--data-dir', '--database', '--insecure', '--listen', '--log-level']);
 });
 
 test('every setting has a sentence that says what it does, and a key in snake_case', () => {
   const seen: string[] = [];
   function walk(schema: Setting<unknown>, path: string): void {
-    const annotation = annotationOf(schema);
-    if (annotation.shape === 'list') walk(annotation.member, path);
-    if (annotation.shape === 'record') walk(annotation.member, path);
-    if (annotation.shape !== 'group') return;
-    for (const [key, member] of Object.entries(annotation.members)) {
+    if (schema.shape === 'list') walk(schema.member, path);
+    if (schema.shape === 'record') walk(schema.member, path);
+    if (schema.shape !== 'group') return;
+    for (const [key, member] of Object.entries(schema.members)) {
       assert.match(key, /^[a-z][a-z0-9_]*$/);
-      assert.match(annotationOf(member).description, /^\p{Lu}.*\.$/su, `${path}.${key}`);
+      assert.match(member.description, /^\p{Lu}.*\.$/su, `${path}.${key}`);
       seen.push(`${path}.${key}`);
       walk(member, `${path}.${key}`);
     }
@@ -150,8 +144,7 @@ test('every setting has a sentence that says what it does, and a key in snake_ca
 test('every token, key, password and secret is declared as one', () => {
   const named = entries.filter(({ path }) => /(token|secret|password|_key)$/.test(path));
   assert.ok(named.length > 10);
-  for (const { path, annotation } of named)
-    assert.ok(annotation.shape === 'leaf' && annotation.secrecy === 'secret', path);
+  for (const { path, setting } of named) assert.ok(setting.shape === 'leaf' && setting.secrecy === 'secret', path);
 });
 
 test('where nothing is configured the address is loopback with the port of what is served', () => {

@@ -1,16 +1,12 @@
 import {
-  annotationOf,
   joinPath,
-  keywordsOf,
   type Setting,
-  type SettingAnnotation,
+  type SettingEntry,
   type SettingsDeclaration,
   variablesOf,
-} from './setting-annotation.ts';
+} from './setting-declaration.ts';
 
-interface Row {
-  readonly path: string;
-  readonly annotation: Exclude<SettingAnnotation, { shape: 'group' }>;
+interface Row extends SettingEntry {
   readonly variables: readonly string[];
 }
 
@@ -18,58 +14,46 @@ const HEADER = '| key | type | default | environment | what it does |\n| --- | -
 
 /** Every setting in Markdown: one section with one table for each top-level group, after one for what stands at the top. */
 export function settingsTables<T>({ schema, environmentPrefix }: SettingsDeclaration<T>): string {
-  const top = annotationOf(schema);
-  if (top.shape !== 'group') return '';
-  const members = Object.entries(top.members);
-  const isGroup = ([, member]: readonly [string, Setting<unknown>]): boolean => annotationOf(member).shape === 'group';
-  const single = members
-    .filter((member) => !isGroup(member))
-    .flatMap(([key, member]) => rows(member, key, environmentPrefix));
-  const sections = members.filter(isGroup).map(([key, member]) => {
-    const { description } = annotationOf(member);
-    return `## ${key}\n\n${description}\n\n${table(rows(member, key, environmentPrefix))}`;
-  });
-  return [`## At the top\n\n${top.description}\n\n${table(single)}`, ...sections].join('\n\n');
+  const sections: string[] = [];
+  const single: Row[] = [];
+  for (const [key, member] of Object.entries(schema.shape === 'group' ? schema.members : {})) {
+    const own = rows(member, key, environmentPrefix);
+    if (member.shape === 'group') sections.push(`## ${key}\n\n${member.description}\n\n${table(own)}`);
+    else single.push(...own);
+  }
+  return [`## At the top\n\n${schema.description}\n\n${table(single)}`, ...sections].join('\n\n');
 }
 
 /** Without a prefix: inside lists and records, whose members no variable reaches. */
-function rows(schema: Setting<unknown>, path: string, prefix?: string): readonly Row[] {
-  const annotation = annotationOf(schema);
-  if (annotation.shape === 'group') {
-    return Object.entries(annotation.members).flatMap(([key, member]) => rows(member, joinPath(path, key), prefix));
+function rows(setting: Setting<unknown>, path: string, prefix?: string): readonly Row[] {
+  if (setting.shape === 'group') {
+    return Object.entries(setting.members).flatMap(([key, member]) => rows(member, joinPath(path, key), prefix));
   }
-  const variables = prefix === undefined ? [] : variablesOf({ path, annotation }, prefix);
-  const own: Row = { path, annotation, variables };
-  if (annotation.shape === 'leaf') return [own];
-  const inner = annotation.member;
-  if (annotationOf(inner).shape !== 'group') return [own];
-  return [own, ...rows(inner, annotation.shape === 'list' ? `${path}[]` : `${path}.<name>`)];
+  const own: Row = { path, setting, variables: prefix === undefined ? [] : variablesOf({ path, setting }, prefix) };
+  if (setting.shape === 'leaf' || setting.member.shape !== 'group') return [own];
+  return [own, ...rows(setting.member, setting.shape === 'list' ? `${path}[]` : `${path}.<name>`)];
 }
 
 function table(lines: readonly Row[]): string {
   return [HEADER, ...lines.map(line)].join('\n');
 }
 
-function line({ path, annotation, variables }: Row): string {
-  const names = variables.map(code).join(', ');
-  const cells = [code(path), annotation.type, fallback(annotation), names, annotation.description + marks(annotation)];
+function line({ path, setting, variables }: Row): string {
+  const { type, fallback, description, reload } = setting;
+  const marks = (isMasked(setting) ? ' *Secret.*' : '') + (reload ? ' *Reloaded.*' : '');
+  const cells = [code(path), type, defaultCell(fallback), variables.map(code).join(', '), description + marks];
   return `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
 }
 
-function fallback({ fallback: value }: Row['annotation']): string {
-  if (value === undefined) return 'has to be given';
-  if (value === '') return 'empty';
-  return code(typeof value === 'string' ? value : JSON.stringify(value));
+function defaultCell(fallback: unknown): string {
+  if (fallback === undefined) return 'has to be given';
+  if (fallback === '') return 'empty';
+  return code(typeof fallback === 'string' ? fallback : JSON.stringify(fallback));
 }
 
-function marks(annotation: Row['annotation']): string {
-  return (isMasked(annotation) ? ' *Secret.*' : '') + (annotation.reload ? ' *Reloaded.*' : '');
-}
-
-function isMasked(annotation: SettingAnnotation): boolean {
-  if (annotation.shape === 'leaf') return annotation.secrecy !== 'open';
-  if (annotation.shape === 'group') return false;
-  return isMasked(annotationOf(annotation.member));
+function isMasked(setting: SettingEntry['setting'] | Setting<unknown>): boolean {
+  if (setting.shape === 'leaf') return setting.secrecy !== 'open';
+  return setting.shape !== 'group' && isMasked(setting.member);
 }
 
 function code(text: string): string {
@@ -85,21 +69,30 @@ export function jsonSchema(schema: Setting<unknown>, title: string): Keywords {
   return { $schema: DIALECT, title, ...convert(schema) };
 }
 
-function convert(schema: Setting<unknown>): Keywords {
-  const annotation = annotationOf(schema);
-  const { description, default: fallback, ...keywords } = keywordsOf(schema);
-  const about = { ...(description !== '' && { description }), ...(fallback !== undefined && { default: fallback }) };
-  if (annotation.shape === 'group') {
-    const members = Object.entries(annotation.members).map(([key, member]) => [key, convert(member)] as const);
-    return { ...about, ...keywords, properties: Object.fromEntries(members) };
+function convert(setting: Setting<unknown>): Keywords {
+  const about = setting.description === '' ? {} : { description: setting.description };
+  if (setting.shape === 'group') {
+    const members = Object.entries(setting.members);
+    const required = members.flatMap(([key, member]) => (isRequired(member) ? [key] : []));
+    const properties = Object.fromEntries(members.map(([key, member]) => [key, convert(member)]));
+    return {
+      ...{ ...about, type: 'object', properties, additionalProperties: false },
+      ...(required.length > 0 && { required }),
+    };
   }
-  if (annotation.shape !== 'leaf') {
-    const member = { [annotation.shape === 'list' ? 'items' : 'additionalProperties']: convert(annotation.member) };
-    return { ...about, anyOf: [{ ...keywords, ...member }, REFERENCE] };
+  const { json, fallback } = setting;
+  const known = fallback === undefined ? about : { ...about, default: fallback };
+  if (setting.shape !== 'leaf') {
+    const member = { [setting.shape === 'list' ? 'items' : 'additionalProperties']: convert(setting.member) };
+    return { ...known, anyOf: [{ ...json, ...member }, REFERENCE] };
   }
-  const restricted = keywords.type !== 'string' || keywords.pattern !== undefined || keywords.enum !== undefined;
-  if (!restricted) return { ...about, ...keywords };
-  return { ...about, anyOf: [keywords, ...(fallback === '' ? [{ const: '' }] : []), REFERENCE] };
+  const restricted = json.type !== 'string' || json.pattern !== undefined || json.enum !== undefined;
+  if (!restricted) return { ...known, ...json };
+  return { ...known, anyOf: [json, ...(fallback === '' ? [{ const: '' }] : []), REFERENCE] };
+}
+
+function isRequired(setting: Setting<unknown>): boolean {
+  return setting.shape !== 'group' && setting.fallback === undefined;
 }
 
 /** `${env:NAME}` may stand for any value. */

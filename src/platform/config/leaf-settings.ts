@@ -1,14 +1,6 @@
 import { resolve } from 'node:path';
 import { nearestName } from './problem.ts';
-import {
-  annotate,
-  type Folders,
-  type LeafAnnotation,
-  type RawValue,
-  type Reading,
-  type Secrecy,
-  type Setting,
-} from './setting-annotation.ts';
+import type { Folders, LeafSetting, RawValue, Reading, Setting } from './setting-declaration.ts';
 
 /** What can be said about any single value. An item of a list needs no description of its own. */
 export interface LeafOptions<Raw> {
@@ -25,21 +17,14 @@ export interface LeafOptions<Raw> {
 }
 
 /** A kind of leaf: the schema of what a file may hold, and how a value is decoded. */
-interface LeafKind extends Pick<LeafAnnotation, 'type' | 'expects' | 'decode'> {
-  readonly json: Readonly<Record<string, unknown>>;
-  readonly secrecy?: Secrecy;
-  readonly encode?: LeafAnnotation['encode'];
-}
+type LeafKind = Pick<LeafSetting, 'json' | 'type' | 'expects' | 'decode'> &
+  Partial<Pick<LeafSetting, 'secrecy' | 'encode'>>;
 
-export function leaf<T>(options: LeafOptions<unknown>, { json, ...kind }: LeafKind): Setting<T> {
+export function leaf<T>(options: LeafOptions<unknown>, kind: LeafKind): Setting<T> {
   const { description = '', env, flag, reload = false, emptyClears = false, default: fallback, secret } = options;
   const secrecy = secret === true ? 'secret' : secret === 'maybe' ? 'private' : (kind.secrecy ?? 'open');
-  return annotate<T>(fallback === undefined ? json : { ...json, default: fallback }, {
-    shape: 'leaf',
-    encode: (value) => value,
-    ...kind,
-    ...{ description, env, flag, reload, emptyClears, fallback, secrecy },
-  });
+  const common = { description, env, flag, reload, emptyClears, fallback, secrecy } as const;
+  return { shape: 'leaf', encode: (value: unknown) => value, ...kind, ...common } as LeafSetting as Setting<T>;
 }
 
 const MAX_CHARACTERS = 4096;

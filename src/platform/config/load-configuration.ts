@@ -1,8 +1,8 @@
-import { type FileHandle, open } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { errorCode } from '../errors/app-error.ts';
 import type { Environment } from '../runtime/runtime.ts';
-import { parseYaml } from './parse-yaml.ts';
+import { type Position, parseYaml } from './parse-yaml.ts';
 import { type Complaint, ConfigurationError, nearestName, type Problem } from './problem.ts';
 import {
   defaultOf,
@@ -19,7 +19,6 @@ import {
   WHOLE_REFERENCE,
 } from './read-setting.ts';
 import {
-  annotationOf,
   isWithin,
   joinPath,
   type Setting,
@@ -28,7 +27,7 @@ import {
   selfAndAncestors,
   settingEntries,
   variablesOf,
-} from './setting-annotation.ts';
+} from './setting-declaration.ts';
 
 export interface LoadInput<T> extends Omit<ResolveInput<T>, 'file'> {
   /** What the `--config` flag says. */
@@ -89,24 +88,14 @@ async function readConfigurationFile(name: string, path: string): Promise<Config
   try {
     await using handle = await open(path, 'r');
     const { mode } = await handle.stat();
-    const bytes = await readAtMost(handle, MAX_FILE_BYTES + 1);
+    // The size of a pipe or device is not known before it is read; the limit is the last byte that is read.
+    const bytes = Buffer.concat(await handle.createReadStream({ end: MAX_FILE_BYTES, autoClose: false }).toArray());
     if (bytes.length > MAX_FILE_BYTES) return { code: 'TOO_LARGE' };
     const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
     const permissions = process.platform === 'win32' ? {} : { mode };
     return { text, name, directory: dirname(path), ...permissions };
   } catch (error) {
     return { code: errorCode(error) };
-  }
-}
-
-/** The size of a pipe or device is not known before it is read. */
-async function readAtMost(handle: FileHandle, limit: number): Promise<Uint8Array> {
-  const buffer = Buffer.alloc(limit);
-  let length = 0;
-  for (;;) {
-    const { bytesRead } = await handle.read(buffer, length, limit - length);
-    if (bytesRead === 0) return buffer.subarray(0, length);
-    length += bytesRead;
   }
 }
 
@@ -148,63 +137,93 @@ const MAX_PROBLEMS = 100;
 
 /** Flags over environment over file over defaults. Reports every problem, throws none. */
 export function resolveSettings<T>(input: ResolveInput<T>): Resolution<T> {
-  const { declaration, file, homeDirectory, workingDirectory } = input;
-  const { schema } = declaration;
+  const { declaration, environment, homeDirectory, workingDirectory } = input;
+  const file = input.file ?? { name: 'configuration', text: '', directory: workingDirectory };
   const problems: Problem[] = [];
   let unreported = 0;
   const report = (problem: Problem): void => {
     if (problems.length < MAX_PROBLEMS) problems.push(problem);
     else unreported += 1;
   };
-  const entries = settingEntries(schema);
-  const read = file && readFile(input, file, entries, report);
-  // The stronger one comes later. One that could not be read still hides the weaker ones.
-  const chosen = new Map(read?.values);
-  const folders = { directory: workingDirectory, homeDirectory };
-  for (const { entry, text, where: place, source } of textsGiven(input, entries)) {
-    const where = (): string => place;
-    const context = { ...folders, refuse: refuser(where, report), notes: emptyNotes() };
-    chosen.set(entry.path, { value: readText(entry.schema, text, entry.path, context), source, where });
-  }
-  for (const problem of unknownVariables(input, entries)) report(problem);
-
-  const whole = file?.name ?? 'configuration';
-  const missing = entries.filter(({ path, annotation }) => annotation.fallback === undefined && !chosen.has(path));
-  for (const { path, annotation } of missing) {
-    report({ where: whole, path, wrong: 'this has to be given', right: `expected: ${annotation.type}` });
-  }
-  const valueFor = ({ path, schema: ownSchema }: SettingEntry): unknown => {
-    const value = chosen.get(path)?.value ?? UNREADABLE;
-    return value === UNREADABLE ? defaultOf(ownSchema, folders) : value;
+  const parsed = parseYaml(file.text);
+  for (const { at, path, wrong, right } of parsed.faults) report({ where: placed(file, at), path, wrong, right });
+  /** The place of a value in the file, or of the nearest thing around it that was written down. */
+  const inFile: Where = (path, part) => {
+    const places = part === 'key' ? parsed.keys : parsed.values;
+    const written = selfAndAncestors(path).find((candidate) => places.has(candidate));
+    return placed(file, written === undefined ? undefined : places.get(written));
   };
-  const settings = deepFreeze(assemble(schema, '', valueFor)) as T;
-  if (read?.readable !== false && missing.length === 0) {
+  const notes = emptyNotes();
+  const fileContext = { directory: file.directory, homeDirectory, environment, refuse: refuser(inFile, report), notes };
+  const folders = { directory: workingDirectory, homeDirectory };
+  const entries = settingEntries(declaration.schema);
+  const everywhere = entries.map(({ path }) => path);
+  const chosen = new Map<string, ChosenValue>();
+  const flagProblems: Problem[] = [];
+  const missing: Problem[] = [];
+
+  function resolveSetting(setting: Setting<unknown>, raw: unknown, path: string): unknown {
+    if (setting.shape === 'group') {
+      const mapping = isAbsent(raw) ? {} : (readKeys(setting, raw, path, fileContext, everywhere) ?? {});
+      const members = Object.entries(setting.members);
+      return Object.fromEntries(
+        members.map(([key, member]) => [key, resolveSetting(member, own(mapping, key), joinPath(path, key))]),
+      );
+    }
+    // The whole file is read: what is overridden elsewhere is still checked.
+    if (!isAbsent(raw)) {
+      const [, variable] = typeof raw === 'string' ? (WHOLE_REFERENCE.exec(raw) ?? []) : [];
+      const line = `${file.name}:${parsed.values.get(path)?.line ?? 1}`;
+      const source = variable === undefined ? line : `${line}, env ${variable}`;
+      chosen.set(path, { value: readSetting(setting, raw, path, fileContext), source, where: inFile });
+    }
+    // The stronger one comes later. One that could not be read still hides the weaker ones.
+    for (const { text, name, isFlag } of textsGiven(input, { path, setting })) {
+      const where = (): string => (isFlag ? `flag ${name}` : `environment variable ${name}`);
+      const source = isFlag ? where() : `env ${name}`;
+      const refuse = refuser(where, isFlag ? (problem) => flagProblems.push(problem) : report);
+      const context = { ...folders, refuse, notes: emptyNotes() };
+      chosen.set(path, { value: readText(setting, text, path, context), source, where });
+    }
+    if (setting.fallback === undefined && !chosen.has(path)) {
+      missing.push({ where: file.name, path, wrong: 'this has to be given', right: `expected: ${setting.type}` });
+    }
+    const value = chosen.get(path)?.value ?? UNREADABLE;
+    return value === UNREADABLE ? defaultOf(setting, folders) : value;
+  }
+
+  const settings = deepFreeze(resolveSetting(declaration.schema, parsed.value, '')) as T;
+  for (const problem of [...flagProblems, ...unknownVariables(input, entries), ...missing]) report(problem);
+  if (parsed.readable && missing.length === 0) {
     const placeOf = (path: string): string => {
       const owner = [...chosen].find(([entry]) => isWithin(path, entry))?.[1];
-      return (owner ?? read)?.where(path) ?? whole;
+      return (owner?.where ?? inFile)(path);
     };
-    for (const problem of placeComplaints(declaration.check(settings), problems, placeOf, read?.unset)) report(problem);
+    for (const problem of placeComplaints(declaration.check(settings), problems, placeOf, notes.unset)) report(problem);
   }
   if (unreported > 0) {
     const wrong = `there are ${unreported} more problems`;
-    problems.push({ where: whole, path: '', wrong, right: 'fix these first' });
+    problems.push({ where: file.name, path: '', wrong, right: 'fix these first' });
   }
   return {
     settings,
-    problems: inFileOrder(problems, file?.name ?? ''),
-    warnings: file === undefined || read === undefined ? [] : warningsAbout(file, read, chosen),
+    problems: inFileOrder(problems, file.name),
+    warnings: warningsAbout(file, notes, chosen),
     sources: Object.fromEntries(entries.map(({ path }) => [path, chosen.get(path)?.source ?? 'default'])),
   };
 }
 
-type Report = (problem: Problem) => void;
 type Where = (path: string, part?: 'key') => string;
 
-function refuser(where: Where, report: Report): ReadingContext['refuse'] {
+function refuser(where: Where, report: (problem: Problem) => void): ReadingContext['refuse'] {
   return (path, wrong, right, part) => {
     report({ where: where(path, part), path, wrong, right });
     return UNREADABLE;
   };
+}
+
+function placed({ name }: ConfigurationFile, at: Position | undefined): string {
+  return at === undefined ? name : `${name}:${at.line}:${at.column}`;
 }
 
 /** One value for one setting, and where it stands. */
@@ -216,90 +235,28 @@ interface ChosenValue {
   readonly where: Where;
 }
 
-interface FileReading extends ReadingNotes {
-  readonly values: ReadonlyMap<string, ChosenValue>;
-  readonly readable: boolean;
-  readonly where: Where;
-}
-
-/** Reads the whole file: what is overridden elsewhere is still checked. */
-function readFile<T>(
-  { declaration: { schema }, environment, homeDirectory }: ResolveInput<T>,
-  { text, name, directory }: ConfigurationFile,
-  entries: readonly SettingEntry[],
-  report: Report,
-): FileReading {
-  const parsed = parseYaml(text);
-  const { faults, readable } = parsed;
-  /** The place of a value, or of the nearest thing around it that was written down. */
-  const where: Where = (path, part) => {
-    const places = part === 'key' ? parsed.keys : parsed.values;
-    const written = selfAndAncestors(path).find((candidate) => places.has(candidate));
-    const at = written === undefined ? undefined : places.get(written);
-    return at === undefined ? name : `${name}:${at.line}:${at.column}`;
-  };
-  for (const { at, path, wrong, right } of faults) {
-    report({ where: `${name}:${at.line}:${at.column}`, path, wrong, right });
-  }
-  const notes = emptyNotes();
-  const context = { directory, homeDirectory, environment, refuse: refuser(where, report), notes };
-  const everywhere = entries.map(({ path }) => path);
-  const values = new Map<string, ChosenValue>();
-
-  function collect(member: Setting<unknown>, raw: unknown, path: string): void {
-    if (isAbsent(raw)) return;
-    const annotation = annotationOf(member);
-    if (annotation.shape === 'group') {
-      const mapping = readKeys(annotation, raw, path, context, everywhere) ?? {};
-      for (const [key, child] of Object.entries(annotation.members)) {
-        collect(child, own(mapping, key), joinPath(path, key));
-      }
-      return;
-    }
-    const [, variable] = typeof raw === 'string' ? (WHOLE_REFERENCE.exec(raw) ?? []) : [];
-    const line = `${name}:${parsed.values.get(path)?.line ?? 1}`;
-    const source = variable === undefined ? line : `${line}, env ${variable}`;
-    values.set(path, { value: readSetting(member, raw, path, context), source, where });
-  }
-
-  collect(schema, parsed.value, '');
-  return { ...notes, values, readable, where };
-}
-
-/** A text for a setting from outside of the file, and its name in problems and as a source. */
+/** A text for a setting from outside of the file, and the name of its variable or flag. */
 interface GivenText {
-  readonly entry: SettingEntry;
   readonly text: string;
-  readonly where: string;
-  readonly source: string;
+  readonly name: string;
+  readonly isFlag: boolean;
 }
 
-/** The variables and flags that are set, the stronger one later. An empty variable counts as not set, unless the setting says that it clears. */
-function textsGiven<T>(input: ResolveInput<T>, entries: readonly SettingEntry[]): readonly GivenText[] {
-  const { declaration, environment, flags } = input;
-  const variables = entries.flatMap((entry) => {
-    const emptyClears = entry.annotation.shape === 'leaf' && entry.annotation.emptyClears;
-    return variablesOf(entry, declaration.environmentPrefix)
-      .toReversed()
-      .flatMap((name) => {
-        const text = environment[name] ?? '';
-        const given = text !== '' || (emptyClears && environment[name] !== undefined);
-        return given ? [{ entry, text, where: `environment variable ${name}`, source: `env ${name}` }] : [];
-      });
+/** The variables and the flag that are set, the stronger one later. An empty variable counts as not set, unless the setting says that it clears. */
+function textsGiven<T>(
+  { declaration, environment, flags }: ResolveInput<T>,
+  entry: SettingEntry,
+): readonly GivenText[] {
+  const { setting } = entry;
+  const emptyClears = setting.shape === 'leaf' && setting.emptyClears;
+  const variables = variablesOf(entry, declaration.environmentPrefix).toReversed();
+  const texts = variables.flatMap((name) => {
+    const text = environment[name];
+    return text === undefined || (text === '' && !emptyClears) ? [] : [{ text, name, isFlag: false }];
   });
-  const fromFlags = entries.flatMap((entry) => {
-    const { flag = '' } = entry.annotation;
-    const text = flags[flag];
-    return text === undefined ? [] : [{ entry, text: String(text), where: `flag ${flag}`, source: `flag ${flag}` }];
-  });
-  return [...variables, ...fromFlags];
-}
-
-function assemble(schema: Setting<unknown>, path: string, valueFor: (entry: SettingEntry) => unknown): unknown {
-  const annotation = annotationOf(schema);
-  if (annotation.shape !== 'group') return valueFor({ path, schema, annotation });
-  const members = Object.entries(annotation.members);
-  return Object.fromEntries(members.map(([key, member]) => [key, assemble(member, joinPath(path, key), valueFor)]));
+  const { flag = '' } = setting;
+  const given = flags[flag];
+  return given === undefined ? texts : [...texts, { text: String(given), name: flag, isFlag: true }];
 }
 
 function unknownVariables<T>(
@@ -323,13 +280,13 @@ function placeComplaints(
   complaints: readonly Complaint[],
   problems: readonly Problem[],
   placeOf: (path: string) => string,
-  unset: ReadonlyMap<string, string> | undefined,
+  unset: ReadonlyMap<string, string>,
 ): readonly Problem[] {
   const unreadable = problems.map(({ path }) => path).filter((path) => path !== '');
   return complaints.flatMap(({ path, wrong, right, involves = [] }) => {
     const rests = [path, ...involves];
     if (rests.some((other) => unreadable.some((bad) => isWithin(bad, other) || isWithin(other, bad)))) return [];
-    const variable = unset?.get(path);
+    const variable = unset.get(path);
     const [cause, remedy] = variable === undefined ? [wrong, right] : variableNotSet(variable);
     return [{ where: placeOf(path), path, wrong: cause, right: remedy }];
   });
@@ -346,7 +303,7 @@ function inFileOrder(problems: readonly Problem[], name: string): readonly Probl
 
 function warningsAbout(
   { name, mode = 0 }: ConfigurationFile,
-  { unset, clearSecrets }: FileReading,
+  { unset, clearSecrets }: ReadingNotes,
   chosen: ReadonlyMap<string, ChosenValue>,
 ): readonly string[] {
   const empty = [...unset].flatMap(([path, variable]) => {

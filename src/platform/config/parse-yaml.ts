@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import type { Node, Pair } from 'yaml';
-import { joinPath } from './setting-annotation.ts';
+import { joinPath } from './setting-declaration.ts';
 
 /** Where something stands in a text, counted from 1. */
 export interface Position {
@@ -59,6 +59,7 @@ const TOO_MANY: Words = ['there are too many values here, or they nest too deepl
 
 /** Reads one YAML 1.2 document, aliases followed. Never throws. */
 export function parseYaml(text: string): ParsedYaml {
+  if (text === '') return { ...unreadable([]), readable: true };
   const { LineCounter, parseDocument } = loadLibrary();
   const lineCounter = new LineCounter();
   const position = (offset: number): Position => {

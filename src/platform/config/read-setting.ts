@@ -2,16 +2,16 @@ import type { Environment } from '../runtime/runtime.ts';
 import { parseYaml } from './parse-yaml.ts';
 import { nearestName } from './problem.ts';
 import {
-  annotationOf,
-  type CollectionAnnotation,
+  type CollectionSetting,
   type Folders,
-  type GroupAnnotation,
+  type GroupSetting,
   joinPath,
-  type LeafAnnotation,
+  type LeafSetting,
   type RawValue,
   type Setting,
+  type SettingEntry,
   secretsOfUrl,
-} from './setting-annotation.ts';
+} from './setting-declaration.ts';
 
 /** Where values come from, and what to call about them. */
 export interface ReadingContext extends Folders {
@@ -43,47 +43,43 @@ export const UNREADABLE = Symbol('unreadable');
 
 type Mapping = Readonly<Record<string, unknown>>;
 
-/** Reads a value that somebody wrote, by its schema. */
-export function readSetting(schema: Setting<unknown>, raw: unknown, path: string, context: ReadingContext): unknown {
-  const annotation = annotationOf(schema);
-  if (annotation.shape === 'leaf') return readLeaf(annotation, raw, path, context);
-  if (annotation.shape === 'group') return readGroup(annotation, raw, path, context);
-  if (typeof raw === 'string') {
-    const isEmptyByDefault = Object.keys(annotation.fallback ?? { given: true }).length === 0;
-    const expanded = expandScalar(raw, path, context, isEmptyByDefault);
-    if (expanded === UNREADABLE) return UNREADABLE;
-    if (expanded.references && expanded.raw === '' && isEmptyByDefault) return annotation.fallback;
-    if (expanded.references) {
-      // Problems name the place of the reference, and show nothing of the text.
-      const refuse: ReadingContext['refuse'] = (_path, wrong, right) => context.refuse(path, wrong, right);
-      return readText(schema, String(expanded.raw), path, { ...context, concealed: true, refuse, notes: emptyNotes() });
-    }
-  }
-  return annotation.shape === 'list'
-    ? readList(annotation, raw, path, context)
-    : readRecord(annotation, raw, path, context);
+type AnySetting = Setting<unknown> | SettingEntry['setting'];
+
+/** Reads a value that somebody wrote, by its setting. */
+export function readSetting(setting: AnySetting, raw: unknown, path: string, context: ReadingContext): unknown {
+  if (setting.shape === 'leaf') return readLeaf(setting, raw, path, context);
+  if (setting.shape === 'group') return readGroup(setting, raw, path, context);
+  const read = setting.shape === 'list' ? readList : readRecord;
+  if (typeof raw !== 'string') return read(setting, raw, path, context);
+  const isEmptyByDefault = Object.keys(setting.fallback ?? { given: true }).length === 0;
+  const expanded = expandScalar(raw, path, context, isEmptyByDefault);
+  if (expanded === UNREADABLE) return UNREADABLE;
+  if (!expanded.references) return read(setting, raw, path, context);
+  if (expanded.raw === '' && isEmptyByDefault) return setting.fallback;
+  // Problems name the place of the reference, and show nothing of the text.
+  const refuse: ReadingContext['refuse'] = (_path, wrong, right) => context.refuse(path, wrong, right);
+  return readText(setting, String(expanded.raw), path, { ...context, concealed: true, refuse, notes: emptyNotes() });
 }
 
 /** Reads the text of a variable: lists of single values are comma separated, whatever has more structure is YAML. */
-export function readText(schema: Setting<unknown>, text: string, path: string, context: ReadingContext): unknown {
-  const annotation = annotationOf(schema);
+export function readText(setting: AnySetting, text: string, path: string, context: ReadingContext): unknown {
   const { environment: _, ...plain } = context;
-  if (annotation.shape === 'leaf') return readLeaf(annotation, text, path, { ...plain, textual: true });
-  if (annotation.shape === 'list' && annotationOf(annotation.member).shape === 'leaf') {
+  if (setting.shape === 'leaf') return readLeaf(setting, text, path, { ...plain, textual: true });
+  if (setting.shape === 'list' && setting.member.shape === 'leaf') {
     const items = text.split(',').map((part) => part.trim());
     const given = items.filter((item) => item !== '');
-    return readList(annotation, given, path, { ...plain, textual: true });
+    return readList(setting, given, path, { ...plain, textual: true });
   }
   const { value = '', faults } = parseYaml(text);
   for (const { wrong, right } of faults) context.refuse(path, wrong, right);
-  return faults.length > 0 ? UNREADABLE : readSetting(schema, value, path, { ...plain, textual: false });
+  return faults.length > 0 ? UNREADABLE : readSetting(setting, value, path, { ...plain, textual: false });
 }
 
-function readGroup(annotation: GroupAnnotation, raw: unknown, path: string, context: ReadingContext): unknown {
-  const mapping = readKeys(annotation, raw, path, context);
+function readGroup(setting: GroupSetting, raw: unknown, path: string, context: ReadingContext): unknown {
+  const mapping = readKeys(setting, raw, path, context);
   if (mapping === undefined) return UNREADABLE;
   return collect(
-    Object.entries(annotation.members).map(([key, member]) => {
+    Object.entries(setting.members).map(([key, member]) => {
       const memberPath = joinPath(path, key);
       const given = own(mapping, key);
       if (!isAbsent(given)) return [key, readSetting(member, given, memberPath, context)];
@@ -94,8 +90,8 @@ function readGroup(annotation: GroupAnnotation, raw: unknown, path: string, cont
   );
 }
 
-function readList(annotation: CollectionAnnotation, raw: unknown, path: string, context: ReadingContext): unknown {
-  const { type, minimum, member } = annotation;
+function readList(setting: CollectionSetting, raw: unknown, path: string, context: ReadingContext): unknown {
+  const { type, minimum, member } = setting;
   if (!Array.isArray(raw)) {
     return context.refuse(path, `there is a ${kindOf(raw)} where a list belongs`, `expected a ${type}, in brackets`);
   }
@@ -106,8 +102,8 @@ function readList(annotation: CollectionAnnotation, raw: unknown, path: string, 
   return items.includes(UNREADABLE) ? UNREADABLE : items;
 }
 
-function readRecord(annotation: CollectionAnnotation, raw: unknown, path: string, context: ReadingContext): unknown {
-  const { keyPattern, keyExpects, member } = annotation;
+function readRecord(setting: CollectionSetting, raw: unknown, path: string, context: ReadingContext): unknown {
+  const { keyPattern, keyExpects, member } = setting;
   const mapping = asMapping(raw, keyExpects, path, context);
   if (mapping === undefined) return UNREADABLE;
   return collect(
@@ -125,9 +121,8 @@ function collect(members: readonly (readonly [key: string, value: unknown])[]): 
 }
 
 /** In a list or record a group that is left empty is a group all of whose members have their defaults. */
-function readMember(schema: Setting<unknown>, raw: unknown, path: string, context: ReadingContext): unknown {
-  const bare = isAbsent(raw) && annotationOf(schema).shape === 'group';
-  return readSetting(schema, bare ? {} : raw, path, context);
+function readMember(setting: Setting<unknown>, raw: unknown, path: string, context: ReadingContext): unknown {
+  return readSetting(setting, isAbsent(raw) && setting.shape === 'group' ? {} : raw, path, context);
 }
 
 /** A key with nothing after it counts as not written. */
@@ -142,7 +137,7 @@ export function own(mapping: Mapping, key: string): unknown {
 
 /** The keys of a group. Reports those that no setting has, with the nearest name; `everywhere` are full paths that a key may have meant. */
 export function readKeys(
-  { members }: GroupAnnotation,
+  { members }: GroupSetting,
   raw: unknown,
   path: string,
   context: ReadingContext,
@@ -170,39 +165,35 @@ function kindOf(raw: unknown): 'list' | 'mapping' | 'single value' {
   return typeof raw === 'object' && raw !== null ? 'mapping' : 'single value';
 }
 
-/** Reads a single value. */
-function readLeaf(annotation: LeafAnnotation, given: unknown, path: string, context: ReadingContext): unknown {
-  const expected = `expected ${annotation.expects}`;
+function readLeaf(setting: LeafSetting, given: unknown, path: string, context: ReadingContext): unknown {
+  const expected = `expected ${setting.expects}`;
   const kind = kindOf(given);
   if (kind !== 'single value') return context.refuse(path, `there is a ${kind} where one value belongs`, expected);
-  const expanded = expandScalar((given ?? '') as RawValue, path, context, annotation.fallback === '');
+  const expanded = expandScalar((given ?? '') as RawValue, path, context, setting.fallback === '');
   if (expanded === UNREADABLE) return UNREADABLE;
   const { raw, references } = expanded;
-  if (raw === '' && annotation.fallback === '') return raw;
-  const reading =
-    raw === '' ? { wrong: 'is empty' } : annotation.decode(raw, context.textual === true || references, context);
+  if (raw === '' && setting.fallback === '') return raw;
+  const textual = context.textual === true || references;
+  const reading = raw === '' ? { wrong: 'is empty' } : setting.decode(raw, textual, context);
   if ('value' in reading) {
-    if (!references && holdsSecret(annotation, reading.value)) context.notes.clearSecrets.push(path);
+    if (!references && holdsSecret(setting, reading.value)) context.notes.clearSecrets.push(path);
     return reading.value;
   }
-  const hidden = annotation.secrecy !== 'open' || context.concealed === true;
+  const hidden = setting.secrecy !== 'open' || context.concealed === true;
   const fix = hidden || references ? undefined : reading.fix;
   return context.refuse(path, `${hidden ? 'the value' : shown(given)} ${reading.wrong}`, fix ?? expected);
 }
 
-interface ExpandedScalar {
-  readonly raw: RawValue;
-  /** The text came, wholly or in part, from the environment. */
-  readonly references: boolean;
-}
-
-/** Replaces `${env:NAME}`. A variable that is not set counts as empty where empty is the default and nothing else is written. */
+/**
+ * Replaces `${env:NAME}`; `references` says that the text came, wholly or in part, from the environment.
+ * A variable that is not set counts as empty where empty is the default and nothing else is written.
+ */
 function expandScalar(
   raw: RawValue,
   path: string,
   context: ReadingContext,
   emptyByDefault: boolean,
-): ExpandedScalar | typeof UNREADABLE {
+): { readonly raw: RawValue; readonly references: boolean } | typeof UNREADABLE {
   if (typeof raw !== 'string' || context.environment === undefined) return { raw, references: false };
   const { text, references, missing, whole, malformed } = expandReferences(raw, context.environment);
   if (malformed) {
@@ -221,7 +212,7 @@ export function variableNotSet(name: string): readonly [wrong: string, right: st
   return [`the environment variable ${name} is not set`, `set ${name}, or write the value`];
 }
 
-function holdsSecret({ secrecy }: LeafAnnotation, value: unknown): boolean {
+function holdsSecret({ secrecy }: LeafSetting, value: unknown): boolean {
   return secrecy === 'url' ? secretsOfUrl(String(value)).length > 0 : secrecy === 'secret';
 }
 
@@ -232,24 +223,20 @@ function shown(value: unknown): string {
 }
 
 /** The value of a setting that nobody set; `UNREADABLE` when it has to be given. */
-export function defaultOf(schema: Setting<unknown>, folders: Folders): unknown {
-  const annotation = annotationOf(schema);
-  if (annotation.shape === 'group') {
-    return collect(Object.entries(annotation.members).map(([key, member]) => [key, defaultOf(member, folders)]));
+export function defaultOf(setting: AnySetting, folders: Folders): unknown {
+  if (setting.shape === 'group') {
+    return collect(Object.entries(setting.members).map(([key, member]) => [key, defaultOf(member, folders)]));
   }
-  const { fallback } = annotation;
+  const { fallback } = setting;
   if (fallback === undefined) return UNREADABLE;
-  if (annotation.shape === 'record') return {};
-  if (annotation.shape === 'leaf') return decodeDefault(annotation, fallback, folders);
-  const item = annotationOf(annotation.member);
-  return (fallback as readonly unknown[]).map((value) =>
-    item.shape === 'leaf' ? decodeDefault(item, value, folders) : value,
-  );
+  if (setting.shape === 'record') return {};
+  if (setting.shape === 'leaf') return decodeDefault(setting, fallback, folders);
+  return (fallback as readonly unknown[]).map((value) => decodeDefault(setting.member, value, folders));
 }
 
-function decodeDefault(annotation: LeafAnnotation, fallback: unknown, folders: Folders): unknown {
-  if (fallback === '') return fallback;
-  const reading = annotation.decode(fallback as RawValue, false, folders);
+function decodeDefault(setting: AnySetting, fallback: unknown, folders: Folders): unknown {
+  if (setting.shape !== 'leaf' || fallback === '') return fallback;
+  const reading = setting.decode(fallback as RawValue, false, folders);
   if ('value' in reading) return reading.value;
   throw new TypeError(`the default ${JSON.stringify(fallback)} ${reading.wrong}`);
 }

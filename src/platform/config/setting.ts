@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import type { Static } from 'typebox';
 import { createAddressMatcher, isHostName, parseListenAddress } from '../network-address/ip-address.ts';
 import { type LeafOptions, leaf, leafKinds, line } from './leaf-settings.ts';
-import { annotate, annotationOf, type Setting } from './setting-annotation.ts';
+import type { CollectionSetting, GroupSetting, Setting } from './setting-declaration.ts';
 
 type Members = Readonly<Record<string, Setting<unknown>>>;
 
@@ -11,9 +11,8 @@ function group<const M extends Members>(
   description: string,
   members: M,
 ): Setting<{ readonly [Key in keyof M]: Static<M[Key]> }> {
-  const required = Object.entries(members).flatMap(([key, member]) => (isRequired(member) ? [key] : []));
-  const json = { type: 'object', properties: members, additionalProperties: false };
-  return annotate(required.length > 0 ? { ...json, required } : json, { shape: 'group', description, members });
+  const own: GroupSetting = { shape: 'group', description, members };
+  return own as Setting<{ readonly [Key in keyof M]: Static<M[Key]> }>;
 }
 
 interface CollectionOptions {
@@ -29,42 +28,32 @@ function list<T>(
 ): Setting<readonly T[]> {
   const { minimum = 0 } = options;
   const fallback = options.default ?? (minimum > 0 ? undefined : []);
-  const json = { type: 'array', items: item, ...(minimum > 0 && { minItems: minimum }) };
-  return collection(item, { ...options, shape: 'list', fallback, minimum }, json);
+  const json = { type: 'array', ...(minimum > 0 && { minItems: minimum }) };
+  return collection(item, options, { shape: 'list', fallback, minimum, json });
 }
 
 /** Values under keys that the user chooses; set as a whole. Empty by default. */
 function record<T>(
   value: Setting<T>,
-  options: CollectionOptions & { readonly keyPattern: string; readonly keyExpects: string },
+  {
+    keyPattern,
+    keyExpects,
+    ...options
+  }: CollectionOptions & { readonly keyPattern: string; readonly keyExpects: string },
 ): Setting<Readonly<Record<string, T>>> {
-  const json = { type: 'object', propertyNames: { pattern: options.keyPattern }, additionalProperties: value };
-  return collection(value, { ...options, shape: 'record', fallback: {} }, json);
+  const json = { type: 'object', propertyNames: { pattern: keyPattern } };
+  const keys = { keyPattern: new RegExp(keyPattern), keyExpects };
+  return collection(value, options, { shape: 'record', fallback: {}, json, ...keys });
 }
 
 function collection<T>(
   member: Setting<unknown>,
-  options: CollectionOptions & {
-    readonly shape: 'list' | 'record';
-    readonly fallback: object | undefined;
-    readonly minimum?: number;
-    readonly keyPattern?: string;
-    readonly keyExpects?: string;
-  },
-  json: Readonly<Record<string, unknown>>,
+  { description, env, reload = false }: CollectionOptions,
+  own: Pick<CollectionSetting, 'shape' | 'fallback' | 'json'> & Partial<CollectionSetting>,
 ): Setting<T> {
-  const { shape, description, env, reload = false, fallback, minimum = 0, keyPattern = '', keyExpects = '' } = options;
-  const inner = annotationOf(member);
-  const type = `${shape === 'list' ? 'list' : 'map'} of ${inner.shape === 'group' ? 'groups' : inner.type}`;
-  return annotate(fallback === undefined ? json : { ...json, default: fallback }, {
-    ...{ shape, description, env, reload, fallback, type, member, minimum, keyExpects },
-    keyPattern: new RegExp(keyPattern),
-  });
-}
-
-function isRequired(schema: Setting<unknown>): boolean {
-  const annotation = annotationOf(schema);
-  return annotation.shape !== 'group' && annotation.fallback === undefined;
+  const type = `${own.shape === 'list' ? 'list' : 'map'} of ${member.shape === 'group' ? 'groups' : member.type}`;
+  const unused = { minimum: 0, keyPattern: /^/, keyExpects: '' };
+  return { ...unused, description, env, reload, type, member, ...own } as CollectionSetting as Setting<T>;
 }
 
 /** How settings are declared: one call each, from which type, validation, names, schema, documentation and masking follow. */

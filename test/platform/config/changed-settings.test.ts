@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { changedSettings } from '../../../src/platform/config/setting-annotation.ts';
+import { changedSettings } from '../../../src/platform/config/setting-declaration.ts';
 import { garden, resolveGarden } from './sample-declaration.ts';
 
 const changes = (before: string, after: string) =>

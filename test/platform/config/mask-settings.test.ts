@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { maskSettings } from '../../../src/platform/config/setting-annotation.ts';
+import { maskSettings } from '../../../src/platform/config/setting-declaration.ts';
 import { garden, resolveGarden } from './sample-declaration.ts';
 
 const masked = (file: string) => maskSettings(garden.schema, resolveGarden(file).settings) as Record<string, unknown>;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { formatProblem } from '../../../src/platform/config/problem.ts';
-import { maskSettings } from '../../../src/platform/config/setting-annotation.ts';
+import { maskSettings } from '../../../src/platform/config/setting-declaration.ts';
 import { garden, resolveGarden } from './sample-declaration.ts';
 
 const KEYS = 'listen folder gate password width wait store url colors beds name key notes x'.split(' ');

@@ -5,7 +5,7 @@ import {
   resolveSettings,
 } from '../../../src/platform/config/load-configuration.ts';
 import { setting } from '../../../src/platform/config/setting.ts';
-import type { SettingsDeclaration } from '../../../src/platform/config/setting-annotation.ts';
+import type { SettingsDeclaration } from '../../../src/platform/config/setting-declaration.ts';
 
 const schema = setting.group('A garden.', {
   listen: setting.listenAddress({ default: '', flag: '--listen', description: 'Where it listens.' }),

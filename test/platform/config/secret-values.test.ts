@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { secretsOfUrl, secretValues } from '../../../src/platform/config/setting-annotation.ts';
+import { secretsOfUrl, secretValues } from '../../../src/platform/config/setting-declaration.ts';
 import { isSecretParameter } from '../../../src/platform/log/hidden-secrets.ts';
 import { garden, resolveGarden } from './sample-declaration.ts';
 

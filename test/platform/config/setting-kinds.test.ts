@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { resolveSettings } from '../../../src/platform/config/load-configuration.ts';
 import { setting } from '../../../src/platform/config/setting.ts';
-import type { Setting } from '../../../src/platform/config/setting-annotation.ts';
+import type { Setting } from '../../../src/platform/config/setting-declaration.ts';
 
 function resolve(value: Setting<unknown>, text: string | undefined, environment: Readonly<Record<string, string>>) {
   const schema = setting.group('', { value });

@@ -1,10 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type TSchema, type TUnsafe, Type } from 'typebox';
+import type { TUnsafe } from 'typebox';
 import { isSecretParameter } from '../log/hidden-secrets.ts';
 import type { Complaint } from './problem.ts';
-
-/** A setting's schema; `T` is its type in the frozen result. */
-export type Setting<T> = TUnsafe<T>;
 
 /** What a printed configuration shows: all of it; nothing; nothing, for it may hold a secret; or a URL without its password. */
 export type Secrecy = 'open' | 'secret' | 'private' | 'url';
@@ -20,7 +17,7 @@ export type Reading<T> = { readonly value: T } | { readonly wrong: string; reado
 
 export type RawValue = string | number | boolean;
 
-interface CommonAnnotation {
+interface ValueSetting {
   readonly description: string;
   /** A name that the variable had before this program; the derived one works besides. */
   readonly env: string | undefined;
@@ -30,9 +27,11 @@ interface CommonAnnotation {
   readonly fallback: unknown;
   /** In a word or two, for the documentation. */
   readonly type: string;
+  /** The JSON schema of what a file may hold, without the members of a list or record. */
+  readonly json: Readonly<Record<string, unknown>>;
 }
 
-export interface LeafAnnotation extends CommonAnnotation {
+export interface LeafSetting extends ValueSetting {
   readonly shape: 'leaf';
   readonly secrecy: Secrecy;
   /** An empty environment variable sets it to empty; for all others that counts as not set. */
@@ -46,7 +45,7 @@ export interface LeafAnnotation extends CommonAnnotation {
 }
 
 /** Values of one kind: in a list, or under keys that the user chooses. */
-export interface CollectionAnnotation<Shape = 'list' | 'record'> extends CommonAnnotation {
+export interface CollectionSetting<Shape = 'list' | 'record'> extends ValueSetting {
   readonly shape: Shape;
   readonly member: Setting<unknown>;
   readonly minimum: number;
@@ -54,50 +53,31 @@ export interface CollectionAnnotation<Shape = 'list' | 'record'> extends CommonA
   readonly keyExpects: string;
 }
 
-export interface GroupAnnotation {
+export interface GroupSetting {
   readonly shape: 'group';
   readonly description: string;
   readonly members: Readonly<Record<string, Setting<unknown>>>;
 }
 
-type ValueAnnotation = LeafAnnotation | CollectionAnnotation<'list'> | CollectionAnnotation<'record'>;
-export type SettingAnnotation = ValueAnnotation | GroupAnnotation;
+type AnyValueSetting = LeafSetting | CollectionSetting<'list'> | CollectionSetting<'record'>;
 
-const ANNOTATION = 'x-setting';
-
-/** A JSON schema of what a file may hold, which carries its annotation along. */
-export function annotate<T>(json: Readonly<Record<string, unknown>>, annotation: SettingAnnotation): Setting<T> {
-  return Type.Unsafe<T>({ ...json, description: annotation.description, [ANNOTATION]: annotation } as TSchema);
-}
-
-export function annotationOf(schema: Setting<unknown>): SettingAnnotation {
-  return (schema as unknown as Record<typeof ANNOTATION, SettingAnnotation>)[ANNOTATION];
-}
-
-/** The JSON schema's own keywords. */
-export function keywordsOf(schema: Setting<unknown>): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(Object.entries(schema).filter(([key]) => key !== ANNOTATION));
-}
+/** The declaration of a setting; `T` is its type in the frozen result, for `Static` only. */
+export type Setting<T> = (AnyValueSetting | GroupSetting) & TUnsafe<T>;
 
 /** A setting that can be set by itself: from a variable, a flag, or under its own key. */
 export interface SettingEntry {
   readonly path: string;
-  readonly schema: Setting<unknown>;
-  readonly annotation: ValueAnnotation;
+  readonly setting: AnyValueSetting;
 }
 
 /** Every such setting, in the order of the declaration. */
-export function settingEntries(schema: Setting<unknown>, path = ''): readonly SettingEntry[] {
-  const annotation = annotationOf(schema);
-  if (annotation.shape !== 'group') return [{ path, schema, annotation }];
-  return Object.entries(annotation.members).flatMap(([key, member]) => settingEntries(member, joinPath(path, key)));
+export function settingEntries(setting: Setting<unknown>, path = ''): readonly SettingEntry[] {
+  if (setting.shape !== 'group') return [{ path, setting }];
+  return Object.entries(setting.members).flatMap(([key, member]) => settingEntries(member, joinPath(path, key)));
 }
 
 /** The variables that set it, the stronger one first. */
-export function variablesOf(
-  { path, annotation: { env } }: Pick<SettingEntry, 'path' | 'annotation'>,
-  prefix: string,
-): readonly string[] {
+export function variablesOf({ path, setting: { env } }: SettingEntry, prefix: string): readonly string[] {
   const derived = prefix + path.replaceAll('.', '_').toUpperCase();
   return env === undefined || env === derived ? [derived] : [env, derived];
 }
@@ -142,26 +122,33 @@ export interface SettingsDeclaration<T> {
 const MASK = '********';
 
 type Values = Readonly<Record<string, unknown>>;
-type Member = readonly [key: string, schema: Setting<unknown>, value: unknown];
+type Member = readonly [key: string, setting: Setting<unknown>, value: unknown];
 
-/** What a group, list or record holds, each value with its schema. */
-function membersOf(annotation: Exclude<SettingAnnotation, LeafAnnotation>, value: unknown): readonly Member[] {
+/** What a group, list or record holds, each value with its setting. */
+function membersOf(setting: Exclude<Setting<unknown>, LeafSetting>, value: unknown): readonly Member[] {
   return Object.entries(value as Values).flatMap(([key, member]) => {
-    const schema = annotation.shape === 'group' ? annotation.members[key] : annotation.member;
-    return schema === undefined ? [] : [[key, schema, member] as const];
+    const own = setting.shape === 'group' ? setting.members[key] : setting.member;
+    return own === undefined ? [] : [[key, own, member] as const];
   });
 }
 
+/** Settings as a file would have them, each single value changed by `change`. */
+function mapLeaves(
+  setting: Setting<unknown>,
+  value: unknown,
+  change: (written: unknown, secrecy: Secrecy) => unknown,
+): unknown {
+  if (setting.shape === 'leaf') return change(setting.encode(value), setting.secrecy);
+  const changed = membersOf(setting, value).map(([key, member, own]) => [key, mapLeaves(member, own, change)] as const);
+  return setting.shape === 'list' ? changed.map(([, own]) => own) : Object.fromEntries(changed);
+}
+
 /** Settings as a file would have them, with every secret replaced: for print, logs and support requests. */
-export function maskSettings(schema: Setting<unknown>, value: unknown): unknown {
-  const annotation = annotationOf(schema);
-  if (annotation.shape === 'leaf') {
-    const written = annotation.encode(value);
-    if (annotation.secrecy === 'open' || written === '') return written;
-    return annotation.secrecy === 'url' ? maskUrl(String(written)) : MASK;
-  }
-  const masked = membersOf(annotation, value).map(([key, member, own]) => [key, maskSettings(member, own)] as const);
-  return annotation.shape === 'list' ? masked.map(([, own]) => own) : Object.fromEntries(masked);
+export function maskSettings(schema: Setting<unknown>, settings: unknown): unknown {
+  return mapLeaves(schema, settings, (written, secrecy) => {
+    if (secrecy === 'open' || written === '') return written;
+    return secrecy === 'url' ? maskUrl(String(written)) : MASK;
+  });
 }
 
 function maskUrl(text: string): string {
@@ -176,50 +163,12 @@ function maskUrl(text: string): string {
 
 /** Every secret among the settings that is set, for the log to leave out. */
 export function secretValues<T>(schema: Setting<T>, settings: T): readonly string[] {
-  return [...new Set(collect(schema, settings))];
-}
-
-function collect(schema: Setting<unknown>, value: unknown): readonly string[] {
-  const annotation = annotationOf(schema);
-  if (annotation.shape === 'leaf') {
-    const written = annotation.secrecy === 'open' ? '' : String(annotation.encode(value));
-    if (written === '') return [];
-    return annotation.secrecy === 'url' ? secretsOfUrl(written) : [written];
-  }
-  return membersOf(annotation, value).flatMap(([, member, own]) => collect(member, own));
-}
-
-export interface ChangedSettings {
-  /** Paths of what may change while the program runs. */
-  readonly reloadable: readonly string[];
-  /** Paths of what counts only after a restart. */
-  readonly restart: readonly string[];
-}
-
-/** What differs between two readings of the configuration. */
-export function changedSettings<T>(schema: Setting<T>, before: T, after: T): ChangedSettings {
-  const changes = compare(schema, before, after, '');
-  return {
-    reloadable: changes.filter(({ reload }) => reload).map(({ path }) => path),
-    restart: changes.filter(({ reload }) => !reload).map(({ path }) => path),
-  };
-}
-
-interface Change {
-  readonly path: string;
-  readonly reload: boolean;
-}
-
-function compare(schema: Setting<unknown>, before: unknown, after: unknown, path: string): readonly Change[] {
-  if (isDeepStrictEqual(before, after)) return [];
-  const annotation = annotationOf(schema);
-  const whole: Change = { path, reload: annotation.shape !== 'group' && annotation.reload };
-  if (annotation.shape === 'leaf' || whole.reload) return [whole];
-  // A list or record that gains or loses members changed as a whole; otherwise each member answers for itself.
-  if (!isDeepStrictEqual(Object.keys(before as Values), Object.keys(after as Values))) return [whole];
-  return membersOf(annotation, after).flatMap(([key, member, own]) =>
-    compare(member, (before as Values)[key], own, joinPath(path, annotation.shape === 'list' ? Number(key) : key)),
-  );
+  const found = new Set<string>();
+  mapLeaves(schema, settings, (written, secrecy) => {
+    if (secrecy === 'open' || written === '') return;
+    for (const secret of secrecy === 'url' ? secretsOfUrl(String(written)) : [String(written)]) found.add(secret);
+  });
+  return [...found];
 }
 
 /** Returns the secrets inside a URL, as written there and decoded. */
@@ -236,4 +185,34 @@ function decoded(text: string): string {
   } catch {
     return text;
   }
+}
+
+export interface ChangedSettings {
+  /** Paths of what may change while the program runs. */
+  readonly reloadable: readonly string[];
+  /** Paths of what counts only after a restart. */
+  readonly restart: readonly string[];
+}
+
+/** What differs between two readings of the configuration. */
+export function changedSettings<T>(schema: Setting<T>, before: T, after: T): ChangedSettings {
+  const reloadable: string[] = [];
+  const restart: string[] = [];
+
+  function compare(setting: Setting<unknown>, one: unknown, other: unknown, path: string): void {
+    if (isDeepStrictEqual(one, other)) return;
+    const reload = setting.shape !== 'group' && setting.reload;
+    // A list or record that gains or loses members changed as a whole; otherwise each member is compared.
+    const keysDiffer = (): boolean => !isDeepStrictEqual(Object.keys(one as Values), Object.keys(other as Values));
+    if (setting.shape === 'leaf' || reload || keysDiffer()) {
+      (reload ? reloadable : restart).push(path);
+      return;
+    }
+    for (const [key, member, own] of membersOf(setting, other)) {
+      compare(member, (one as Values)[key], own, joinPath(path, setting.shape === 'list' ? Number(key) : key));
+    }
+  }
+
+  compare(schema, before, after, '');
+  return { reloadable, restart };
 }
