@@ -3,16 +3,17 @@ import type { ForwardingLimits } from '../../../src/bridge/forwarding/create-for
 import type { Clock } from '../../../src/platform/clock/clock.ts';
 import type { Scope } from '../running-program.ts';
 import { createScriptedProvider, type ScriptedProvider, type TurnScript } from '../scripted-provider.ts';
+import { timeLimit } from '../time.ts';
 import { type BridgeUnderTest, MAIN_TOKEN, REVIEW_TOKEN, startBridge } from './start-bridge.ts';
 
 export const FORWARD_TOKEN = 'forward-token-0c9e8d7f6a5b';
 
-/** A waiting time that a test can afford. */
+/** A waiting time that a test can afford; on a busy machine a node needs longer to answer. */
 export const SHORT_LIMITS: Partial<ForwardingLimits> = {
-  connectMs: 2000,
-  turnHeadersMs: 1500,
-  headersMs: 1500,
-  idleMs: 1500,
+  connectMs: timeLimit(2000),
+  turnHeadersMs: timeLimit(1500),
+  headersMs: timeLimit(1500),
+  idleMs: timeLimit(1500),
   probeMs: 50,
 };
 

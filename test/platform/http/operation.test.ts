@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { exchange, statusOf } from '../../kit/raw-connection.ts';
 import { echoOf, routeOf, startListener, surfaceOf } from '../../kit/start-listener.ts';
 import { until } from '../../kit/until.ts';
@@ -134,12 +133,13 @@ test('B-29: the quick way for request lines takes only what holds nothing of the
 
 test('a client that leaves before its answer is logged as gone, and is no longer in flight', async (t) => {
   const started = Promise.withResolvers<void>();
+  const answer = Promise.withResolvers<unknown>();
   const routes = [
     routeOf({
       path: '/lab/wait',
       handle: () => {
         started.resolve();
-        return new Promise((resolve) => systemClock.after(100, () => resolve({ late: true })));
+        return answer.promise;
       },
     }),
   ];
@@ -151,5 +151,6 @@ test('a client that leaves before its answer is logged as gone, and is no longer
   await assert.rejects(asked);
   const line = await until('the line of the request', () => log.find(({ msg }) => msg === 'request'));
   assert.deepEqual([line.status, line.cut], [499, true]);
+  answer.resolve({ late: true });
   assert.match(await (await fetch(`${url}/metrics`)).text(), /^http_requests_in_flight 1$/m);
 });
