@@ -142,7 +142,10 @@ export function createAccountsCore(
   isBreached: IsBreached,
 ): AccountsCore {
   const { secretBox, clock, randomness, makeId, logger, ownUrl } = options;
-  const database = watchWrites(options.database, (ids) => identities.changed(ids));
+  const database = watchWrites(options.database, (ids) => {
+    if (ids === 'all') userObjects.matrixChanged();
+    identities.changed(ids);
+  });
   const freshMs = database.engine === 'postgres' ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY;
   const users = createUserStore(database);
   const ownerStore = createOwnerStore(database);
@@ -159,7 +162,13 @@ export function createAccountsCore(
   const audit = createAudit({ store: createAuditStore(database), clock, makeId });
   const agentRegistry = createAgentRegistry({ database, store: agents, audit, settings, clock, randomness });
   const teams = createTeamStore(database);
-  const userObjects = createUserObjects(createPermissionStore(database), createLimitStore(database), teams, clock);
+  const userObjects = createUserObjects({
+    store: createPermissionStore(database),
+    limits: createLimitStore(database),
+    teams,
+    clock,
+    isShared: database.engine === 'postgres',
+  });
   const mail = createMailPost({
     database,
     secretBox,
@@ -211,6 +220,7 @@ export function createAccountsCore(
     signed: signedTokens,
     credentials: createCredentialCheckStore(database),
     owners,
+    settings,
     matrix: userObjects.matrix,
     publicUrl,
     clock,

@@ -7,26 +7,38 @@ import type { LimitStore } from './storage/limit-store.ts';
 import type { TeamStore } from './storage/team-store.ts';
 
 export interface UserObjects {
-  /** Read each time: a change of the matrix counts on the next request (contract/accounts, Rules: Admin). */
+  /** A change of the matrix counts on the next request (contract/accounts, Rules: Admin). */
   matrix(): Promise<PermissionMatrix>;
+  /** The matrix was written, or may have been: it is read again. */
+  matrixChanged(): void;
   describe(user: FoundUser): Promise<User>;
   describeAll(users: readonly FoundUser[]): Promise<User[]>;
   /** As someone else sees them: the proxy UUID, which is a credential, is for those who may change users. */
   describeFor(viewer: { readonly id: string; readonly role: string }, users: readonly FoundUser[]): Promise<User[]>;
 }
 
-export function createUserObjects(
-  store: PermissionStore,
-  limits: Pick<LimitStore, 'lockedUntil'>,
-  teams: Pick<TeamStore, 'namesOf'>,
-  clock: Pick<Clock, 'now'>,
-): UserObjects {
-  /** What the text that was read last says. Only the text is read each time. */
+interface UserObjectsOptions {
+  readonly store: PermissionStore;
+  readonly limits: Pick<LimitStore, 'lockedUntil'>;
+  readonly teams: Pick<TeamStore, 'namesOf'>;
+  readonly clock: Pick<Clock, 'now'>;
+  /** Others write to the store too: the matrix is read for each request. */
+  readonly isShared: boolean;
+}
+
+export function createUserObjects({ store, limits, teams, clock, isShared }: UserObjectsOptions): UserObjects {
+  /** What the text that was read last says. Where others write too, only the text is read each time. */
   let last: ReadMatrix = { text: '{}', matrix: {}, permissions: new Map() };
+  let isCurrent = false;
+  let changes = 0;
 
   async function current(): Promise<ReadMatrix> {
+    if (isCurrent) return last;
+    const before = changes;
     const text = (await store.read())?.matrix ?? '{}';
     if (text !== last.text) last = { text, matrix: JSON.parse(text) as PermissionMatrix, permissions: new Map() };
+    // What was read while the matrix changed may be older than the change.
+    isCurrent = !isShared && before === changes;
     return last;
   }
   /** Only those who have a second factor can have a locked one: nothing is read for the others. */
@@ -45,6 +57,10 @@ export function createUserObjects(
   }
   return {
     matrix: async () => (await current()).matrix,
+    matrixChanged() {
+      changes += 1;
+      isCurrent = false;
+    },
     async describe(user) {
       const read = await current();
       const [locked, groups] = await Promise.all([lockedOf([user]), groupsOf([user])]);

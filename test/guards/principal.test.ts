@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { GOOD_PASSWORD } from '../kit/accounts/accounts-client.ts';
 import { BRIDGE_TOKEN, bearer, CHAT, type Headers, MASTER_KEY, startPeople } from '../kit/start-people.ts';
 
 const people = await startPeople({ after }, { bridge: BRIDGE_TOKEN, completions: MASTER_KEY });
@@ -193,4 +194,35 @@ test('an open bridge and open completions know people too, and take a dead token
   assert.deepEqual(await asked(bearer(made.body.token)), [200, 403]);
   await open.send('DELETE', `/api/auth/tokens/${made.body.id}`, open.asRoot);
   assert.deepEqual(await asked(bearer(made.body.token)), [401, 401]);
+});
+
+test('a login that is in use ends with the next request, however it ends', async () => {
+  const ways: Record<string, (user: Awaited<ReturnType<typeof newPerson>>) => Promise<{ status: number }>> = {
+    logout: ({ token }) => send('DELETE', '/api/auth/session', bearer(token)),
+    'ended by another login': async ({ name }) =>
+      send('DELETE', '/api/auth/sessions', bearer((await logIn(name)).token)),
+    pause: ({ id }) => pause(id),
+    'new password': async ({ name }) =>
+      send('POST', '/api/auth/password/change', bearer((await logIn(name)).token), {
+        currentPassword: GOOD_PASSWORD,
+        newPassword: `${GOOD_PASSWORD} again`,
+      }),
+  };
+  for (const [way, end] of Object.entries(ways)) {
+    const user = await newPerson();
+    const cookie = { cookie: user.cookie, 'sec-fetch-site': 'same-origin' };
+    // The second call finds the login in memory.
+    for (const headers of [bearer(user.token), bearer(user.token), cookie, cookie]) {
+      assert.equal(await chat(headers), 200, way);
+    }
+    const { status } = await end(user);
+    assert.ok(status < 300, `${way}: ${status}`);
+    for (const headers of [bearer(user.token), cookie]) assert.equal(await chat(headers), 401, way);
+  }
+});
+
+test('the cookie of a login that is in use still needs a page of our own', async () => {
+  const { cookie } = await newPerson();
+  assert.equal(await chat({ cookie, 'sec-fetch-site': 'same-origin' }), 200);
+  assert.equal(await chat({ cookie, 'sec-fetch-site': 'cross-site' }), 403);
 });

@@ -37,10 +37,10 @@ export function createSessionCheck({ store, settings, clock, seen }: SessionChec
     const found = await store.byToken(tokenKey(token));
     if (found === undefined) return undefined;
     const now = clock.now();
-    const { idle, cookie_lifetime: longest } = settings().sessions;
+    const { sessions } = settings();
+    const { idle } = sessions;
     const ended =
-      found.token_expires_at <= now ||
-      (as === 'bearer' ? found.bearer_until <= now : found.session_created_at + longest <= now) ||
+      tokenEnd(found, as, sessions) <= now ||
       found.session_last_seen_at + idle <= now ||
       found.session_epoch !== found.access_epoch ||
       found.active !== 1;
@@ -48,6 +48,16 @@ export function createSessionCheck({ store, settings, clock, seen }: SessionChec
     if (now - found.session_last_seen_at >= NOTED_EVERY_MS) seen.add({ id: found.session_id, now, until: now + idle });
     return found;
   };
+}
+
+/** When a token ends, however much it is used. */
+export function tokenEnd(
+  found: FoundSession,
+  as: 'bearer' | 'cookie',
+  { cookie_lifetime: longest }: Pick<AccountsSettings['sessions'], 'cookie_lifetime'>,
+): number {
+  const end = as === 'bearer' ? found.bearer_until : found.session_created_at + longest;
+  return Math.min(found.token_expires_at, end);
 }
 
 /** A login this recent proves who is there; an older session may have been left open somewhere (ASVS 7.5.1). */

@@ -14,8 +14,9 @@ import {
 import type { Batcher } from '../../platform/queue/batcher.ts';
 import { readCookie, SESSION_COOKIE } from '../cookies.ts';
 import { tokenKey } from '../flows.ts';
-import type { SessionCheck } from '../login/session-check.ts';
+import { type SessionCheck, tokenEnd } from '../login/session-check.ts';
 import { holdsPermission, isRole, type PermissionMatrix } from '../permissions.ts';
+import type { AccountsSettings } from '../settings.ts';
 import type { AccessTokenRow } from '../storage/accounts-schema.ts';
 import type { AccessTokenStore, CredentialCheckStore } from '../storage/token-stores.ts';
 import type { ChangedIds } from '../storage/watched-database.ts';
@@ -48,6 +49,7 @@ interface IdentitiesOptions {
   readonly signed: Pick<SignedTokens, 'read' | 'issue'>;
   readonly credentials: CredentialCheckStore;
   readonly owners: { readonly ownerOf: OwnerOf; readonly watch: WatchOwners };
+  settings(): Pick<AccountsSettings, 'sessions'>;
   matrix(): Promise<PermissionMatrix>;
   publicUrl(): string;
   readonly clock: Pick<Clock, 'now' | 'monotonic' | 'after'>;
@@ -58,11 +60,20 @@ interface IdentitiesOptions {
   onError(error: unknown): void;
 }
 
-interface Held extends FoundToken {
+/** A credential that was read, kept until something changes that it depends on. */
+interface Held {
+  readonly principal: Principal;
   readonly owner: Owner;
   /** Of the owner, when the principal was worked out. */
   readonly revision: number;
+  /** The ids whose change makes it worthless. */
+  readonly names: readonly string[];
   readonly readAt: number;
+  /** On the wall clock. */
+  readonly endsAt: number;
+}
+
+interface HeldToken extends Held, FoundToken {
   notedAt: number;
 }
 
@@ -70,7 +81,7 @@ const MAX_HELD = 10_000;
 /** Longer than any token of ours: not worth a digest. */
 const LONGEST_TOKEN = 128;
 const NOTED_EVERY_MS = 60_000;
-/** Logins also end by time, which nobody writes. */
+/** Logins also end by time, which nobody writes; and their use has to be noted. */
 const LOOK_EVERY_MS = 15_000;
 const ADMIN_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
 const OF_LOGIN: readonly Scope[] = SCOPES;
@@ -79,10 +90,8 @@ const FORWARDED_SCOPES: readonly Scope[] = ['bridge', 'admin'];
 
 export function createIdentities(options: IdentitiesOptions): Identities {
   const { checkSession, tokens, signed, credentials, owners, matrix, publicUrl, clock, freshMs, used } = options;
-  /** By the token itself, because a digest costs more than all other checks together. The oldest comes first. */
-  const held = new Map<string, Held>();
-  /** By the ids of tokens and owners, the tokens to forget when those change. */
-  const byName = new Map<string, Set<string>>();
+  const tokensHeld = createHeldCredentials<HeldToken>();
+  const sessionsHeld = createHeldCredentials<Held>();
   let changes = 0;
   const live = createLiveCredentials(options.onError);
   const stopWatching = owners.watch(live.ownerChanged);
@@ -94,24 +103,24 @@ export function createIdentities(options: IdentitiesOptions): Identities {
   });
 
   /** Whether what is held still counts. The owner is asked for each time: a trial may have ended. */
-  function isCurrent({ row, owner, revision, readAt }: Held): boolean {
+  function isCurrent({ owner, revision, readAt, endsAt }: Held, longestMs: number): boolean {
     return (
-      clock.monotonic() - readAt < freshMs &&
-      clock.now() < row.expires_at &&
+      clock.monotonic() - readAt < longestMs &&
+      clock.now() < endsAt &&
       owners.ownerOf(owner.id) === owner &&
       owner.revision === revision &&
       owner.state === 'active'
     );
   }
 
-  function note(found: Held): void {
+  function note(found: HeldToken): void {
     const now = clock.now();
     if (now - found.notedAt < NOTED_EVERY_MS) return;
     found.notedAt = now;
     used.add({ id: found.row.id, now });
   }
 
-  async function readToken(token: string): Promise<Held | undefined> {
+  async function readToken(token: string): Promise<HeldToken | undefined> {
     const before = changes;
     const row = await tokens.byHash(tokenKey(token));
     const owner = row === undefined ? undefined : await owners.ownerOf(row.owner);
@@ -121,49 +130,30 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     if (row === undefined || row.expires_at <= clock.now() || owner?.state !== 'active') return undefined;
     // A token of a team is of no use to someone who has left it.
     if (row.team !== '' && !owner.teams.some(({ id }) => id === row.team)) return undefined;
-    const credential = live.create({
-      id: row.id,
-      owner,
-      names: [row.id, rawIdOf(owner.id)],
-      stillCounts: async () => (await byToken(token)) !== undefined,
-    });
+    const names = [row.id, rawIdOf(owner.id)];
+    const stillCounts = async () => (await byToken(token)) !== undefined;
+    const credential = live.create({ id: row.id, owner, names, stillCounts });
     const scopes = JSON.parse(row.scopes) as Scope[];
     const principal = describePrincipal({ owner, credential, granted: scopes, team: row.team }, rules);
     const found = {
       row,
       owner,
       principal,
+      names,
       revision: owner.revision,
       readAt: clock.monotonic(),
+      endsAt: row.expires_at,
       notedAt: row.last_used_at ?? 0,
     };
-    keep(token, found);
+    tokensHeld.keep(token, found);
     return found;
-  }
-
-  function keep(token: string, found: Held): void {
-    forget(token);
-    held.set(token, found);
-    for (const name of namesOf(found)) byName.set(name, (byName.get(name) ?? new Set<string>()).add(token));
-    const [oldest] = held.keys();
-    if (held.size > MAX_HELD && oldest !== undefined) forget(oldest);
-  }
-
-  function forget(token: string): void {
-    const known = held.get(token);
-    if (known === undefined) return;
-    held.delete(token);
-    for (const name of namesOf(known)) {
-      const named = byName.get(name);
-      if (named?.delete(token) && named.size === 0) byName.delete(name);
-    }
   }
 
   function byToken(token: string): FoundToken | undefined | Promise<FoundToken | undefined> {
     if (token.length > LONGEST_TOKEN) return undefined;
-    const known = held.get(token);
-    if (known === undefined || !isCurrent(known)) {
-      forget(token);
+    const known = tokensHeld.get(token);
+    if (known === undefined || !isCurrent(known, freshMs)) {
+      tokensHeld.forget(token);
       return readToken(token).then((found) => {
         if (found !== undefined) note(found);
         return found;
@@ -173,18 +163,41 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     return known;
   }
 
-  async function bySession(token: string, as: 'bearer' | 'cookie', head: RequestHead): Promise<Principal | undefined> {
+  type As = Parameters<SessionCheck>[1];
+
+  function bySession(token: string, as: As, head: RequestHead): Principal | Promise<Principal | undefined> {
+    const name = `${as} ${token}`;
+    const known = sessionsHeld.get(name);
+    if (known !== undefined && isCurrent(known, LOOK_EVERY_MS)) {
+      if (as === 'cookie') refuseCrossSite(head, publicUrl());
+      return known.principal;
+    }
+    sessionsHeld.forget(name);
+    return readSession(token, as).then((principal) => {
+      if (principal !== undefined && as === 'cookie') refuseCrossSite(head, publicUrl());
+      return principal;
+    });
+  }
+
+  async function readSession(token: string, as: As): Promise<Principal | undefined> {
+    const before = changes;
     const user = await checkSession(token, as);
     const owner = user === undefined ? undefined : await owners.ownerOf(user.id);
     if (user === undefined || owner?.state !== 'active') return undefined;
-    if (as === 'cookie') refuseCrossSite(head, publicUrl());
-    const credential = live.create({
-      id: user.session_id,
-      owner,
-      names: [user.session_id, user.id],
-      stillCounts: async () => (await checkSession(token, as)) !== undefined,
-    });
-    return describePrincipal({ owner, credential, granted: OF_LOGIN }, await matrix());
+    const { session_id: id } = user;
+    const names = [id, user.id];
+    const stillCounts = async () => (await checkSession(token, as)) !== undefined;
+    const credential = live.create({ id, owner, names, stillCounts });
+    const { revision } = owner;
+    const principal = describePrincipal({ owner, credential, granted: OF_LOGIN }, await matrix());
+    // Where several instances share the store, a login that another one has ended must not count for one more request.
+    // What was read while something changed may be older than the change.
+    if (freshMs === Number.POSITIVE_INFINITY && before === changes && revision === owner.revision) {
+      const endsAt = tokenEnd(user, as, options.settings().sessions);
+      const found = { principal, owner, revision, names, readAt: clock.monotonic(), endsAt };
+      sessionsHeld.keep(`${as} ${token}`, found);
+    }
+    return principal;
   }
 
   /** A token for five minutes: it counts as long as the login or access token that it was issued for. */
@@ -228,12 +241,8 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     byToken,
     changed(ids) {
       changes += 1;
-      if (ids === 'all') {
-        held.clear();
-        byName.clear();
-      } else {
-        for (const id of ids) for (const token of [...(byName.get(String(id)) ?? [])]) forget(token);
-      }
+      tokensHeld.changed(ids);
+      sessionsHeld.changed(ids);
       live.changed(ids);
     },
     async stop() {
@@ -243,8 +252,42 @@ export function createIdentities(options: IdentitiesOptions): Identities {
   };
 }
 
-function namesOf({ row, owner }: Held): readonly string[] {
-  return [row.id, rawIdOf(owner.id)];
+/** By the credential itself, because a digest costs more than all other checks together. */
+function createHeldCredentials<Kind extends Held>() {
+  /** The oldest comes first. */
+  const held = new Map<string, Kind>();
+  /** By the ids that a credential depends on, the credentials to forget when those change. */
+  const byName = new Map<string, Set<string>>();
+
+  function forget(credential: string): void {
+    const known = held.get(credential);
+    if (known === undefined) return;
+    held.delete(credential);
+    for (const name of known.names) {
+      const named = byName.get(name);
+      if (named?.delete(credential) && named.size === 0) byName.delete(name);
+    }
+  }
+
+  return {
+    get: (credential: string) => held.get(credential),
+    forget,
+    keep(credential: string, found: Kind): void {
+      forget(credential);
+      held.set(credential, found);
+      for (const name of found.names) byName.set(name, (byName.get(name) ?? new Set<string>()).add(credential));
+      const [oldest] = held.keys();
+      if (held.size > MAX_HELD && oldest !== undefined) forget(oldest);
+    },
+    changed(ids: ChangedIds): void {
+      if (ids === 'all') {
+        held.clear();
+        byName.clear();
+      } else {
+        for (const id of ids) for (const credential of [...(byName.get(String(id)) ?? [])]) forget(credential);
+      }
+    },
+  };
 }
 
 /** `usr_...` of `user:usr_...`: what rows of other tables name. */
