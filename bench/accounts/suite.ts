@@ -7,15 +7,16 @@ import { benchSessionChecks } from './session-check.bench.ts';
 
 const CHECKS_PER_SECOND = 10_000;
 const MOST_GROWTH = 1.3;
+const LEAST_SHARE_OF_ARGON = 0.9;
 const LEAST_SHARE_OF_KEY = 0.87;
 const LEAST_SHARE_OF_BARE_ROUTE = 0.7;
 const FEW = 1000;
 const METRICS_USERS = 100_000;
 
-/** How long each measurement takes: a full run, and a short one of about 40 s. */
+/** How long each measurement takes: a full run, and a short one. */
 const PARAMETERS = {
   full: {
-    logins: { warmUpMs: 3000, rounds: 30, roundMs: 1500 },
+    logins: { warmUpMs: 3000, rounds: 20, roundMs: 1500 },
     sessions: { warmUpMs: 3000, rounds: 30, roundMs: 250 },
     calls: { warmUpMs: 3000, rounds: 30, roundMs: 250 },
     growth: { many: 1_000_000, rounds: 30, metricsCalls: 400 },
@@ -42,13 +43,15 @@ export async function accountsSuite({ quick }: { quick: boolean }): Promise<read
 async function loginFigures(rounds: Rounds): Promise<readonly Figure[]> {
   const { logins, raw, healthMs } = await benchLogins(rounds);
   return [
-    ratioFigure({
-      name: 'logins over HTTP against raw argon2id on all cores',
-      unit: 'logins/s',
-      ours: logins,
-      bound: raw,
-      goal: 0.9,
-    }),
+    ...[...logins].map(([start, ours]) =>
+      ratioFigure({
+        name: `logins over HTTP, started by ${start}, against raw argon2id on all cores`,
+        unit: 'logins/s',
+        ours,
+        bound: raw,
+        goal: LEAST_SHARE_OF_ARGON,
+      }),
+    ),
     limitFigure({ name: '`/healthz` meanwhile, p99', unit: 'ms', value: percentile(healthMs, 0.99), goal: 50 }),
   ];
 }

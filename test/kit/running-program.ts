@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { inTime } from './in-time.ts';
 import { START_ARGUMENTS } from './start-command.ts';
@@ -28,6 +28,8 @@ export interface RunningProgram {
 }
 
 export interface ProgramOptions {
+  /** What starts it, such as npm, from the root of the project; Node itself unless given. */
+  readonly starter?: readonly string[];
   /** Which command serves; `serve` unless given. */
   readonly command?: readonly string[];
   readonly args?: readonly string[];
@@ -49,7 +51,8 @@ export async function startProgram(scope: Scope, options: ProgramOptions = {}): 
   const { command = ['serve'], args: more = [] } = options;
   const args = [...command, '--json', '--listen', '127.0.0.1:0', '--data-dir', dataDirectory, ...more];
   const { child, output, errors } = launch(args, options);
-  scope.after(() => stopChild(child, 'SIGKILL'));
+  const end = (signal: NodeJS.Signals) => stopChild(child, signal, options.starter !== undefined);
+  scope.after(() => end('SIGKILL'));
   const summary = JSON.parse(await firstLine(child, output, errors)) as Record<string, unknown>;
   const url = String(summary.url);
   return {
@@ -60,7 +63,7 @@ export async function startProgram(scope: Scope, options: ProgramOptions = {}): 
     dataDirectory,
     summary,
     stderr: () => errors.join(''),
-    stop: (signal = 'SIGTERM') => stopChild(child, signal),
+    stop: (signal = 'SIGTERM') => end(signal),
   };
 }
 
@@ -88,11 +91,19 @@ export async function temporaryFolder(scope: Scope): Promise<string> {
 }
 
 function launch(args: readonly string[], options: ProgramOptions) {
-  const { environment = {}, workingDirectory = tmpdir(), input } = options;
+  const { environment = {}, starter, workingDirectory = starter === undefined ? tmpdir() : ROOT, input } = options;
   const { PATH = '', HOME = tmpdir() } = process.env;
-  const child = spawn(process.execPath, [...PROGRAM, ...args], {
+  const [file = '', ...first] = starter ?? [process.execPath, ...PROGRAM];
+  const child = spawn(file, [...first, ...args], {
     cwd: workingDirectory,
-    env: { PATH, HOME, ...(args.includes('--database') && SHARED_KEY), ...environment },
+    // A starter has the program as a child: as a group, both are stopped together.
+    detached: starter !== undefined,
+    env: {
+      PATH: `${dirname(process.execPath)}:${PATH}`,
+      HOME,
+      ...(args.includes('--database') && SHARED_KEY),
+      ...environment,
+    },
     stdio: ['pipe', 'pipe', 'pipe'],
   });
   child.stdin.on('error', () => undefined).end(input);
@@ -115,10 +126,16 @@ async function firstLine(child: ChildProcess, output: readonly string[], errors:
   }
 }
 
-async function stopChild(child: ChildProcess, signal: NodeJS.Signals): Promise<number | string | null> {
+async function stopChild(
+  child: ChildProcess,
+  signal: NodeJS.Signals,
+  isGroup: boolean,
+): Promise<number | string | null> {
   if (child.exitCode === null && child.signalCode === null) {
-    child.kill(signal);
-    await inTime(`the program to end after ${signal}`, once(child, 'exit'), START_LIMIT_MS);
+    const exited = once(child, 'exit');
+    if (isGroup && child.pid !== undefined) process.kill(-child.pid, signal);
+    else child.kill(signal);
+    await inTime(`the program to end after ${signal}`, exited, START_LIMIT_MS);
   }
   return child.exitCode ?? child.signalCode;
 }
