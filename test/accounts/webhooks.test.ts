@@ -30,16 +30,16 @@ interface Received {
 }
 
 /** A receiver on a port of its own. `answer` gives the status of the next response. */
-async function startReceiver(t: Pick<TestContext, 'after'>, answer: () => number = () => 204) {
+async function startReceiver(t: Pick<TestContext, 'after'>, answer: () => number | Promise<number> = () => 204) {
   const received: Received[] = [];
   const server = createServer((request, response) => {
     let text = '';
     request.setEncoding('utf8').on('data', (chunk: string) => {
       text += chunk;
     });
-    request.on('end', () => {
+    request.on('end', async () => {
       received.push({ headers: request.headers, text, body: JSON.parse(text) });
-      response.writeHead(answer()).end();
+      response.writeHead(await answer()).end();
     });
   });
   const { url, close } = await listenOnLoopback(server);
@@ -239,6 +239,53 @@ for (const engine of engines) {
         [0, count],
         'nothing more is sent',
       );
+
+      status = 204;
+      const enable = (id: string) => accounts.post(`admin/webhooks/${id}/enable`, {}, { token: root.token });
+      const enabled = await enable(webhook.id);
+      assert.deepEqual([enabled.status, enabled.body.webhook.disabledAt], [200, null]);
+      assert.equal((await enable(webhook.id)).status, 200, 'one that is on stays on');
+      assert.deepEqual(
+        [(await enable('whk_none')).status, (await enable('whk_none')).body.error],
+        [404, 'webhook_not_found'],
+      );
+      accounts.announce({ event: 'job.started', data: { jobId: 'job_5' } });
+      await until('the next event', () => received.length > count);
+      assert.deepEqual(
+        received.slice(count).map(({ body }) => body.data.jobId),
+        ['job_5'],
+      );
+      assert.equal((await auditOf(accounts, root, 'event=webhook.enabled')).length, 1);
+    });
+
+    test('a delivery that fails does not switch off a webhook that another one has reached since', async (t) => {
+      const first = Promise.withResolvers<number>();
+      let count = 0;
+      const { url } = await startReceiver(t, () => {
+        count += 1;
+        return count === 1 ? first.promise : 204;
+      });
+      const accounts = await start(t);
+      const admin = await loggedInAs(accounts, 'admin');
+      const { webhook } = await addWebhook(accounts, admin, url, ['job.started']);
+      const since = accounts.clock.now() - DISABLED_AFTER_MS;
+      await accounts.database.query.updateTable('webhooks').set({ failing_since: since }).execute();
+      accounts.announce({ event: 'job.started', data: { jobId: 'job_1' } });
+      await until('the first attempt', () => count === 1);
+      accounts.announce({ event: 'job.started', data: { jobId: 'job_2' } });
+      await until('the success', async () => (await hooksOf(accounts, admin))[0].failingSince === null);
+      first.resolve(404);
+      await until('the failure', async () =>
+        (await deliveriesOf(accounts, admin, webhook.id)).deliveries.some(
+          ({ state }: { state: string }) => state === 'failed',
+        ),
+      );
+      await accounts.post(
+        'admin/users',
+        { name: 'Ann', email: 'ann@example.org', role: 'user' },
+        { token: admin.token },
+      );
+      assert.equal((await hooksOf(accounts, admin))[0].disabledAt, null);
     });
 
     test('a success ends a failure, and events past the limit of the queue are counted as dropped', async (t) => {

@@ -35,6 +35,7 @@ export const ROUTES = [
   '/api/auth/admin/webhooks GET POST',
   '/api/auth/admin/webhooks/{id} DELETE',
   '/api/auth/admin/webhooks/{id}/deliveries GET',
+  '/api/auth/admin/webhooks/{id}/enable POST',
   '/api/auth/config/sync POST',
   '/api/auth/credentials GET',
   '/api/auth/credentials/{id} DELETE',

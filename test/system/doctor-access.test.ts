@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
+import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
+import { systemClock } from '../../src/platform/clock/clock.ts';
+import { dataFiles } from '../../src/system/data-directory.ts';
 import { accessFindings } from '../../src/system/doctor/diagnose.ts';
+import { webhookFindings } from '../../src/system/doctor/findings.ts';
+import { storeLocation } from '../../src/system/stores.ts';
+import { openServiceDatabase } from '../kit/open-service-database.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';
+import { temporaryFolder } from '../kit/running-program.ts';
 
 const PUBLIC = 'accounts: { public_url: "https://accounts.example" }';
 
@@ -52,4 +60,33 @@ test('DA-19: doctor warns of a web console whose origin is not listed', () => {
   assert.equal(noteOf(', allowed_origins: ["https://console.example"]'), undefined);
   assert.equal(noteOf(', public_url: "https://console.example"'), undefined);
   assert.equal(notesOf('accounts: {}').has('accounts.allowed_origins'), false);
+});
+
+test('doctor lists webhooks that fail or are switched off, by host and without their path', async (t) => {
+  const files = dataFiles(await temporaryFolder(t));
+  const { settings } = resolveTrestle('accounts: {}');
+  assert.deepEqual(await webhookFindings(settings, files), [], 'before the first start there is no database');
+  const location = storeLocation('', files, 'accounts');
+  const definition = { name: 'accounts', migrations: accountsMigrations, location, clock: systemClock };
+  const database = await openServiceDatabase<AccountsSchema>(definition);
+  const row = { url: 'https://hooks.example.org/secret-path', events: '[]', secret: '', created_by: '', created_at: 0 };
+  const add = (id: string, failing_since: number | null, disabled_at: number | null) =>
+    database.query
+      .insertInto('webhooks')
+      .values({ ...row, id, failing_since, disabled_at, dropped: 0 })
+      .compile();
+  const since = Date.UTC(2030, 0, 1);
+  await database.write([add('whk_1', null, null), add('whk_2', since, null), add('whk_3', since, since + 259_200_000)]);
+  await database.close();
+  const found = await webhookFindings(settings, files);
+  assert.deepEqual(
+    found.map(({ name, state }) => [name, state]),
+    [
+      ['webhook whk_2', 'note'],
+      ['webhook whk_3', 'note'],
+    ],
+  );
+  assert.match(found[0]?.text ?? '', /no delivery to hooks\.example\.org has succeeded since 2030-01-01T/);
+  assert.match(found[1]?.text ?? '', /switched off at 2030-01-04T.*POST \/api\/auth\/admin\/webhooks\/whk_3\/enable/);
+  assert.doesNotMatch(JSON.stringify(found), /secret-path/);
 });

@@ -79,6 +79,10 @@ export const webhookOperations = {
     response: { 200: Type.Object({ webhooks: Type.Array(Webhook) }) },
   },
   removeWebhook: { summary: 'Removes a webhook with its deliveries.', response: Nothing },
+  enableWebhook: {
+    summary: 'Switches a webhook on again, after its receiver was fixed. Events of the time in between are not sent.',
+    response: { 200: Type.Object({ webhook: Webhook }) },
+  },
   listDeliveries: {
     summary: 'The deliveries of a webhook of the last seven days, newest first.',
     query: PageQuery,

@@ -32,8 +32,13 @@ export interface WebhookStore {
   /** Since when no delivery has succeeded. Keeps the first time. */
   noteFailure(id: string, now: number): Runnable;
   noteSuccess(id: string): Runnable;
-  /** Switches it off and ends what waits. The first statement undoes the batch when it is off already. */
-  disable(id: string, now: number, detail: string): readonly Runnable[];
+  /**
+   * Switches it off and ends what waits. The first statement undoes the batch when it is off already, or when a delivery
+   * has succeeded since `failingSince`.
+   */
+  disable(webhook: { id: string; failingSince: number; now: number; detail: string }): readonly Runnable[];
+  /** Switches it on as if it had never failed. Undoes the batch when it is not off. */
+  enable(id: string): Runnable;
   /** Newest first; `before` is the id of the last of the page before. */
   deliveries(webhookId: string, before: string | undefined, limit: number): Promise<WebhookDeliveryRow[]>;
 }
@@ -144,18 +149,29 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
         .where('failing_since', 'is', null)
         .compile(),
     noteSuccess: (id) => query.updateTable('webhooks').set({ failing_since: null }).where('id', '=', id).compile(),
-    disable: (id, now, detail) => [
+    disable: ({ id, failingSince, now, detail }) => [
       expectChanges(
         query
           .updateTable('webhooks')
           .set({ disabled_at: now })
           .where('id', '=', id)
           .where('disabled_at', 'is', null)
+          .where('failing_since', '=', failingSince)
           .compile(),
         1,
       ),
       endAll(id, now, detail),
     ],
+    enable: (id) =>
+      expectChanges(
+        query
+          .updateTable('webhooks')
+          .set({ disabled_at: null, failing_since: null })
+          .where('id', '=', id)
+          .where('disabled_at', 'is not', null)
+          .compile(),
+        1,
+      ),
     deliveries(webhookId, before, limit) {
       const select = query.selectFrom('webhook_deliveries').selectAll().where('webhook_id', '=', webhookId);
       const page = before === undefined ? select : select.where('id', '<', before);

@@ -147,6 +147,10 @@ export function createWebhookPost(options: WebhookPostOptions): WebhookPost {
     const webhook = await store.find(delivery.webhook_id);
     if (webhook === undefined) return;
     const { id, event, body, attempts } = delivery;
+    // An event that was stored at the same moment as the webhook was switched off.
+    if (webhook.disabled_at !== null) {
+      return void (await database.write([store.end(id, 'failed', clock.now(), SWITCHED_OFF)]));
+    }
     // The last attempt died with its instance.
     if (attempts > RETRY_MS.length + 1) return void (await conclude(webhook, delivery, INTERRUPTED));
     const report = await postEvent(callbacks.post, {
@@ -179,20 +183,20 @@ export function createWebhookPost(options: WebhookPostOptions): WebhookPost {
       store.noteFailure(webhook.id, now),
     ]);
     const { failing_since: since, disabled_at: off } = webhook;
-    if (off === null && since !== null && now - since >= DISABLED_AFTER_MS) await disable(webhook, now);
+    if (off === null && since !== null && now - since >= DISABLED_AFTER_MS) await disable(webhook, since, now);
   }
 
-  async function disable(webhook: WebhookRow, now: number): Promise<void> {
-    const { id, url, created_by: author } = webhook;
+  async function disable({ id, url, created_by: author }: WebhookRow, failingSince: number, now: number) {
     const host = new URL(url).host;
     const user = await users.byId(author);
     const notice =
       user !== undefined && isAdminRole(user.role) ? [mail.enqueue(webhookDisabledMail(user.email, host))] : [];
     const entry = audit.statement({ event: 'webhook.disabled', actor: 'system', subject: id, details: { host } });
     try {
-      await database.write([...store.disable(id, now, 'the webhook was switched off'), entry, ...notice]);
+      const disabled = store.disable({ id, failingSince, now, detail: SWITCHED_OFF });
+      await database.write([...disabled, entry, ...notice]);
     } catch (error) {
-      // Another instance was faster, or an administrator has removed it.
+      // Another instance was faster, another delivery has succeeded, or an administrator has removed it.
       if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
       return;
     }
@@ -243,6 +247,7 @@ export function createWebhookPost(options: WebhookPostOptions): WebhookPost {
   };
 }
 
+const SWITCHED_OFF = 'the webhook was switched off';
 const INTERRUPTED: AttemptReport = { result: 'given up', detail: 'the last attempt was interrupted' };
 
 /** What the secret of a webhook is sealed for. */

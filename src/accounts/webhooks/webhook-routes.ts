@@ -1,4 +1,4 @@
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { type Route, defineRoute as row } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
@@ -30,6 +30,9 @@ export function webhookRoutes(core: AccountsCore): readonly Route[] {
     row(`POST ${path}`, access.freshAdmin, op.createWebhook, (call) => webhooks.create(call.body, actorOf(call))),
     row(`DELETE ${path}/:id`, access.adminOnly, op.removeWebhook, (call) =>
       webhooks.remove(call.params.id, actorOf(call)),
+    ),
+    row(`POST ${path}/:id/enable`, access.freshAdmin, op.enableWebhook, (call) =>
+      webhooks.enable(call.params.id, actorOf(call)),
     ),
     row(`GET ${path}/:id/deliveries`, access.adminOnly, op.listDeliveries, (call) =>
       webhooks.deliveries(call.params.id, call.query),
@@ -69,6 +72,23 @@ function createWebhooks({ database, webhooks: post, secretBox, audit, clock, ran
       await database.write([...store.remove(id), entryOf('webhook.removed', id, actor, {})], {
         conflict: 'WEBHOOK_NOT_FOUND',
       });
+    },
+    /** One that is on stays as it is. */
+    async enable(id: string, actor: Actor) {
+      const before = await store.find(id);
+      if (before === undefined) throw new AppError('WEBHOOK_NOT_FOUND');
+      if (before.disabled_at !== null) {
+        // The rules may have changed since it was created.
+        await post.check(before.url);
+        const entry = entryOf('webhook.enabled', id, actor, { host: new URL(before.url).host });
+        await database.write([store.enable(id), entry]).catch((error) => {
+          // Another administrator was faster.
+          if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+        });
+      }
+      const webhook = (await store.list()).find((one) => one.id === id);
+      if (webhook === undefined) throw new AppError('WEBHOOK_NOT_FOUND');
+      return { webhook: describeWebhook(webhook) };
     },
     async deliveries(id: string, { cursor, limit }: { cursor?: string; limit?: number }) {
       if ((await store.find(id)) === undefined) throw new AppError('WEBHOOK_NOT_FOUND');

@@ -26,14 +26,8 @@ export async function inspectDatabase(
   if (location.engine === 'sqlite') {
     const found = await stat(location.file).catch(() => undefined);
     if (found === undefined || found.size === 0) return NEW;
-    return useSqliteFile(location.file, 'read', (connection) => inspect(connection, definition));
   }
-  const engine = await openEngine(location);
-  try {
-    return await engine.snapshot((connection) => inspect(connection, definition));
-  } finally {
-    await engine.close();
-  }
+  return look(location, (connection) => inspect(connection, definition));
 }
 
 async function inspect(connection: SqlConnection, definition: DatabaseDefinition): Promise<DatabaseState> {
@@ -42,27 +36,54 @@ async function inspect(connection: SqlConnection, definition: DatabaseDefinition
   return { exists: true, secretKey: await readFact(connection, SECRET_KEY_FACT) };
 }
 
+const quote = (name: string) => `"${name.replaceAll('"', '""')}"`;
+
+/** Runs something that only reads. */
+async function look<Result>(
+  location: DatabaseLocation,
+  read: (connection: SqlConnection) => Promise<Result>,
+): Promise<Result> {
+  if (location.engine === 'sqlite') return useSqliteFile(location.file, 'read', read);
+  const engine = await openEngine(location);
+  try {
+    return await engine.snapshot(read);
+  } finally {
+    await engine.close();
+  }
+}
+
+async function hasColumn(connection: SqlConnection, table: string, column: string): Promise<boolean> {
+  const found = await connection.execute({ sql: FIND_COLUMN[connection.engine], parameters: [table, column] });
+  return found.rows.length > 0;
+}
+
 /** Counts the rows of a table that have a value in a column, without changing anything; 0 while there is no such column. */
-export async function countRows(
+export function countRows(
   location: DatabaseLocation,
   { table, column, value }: { readonly table: string; readonly column: string; readonly value: string },
 ): Promise<number> {
-  const quote = (name: string) => `"${name.replaceAll('"', '""')}"`;
-  const count = async (connection: SqlConnection): Promise<number> => {
-    const found = await connection.execute({ sql: FIND_COLUMN[connection.engine], parameters: [table, column] });
-    if (found.rows.length === 0) return 0;
+  return look(location, async (connection) => {
+    if (!(await hasColumn(connection, table, column))) return 0;
     const mark = connection.engine === 'sqlite' ? '?' : '$1';
     const sql = `SELECT count(*) AS count FROM ${quote(table)} WHERE ${quote(column)} = ${mark}`;
     const { rows } = await connection.execute({ sql, parameters: [value] });
     return Number((rows[0] as { count?: unknown } | undefined)?.count ?? 0);
-  };
-  if (location.engine === 'sqlite') return useSqliteFile(location.file, 'read', count);
-  const engine = await openEngine(location);
-  try {
-    return await engine.snapshot(count);
-  } finally {
-    await engine.close();
-  }
+  });
+}
+
+const MAX_ROWS = 100;
+
+/** Reads rows of a small table in which a column is not null, without changing anything; none while there is no such column. */
+export function readRows(
+  location: DatabaseLocation,
+  { table, column, order }: { readonly table: string; readonly column: string; readonly order: string },
+): Promise<readonly Readonly<Record<string, unknown>>[]> {
+  return look(location, async (connection) => {
+    if (!(await hasColumn(connection, table, column))) return [];
+    const where = `${quote(column)} IS NOT NULL ORDER BY ${quote(order)} LIMIT ${MAX_ROWS}`;
+    const { rows } = await connection.execute({ sql: `SELECT * FROM ${quote(table)} WHERE ${where}`, parameters: [] });
+    return rows as readonly Readonly<Record<string, unknown>>[];
+  });
 }
 
 const FIND_COLUMN = {

@@ -36,6 +36,7 @@ import {
   portFinding,
   runningServer,
   runtimeFinding,
+  webhookFindings,
   workspaceFindings,
 } from './findings.ts';
 
@@ -51,6 +52,7 @@ export async function diagnose(options: StoreAccessOptions): Promise<readonly Fi
         ...(serverPid === undefined ? [] : [fine('server', `runs (pid ${serverPid})`)]),
         ...(await databaseFindings(settings, files)),
         ...(await legacyPlanFindings(settings, files)),
+        ...(await webhookFindings(settings, files)),
         ...(await workspaceFindings(settings.bridge.workspace_roots, files.folder)),
         await diskFinding(files.folder),
         await clockFinding(files.folder, clock.now),

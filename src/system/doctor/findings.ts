@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { LEGACY_PLAN } from '../../accounts/owners.ts';
 import { createPrivatePlaces } from '../../bridge/sessions/private-places.ts';
 import { callControlSocket } from '../../platform/control-socket/control-socket.ts';
-import { countRows, inspectDatabase } from '../../platform/database/inspect-database.ts';
+import { countRows, inspectDatabase, readRows } from '../../platform/database/inspect-database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError, platformErrors } from '../../platform/errors/error-table.ts';
 import { openAddress } from '../../platform/http/listen-address.ts';
@@ -156,6 +156,23 @@ export async function legacyPlanFindings(settings: Settings, files: DataFiles): 
   const what = `define plans.${LEGACY_PLAN}, or give them another plan with: trestle user plan`;
   return [note(`plan ${LEGACY_PLAN}`, `${who} from 0.1.0 may use every model without limit; ${what}`)];
 }
+
+/** Webhooks whose deliveries fail. The path of an address may be a secret, so only the host is shown. */
+export async function webhookFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
+  const location = storeLocation(settings.database.url, files, 'accounts');
+  const failing = { table: 'webhooks', column: 'failing_since', order: 'id' };
+  const rows = await readRows(location, failing).catch(() => []);
+  return rows.map(({ id, url, failing_since: since, disabled_at: off }) => {
+    const host = URL.parse(String(url))?.host;
+    const text =
+      off === null
+        ? `no delivery to ${host} has succeeded since ${timeText(since)}; fix the receiver, or the webhook is switched off after three days`
+        : `switched off at ${timeText(off)}, because ${host} failed for three days; fix the receiver, then send: POST /api/auth/admin/webhooks/${id}/enable`;
+    return note(`webhook ${id}`, text);
+  });
+}
+
+const timeText = (at: unknown) => new Date(Number(at)).toISOString();
 
 /** Whether the address could be opened now. One that the running server holds is fine. */
 export async function portFinding(settings: Settings, serverPid: number | undefined): Promise<Finding> {

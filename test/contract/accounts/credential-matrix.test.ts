@@ -105,6 +105,7 @@ const EXPECTED: Readonly<Record<string, Expectation>> = {
   'GET /api/auth/admin/webhooks': 'admin',
   'POST /api/auth/admin/webhooks': 'admin',
   'DELETE /api/auth/admin/webhooks/:id': 'admin',
+  'POST /api/auth/admin/webhooks/:id/enable': 'admin',
   'GET /api/auth/admin/webhooks/:id/deliveries': 'admin',
   'GET /api/auth/admin/blacklist': 'operator',
   'POST /api/auth/admin/blacklist': 'operator',
@@ -126,6 +127,7 @@ const FRESH: ReadonlySet<string> = new Set([
   'POST /api/auth/admin/services',
   'POST /api/auth/admin/services/:id/tokens',
   'POST /api/auth/admin/webhooks',
+  'POST /api/auth/admin/webhooks/:id/enable',
 ]);
 
 const accounts = await startAccounts({ after });

@@ -53,7 +53,7 @@ export const de: MailTexts = {
     subject: 'Ein Webhook wurde abgeschaltet',
     text: [
       'Der Webhook an {host} wurde abgeschaltet, weil seit drei Tagen keine Zustellung gelungen ist. Ereignisse werden nicht mehr dorthin gesendet.',
-      'Die Liste der Zustellungen zeigt die Ursache. Beheben Sie den Fehler beim Empfänger, entfernen Sie den Webhook, und legen Sie ihn neu an.',
+      'Die Liste der Zustellungen zeigt die Ursache. Beheben Sie den Fehler beim Empfänger, und schalten Sie den Webhook dann wieder ein.',
     ],
   },
   notice: {

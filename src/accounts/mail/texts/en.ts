@@ -51,7 +51,7 @@ export const en = {
     subject: 'A webhook was switched off',
     text: [
       'The webhook to {host} was switched off, because no delivery has succeeded for three days. Events are no longer sent there.',
-      'Its deliveries show what went wrong. Fix the receiver, remove the webhook and create it again.',
+      'Its deliveries show what went wrong. Fix the receiver, then switch the webhook on again.',
     ],
   },
   /** A change that its owner should know of, in case it was someone else: one of the notices below. */

@@ -50,7 +50,7 @@ export const zh: MailTexts = {
     subject: 'Webhook 已停用',
     text: [
       '发往 {host} 的 Webhook 已停用，因为三天内没有一次投递成功。事件不再发送到该地址。',
-      '投递列表会显示原因。请修复接收端，然后删除并重新创建该 Webhook。',
+      '投递列表会显示原因。请修复接收端，然后重新启用该 Webhook。',
     ],
   },
   notice: {
