@@ -10,7 +10,7 @@ import {
   type WatchOwners,
 } from '../platform/identity/owner.ts';
 import type { UserCall } from './access.ts';
-import type { NewKey } from './contract/own-data.ts';
+import type { KeyRotation, NewKey } from './contract/own-data.ts';
 import { FREE_PLAN, type PlansSettings } from './settings.ts';
 import type { TeamRow, UserRow } from './storage/accounts-schema.ts';
 import type { OwnerFacts, OwnerStore } from './storage/user-store.ts';
@@ -63,6 +63,8 @@ export interface CompletionKeys {
   /** The key itself is in this answer and nowhere else. */
   create(owner: string, input: NewKey, by?: KeyActor): Promise<CompletionKey>;
   list(owner: string): Promise<readonly CompletionKey[]>;
+  /** Replaces a key by a new one, which is in this answer and nowhere else. Throws as `remove` does. */
+  rotate(owner: string, id: string, rotation: KeyRotation, by?: KeyActor): Promise<CompletionKey>;
   /** Throws KEY_NOT_FOUND, also for a key of someone else. */
   remove(owner: string, id: string, by?: KeyActor): Promise<void>;
   /** What the user has used and spent, for an export of the user's data. */
@@ -293,6 +295,10 @@ export function createOwnKeys({
       return issued;
     },
     list: async ({ caller: { user } }: UserCall) => ({ keys: await keysHere().list(user.id) }),
+    async rotate(id: string, rotation: KeyRotation, { caller: { user }, head }: UserCall): Promise<CompletionKey> {
+      requireNotClosing(user);
+      return keysHere().rotate(user.id, id, rotation, { actor: user.id, head });
+    },
     remove: (id: string, { caller: { user }, head }: UserCall) =>
       keysHere().remove(user.id, id, { actor: user.id, head }),
   };

@@ -239,6 +239,9 @@ function tables(core: AccountsCore) {
     // A key outlives the session that creates it.
     row('POST /api/auth/keys', access.freshUser, op.createKey, (call) => keys.create(call.body, call)),
     row('GET /api/auth/keys', access.user, op.listKeys, keys.list),
+    row('POST /api/auth/keys/:id/rotate', access.freshUser, op.rotateKey, (call) =>
+      keys.rotate(call.params.id, call.body, call),
+    ),
     row('DELETE /api/auth/keys/:id', access.user, op.removeKey, (call) => keys.remove(call.params.id, call)),
 
     // A token outlives the session that creates it, too, and no token creates another.

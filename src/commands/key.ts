@@ -1,7 +1,10 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { parseDuration } from '../platform/config/leaf-settings.ts';
 import type { CommandContext } from './command-context.ts';
 import { callFromCommand, commaList } from './load-settings.ts';
+
+const NONE = 'none';
+const MAX_GRACE_MS = 86_400_000;
 
 interface KeyInfo {
   readonly id: string;
@@ -14,6 +17,8 @@ interface KeyInfo {
   readonly budget: { readonly usd: number; readonly period: string } | null;
   readonly expires_at: string | null;
   readonly created_at: string;
+  readonly enabled: boolean;
+  readonly previous_until: string | null;
 }
 
 interface CreateOptions {
@@ -25,14 +30,27 @@ interface CreateOptions {
   readonly expires?: string;
 }
 
-/** `trestle key create|list|revoke`. */
+interface ChangeOptions {
+  readonly name?: string;
+  readonly models?: readonly string[];
+  readonly requestsPerMinute?: number | typeof NONE;
+  readonly tokensPerMinute?: number | typeof NONE;
+  readonly budget?: { readonly usd: number; readonly period: string } | typeof NONE;
+  readonly expires?: string;
+  readonly enable?: boolean;
+  readonly disable?: boolean;
+}
+
+/** `trestle key create|list|change|rotate|revoke`. */
 export function registerKey(program: Command, context: CommandContext): void {
   const key = program
     .command('key')
-    .summary('issue, list and revoke keys of the completions API')
+    .summary('issue, list, change and revoke keys of the completions API')
     .description('Manages the keys of the completions API, whether the server runs or not.');
   registerCreate(key, context);
   registerList(key, context);
+  registerChange(key, context);
+  registerRotate(key, context);
   registerRevoke(key, context);
 }
 
@@ -97,6 +115,70 @@ function registerList(key: Command, context: CommandContext): void {
     });
 }
 
+function registerChange(key: Command, context: CommandContext): void {
+  key
+    .command('change')
+    .summary('change the name, the limits or the models of a key')
+    .description('Changes a key. The change counts from the next request; what is not named stays as it is.')
+    .argument('<id>', 'id of the key: key_...')
+    .option('--name <name>', 'what the key is for')
+    .option(
+      '--models <patterns>',
+      'models that the key may use, separated by commas; "all" for every model',
+      readModels,
+    )
+    .option('--requests-per-minute <number>', 'limit of requests per minute, or "none"', orNone(readCount))
+    .option('--tokens-per-minute <number>', 'limit of tokens per minute, or "none"', orNone(readCount))
+    .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total, or "none"', orNone(readBudget))
+    .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z, or "none"', orNone(readExpiry))
+    .addOption(new Option('--disable', 'refuse the key until it is enabled again').conflicts('enable'))
+    .option('--enable', 'let a disabled key work again')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle key change key_01k9zexample --budget 20/month --models all\n  trestle key change key_01k9zexample --disable',
+    )
+    .action(async (id: string, given: ChangeOptions, command: Command) => {
+      const options = command.optsWithGlobals();
+      const change = {
+        ...(given.name !== undefined && { name: given.name }),
+        ...(given.models !== undefined && { models: given.models }),
+        ...(given.requestsPerMinute !== undefined && { requests_per_minute: nullOf(given.requestsPerMinute) }),
+        ...(given.tokensPerMinute !== undefined && { tokens_per_minute: nullOf(given.tokensPerMinute) }),
+        ...(given.budget !== undefined && { budget: nullOf(given.budget) }),
+        ...(given.expires !== undefined && { expires_at: nullOf(given.expires) }),
+        ...((given.enable === true || given.disable === true) && { enabled: given.enable === true }),
+      };
+      if (Object.keys(change).length === 0) command.error('error: nothing to change; name at least one option');
+      const changed = (await callFromCommand(options, context, 'completions', 'keys.change', {
+        id,
+        change,
+      })) as KeyInfo;
+      context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : keyLine(changed));
+    });
+}
+
+function registerRotate(key: Command, context: CommandContext): void {
+  key
+    .command('rotate')
+    .summary('replace a key by a new one and print it, once')
+    .description('Replaces a key by a new one with the same limits, budget and usage, and prints the new key.')
+    .argument('<id>', 'id of the key: key_...')
+    .option('--grace <time>', 'how long the old key stays valid, at most 24h', readGrace, 0)
+    .addHelpText('after', '\nExamples:\n  trestle key rotate key_01k9zexample --grace 1h')
+    .action(async (id: string, { grace }: { readonly grace: number }, command: Command) => {
+      const options = command.optsWithGlobals();
+      const params = { id, grace_seconds: grace };
+      const issued = (await callFromCommand(options, context, 'completions', 'keys.rotate', params)) as KeyInfo & {
+        readonly key: string;
+      };
+      const until = issued.previous_until;
+      const old = until === null ? 'The old key is refused now.' : `The old key works until ${until}.`;
+      if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);
+      else
+        context.stdout(`${issued.key}\n\n  ${id}  ${issued.name}. ${old} Keep the new key: it is not shown again.\n`);
+    });
+}
+
 function registerRevoke(key: Command, context: CommandContext): void {
   key
     .command('revoke')
@@ -113,6 +195,7 @@ function registerRevoke(key: Command, context: CommandContext): void {
 
 function keyLine(key: KeyInfo): string {
   const limits = [
+    !key.enabled && 'disabled',
     key.models.length > 0 && `models ${key.models.join(', ')}`,
     key.requests_per_minute !== null && `${key.requests_per_minute} requests/min`,
     key.tokens_per_minute !== null && `${key.tokens_per_minute} tokens/min`,
@@ -121,6 +204,25 @@ function keyLine(key: KeyInfo): string {
     key.owner !== '' && `owner ${key.owner}`,
   ].filter((limit) => limit !== false);
   return `  ${key.id}  ${key.hint}...  ${key.name}${limits.length === 0 ? '' : `  (${limits.join('; ')})`}\n`;
+}
+
+function readModels(text: string): readonly string[] {
+  return text === 'all' ? [] : commaList(text);
+}
+
+function orNone<Value>(read: (text: string) => Value): (text: string) => Value | typeof NONE {
+  return (text) => (text === NONE ? NONE : read(text));
+}
+
+/** Null takes a limit away. Commander makes an empty text of it, so it stays a word until here. */
+function nullOf<Value>(value: Value | typeof NONE): Value | null {
+  return value === NONE ? null : value;
+}
+
+function readGrace(text: string): number {
+  const ms = parseDuration(text) ?? -1;
+  if (ms < 0 || ms > MAX_GRACE_MS) throw new InvalidArgumentError('Give a time of at most a day: 15m, 1h or 24h.');
+  return Math.round(ms / 1000);
 }
 
 function readCount(text: string): number {

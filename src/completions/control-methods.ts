@@ -7,9 +7,12 @@ import { MODELS_DATE } from './apis/known-models.ts';
 import type { Models } from './apis/models.ts';
 import {
   IssuedKey,
+  KeyChange,
+  KeyInfo,
   KeyList,
   KeyListQuery,
   KeyPath,
+  KeyRotation,
   ModelEntry,
   NewKey,
   UsageQuery,
@@ -73,6 +76,20 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
       params: KeyListQuery,
       result: KeyList,
       handle: (query) => register.list(query),
+    }),
+    defineMethod({
+      name: 'keys.change',
+      summary: 'Changes the name, the limits or the models of a key, or disables it.',
+      params: Type.Object({ ...KeyPath.properties, change: KeyChange }),
+      result: KeyInfo,
+      handle: ({ id, change }) => register.change(id, change, undefined, COMMAND),
+    }),
+    defineMethod({
+      name: 'keys.rotate',
+      summary: 'Replaces a key by a new one.',
+      params: Type.Object({ ...KeyPath.properties, ...KeyRotation.properties }),
+      result: IssuedKey,
+      handle: ({ id, ...rotation }) => register.rotate(id, rotation, undefined, COMMAND),
     }),
     defineMethod({
       name: 'keys.revoke',

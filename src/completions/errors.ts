@@ -12,6 +12,10 @@ export const completionsErrors = {
   NOT_IN_TEAM: { status: 403, message: 'You are not in the team "{team}"; GET /api/auth/teams lists your teams.' },
   CALL_NOT_FOUND: { status: 404, message: 'There is no call "{id}" that you may see.' },
   KEY_NOT_FOUND: { status: 404, message: 'There is no key "{id}".' },
+  KEY_OF_OPERATOR: {
+    status: 403,
+    message: 'An operator issued this key, so you may change only its name: leave out {fields}.',
+  },
   RATE_LIMIT_EXCEEDED: { status: 429, message: 'The limit of {limit} {unit} a minute is reached; try again later.' },
   BUDGET_EXCEEDED: { status: 402, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   INSUFFICIENT_QUOTA: { status: 429, message: 'The budget of {of} is used up: {usd} USD ({period}).' },

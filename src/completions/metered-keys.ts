@@ -79,7 +79,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     logger.info({ actor, owner, ...details }, what);
     await owners?.record?.(event);
   };
-  const register = createKeyRegister({ store: keyStore, clock, randomness, makeId, record, onRemoved: lookup.forget });
+  const register = createKeyRegister({ store: keyStore, clock, randomness, makeId, record, onChanged: lookup.forget });
 
   const meter = createUsageMeter({
     store: usageStore,

@@ -41,6 +41,13 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
         register.create(body, { actor: caller.id, head }),
       ),
       row(`GET ${prefix}/keys`, withOwnKeys, op.listKeys, ({ query, caller }) => register.list(ownOnly(query, caller))),
+      row(`PATCH ${prefix}/keys/:id`, withOwnKeys, op.changeKey, ({ params, body, caller, head }) =>
+        register.change(params.id, body, ...ownerOnly(caller, head)),
+      ),
+      // People rotate their keys at `/api/auth/keys`, which asks for a fresh login: the answer has a secret in it.
+      row(`POST ${prefix}/keys/:id/rotate`, withMasterKey, op.rotateKey, ({ params, body, caller, head }) =>
+        register.rotate(params.id, body, ...ownerOnly(caller, head)),
+      ),
       row(`DELETE ${prefix}/keys/:id`, withOwnKeys, op.revokeKey, ({ params, caller, head }) =>
         register.remove(params.id, ...ownerOnly(caller, head)),
       ),

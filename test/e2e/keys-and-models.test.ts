@@ -99,6 +99,15 @@ test('the commands manage keys of a running server, of a stopped one, and see th
     listed.data.map(({ name }: { name: string }) => name),
     ['early', 'late'],
   );
+  const changed = JSON.parse((await run('key', 'change', made.id, '--models', 'all', '--expires', 'none')).stdout);
+  assert.deepEqual([changed.models, changed.expires_at], [[], null]);
+  assert.equal((await run('key', 'change', made.id)).code, 2);
+  assert.equal((await run('key', 'change', made.id, '--disable')).code, 0);
+  assert.equal((await call(url, '/v1/models', made.key)).status, 401);
+  assert.equal((await run('key', 'change', made.id, '--enable')).code, 0);
+  const rotated = JSON.parse((await run('key', 'rotate', made.id, '--grace', '1h')).stdout);
+  for (const { key } of [made, rotated]) assert.equal((await call(url, '/v1/models', key)).status, 200);
+  assert.equal((await run('key', 'rotate', made.id, '--grace', '25h')).code, 2);
   assert.equal((await run('key', 'revoke', early.id)).code, 0);
   assert.equal((await call(url, '/v1/models', early.key)).status, 401);
   const gone = await run('key', 'revoke', early.id);

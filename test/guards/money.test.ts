@@ -115,7 +115,11 @@ const CALLS_NONE: readonly string[] = [
   // Carries the methods below.
   'POST /acp/rpc',
   'POST /v1/messages/count_tokens',
-  ...['POST /keys', 'POST /v1/keys'],
+  ...['', '/v1'].flatMap((prefix) => [
+    `POST ${prefix}/keys`,
+    `PATCH ${prefix}/keys/{id}`,
+    `POST ${prefix}/keys/{id}/rotate`,
+  ]),
   ...['acp.capabilities', 'app.routing.resolve', 'session.cancel', 'session.close', 'app.jobs.get', 'app.jobs.list']
     .concat('app.jobs.stats', 'app.gateway.connect', 'app.gateway.request', 'app.gateway.disconnect')
     .concat('app.tools.invoke')

@@ -166,6 +166,12 @@ test('people see and revoke keys of their own, and see what they used; administr
   // A key of someone else is not there, and a token removes none at all.
   assert.equal((await send('DELETE', `/keys/${bobsKey.id}`, bearer(ann.token))).status, 404);
   assert.equal((await send('DELETE', `/v1/keys/${annsKey.id}`, bearer(annsToken))).status, 403);
+  assert.equal((await send('PATCH', `/keys/${bobsKey.id}`, bearer(ann.token), { enabled: false })).status, 404);
+  assert.equal((await send('PATCH', `/keys/${annsKey.id}`, bearer(annsToken), { name: 'x' })).status, 403);
+  assert.equal((await send('PATCH', `/keys/${annsKey.id}`, bearer(ann.token), { name: 'own' })).body.name, 'own');
+  // A new key needs a fresh login, which accounts knows.
+  assert.equal((await send('POST', `/keys/${annsKey.id}/rotate`, bearer(ann.token), {})).status, 403);
+  assert.equal((await send('POST', `/api/auth/keys/${bobsKey.id}/rotate`, bearer(ann.token), {})).status, 404);
   assert.equal((await send('POST', '/keys', bearer(ann.token), { name: 'k' })).status, 403);
   assert.equal((await send('GET', '/keys', bearer(annsKey.key))).status, 403);
   assert.equal(await chat(bearer(bobsKey.key)), 200);
@@ -183,6 +189,9 @@ test('people see and revoke keys of their own, and see what they used; administr
   assert.ok(!groups(await usage(asRoot, '?group_by=key')).includes(bobsKey.id));
   assert.equal((await usage(bearer(annsKey.key))).total.requests, 1);
 
-  assert.equal((await send('DELETE', `/keys/${annsKey.id}`, bearer(ann.token))).status, 204);
+  const rotated = (await send('POST', `/api/auth/keys/${annsKey.id}/rotate`, bearer(ann.token), {})).body;
   assert.equal(await chat(bearer(annsKey.key)), 401);
+  assert.equal(await chat(bearer(rotated.key as string)), 200);
+  assert.equal((await send('DELETE', `/keys/${annsKey.id}`, bearer(ann.token))).status, 204);
+  assert.equal(await chat(bearer(rotated.key as string)), 401);
 });

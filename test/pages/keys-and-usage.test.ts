@@ -17,10 +17,10 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await page.getByRole('button', { name: 'I have stored it' }).click();
   await page.getByRole('row', { name: /laptop.*demo\/\*, openai\/\*.*\$2\.50 a day.*never/ }).waitFor();
 
-  const call = (model: string) =>
+  const call = (model: string, credential = key) =>
     fetch(`${url}/v1/chat/completions`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${credential}` },
       body: JSON.stringify({ model, messages: [{ role: 'user', content: 'one two three' }] }),
     });
   const answered = await call('demo/echo');
@@ -66,9 +66,20 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await page.setViewportSize({ width: 390, height: 844 });
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
   await page.getByRole('link', { name: 'Keys' }).click();
+  await page.getByRole('button', { name: 'Disable' }).click();
+  await page.getByRole('button', { name: 'Enable' }).waitFor();
+  assert.equal((await call('demo/echo')).status, 401);
+  await page.getByRole('button', { name: 'Enable' }).click();
+  await page.getByRole('button', { name: 'Disable' }).waitFor();
+  await page.getByRole('button', { name: 'Replace' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Replace it' }).click();
+  const next = await page.locator('pre').first().innerText();
+  assert.notEqual(next, key);
+  for (const each of [key, next]) assert.equal((await call('demo/echo', each)).status, 200, 'the old one has an hour');
   await page.getByRole('button', { name: 'Remove' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Remove it' }).click();
+  await page.getByRole('button', { name: 'I have stored it' }).click();
   await page.getByText('You have no keys yet.').waitFor();
-  assert.equal((await call('demo/echo')).status, 401);
+  for (const each of [key, next]) assert.equal((await call('demo/echo', each)).status, 401);
   assert.deepEqual(problems, []);
 });

@@ -102,6 +102,20 @@ export const NewKey = Type.Object(
 );
 export type NewKey = Static<typeof NewKey>;
 
+export const KeyRotation = Type.Object(
+  {
+    grace_seconds: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: 86_400,
+        description: 'How long the key until now stays valid beside the new one, at most a day. Default: 0.',
+      }),
+    ),
+  },
+  strict,
+);
+export type KeyRotation = Static<typeof KeyRotation>;
+
 const Key = Type.Object({ id: Type.String() }, { additionalProperties: true });
 
 export const ProfileChange = Type.Object(
@@ -188,6 +202,11 @@ export const ownDataOperations = {
   listKeys: {
     summary: 'The caller’s keys of the completions API.',
     response: { 200: Type.Object({ keys: Type.Array(Key) }) },
+  },
+  rotateKey: {
+    summary: 'Replaces one of the caller’s keys by a new one, shown this once; needs a fresh login.',
+    body: KeyRotation,
+    response: { 200: Key },
   },
   removeKey: { summary: 'Removes one of the caller’s keys: it stops working immediately.', response: Nothing },
   changeProfile: {

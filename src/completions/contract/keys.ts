@@ -11,10 +11,25 @@ const Budget = Type.Object(
   { additionalProperties: false },
 );
 
+/** What a key is called and what it may use; null takes a limit away. */
+const KeyTerms = {
+  name: Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000-\\u001f\\u007f]*$', examples: ['laptop'] }),
+  models: Type.Optional(
+    Type.Array(Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\s\\u0000]+$' }), {
+      maxItems: 200,
+      description: 'Patterns of the models that it may use: `openai/*`, `fast`. None: all.',
+    }),
+  ),
+  requests_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
+  tokens_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 })),
+  budget: nullable(Budget),
+  expires_at: nullable(Type.String({ maxLength: 64, description: 'A time such as 2030-01-31T00:00:00Z.' })),
+};
+
 /** Nothing may follow unseen: a misspelt limit would be no limit. */
 export const NewKey = Type.Object(
   {
-    name: Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000-\\u001f\\u007f]*$', examples: ['laptop'] }),
+    ...KeyTerms,
     owner: Type.Optional(Type.String({ maxLength: 200, pattern: '^[!-~]*$', description: 'Id of a user.' })),
     team: Type.Optional(
       Type.String({
@@ -23,18 +38,31 @@ export const NewKey = Type.Object(
         description: 'Id of a team of the owner: every call is for it.',
       }),
     ),
-    models: Type.Optional(
-      Type.Array(Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\s\\u0000]+$' }), {
-        maxItems: 200,
-        description: 'Patterns of the models that it may use: `openai/*`, `fast`. None: all.',
-      }),
-    ),
-    requests_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
-    tokens_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 })),
-    budget: nullable(Budget),
-    expires_at: nullable(Type.String({ maxLength: 64, description: 'A time such as 2030-01-31T00:00:00Z.' })),
   },
   { $id: 'NewKey', additionalProperties: false },
+);
+
+/** A member that is absent stays as it is. */
+export const KeyChange = Type.Object(
+  {
+    ...KeyTerms,
+    name: Type.Optional(KeyTerms.name),
+    enabled: Type.Optional(Type.Boolean({ description: 'False: the key is refused until it is enabled again.' })),
+  },
+  { $id: 'KeyChange', additionalProperties: false, minProperties: 1 },
+);
+
+export const KeyRotation = Type.Object(
+  {
+    grace_seconds: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: 86_400,
+        description: 'How long the key until now stays valid beside the new one, at most a day. Default: 0.',
+      }),
+    ),
+  },
+  { $id: 'KeyRotation', additionalProperties: false },
 );
 
 const KeyFields = {
@@ -50,9 +78,13 @@ const KeyFields = {
   budget: Type.Union([Budget, Type.Null()]),
   expires_at: Type.Union([Type.String(), Type.Null()]),
   created_at: Type.String(),
+  enabled: Type.Boolean(),
+  previous_until: Type.Union([Type.String(), Type.Null()], {
+    description: 'Until when the key before the last rotation works too.',
+  }),
 };
 
-const KeyInfo = Type.Object(KeyFields);
+export const KeyInfo = Type.Object(KeyFields);
 
 export const IssuedKey = Type.Object(
   { ...KeyFields, key: Type.String({ description: 'Shown this once.' }) },
@@ -74,6 +106,8 @@ export const KeyListQuery = Type.Object({
 export const KeyPath = Type.Object({ id: Type.String({ minLength: 1 }) });
 
 export type NewKey = Static<typeof NewKey>;
+export type KeyChange = Static<typeof KeyChange>;
+export type KeyRotation = Static<typeof KeyRotation>;
 export type KeyInfo = Static<typeof KeyInfo>;
 export type IssuedKey = Static<typeof IssuedKey>;
 export type KeyList = Static<typeof KeyList>;

@@ -4,9 +4,12 @@ import { CallDetails, CallList, CallsQuery } from './calls.ts';
 import { ChatCompletion, ChatRequest, SamplingFields, Usage } from './chat.ts';
 import {
   IssuedKey,
+  KeyChange,
+  KeyInfo,
   KeyList,
   KeyListQuery,
   KeyPath,
+  KeyRotation,
   ModelEntry,
   ModelList,
   NewKey,
@@ -154,6 +157,18 @@ export const completionsOperations = {
   revokeKey: {
     summary: 'Revoke a key: it stops working immediately. People revoke keys of their own.',
     params: KeyPath,
+  },
+  changeKey: {
+    summary: 'Change the name, the limits or the models of a key, or disable it. People change keys of their own.',
+    params: KeyPath,
+    body: KeyChange,
+    response: { 200: KeyInfo },
+  },
+  rotateKey: {
+    summary: 'Replace a key by a new one, shown this once; the old one stays valid for `grace_seconds`.',
+    params: KeyPath,
+    body: KeyRotation,
+    response: { 200: IssuedKey },
   },
   reportUsage: {
     summary: 'Report usage and cost: of your own key, of all that you have used, or of all with the master key.',

@@ -160,7 +160,7 @@ const NO_RATES: readonly RateLimits[] = [];
 const NO_RESERVATIONS: readonly BudgetReservation[] = [];
 const PERIODS = ['day', 'month', 'total'] as const;
 
-/** A key has one budget for good. A person may get another plan, so what they spend is counted for every period. */
+/** A key is charged for the period of its budget. A person may get another plan, so what they spend is counted for every period. */
 function chargesOf({ id: keyId, buckets }: KeyHolder, now: number): readonly Charge[] {
   return buckets.flatMap(({ id, limits: { budget } }) => {
     if (budget === undefined) return [];

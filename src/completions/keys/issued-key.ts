@@ -3,14 +3,16 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Budget, Limits, Owner } from '../../platform/identity/owner.ts';
 import type { KeyInfo } from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
-import type { KeyStore } from '../storage/key-store.ts';
+import type { FoundRow, KeyStore } from '../storage/key-store.ts';
 import type { KeyHolder } from './admission.ts';
 
 /** An issued key that was looked up. */
 export interface FoundKey {
   readonly holder: KeyHolder;
-  /** Undefined: never. */
+  /** Undefined: never. A key that is disabled has expired, until it is changed again. */
   readonly expiresAt: number | undefined;
+  /** Of the row that it was read from. */
+  readonly revision?: number;
   /** Id of the team that all its calls are for. */
   readonly team?: string;
   /** The holder together with its owner, as it was worked out last. */
@@ -25,7 +27,7 @@ interface OwnedHolder {
 }
 
 /** What a stored key allows its holder. */
-function readKey(row: KeyRow): FoundKey {
+function readKey(row: FoundRow): FoundKey {
   const models = JSON.parse(row.models) as string[];
   const limits = limitsOf(row);
   const holder: KeyHolder = {
@@ -36,7 +38,14 @@ function readKey(row: KeyRow): FoundKey {
     buckets: Object.keys(limits).length > 0 ? [{ id: row.id, name: 'this key', limits }] : [],
   };
   const team = row.team === '' ? {} : { team: row.team };
-  return { holder, expiresAt: row.expires_at ?? undefined, ofTeams: new Map(), ...team };
+  return { holder, expiresAt: endOf(row), revision: row.revision, ofTeams: new Map(), ...team };
+}
+
+function endOf(row: FoundRow): number | undefined {
+  if (row.enabled === 0) return Number.NEGATIVE_INFINITY;
+  const ends = [row.expires_at, row.isPrevious === true ? (row.previous_until ?? Number.NEGATIVE_INFINITY) : null];
+  const given = ends.filter((end) => end !== null);
+  return given.length === 0 ? undefined : Math.min(...given);
 }
 
 /**
@@ -82,6 +91,8 @@ export function describeKey(row: KeyRow): KeyInfo {
     budget: budget === undefined ? null : { ...budget },
     expires_at: row.expires_at === null ? null : new Date(row.expires_at).toISOString(),
     created_at: new Date(row.created_at).toISOString(),
+    enabled: row.enabled === 1,
+    previous_until: row.previous_until === null ? null : new Date(row.previous_until).toISOString(),
   };
 }
 
@@ -120,7 +131,7 @@ export function matchesAny(patterns: readonly string[], model: string): boolean 
 export interface KeyLookup {
   /** Returns a known key immediately, any other after one read. */
   find(digest: string): FoundKey | undefined | Promise<FoundKey | undefined>;
-  /** A key is gone: it is not found from now on. */
+  /** A key was changed or removed: what was known of it does not count any more. */
   forget(id: string): void;
 }
 
@@ -128,8 +139,8 @@ interface KeyLookupOptions {
   readonly store: Pick<KeyStore, 'byDigest'>;
   readonly clock: Pick<Clock, 'monotonic'>;
   /**
-   * How long a key is taken to be there still. For ever where all changes pass through `forget`; where other instances
-   * may remove keys, as long as a removed one may go on working there.
+   * How long a key is taken to be as it was. For ever where all changes pass through `forget`; where other instances
+   * may change keys, as long as a removed one may go on working there.
    */
   readonly freshMs: number;
 }
@@ -144,36 +155,27 @@ const MAX_ENTRIES = 10_000;
 export function createKeyLookup({ store, clock, freshMs }: KeyLookupOptions): KeyLookup {
   // In the order of their last reading: the first one is the one to drop.
   const entries = new Map<string, Entry>();
-  const digests = new Map<string, string>();
   /** Calls that come together share one read. */
   const reading = new Map<string, Promise<FoundKey | undefined>>();
-  let removals = 0;
+  let changes = 0;
 
-  function drop(digest: string): void {
-    const entry = entries.get(digest);
-    if (entry === undefined) return;
-    entries.delete(digest);
-    digests.delete(entry.key.holder.id);
-  }
-
-  function keep(digest: string, row: KeyRow): FoundKey {
+  function keep(digest: string, row: FoundRow): FoundKey {
     const known = entries.get(digest);
-    const key = known?.key ?? readKey(row);
+    const key = known?.key.revision === row.revision ? known.key : readKey(row);
     entries.delete(digest);
     entries.set(digest, { key, readAt: clock.monotonic() });
-    digests.set(row.id, digest);
     const [oldest] = entries.keys();
-    if (entries.size > MAX_ENTRIES && oldest !== undefined) drop(oldest);
+    if (entries.size > MAX_ENTRIES && oldest !== undefined) entries.delete(oldest);
     return key;
   }
 
   async function read(digest: string): Promise<FoundKey | undefined> {
-    const before = removals;
+    const before = changes;
     const row = await store.byDigest(digest);
-    // What was read while a key was removed may be that key: only the store knows.
-    if (before !== removals) return read(digest);
+    // What was read while a key was changed may be that key: only the store knows.
+    if (before !== changes) return read(digest);
     if (row !== undefined) return keep(digest, row);
-    drop(digest);
+    entries.delete(digest);
     return undefined;
   }
 
@@ -188,9 +190,9 @@ export function createKeyLookup({ store, clock, freshMs }: KeyLookupOptions): Ke
       return fresh;
     },
     forget(id) {
-      removals += 1;
-      const digest = digests.get(id);
-      if (digest !== undefined) drop(digest);
+      changes += 1;
+      // A rotated key is known by two digests.
+      for (const [digest, { key }] of entries) if (key.holder.id === id) entries.delete(digest);
     },
   };
 }

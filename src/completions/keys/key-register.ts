@@ -6,7 +6,16 @@ import { ownerIdOf } from '../../platform/identity/owner.ts';
 import { sees } from '../../platform/identity/principal.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createToken, digestToken } from '../../platform/secrets/tokens.ts';
-import type { IssuedKey, KeyInfo, KeyList, KeyListQuery, NewKey, UsageReport } from '../contract/keys.ts';
+import type {
+  IssuedKey,
+  KeyChange,
+  KeyInfo,
+  KeyList,
+  KeyListQuery,
+  KeyRotation,
+  NewKey,
+  UsageReport,
+} from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
 import type { KeyStore } from '../storage/key-store.ts';
 import type { KeyHolder } from './admission.ts';
@@ -14,11 +23,18 @@ import { describeKey } from './issued-key.ts';
 
 export const KEY_PREFIX = 'tsk_';
 
-/** Issues and removes keys. With an `owner` it sees and touches the keys of that user only. */
+/** Issues, changes and removes keys. With an `owner` it sees and touches the keys of that user only. */
 export interface KeyRegister {
   /** The key itself is in this answer and nowhere else (contract/completions 6). */
   create(input: NewKey, by?: KeyActor): Promise<IssuedKey>;
   list(page: { owner?: string | undefined; after?: string | undefined; limit?: number | undefined }): Promise<KeyList>;
+  /**
+   * Throws KEY_NOT_FOUND, and KEY_OF_OPERATOR when an owner changes more than the name of a key that they did not issue. The
+   * change counts before this resolves.
+   */
+  change(id: string, change: KeyChange, owner?: string, by?: KeyActor): Promise<KeyInfo>;
+  /** Throws KEY_NOT_FOUND. The new key is in this answer and nowhere else; limits, budget and usage stay those of the key. */
+  rotate(id: string, rotation: KeyRotation, owner?: string, by?: KeyActor): Promise<IssuedKey>;
   /** Throws KEY_NOT_FOUND. The key stops working before this resolves. */
   remove(id: string, owner?: string, by?: KeyActor): Promise<void>;
 }
@@ -27,6 +43,7 @@ export interface KeyRegister {
 export interface OwnKeys {
   create(owner: string, input: Omit<NewKey, 'owner'>, by?: KeyActor): Promise<IssuedKey>;
   list(owner: string): Promise<readonly KeyInfo[]>;
+  rotate(owner: string, id: string, rotation: KeyRotation, by?: KeyActor): Promise<IssuedKey>;
   remove(owner: string, id: string, by?: KeyActor): Promise<void>;
   /** What the user has used, for an export of the user's data. */
   usage(owner: string): Promise<OwnUsage>;
@@ -40,15 +57,15 @@ interface OwnUsage {
   readonly spending: readonly { readonly period: string; readonly usd: number }[];
 }
 
-/** Who creates or removes a key: a user's id, `master`, `open` or `command`. */
+/** Who creates, changes or removes a key: a user's id, `master`, `open` or `command`. */
 interface KeyActor {
   readonly actor: string;
   readonly head?: Pick<RequestHead, 'address' | 'requestId'>;
 }
 
-/** A key that was created or removed, however that came. */
+/** What happened to a key, however that came. */
 export interface KeyEvent extends KeyActor {
-  readonly event: 'key.created' | 'key.removed';
+  readonly event: 'key.created' | 'key.changed' | 'key.rotated' | 'key.removed';
   readonly subject: string;
   readonly details: Readonly<Record<string, unknown>>;
 }
@@ -60,8 +77,8 @@ interface KeyRegisterOptions {
   readonly makeId: MakeId;
   /** Records what happened to a key; awaited. */
   record(event: KeyEvent): Promise<void>;
-  /** Called for every key that is removed, or may be. */
-  onRemoved(id: string): void;
+  /** Called for every key that is changed or removed, or may be. */
+  onChanged(id: string): void;
 }
 
 const MOST_AT_ONCE = 1000;
@@ -76,7 +93,24 @@ export function keyDigest(key: string): string {
 }
 
 export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
-  const { store, clock, randomness, makeId, record, onRemoved } = options;
+  const { store, clock, randomness, makeId, record, onChanged } = options;
+
+  async function findKey(id: string, owner: string | undefined): Promise<KeyRow> {
+    const row = await store.find(id, owner === undefined ? undefined : ownerIdOf(owner));
+    return row ?? notFound(id);
+  }
+
+  /** Stores a change of a key and returns the key after it. */
+  async function write(id: string, change: () => Promise<boolean>): Promise<KeyRow> {
+    try {
+      if (!(await change())) notFound(id);
+    } finally {
+      // Whatever the store has said: a change whose answer was lost, and one that is repeated after it, count too.
+      onChanged(id);
+    }
+    return findKey(id, undefined);
+  }
+
   return {
     async create(input, by = SYSTEM) {
       const now = clock.now();
@@ -95,6 +129,11 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
         budget_period: input.budget?.period ?? null,
         expires_at: readExpiry(input.expires_at, now),
         created_at: now,
+        issued_by: ownerIdOf(by.actor),
+        enabled: 1,
+        previous_digest: null,
+        previous_until: null,
+        revision: 0,
       };
       await store.add(row);
       await record({ ...by, event: 'key.created', subject: row.owner, details: { key: row.id, name: row.name } });
@@ -105,13 +144,33 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
       const rows = await store.list({ owner: owned, after, limit: limit + 1 });
       return { object: 'list', data: rows.slice(0, limit).map(describeKey), has_more: rows.length > limit };
     },
+    async change(id, change, owner, by = SYSTEM) {
+      const found = await findKey(id, owner);
+      const members = Object.keys(change);
+      // An owner could otherwise lift the limits that an operator has set for them.
+      const isFree = owner === undefined || found.issued_by === ownerIdOf(owner);
+      const refused = members.filter((name) => !isFree && name !== 'name');
+      if (refused.length > 0) throw new AppError('KEY_OF_OPERATOR', { fields: refused.join(', ') });
+      const row = await write(id, () => store.change(id, columnsOf(change, clock.now())));
+      await record({ ...by, event: 'key.changed', subject: row.owner, details: { key: id, changed: members } });
+      return describeKey(row);
+    },
+    async rotate(id, { grace_seconds: grace = 0 }, owner, by = SYSTEM) {
+      await findKey(id, owner);
+      const key = createToken(randomness, KEY_PREFIX);
+      const next = { digest: keyDigest(key), hint: key.slice(0, HINT_LENGTH) };
+      const until = grace === 0 ? null : clock.now() + grace * 1000;
+      const row = await write(id, () => store.rotate(id, next, until));
+      const details = { key: id, grace_seconds: grace };
+      await record({ ...by, event: 'key.rotated', subject: row.owner, details });
+      return { ...describeKey(row), ...{ hint: next.hint, key } };
+    },
     async remove(id, owner, by = SYSTEM) {
       try {
         const removed = await store.remove(id, owner === undefined ? undefined : ownerIdOf(owner));
-        if (!removed) throw new AppError('KEY_NOT_FOUND', { id: id.slice(0, 100) });
+        if (!removed) notFound(id);
       } finally {
-        // Whatever the store has said: a removal whose answer was lost, and one that is repeated after it, count too.
-        onRemoved(id);
+        onChanged(id);
       }
       await record({ ...by, event: 'key.removed', subject: owner ?? '', details: { key: id } });
     },
@@ -125,7 +184,26 @@ export function createOwnKeys(register: KeyRegister, usage: Pick<OwnKeys, 'usage
     async list(owner) {
       return (await register.list({ owner })).data;
     },
+    rotate: (owner, id, rotation, by) => register.rotate(id, rotation, owner, by),
     remove: (owner, id, by) => register.remove(id, owner, by),
+  };
+}
+
+function notFound(id: string): never {
+  throw new AppError('KEY_NOT_FOUND', { id: id.slice(0, 100) });
+}
+
+/** The columns that a change sets. */
+function columnsOf(change: KeyChange, now: number): Partial<KeyRow> {
+  const { name, models, requests_per_minute: requests, tokens_per_minute: tokens, budget, enabled } = change;
+  return {
+    ...(name !== undefined && { name }),
+    ...(models !== undefined && { models: JSON.stringify(models) }),
+    ...(requests !== undefined && { requests_per_minute: requests }),
+    ...(tokens !== undefined && { tokens_per_minute: tokens }),
+    ...(budget !== undefined && { budget_usd: budget?.usd ?? null, budget_period: budget?.period ?? null }),
+    ...(change.expires_at !== undefined && { expires_at: readExpiry(change.expires_at, now) }),
+    ...(enabled !== undefined && { enabled: enabled ? 1 : 0 }),
   };
 }
 
@@ -145,7 +223,7 @@ export function ownOnly(query: KeyListQuery, { principal, owner }: KeyHolder): K
   return { ...query, owner: asked };
 }
 
-/** People remove keys of their own and no others, the master key all; `by` names who did it. */
+/** People change and remove keys of their own and no others, the master key all; `by` names who did it. */
 export function ownerOnly({ id, principal, owner }: KeyHolder, head: RequestHead): [string | undefined, KeyActor] {
   return principal === undefined ? [undefined, { actor: id, head }] : [owner, { actor: owner, head }];
 }

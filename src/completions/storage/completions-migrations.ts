@@ -71,6 +71,18 @@ export const completionsMigrations: readonly Migration[] = [
       schema.createIndex('usage_records_team').on('usage_records').columns(['team', 'id']),
     ],
   },
+  {
+    // Keys that are changed and rotated.
+    id: '0008-key-changes',
+    statements: ({ schema }) => [
+      schema.alterTable('keys').addColumn('issued_by', 'text', (column) => column.notNull().defaultTo('')),
+      schema.alterTable('keys').addColumn('enabled', 'integer', (column) => column.notNull().defaultTo(1)),
+      schema.alterTable('keys').addColumn('previous_digest', 'text'),
+      schema.alterTable('keys').addColumn('previous_until', 'integer'),
+      schema.alterTable('keys').addColumn('revision', 'integer', (column) => column.notNull().defaultTo(0)),
+      schema.createIndex('keys_previous_digest').on('keys').column('previous_digest').unique(),
+    ],
+  },
 ];
 
 function keyTables(schema: SchemaModule) {

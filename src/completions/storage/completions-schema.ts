@@ -18,6 +18,15 @@ export interface KeyRow {
   readonly budget_period: string | null;
   readonly expires_at: number | null;
   readonly created_at: number;
+  /** Who issued it: a user, or `master`, `command` and the like. Empty: before this was recorded. */
+  readonly issued_by: string;
+  /** 0: the key is refused. */
+  readonly enabled: number;
+  /** Digest of the key before the last rotation, which works until `previous_until`. */
+  readonly previous_digest: string | null;
+  readonly previous_until: number | null;
+  /** Grows with each change, so that other instances notice it. */
+  readonly revision: number;
 }
 
 /** What a key with a budget, or a person with a plan, has spent in a period: `2030-01-31`, `2030-01` or `total`. */

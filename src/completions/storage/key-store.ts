@@ -8,9 +8,21 @@ export interface KeyPage {
   readonly limit: number;
 }
 
+/** A key, and whether it was found by the digest from before its last rotation. */
+export interface FoundRow extends KeyRow {
+  readonly isPrevious?: boolean;
+}
+
 export interface KeyStore {
   add(key: KeyRow): Promise<void>;
-  byDigest(digest: string): Promise<KeyRow | undefined>;
+  /** The key that has this digest, or had it before its last rotation. */
+  byDigest(digest: string): Promise<FoundRow | undefined>;
+  /** Undefined when the key does not exist or has another owner. */
+  find(id: string, owner: string | undefined): Promise<KeyRow | undefined>;
+  /** Returns false when the key does not exist any more. */
+  change(id: string, values: Partial<Omit<KeyRow, 'id' | 'revision'>>): Promise<boolean>;
+  /** Puts a new digest in the place of the present one, which becomes the previous one. False: as with `change`. */
+  rotate(id: string, next: Pick<KeyRow, 'digest' | 'hint'>, previousUntil: number | null): Promise<boolean>;
   /** In the order of their making. */
   list(page: KeyPage): Promise<readonly KeyRow[]>;
   /** Returns false when the key does not exist or has another owner. Its spending is removed; its usage is kept. */
@@ -28,6 +40,9 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
   const byDigest = database.statement((builder, given: { digest: string }) =>
     builder.selectFrom('keys').selectAll().where('digest', '=', given.digest),
   );
+  const byPreviousDigest = database.statement((builder, given: { digest: string }) =>
+    builder.selectFrom('keys').selectAll().where('previous_digest', '=', given.digest),
+  );
   const spentIn = database.statement((builder, given: { keyId: string; period: string }) =>
     builder
       .selectFrom('key_spending')
@@ -41,7 +56,43 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
     },
     async byDigest(digest) {
       const [row] = await database.readKeyed(byDigest({ digest }));
+      if (row !== undefined) return row;
+      const [previous] = await database.readKeyed(byPreviousDigest({ digest }));
+      return previous === undefined ? undefined : { ...previous, isPrevious: true };
+    },
+    async find(id, owner) {
+      let keys = query.selectFrom('keys').selectAll().where('id', '=', id);
+      if (owner !== undefined) keys = keys.where('owner', '=', owner);
+      const [row] = await database.read(keys.compile());
       return row;
+    },
+    async change(id, values) {
+      const [changed] = await database.write([
+        query
+          .updateTable('keys')
+          .set(values)
+          .set(({ eb }) => ({ revision: eb('revision', '+', 1) }))
+          .where('id', '=', id)
+          .compile(),
+      ]);
+      return changed.changes > 0;
+    },
+    async rotate(id, next, previousUntil) {
+      const [changed] = await database.write([
+        query
+          .updateTable('keys')
+          .set(({ eb, ref }) => ({
+            // Both sides of an update see the row as it was.
+            previous_digest: previousUntil === null ? null : ref('digest'),
+            previous_until: previousUntil,
+            digest: next.digest,
+            hint: next.hint,
+            revision: eb('revision', '+', 1),
+          }))
+          .where('id', '=', id)
+          .compile(),
+      ]);
+      return changed.changes > 0;
     },
     async list({ owner, after, limit }) {
       let keys = query.selectFrom('keys').selectAll().where('id', '>', after).orderBy('id').limit(limit);

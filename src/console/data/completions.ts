@@ -11,6 +11,11 @@ export type Call = CallList['data'][number];
 export const listKeys = () => auth<{ keys: KeyInfo[] }>('GET', 'keys').then(({ keys }) => keys);
 /** Needs a login from the last five minutes. */
 export const createKey = (input: NewKey) => auth<IssuedKey>('POST', 'keys', input);
+/** Needs a login from the last five minutes. */
+export const rotateKey = (id: string, grace_seconds: number) =>
+  auth<IssuedKey>('POST', `keys/${encodeURIComponent(id)}/rotate`, { grace_seconds });
+export const enableKey = (id: string, enabled: boolean) =>
+  request<KeyInfo>('PATCH', `/v1/keys/${encodeURIComponent(id)}`, { body: { enabled } });
 export const removeKey = (id: string) => auth<void>('DELETE', `keys/${encodeURIComponent(id)}`);
 
 export const readUsage = (query: UsageQuery) => request<UsageReport>('GET', '/v1/usage', { query });

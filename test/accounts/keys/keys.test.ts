@@ -21,6 +21,11 @@ function keysInMemory(): CompletionKeys & { readonly given: NewKey[] } {
       return { ...row, key: 'tsk_secret' };
     },
     list: async (owner) => rows.filter((row) => row.owner === owner),
+    async rotate(owner, id, { grace_seconds: grace = 0 }) {
+      const row = rows.find((each) => each.owner === owner && each.id === id);
+      if (row === undefined) throw new AppError('KEY_NOT_FOUND', { id });
+      return { ...row, key: `tsk_next_${grace}` };
+    },
     async remove(owner, id) {
       const index = rows.findIndex((row) => row.owner === owner && row.id === id);
       if (index === -1) throw new AppError('KEY_NOT_FOUND', { id });
@@ -48,6 +53,10 @@ test('someone issues, lists and removes keys of their own, and nobody else’s',
   assert.deepEqual((await accounts.get('keys', { token: ben.token })).body, { keys: [] });
   const foreign = await accounts.call('DELETE', `keys/${id}`, { token: ben.token });
   assert.deepEqual([foreign.status, foreign.body.error], [404, 'key_not_found']);
+  const rotate = (token: string, body: object) => accounts.post(`keys/${id}/rotate`, body, { token });
+  assert.equal((await rotate(ben.token, {})).body.error, 'key_not_found');
+  assert.equal((await rotate(ann.token, { grace_seconds: 86_401 })).body.error, 'invalid_request');
+  assert.equal((await rotate(ann.token, { grace_seconds: 60 })).body.key, 'tsk_next_60');
   assert.equal((await accounts.get('keys', { token: ann.token })).body.keys.length, 1);
   assert.equal((await accounts.post('keys', { name: '' }, { token: ann.token })).body.error, 'invalid_request');
   assert.equal((await accounts.call('DELETE', `keys/${id}`, { token: ann.token })).status, 204);

@@ -19,6 +19,11 @@ const ROW: KeyRow = {
   budget_period: null,
   expires_at: null,
   created_at: 0,
+  issued_by: '',
+  enabled: 1,
+  previous_digest: null,
+  previous_until: null,
+  revision: 0,
 };
 
 /** A store whose answers come when the test lets them. */

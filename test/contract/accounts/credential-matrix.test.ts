@@ -61,6 +61,7 @@ const EXPECTED: Readonly<Record<string, Expectation>> = {
   'POST /api/auth/config/sync': 'user',
   'POST /api/auth/keys': 'user',
   'GET /api/auth/keys': 'user',
+  'POST /api/auth/keys/:id/rotate': 'user',
   'DELETE /api/auth/keys/:id': 'user',
   'POST /api/auth/tokens': 'user',
   'GET /api/auth/tokens': 'user',
@@ -120,6 +121,7 @@ const EXPECTED: Readonly<Record<string, Expectation>> = {
 const FRESH: ReadonlySet<string> = new Set([
   'PATCH /api/auth/profile',
   'POST /api/auth/keys',
+  'POST /api/auth/keys/:id/rotate',
   'POST /api/auth/tokens',
   'GET /api/auth/device/approval/:code',
   'POST /api/auth/device/approval/:code',

@@ -140,6 +140,10 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
   'POST /v1/keys': WITH_MASTER_KEY,
   'GET /keys': WITH_MASTER_KEY,
   'GET /v1/keys': WITH_MASTER_KEY,
+  'PATCH /keys/:id': WITH_MASTER_KEY,
+  'PATCH /v1/keys/:id': WITH_MASTER_KEY,
+  'POST /keys/:id/rotate': WITH_MASTER_KEY,
+  'POST /v1/keys/:id/rotate': WITH_MASTER_KEY,
   'DELETE /keys/:id': WITH_MASTER_KEY,
   'DELETE /v1/keys/:id': WITH_MASTER_KEY,
   'GET /usage': WITH_KEY,
@@ -154,17 +158,19 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
 const BODY = { model: 'lab/small', messages: [{ role: 'user', content: 'Hello' }], input: 'Hello', max_tokens: 9 };
 
 function bodyOf(path: string): object {
-  if (path.endsWith('/keys')) return { name: 'made' };
+  if (path.endsWith('/keys') || path.endsWith('/keys/:id')) return { name: 'made' };
+  if (path.endsWith('/rotate')) return {};
   return path.endsWith('/completions') && !path.includes('chat') ? { ...BODY, prompt: 'Hello' } : BODY;
 }
 
 async function ask(name: string, caller: Caller): Promise<string> {
   const [url, headers] = CALLERS[caller];
   const [method = '', path = ''] = name.split(' ');
+  const takesBody = method === 'POST' || method === 'PATCH';
   const response = await fetch(`${url}${path.replace(':id', 'key_none').replace('*', 'lab/small')}`, {
     method,
-    headers: { ...headers, ...(method === 'POST' && { 'content-type': 'application/json' }) },
-    ...(method === 'POST' && { body: JSON.stringify(bodyOf(path)) }),
+    headers: { ...headers, ...(takesBody && { 'content-type': 'application/json' }) },
+    ...(takesBody && { body: JSON.stringify(bodyOf(path)) }),
   });
   const text = await response.text();
   // Whoever may revoke a key is told that this one does not exist.

@@ -183,6 +183,8 @@ const EXPECTED: Readonly<Record<string, Row>> = {
       [`GET ${prefix}/models/{path}`, READ],
       [`POST ${prefix}/keys`, MASTER],
       [`GET ${prefix}/keys`, { ...READ, 'key of a user': '403' }],
+      [`PATCH ${prefix}/keys/{id}`, REMOVE],
+      [`POST ${prefix}/keys/{id}/rotate`, MASTER],
       [`DELETE ${prefix}/keys/{id}`, REMOVE],
       [`GET ${prefix}/usage`, READ],
       [`GET ${prefix}/usage/calls`, READ],

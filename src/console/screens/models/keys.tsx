@@ -3,13 +3,15 @@ import { type FormEvent, useId, useState } from 'react';
 import { Link } from 'wouter';
 import type { NewKey } from '../../../accounts/contract/own-data.ts';
 import type { KeyInfo } from '../../../completions/contract/keys.ts';
-import { createKey, listKeys, removeKey } from '../../data/completions.ts';
+import { createKey, enableKey, listKeys, removeKey, rotateKey } from '../../data/completions.ts';
 import { BASE } from '../../data/request.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
 import { Confirm, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 
+/** How long a key stays valid after it was replaced, so that programs can be given the new one. */
+const GRACE_SECONDS = 3600;
 const PERIODS = ['day', 'month', 'total'] as const;
 
 /** The own keys of the completions API. */
@@ -20,6 +22,7 @@ export default function Keys() {
   const work = useWork();
   const [made, setMade] = useState<string>();
   const [removed, setRemoved] = useState<KeyInfo>();
+  const [rotated, setRotated] = useState<KeyInfo>();
   const refresh = () => queries.invalidateQueries({ queryKey: ['keys'] });
   if (person === undefined) {
     return (
@@ -36,7 +39,19 @@ export default function Keys() {
         <span className="quiet">For programs that call models in your name</span>
       </header>
       <ErrorBox error={keys.error} />
-      {keys.data === undefined || keys.data.length === 0 ? null : <Table keys={keys.data} onRemove={setRemoved} />}
+      {keys.data === undefined || keys.data.length === 0 ? null : (
+        <Table
+          keys={keys.data}
+          onRemove={setRemoved}
+          onRotate={setRotated}
+          onEnable={(key) =>
+            work.run(async () => {
+              await enableKey(key.id, !key.enabled);
+              await refresh();
+            })
+          }
+        />
+      )}
       <div className="page settings">
         {keys.data?.length === 0 ? <p>You have no keys yet.</p> : null}
         <WorkNotes work={work} />
@@ -60,6 +75,20 @@ export default function Keys() {
           </div>
         )}
       </div>
+      {rotated === undefined ? null : (
+        <Confirm
+          title={`Replace “${visible(rotated.name)}”?`}
+          text="A new key is shown once. The old one is refused after an hour."
+          action="Replace it"
+          onClose={() => setRotated(undefined)}
+          onYes={() =>
+            work.run(async () => {
+              setMade((await rotateKey(rotated.id, GRACE_SECONDS)).key);
+              await refresh();
+            })
+          }
+        />
+      )}
       {removed === undefined ? null : (
         <Confirm
           title={`Remove “${visible(removed.name)}”?`}
@@ -78,7 +107,13 @@ export default function Keys() {
   );
 }
 
-function Table({ keys, onRemove }: { readonly keys: readonly KeyInfo[]; readonly onRemove: (key: KeyInfo) => void }) {
+interface TableActions {
+  readonly onRemove: (key: KeyInfo) => void;
+  readonly onRotate: (key: KeyInfo) => void;
+  readonly onEnable: (key: KeyInfo) => void;
+}
+
+function Table({ keys, onRemove, onRotate, onEnable }: TableActions & { readonly keys: readonly KeyInfo[] }) {
   return (
     <div className="scrolls">
       <table className="list stacks">
@@ -102,9 +137,19 @@ function Table({ keys, onRemove }: { readonly keys: readonly KeyInfo[]; readonly
               <td data-name="Limits">{limitText(key)}</td>
               <td data-name="Created">{new Date(key.created_at).toLocaleDateString()}</td>
               <td data-name="Ends">
-                {key.expires_at === null ? 'never' : new Date(key.expires_at).toLocaleDateString()}
+                {!key.enabled
+                  ? 'disabled'
+                  : key.expires_at === null
+                    ? 'never'
+                    : new Date(key.expires_at).toLocaleDateString()}
               </td>
               <td>
+                <button type="button" onClick={() => onEnable(key)}>
+                  {key.enabled ? 'Disable' : 'Enable'}
+                </button>{' '}
+                <button type="button" onClick={() => onRotate(key)}>
+                  Replace …
+                </button>{' '}
                 <button type="button" onClick={() => onRemove(key)}>
                   Remove …
                 </button>
