@@ -11,6 +11,7 @@ import {
   readFiles,
   showTurn,
   type TurnCommandOptions,
+  taskFolder,
   turnDefaults,
   uploadFiles,
   withTurnOptions,
@@ -61,7 +62,8 @@ async function talk({ trestle, server, options, context, attachments }: Conversa
   const { TrestleError } = await import('../client/trestle-client.ts');
   const { whileAnswering } = await import('./answer-permissions.ts');
   const sessionId = options.session ?? newSessionId();
-  const session = trestle.session(sessionId, turnDefaults(options, context, server));
+  const folder = taskFolder(options, context, server);
+  const session = trestle.session(sessionId, turnDefaults(options, folder));
   let interrupts = 0;
   const terminal = await openTerminal(() => {
     if (!terminal.isBusy()) return terminal.close();
@@ -77,7 +79,9 @@ async function talk({ trestle, server, options, context, attachments }: Conversa
       interrupts = 0;
       const continued = named === undefined ? {} : { session: named };
       try {
-        await whileAnswering(answers, () => showTurn(session, { prompt, attachments: files }, continued, context));
+        await whileAnswering(answers, () =>
+          showTurn(session, { prompt, attachments: files, folder }, continued, context),
+        );
         named = sessionId;
         files = [];
       } catch (error) {

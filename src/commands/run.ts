@@ -46,9 +46,10 @@ export function registerRun(program: Command, context: CommandContext): void {
       const files = await readFiles(options.attach, context);
       await withServer({ ...options }, context, async (trestle, server) => {
         if (options.background === true && server.isOwn) return refuseBackground(context);
-        const task = { prompt, attachments: await uploadFiles(trestle, files) };
-        if (options.background === true) await submit(trestle, server, task, options, context);
-        else await runOnce(trestle, server, task, options, context);
+        const attachments = await uploadFiles(trestle, files);
+        const task = { prompt, attachments, folder: taskFolder(options, context, server) };
+        if (options.background === true) await submit(trestle, task, options, context);
+        else await runOnce(trestle, task, options, context);
       });
     });
 }
@@ -58,6 +59,8 @@ type TurnFiles = NonNullable<SessionDefaults['attachments']>;
 export interface Task {
   readonly prompt: string;
   readonly attachments: TurnFiles;
+  /** Where a session that the task starts works. One that it continues keeps its own folder. */
+  readonly folder: string | undefined;
 }
 
 function collect(file: string, before: readonly string[] = []): readonly string[] {
@@ -106,7 +109,10 @@ export function withTurnOptions(command: Command): Command {
   return command
     .option('--agent <id>', 'the agent that does the work; the default of the server unless given')
     .option('--model <name>', 'the model; the choice of the agent unless given')
-    .option('--folder <path>', 'the folder to work in; this one unless given')
+    .option(
+      '--folder <path>',
+      'the folder to work in; this one unless given, and of a session that is continued its own',
+    )
     .option('--session <id>', 'continue this session, or start it')
     .option('--attach <file>', 'a file that comes with the task; give it several times for several files', collect)
     .option('--ask', 'ask before the agent runs commands or changes files; answer with a key')
@@ -126,14 +132,21 @@ async function readPrompt(words: readonly string[], context: CommandContext): Pr
 }
 
 /** A server elsewhere has other folders: there one is named as the server knows it, or not at all. */
-export function turnDefaults(
-  { agent, model, folder, ask, allow, deny }: TurnCommandOptions,
+export function taskFolder(
+  { folder }: TurnCommandOptions,
   { workingDirectory }: CommandContext,
   { sharesFiles }: ConnectedServer,
+): string | undefined {
+  return sharesFiles ? resolve(workingDirectory, folder ?? '.') : folder;
+}
+
+/** What every turn of the command is sent with: the folder only where `--folder` names it. */
+export function turnDefaults(
+  { agent, model, folder: named, ask, allow, deny }: TurnCommandOptions,
+  folder: string | undefined,
 ): SessionDefaults {
-  const place = sharesFiles ? resolve(workingDirectory, folder ?? '.') : folder;
   return {
-    ...(place !== undefined && { workingDirectory: place }),
+    ...(named !== undefined && inFolder(folder)),
     routing: {
       ...(agent !== undefined && { routingMode: 'explicit' as const, explicitProviderId: agent }),
       ...(model !== undefined && { explicitModel: model }),
@@ -142,6 +155,10 @@ export function turnDefaults(
       ...(deny === true && { permissions: 'deny' as const }),
     },
   };
+}
+
+function inFolder(folder: string | undefined): Pick<SessionDefaults, 'workingDirectory'> {
+  return folder === undefined ? {} : { workingDirectory: folder };
 }
 
 export function newSessionId(): string {
@@ -155,25 +172,40 @@ function refuseBackground({ stderr }: CommandContext): never {
 
 async function submit(
   trestle: TrestleClient,
-  server: ConnectedServer,
-  { prompt: taskPrompt, attachments }: Task,
+  { prompt: taskPrompt, attachments, folder }: Task,
   options: RunOptions,
   context: CommandContext,
 ): Promise<void> {
   const sessionId = options.session ?? newSessionId();
-  const defaults = turnDefaults(options, context, server);
-  const job = await trestle.jobs.submit({ sessionId, taskPrompt, attachments, ...defaults });
+  const place = folder !== undefined && (await isContinued(trestle, options)) ? {} : inFolder(folder);
+  const defaults = turnDefaults(options, folder);
+  const job = await trestle.jobs.submit({ sessionId, taskPrompt, attachments, ...place, ...defaults });
   context.stdout(options.json === true ? `${JSON.stringify(job)}\n` : `${job.jobId}\n`);
+}
+
+/** The owner of what commands start on this machine. They see sessions of the same name that belong to others, too. */
+const OPERATOR = 'main';
+
+/** A job says the same to start a session and to continue it. */
+async function isContinued(trestle: TrestleClient, { session }: RunOptions): Promise<boolean> {
+  if (session === undefined) return false;
+  const { TrestleError } = await import('../client/trestle-client.ts');
+  try {
+    await trestle.sessions.get(session, { owner: OPERATOR });
+    return true;
+  } catch (error) {
+    if (error instanceof TrestleError && error.code === 'SESSION_NOT_FOUND') return false;
+    throw error;
+  }
 }
 
 async function runOnce(
   trestle: TrestleClient,
-  server: ConnectedServer,
   task: Task,
   options: RunOptions,
   context: CommandContext,
 ): Promise<void> {
-  const session = trestle.session(options.session ?? newSessionId(), turnDefaults(options, context, server));
+  const session = trestle.session(options.session ?? newSessionId(), turnDefaults(options, task.folder));
   let interrupts = 0;
   const interrupt = () => {
     interrupts += 1;
@@ -198,12 +230,13 @@ async function runOnce(
 /** Runs a turn, shows it, and returns its status. A session that exists is continued; any other is started. */
 export async function showTurn(
   session: AgentSession,
-  { prompt, attachments }: Task,
+  { prompt, attachments, folder }: Task,
   { session: named, json }: Pick<RunOptions, 'session' | 'json'>,
   context: CommandContext,
 ): Promise<string> {
   const files = attachments.length === 0 ? {} : { attachments };
-  const first = named === undefined ? session.start(prompt, files) : session.message(prompt, files);
+  const start = () => session.start(prompt, { ...files, ...inFolder(folder) });
+  const first = named === undefined ? start() : session.message(prompt, files);
   try {
     return await show(first, json === true, context);
   } catch (error) {
@@ -211,7 +244,7 @@ export async function showTurn(
     const isNew =
       named !== undefined && error instanceof TrestleError && error.code === 'SESSION_CONTINUATION_UNAVAILABLE';
     if (!isNew) throw error;
-    return await show(session.start(prompt, files), json === true, context);
+    return await show(start(), json === true, context);
   }
 }
 
