@@ -6,6 +6,7 @@ import { registerChat } from './chat.ts';
 import { type CommandContext, CommandExit, describeFailure, EXIT_USAGE } from './command-context.ts';
 import { registerConfig, registerDoctor } from './config.ts';
 import { registerInit } from './init.ts';
+import { registerJobs } from './jobs.ts';
 import { registerKey } from './key.ts';
 import { addGlobalFlags } from './load-settings.ts';
 import { registerLogin } from './login.ts';
@@ -49,6 +50,7 @@ export function buildProgram(context: CommandContext): Command {
   registerChat(program, context);
   registerAgents(program, context);
   registerSessions(program, context);
+  registerJobs(program, context);
   registerLogin(program, context);
   registerSchedules(program, context);
   registerUsage(program, context);

@@ -1,26 +1,16 @@
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
+import { type CommandContext, CommandExit, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
 import { type ConnectedServer, withServer } from './load-settings.ts';
 import { coloredDiff, createTurnDisplay, oneLine, printable } from './turn-display.ts';
 
 type Options = Readonly<Record<string, unknown>>;
 type Work = (trestle: TrestleClient, server: ConnectedServer, options: Options) => Promise<void>;
 type SessionSummary = Awaited<ReturnType<TrestleClient['sessions']['list']>>['sessions'][number];
-type Job = Awaited<ReturnType<TrestleClient['jobs']['list']>>['jobs'][number];
 
 const SESSION = 'the id of the session';
-const JOB = 'the id of the job';
 const STATES = ['needs_you', 'running', 'waiting', 'idle', 'archived'];
-const JOB_STATES = ['pending', 'running', 'completed', 'failed'];
 const MAX_TITLE = 60;
-
-/** `trestle sessions` and `trestle jobs`. */
-export function registerSessions(program: Command, context: CommandContext): void {
-  const action = commandAction(context);
-  registerSessionCommands(program, context, action);
-  registerJobCommands(program, context, action);
-}
 
 /** Makes the action of a command that talks to a server: gets its words, a client of the server, and the options. */
 export function commandAction(context: CommandContext): Action {
@@ -35,17 +25,19 @@ export function commandAction(context: CommandContext): Action {
 
 type Action = (run: (...words: string[]) => Work) => (...given: unknown[]) => Promise<void>;
 
-function registerSessionCommands(program: Command, context: CommandContext, action: Action): void {
+/** `trestle sessions`. */
+export function registerSessions(program: Command, context: CommandContext): void {
+  const action = commandAction(context);
   const sessions = program
     .command('sessions')
-    .summary('list, show, follow, undo, export, archive and close sessions')
+    .summary('list, show, follow, steer, fork, undo, export, archive and close sessions')
     .description('Lists the sessions of the running server, the newest first.')
     .option('--state <state>', STATES.join(', '))
     .option('--search <text>', 'in title and session id')
     .option('--limit <count>', 'at most so many; 20 unless given')
     .addHelpText(
       'after',
-      '\nExamples:\n  trestle sessions --state running\n  trestle sessions follow my-session\n  trestle sessions changes my-session --diff\n  trestle sessions undo my-session\n  trestle sessions export my-session > session.md',
+      '\nExamples:\n  trestle sessions --state running\n  trestle sessions follow my-session\n  trestle sessions steer my-session "Use tabs, please"\n  trestle sessions changes my-session --diff\n  trestle sessions undo my-session\n  trestle sessions export my-session > session.md',
     );
   const list = action(() => async (trestle, _server, { state, search, limit, json }) => {
     const page = await trestle.sessions.list({
@@ -93,6 +85,30 @@ function registerSessionCommands(program: Command, context: CommandContext, acti
           if (!stop.signal.aborted) throw error;
           throw new CommandExit(EXIT_INTERRUPTED);
         }
+      }),
+    );
+  sessions
+    .command('steer')
+    .description(
+      'Sends a message to the running turn of a session, for agents that take one. Otherwise send it with trestle run --session: it waits until the turn has ended.',
+    )
+    .argument('<session>', SESSION)
+    .argument('<message>', 'what to tell the agent')
+    .action(
+      action((sessionId = '', text = '') => async (trestle, _server, { json }) => {
+        const steered = await trestle.sessions.steer(sessionId, text);
+        context.stdout(json === true ? `${JSON.stringify(steered)}\n` : `Sent to the turn ${steered.turnId}.\n`);
+      }),
+    );
+  sessions
+    .command('fork')
+    .description('Copies a session with its conversation, and prints the id of the copy, which --session continues.')
+    .argument('<session>', SESSION)
+    .option('--turn <turn>', 'the last turn that the copy has; all turns unless given')
+    .action(
+      action((sessionId = '') => async (trestle, _server, { json, turn }) => {
+        const copy = await trestle.sessions.fork(sessionId, typeof turn === 'string' ? { turnId: turn } : {});
+        context.stdout(json === true ? `${JSON.stringify(copy)}\n` : `${copy.sessionId}\n`);
       }),
     );
   sessions
@@ -195,75 +211,6 @@ function registerSessionCommands(program: Command, context: CommandContext, acti
     );
 }
 
-function registerJobCommands(program: Command, context: CommandContext, action: Action): void {
-  const jobs = program
-    .command('jobs')
-    .summary('list, show, repeat and cancel background jobs')
-    .description('Lists the background jobs of the running server, the newest first.')
-    .option('--status <status>', JOB_STATES.join(', '))
-    .option('--search <text>', 'in the prompt and in names')
-    .option('--agent <id>', 'jobs of this agent')
-    .option('--schedule <id>', 'jobs that this schedule made')
-    .option('--limit <count>', 'at most so many; 20 unless given')
-    .addHelpText(
-      'after',
-      '\nExamples:\n  trestle jobs --status failed\n  trestle jobs show job-01m7j5adcfb770yc2xwtdfhqkt\n  trestle jobs cancel job-01m7j5adcfb770yc2xwtdfhqkt',
-    );
-  const list = action(() => async (trestle, _server, { status, search, agent, schedule, limit, json }) => {
-    const page = await trestle.jobs.list({
-      ...(typeof search === 'string' && { search }),
-      ...(typeof agent === 'string' && { providerId: agent }),
-      ...(typeof schedule === 'string' && { scheduleId: schedule }),
-      limit: wholeNumber(limit ?? 20, '--limit', context),
-      ...(status !== undefined && { status: oneOf(status, JOB_STATES, '--status', context) as Job['status'] }),
-    });
-    context.stdout(json === true ? `${JSON.stringify(page)}\n` : jobTable(page.jobs, Date.now()));
-  });
-  jobs.action(list);
-  jobs.command('list').description('The same.').action(list);
-  jobs
-    .command('show')
-    .description('Prints a job with its result and every attempt to deliver it, as JSON.')
-    .argument('<job>', JOB)
-    .action(
-      action((jobId = '') => async (trestle) => {
-        context.stdout(`${JSON.stringify(await findJob(trestle, jobId, context), undefined, 2)}\n`);
-      }),
-    );
-  jobs
-    .command('again')
-    .description('Runs an ended job again, as a new job.')
-    .argument('<job>', JOB)
-    .action(
-      action((jobId = '') => async (trestle, _server, { json }) => {
-        const job = await trestle.jobs.submit({ retryOf: jobId });
-        context.stdout(json === true ? `${JSON.stringify(job)}\n` : `Submitted ${job.jobId}.\n`);
-      }),
-    );
-  jobs
-    .command('cancel')
-    .description('Cancels a job that waits or runs.')
-    .argument('<job>', JOB)
-    .action(
-      action((jobId = '') => async (trestle) => {
-        const { status, sessionId } = await findJob(trestle, jobId, context);
-        if (status !== 'pending' && status !== 'running') {
-          context.stderr(`trestle: the job "${jobId}" has ended: ${status}\n`);
-          throw new CommandExit(EXIT_FAILED);
-        }
-        await trestle.session(sessionId).cancel();
-        context.stdout(`Cancelled ${jobId}.\n`);
-      }),
-    );
-}
-
-async function findJob(trestle: TrestleClient, jobId: string, { stderr }: CommandContext): Promise<Job> {
-  const job = await trestle.jobs.get(jobId);
-  if (job.status !== 'not_found') return job;
-  stderr(`trestle: there is no job "${jobId}"; trestle jobs lists them\n`);
-  throw new CommandExit(EXIT_FAILED);
-}
-
 export function wholeNumber(given: unknown, flag: string, { stderr }: CommandContext): number {
   if (/^[1-9]\d{0,2}$/.test(String(given))) return Number(given);
   stderr(`trestle: ${flag} takes a number from 1 to 999\n`);
@@ -324,20 +271,6 @@ function changesText(files: Awaited<ReturnType<TrestleClient['sessions']['change
       MARKS[status],
       oneLine(path, 500),
       binary ? 'binary' : `+${added} -${removed}`,
-    ]),
-  );
-}
-
-function jobTable(jobs: readonly Job[], now: number): string {
-  if (jobs.length === 0) return 'There are no jobs; submit one with: trestle run --background "..."\n';
-  return table(
-    jobs.map(({ status, createdAt, jobId, providerId, errorCode, taskPrompt }) => [
-      status,
-      age(now - Date.parse(createdAt)),
-      jobId,
-      providerId,
-      errorCode ?? '',
-      oneLine(taskPrompt, MAX_TITLE),
     ]),
   );
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { createTrestleClient } from '../../src/client/trestle-client.ts';
 import { callControlSocket } from '../../src/platform/control-socket/control-socket.ts';
 import { dataFiles } from '../../src/system/data-directory.ts';
 import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
@@ -12,6 +13,9 @@ const TOKEN = 'token-of-the-server-0123456789';
 const server = await startProgram({ after }, { environment: { BRIDGE_AUTH_TOKEN: TOKEN } });
 const folder = await temporaryFolder({ after });
 const data = ['--data-dir', server.dataDirectory];
+
+const trestle = createTrestleClient({ url: server.url, token: TOKEN });
+after(() => trestle.close());
 
 const run = (args: readonly string[], input = '') =>
   runProgram(['run', ...args, ...data], { workingDirectory: folder, input });
@@ -27,6 +31,63 @@ test('run adds standard input for a final dash, and continues a session', async 
   const second = await run(['again', '--session', 'piped', '--json']);
   const { status, output, sessionId } = JSON.parse(second.stdout);
   assert.deepEqual({ status, output, sessionId }, { status: 'completed', output: 'again', sessionId: 'piped' });
+});
+
+test('a session that run continues keeps its folder, unless --folder names another', async (t) => {
+  const elsewhere = await temporaryFolder(t);
+  const runIn = (workingDirectory: string, ...args: string[]) =>
+    runProgram(['run', '--json', ...args, ...data], { workingDirectory });
+  const folderOf = async (sessionId: string) => (await trestle.sessions.get(sessionId)).session.folder;
+  const ended = (jobId: string) =>
+    until('the job to end', async () => {
+      const job = await trestle.jobs.get(jobId);
+      return job.status === 'completed' ? job.result : undefined;
+    });
+  await trestle.session('placed').start('one', { workingDirectory: folder }).result;
+  const [continued, submitted, started] = await Promise.all([
+    runIn(elsewhere, '--session', 'placed', 'two'),
+    runIn(elsewhere, '--session', 'placed', '--background', 'three'),
+    runIn(elsewhere, '--session', 'new-job', '--background', 'x'),
+  ]);
+  assert.equal(JSON.parse(continued.stdout).resolvedWorkingDirectory, folder, continued.stderr);
+  assert.equal((await ended(JSON.parse(submitted.stdout).jobId))?.resolvedWorkingDirectory, folder);
+  assert.equal((await ended(JSON.parse(started.stdout).jobId))?.resolvedWorkingDirectory, elsewhere);
+  await runIn(elsewhere, '--session', 'placed', '--folder', '.', 'four');
+  assert.equal(await folderOf('placed'), elsewhere);
+  await runIn(elsewhere, '--session', 'new-name', 'five');
+  assert.equal(await folderOf('new-name'), elsewhere, 'a session that is started works in the folder of the command');
+});
+
+test('sessions steer reaches the running turn, and fork copies a session', async () => {
+  const session = trestle.session('steered', { routing: { explicitModel: 'demo/echo?delay=1000' } });
+  const turn = session.start('word '.repeat(600));
+  await until('the turn to run', async () => {
+    const found = await trestle.sessions.get('steered').catch(() => undefined);
+    return found?.session.state === 'running';
+  });
+  const steered = await command('sessions', 'steer', 'steered', 'and eleven');
+  assert.match(steered.stdout, /^Sent to the turn \S+\.\n$/, steered.stderr);
+  await session.cancel();
+  await turn.result;
+  const { updates } = await trestle.sessions.updates('steered', { kinds: 'steer' });
+  assert.deepEqual(
+    updates.map((update) => 'text' in update && update.text),
+    ['and eleven'],
+  );
+  await trestle.session('forked').start('My name is Ada').result;
+  const [{ turnId = '' } = {}] = (await trestle.sessions.turns('forked')).turns;
+  const [late, whole, upTo, unknown] = await Promise.all([
+    command('sessions', 'steer', 'forked', 'too late'),
+    command('sessions', 'fork', 'forked'),
+    command('sessions', 'fork', 'forked', '--turn', turnId, '--json'),
+    command('sessions', 'fork', 'forked', '--turn', 'nothing'),
+  ]);
+  assert.deepEqual([late.code, unknown.code], [1, 1]);
+  assert.match(late.stderr, /^trestle: .*\(NOT_STEERABLE\)\n$/);
+  assert.match(whole.stdout, /^\S+\n$/, whole.stderr);
+  for (const copy of [whole.stdout.trim(), JSON.parse(upTo.stdout).sessionId]) {
+    assert.equal((await trestle.session(copy).message('go on').result).status, 'completed');
+  }
 });
 
 test('run hands a task to the server with --background', async () => {
