@@ -1,7 +1,9 @@
 import type { FolderPage } from '../../bridge/contract/files.ts';
+import type { AgentList } from '../../bridge/contract/surface.ts';
 import type {
   Permission,
   PermissionAnswer,
+  SessionChanges,
   SessionPage,
   SessionQuery,
   SessionView,
@@ -27,13 +29,19 @@ const place = ({ sessionId }: SessionName) => `/api/bridge/sessions/${encodeURIC
 export const listSessions = (query: SessionQuery) => request<SessionPage>('GET', '/api/bridge/sessions', { query });
 export const readSession = (name: SessionName) =>
   request<SessionView>('GET', place(name), { query: { owner: name.owner } });
-export const changeSession = (
-  name: SessionName,
-  changes: { title?: string; archived?: boolean; pinned?: boolean },
-): Promise<Summary> =>
+export const changeSession = (name: SessionName, changes: SessionChanges): Promise<Summary> =>
   request<{ session: Summary }>('PATCH', place(name), { query: { owner: name.owner }, body: changes }).then(
     ({ session }) => session,
   );
+/** Sends a message to the running turn. */
+export const steerSession = (name: SessionName, text: string) =>
+  request<{ turnId: string }>('POST', `${place(name)}/steer`, { query: { owner: name.owner }, body: { text } });
+/** Copies a session, whole or up to a turn. */
+export const forkSession = (name: SessionName, turnId?: string) =>
+  request<{ sessionId: string }>('POST', `${place(name)}/fork`, {
+    query: { owner: name.owner },
+    body: turnId === undefined ? {} : { turnId },
+  });
 export const listTurns = (name: SessionName, before?: string) =>
   request<TurnPage>('GET', `${place(name)}/turns`, { query: { owner: name.owner, before } });
 export const listUpdates = (name: SessionName, query: UpdateQuery) =>
@@ -42,6 +50,7 @@ export const answerPermission = (permissionId: string, answer: PermissionAnswer)
   request<{ permission: Permission }>('POST', `/api/bridge/permissions/${permissionId}/answer`, { body: answer }).then(
     ({ permission }) => permission,
   );
+export const listAgents = () => request<AgentList>('GET', '/api/bridge/agents').then(({ agents }) => agents);
 export const listFolders = (path?: string) => request<FolderPage>('GET', '/api/bridge/folders', { query: { path } });
 export const exportAddress = (name: SessionName, form: 'markdown' | 'json') =>
   `${BASE}${place(name)}/export?form=${form}${name.owner === undefined ? '' : `&owner=${encodeURIComponent(name.owner)}`}`;

@@ -5,7 +5,11 @@ export const PERMISSIONS = [
   { value: 'deny', label: 'Read only' },
 ] as const;
 
-export type PermissionChoice = (typeof PERMISSIONS)[number]['value'];
+/** For agents whose modes decide it: nothing is sent along with a message. */
+export const BY_MODE = { value: 'mode', label: 'As the mode says' } as const;
+const CHOICES = [...PERMISSIONS, BY_MODE] as const;
+
+export type PermissionChoice = (typeof CHOICES)[number]['value'];
 
 const KEY = 'trestle.permissions';
 const MAX_KEPT = 200;
@@ -13,6 +17,11 @@ const MAX_KEPT = 200;
 /** What was chosen for a session in this browser; to be asked, where nothing was. */
 export function permissionChoice(sessionId: string): PermissionChoice {
   return readAll().find(([id]) => id === sessionId)?.[1] ?? 'ask';
+}
+
+/** What a message of the session is sent with. */
+export function routingOf(choice: PermissionChoice): { permissions?: 'ask' | 'allow' | 'deny' } {
+  return choice === BY_MODE.value ? {} : { permissions: choice };
 }
 
 /** Keeps the choice for the next message, and for another day. The oldest choices are forgotten. */
@@ -31,5 +40,5 @@ function readAll(): [string, PermissionChoice][] {
 }
 
 function isChoice(entry: unknown): entry is [string, PermissionChoice] {
-  return Array.isArray(entry) && PERMISSIONS.some(({ value }) => value === entry[1]);
+  return Array.isArray(entry) && CHOICES.some(({ value }) => value === entry[1]);
 }

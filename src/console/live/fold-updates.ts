@@ -89,7 +89,7 @@ function addItem(items: Item[], update: Update): void {
       ...common,
       kind: 'note',
       tone,
-      text: `${tone === 'allowed' ? 'Allowed' : 'Denied'}: ${update.title}`,
+      text: `${tone === 'allowed' ? 'Allowed' : 'Denied'}: ${update.title}${update.reason ? ` (${update.reason})` : ''}`,
     });
   } else if (kind === 'steer' && 'text' in update) {
     items.push({ ...common, kind: 'note', tone: 'plain', text: `Message to the running turn: ${update.text}` });

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useId, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
 import { listFolders, trestle } from '../../data/bridge.ts';
-import { keepPermissionChoice, PERMISSIONS, type PermissionChoice } from '../../data/permission-choice.ts';
+import { keepPermissionChoice, PERMISSIONS, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { rememberTurn, STARTED_MS } from '../session/running-turns.ts';
@@ -48,7 +48,7 @@ export function NewSessionForm() {
     const session = client.session(sessionId, {
       ...(folder !== '' && { workingDirectory: folder }),
       routing: {
-        permissions,
+        ...routingOf(permissions),
         ...(agent !== '' && { routingMode: 'explicit' as const, explicitProviderId: agent }),
       },
     });

@@ -16,6 +16,8 @@ interface ConversationProps {
   readonly isLoading: boolean;
   readonly isRunning: boolean;
   readonly onEarlier: () => void;
+  /** Copies the session up to a turn; undefined where its agent cannot. */
+  readonly onFork: ((turnId: string) => void) | undefined;
 }
 
 const FILTERS = [
@@ -31,7 +33,7 @@ const NEAR_END = 80;
 
 /** The updates of a session as a list that draws only what can be seen. */
 export function Conversation(props: ConversationProps) {
-  const { items: all, turns, folder, hasEarlier, isLoading, isRunning, onEarlier } = props;
+  const { items: all, turns, folder, hasEarlier, isLoading, isRunning, onEarlier, onFork } = props;
   const [filter, setFilter] = useState<Filter>('all');
   const items = useMemo(() => all.filter((item) => matches(item, filter)), [all, filter]);
   const place = useRef<HTMLDivElement>(null);
@@ -75,7 +77,7 @@ export function Conversation(props: ConversationProps) {
             const item = items[index];
             return item === undefined ? null : (
               <Placed key={key} index={index} start={start} measure={list.measureElement}>
-                <Entry item={item} turn={byId.get(item.turnId)} folder={folder} />
+                <Entry item={item} turn={byId.get(item.turnId)} folder={folder} onFork={onFork} />
               </Placed>
             );
           })}
@@ -138,8 +140,12 @@ function matches(item: Item, filter: Filter): boolean {
   return filter === 'commands' ? item.call.toolKind === 'execute' : (item.call.changes ?? []).length > 0;
 }
 
-const Entry = memo(function Entry(props: { item: Item; turn: Turn | undefined; folder: string }) {
-  const { item, turn, folder } = props;
+interface EntryProps extends Pick<ConversationProps, 'folder' | 'onFork'> {
+  readonly item: Item;
+  readonly turn: Turn | undefined;
+}
+
+const Entry = memo(function Entry({ item, turn, folder, onFork }: EntryProps) {
   switch (item.kind) {
     case 'start':
       return turn === undefined ? null : (
@@ -161,11 +167,15 @@ const Entry = memo(function Entry(props: { item: Item; turn: Turn | undefined; f
     case 'note':
       return <p className={`note ${item.tone}`}>{visible(item.text)}</p>;
     case 'end':
-      return <TurnEnd item={item} turn={turn} />;
+      return <TurnEnd item={item} turn={turn} onFork={onFork} />;
   }
 });
 
-function TurnEnd({ item, turn }: { readonly item: Extract<Item, { kind: 'end' }>; readonly turn: Turn | undefined }) {
+interface TurnEndProps extends Pick<EntryProps, 'turn' | 'onFork'> {
+  readonly item: Extract<Item, { kind: 'end' }>;
+}
+
+function TurnEnd({ item, turn, onFork }: TurnEndProps) {
   const tokens = turn?.usage?.totalTokens;
   const facts = [
     item.status,
@@ -181,7 +191,19 @@ function TurnEnd({ item, turn }: { readonly item: Extract<Item, { kind: 'end' }>
           {visible(turn?.error || item.message)} {turn?.code === undefined || turn.code === '' ? '' : `(${turn.code})`}
         </p>
       )}
-      <p className="quiet">{facts.join(' · ')}</p>
+      <p className="quiet">
+        {facts.join(' · ')}
+        {onFork === undefined ? null : (
+          <button
+            type="button"
+            className="plain"
+            title="Copies the conversation up to here into a new session"
+            onClick={() => onFork(item.turnId)}
+          >
+            Fork from here
+          </button>
+        )}
+      </p>
     </div>
   );
 }

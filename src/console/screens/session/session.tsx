@@ -1,14 +1,22 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
+import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useParams, useSearchParams } from 'wouter';
-import { changeSession, exportAddress, listTurns, readSession, type SessionName, trestle } from '../../data/bridge.ts';
+import {
+  changeSession,
+  exportAddress,
+  forkSession,
+  listTurns,
+  readSession,
+  type SessionName,
+  trestle,
+} from '../../data/bridge.ts';
 import { Problem } from '../../data/request.ts';
 import { openSessionStream } from '../../live/session-stream.ts';
 import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
-import { Composer } from './composer.tsx';
+import { Composer, useAgent } from './composer.tsx';
 import { Conversation } from './conversation.tsx';
 import { PermissionCard } from './permission-card.tsx';
 import { SidePane } from './side-pane.tsx';
@@ -46,6 +54,21 @@ export default function SessionScreen() {
       }),
     [live, name, sessionId, queries],
   );
+  const [, go] = useLocation();
+  const [refusal, setRefusal] = useState<unknown>();
+  const canFork = (useAgent(view.data?.session.providerId)?.fork ?? 'no') !== 'no';
+  const newest = turns.data?.turns[0]?.turnId;
+  const fork = useCallback(
+    (turnId: string) => {
+      setRefusal(undefined);
+      // Every agent that copies sessions copies whole ones, and not every one a part.
+      forkSession(name, turnId === newest ? undefined : turnId).then(
+        (copy) => go(`/console/sessions/${encodeURIComponent(copy.sessionId)}${ownerPart(name)}`),
+        setRefusal,
+      );
+    },
+    [name, newest, go],
+  );
   if (view.error instanceof Problem && view.error.status === 404 && folded.items.length === 0) {
     return (
       <section className="page">
@@ -81,7 +104,9 @@ export default function SessionScreen() {
             isLoading={isLoading}
             isRunning={isRunning}
             onEarlier={() => void stream.loadEarlier()}
+            onFork={canFork ? fork : undefined}
           />
+          <ErrorBox error={refusal} />
           {permissions.map((permission) => (
             <PermissionCard
               key={permission.permissionId}
@@ -90,7 +115,7 @@ export default function SessionScreen() {
               onAnswered={() => void queries.invalidateQueries({ queryKey: ['session', name] })}
             />
           ))}
-          <Composer name={name} isRunning={isRunning} queued={view.data?.queued ?? []} />
+          <Composer name={name} isRunning={isRunning} view={view.data} />
         </div>
         <SidePane
           items={folded.items}
@@ -102,6 +127,8 @@ export default function SessionScreen() {
     </div>
   );
 }
+
+const ownerPart = ({ owner }: SessionName) => (owner === undefined ? '' : `?owner=${encodeURIComponent(owner)}`);
 
 interface HeaderProps {
   readonly name: SessionName;

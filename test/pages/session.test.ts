@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
+import { openPage } from './open-page.ts';
+
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
+
+async function openSession(scope: Scope, agents: object, prompt: string) {
+  const folder = await temporaryFolder(scope);
+  const config = join(folder, 'trestle.yaml');
+  await writeFile(config, JSON.stringify({ agents }));
+  const program = await startProgram(scope, { args: ['--config', config] });
+  const opened = await openPage(scope, `${program.url}/console/new`);
+  const { page } = opened;
+  await page.getByLabel('What should be done?').fill(prompt);
+  await page.getByLabel('Folder').fill(folder);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/console\/sessions\//);
+  return { ...opened, log: page.getByRole('log') };
+}
+
+async function send(page: Page, text: string): Promise<void> {
+  await page.getByLabel('Message').fill(text);
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByRole('log').locator('.prompt', { hasText: text }).waitFor();
+}
+
+test('a running turn is steered; mode and model are chosen for the next turns; a copy continues from a message', async (t) => {
+  const agents = { default: 'builtin', builtin: { model: 'demo/echo?delay=1000' } };
+  const { page, problems, log } = await openSession(t, agents, 'word '.repeat(300));
+  await log.locator('.markdown').waitFor();
+  await page.getByLabel('Message').fill('shorter, please');
+  await page.getByRole('button', { name: 'Steer' }).click();
+  await log.getByText('Message to the running turn: shorter, please').waitFor();
+  assert.equal(await page.getByLabel('Message').inputValue(), '');
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Steer' }).count(), 0, 'nothing runs that could be steered');
+
+  const mode = page.getByLabel('Mode', { exact: true });
+  const model = page.getByLabel('Model', { exact: true });
+  const permissions = page.getByLabel('Before it runs commands or changes files');
+  assert.equal(await permissions.inputValue(), 'ask');
+  await mode.selectOption('plan');
+  await until('the mode to decide', async () => (await permissions.inputValue()) === 'mode');
+  await model.fill('demo/echo');
+  await model.press('Enter');
+  await page.locator('.session-bar .facts', { hasText: /· demo\/echo ·/ }).waitFor();
+  await page.reload();
+  await until('the choices to be shown again', async () => (await mode.inputValue()) === 'plan');
+  assert.deepEqual([await model.inputValue(), await permissions.inputValue()], ['demo/echo', 'mode']);
+
+  await send(page, 'second');
+  await log.locator('.markdown', { hasText: /^second$/ }).waitFor();
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  await send(page, 'third');
+  await log.locator('.markdown', { hasText: /^third$/ }).waitFor();
+  const original = page.url();
+  await log.getByRole('button', { name: 'Fork from here' }).nth(-2).click();
+  await page.waitForURL((address) => address.href !== original);
+  await page.getByText('Nothing yet.').waitFor();
+  await send(page, 'another way');
+  await log.locator('.markdown', { hasText: /^another way$/ }).waitFor();
+  assert.deepEqual(problems, []);
+});
+
+test('an agent that offers modes and models; a denial with a reason is shown with it', async (t) => {
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT, '--modes', '--models'] }];
+  const agents = { catalog: ['scripted'], default: 'scripted', custom };
+  const { page, problems, log } = await openSession(t, agents, 'ask');
+  const card = page.getByRole('region', { name: 'The agent asks' });
+  await card.getByRole('button', { name: 'Deny and say why' }).click();
+  await card.getByLabel('Why not').fill('not on a Friday');
+  await card.getByLabel('Why not').press('Enter');
+  await log.getByText('Denied: touch made (not on a Friday)').waitFor();
+  await log.getByText('answered selected never').waitFor();
+  await card.waitFor({ state: 'detached' });
+
+  const model = page.getByLabel('Model', { exact: true });
+  const other = await model.locator('option').last().getAttribute('value');
+  await model.selectOption(other ?? '');
+  await page.locator('.session-bar .facts', { hasText: `· ${other} ·` }).waitFor();
+  await send(page, 'model');
+  await log.locator('.markdown', { hasText: String(other) }).waitFor();
+  assert.equal(
+    await page.getByRole('button', { name: 'Fork from here' }).count(),
+    2,
+    'forking is offered, and may be refused',
+  );
+  await log.getByRole('button', { name: 'Fork from here' }).last().click();
+  await page
+    .getByRole('alert')
+    .getByText(/not_forkable/)
+    .waitFor();
+  assert.equal(
+    await page.evaluate('document.documentElement.scrollWidth <= document.documentElement.clientWidth'),
+    true,
+  );
+  assert.deepEqual(
+    problems.filter((problem) => !problem.includes('409')),
+    [],
+  );
+});
