@@ -114,6 +114,13 @@ export function usdOfNano(nano: number | bigint): number {
   return Number(nano) / NANO_PER_USD;
 }
 
+/** Nano-USD as decimal text in USD, never with an exponent: `0.0000015`. */
+export function usdText(nano: number): string {
+  return usdOfNano(nano)
+    .toFixed(9)
+    .replace(/\.?0+$/, '');
+}
+
 /** USD per token, without the noise that a division of decimals would leave. */
 export function usdOfRate(pico: number): number {
   return pico / PICO_PER_USD;

@@ -77,8 +77,11 @@ export interface Admission {
   readonly headers: Readonly<Record<string, string>>;
   /** `outcome.content` is stored: give it. False unless it is configured so. */
   readonly keepsContent: boolean;
-  /** Feeds limits, budget, usage records, metrics and spans. */
-  settle(outcome: CallOutcome): void;
+  /**
+   * Feeds limits, budget, usage records, metrics and spans. Returns the cost of the call in nano-USD; undefined when the
+   * price is not known.
+   */
+  settle(outcome: CallOutcome): number | undefined;
 }
 
 /** Limits and budgets of keys and of their owners. Synchronous, because every call passes through it. */

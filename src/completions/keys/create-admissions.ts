@@ -138,7 +138,7 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
         settle(outcome) {
           if (settled) {
             onProblem(new Error('a call was settled twice'));
-            return;
+            return undefined;
           }
           settled = true;
           forget();
@@ -147,6 +147,7 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
           for (const reservation of reservations) reservation.settle(call.costNano);
           const isCharged = call.costNano > 0 && buckets.length > 0;
           tell(isCharged ? { ...call, charges: chargesOf(holder, clock.now()) } : call);
+          return call.priceKnown ? call.costNano : undefined;
         },
       };
     },

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { usdText } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 import type { Admission, CallOutcome, FailedAttempt } from '../keys/admission.ts';
 import type { Target } from './model-plan.ts';
@@ -37,6 +38,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
   const startedAt = clock.monotonic();
   let firstTokenMs: number | undefined;
   let settled = false;
+  let costNano: number | undefined;
 
   const record: CallRecord = {
     attempts: 0,
@@ -53,6 +55,8 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
         headers['x-model-api'] = target.apiId;
         headers['x-model-id'] = visible(target.model);
       }
+      // Known before the headers are sent only where the response is complete by then.
+      if (costNano !== undefined) headers['x-cost-usd'] = usdText(costNano);
       if (dropped.length > 0) headers['x-dropped-params'] = visible(dropped.slice(0, MAX_NAMES).join(', '));
       return headers;
     },
@@ -61,7 +65,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
       settled = true;
       const durationMs = clock.monotonic() - startedAt;
       const { target, attempts } = record;
-      admission.settle({
+      const cost = admission.settle({
         model,
         api: target?.apiId ?? '',
         upstreamModel: modelOf(target),
@@ -77,6 +81,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
         operation,
         ...(content !== undefined && { content }),
       });
+      if (outcome === 'ok' || outcome === 'cached') costNano = cost;
     },
   };
   return record;

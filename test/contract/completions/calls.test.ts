@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startCompletions } from '../../kit/completions/start-completions.ts';
+import { labAt, startCompletions } from '../../kit/completions/start-completions.ts';
 import { answers, completionOf, refuses, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as a client reads them
@@ -44,6 +44,7 @@ test('DC-10: every call is in the log, with its failed attempts, tokens by kind,
     headers: { ...as(mine.key), 'x-request-id': 'my-request' },
   });
   assert.equal(answer.status, 200);
+  assert.equal(answer.headers.get('x-cost-usd'), '0.21');
   const said = await answer.text();
 
   const found = (await get('/v1/usage/calls?request_id=my-request', mine.key)).body;
@@ -85,4 +86,33 @@ test('DC-10: every call is in the log, with its failed attempts, tokens by kind,
   for (const wrong of ['limit=0', 'limit=501', 'outcome=odd', 'from=never', 'min_duration_ms=x']) {
     assert.equal((await get(`/v1/usage/calls?${wrong}`)).status, 400, wrong);
   }
+});
+
+test('a complete response says what it cost, in every API; a stream, a failure and an unknown price say nothing', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('Hi')));
+  const { post } = await startCompletions(t, {
+    settings: labAt(upstream.url, { prices: { 'lab/small': { input: 0.000001, output: 0.0000001 } } }),
+  });
+  const costOf = async (path: string, body: object) => {
+    const response = await post(path, body);
+    await response.text();
+    return response.headers.get('x-cost-usd');
+  };
+  const [model, messages] = ['lab/small', [{ role: 'user', content: 'Hello' }]];
+  const chat = { model, messages };
+  // 11 tokens of prompt and 7 of the answer.
+  for (const [path, body] of [
+    ['/chat/completions', chat],
+    ['/v1/chat/completions', chat],
+    ['/v1/completions', { model, prompt: 'Hello' }],
+    ['/v1/messages', { ...chat, max_tokens: 9 }],
+    ['/v1/responses', { model, input: 'Hello' }],
+  ] as const) {
+    assert.equal(await costOf(path, body), '0.0000117', path);
+  }
+  assert.equal(await costOf('/v1/chat/completions', { ...chat, model: 'demo/echo' }), '0');
+  assert.equal(await costOf('/v1/chat/completions', { ...chat, model: 'lab/other' }), null);
+  assert.equal(await costOf('/v1/chat/completions', { ...chat, model: 'demo/echo', stream: true }), null);
+  upstream.script(refuses(400));
+  assert.equal(await costOf('/v1/chat/completions', chat), null);
 });
