@@ -1,31 +1,23 @@
 import type { LookupFunction } from 'node:net';
 import type { Clock } from '../../platform/clock/clock.ts';
-import { parseJson } from '../../platform/json/parse-json.ts';
-import type { ForeignError, RequestId } from '../../platform/json-rpc/envelope.ts';
-import { asObject, textOf } from '../agents/agent-text.ts';
-import { networkReason, postForEvents } from '../agents/post-for-events.ts';
+import type { ForeignError } from '../../platform/json-rpc/envelope.ts';
+import { asObject } from '../agents/agent-text.ts';
+import { networkReason } from '../agents/post-for-events.ts';
 import { type FileRequest, type RelayedFile, requestFile } from '../artifacts/artifact-links.ts';
+import { type BridgeCall, callBridge, errorOf, readMessage, wordOf } from '../call-bridge.ts';
 import { createPeerConnector, NotConnected } from './endpoints.ts';
 
-interface PeerCall {
+interface PeerCall
+  extends Required<Pick<BridgeCall, 'headers' | 'id' | 'method' | 'params' | 'accepted' | 'notified'>> {
   /** The endpoint of the node, without a final slash. */
   readonly endpoint: string;
   /** The path that the call came on. */
   readonly path: string;
-  readonly headers: Readonly<Record<string, string>>;
-  /** Undefined for a notification. */
-  readonly id: RequestId | undefined;
-  readonly method: string;
-  readonly params: unknown;
   readonly connectMs: number;
   /** For the head of the answer. */
   readonly headersMs: number;
   /** Called when the connection stands, before anything is sent; what it throws is thrown by the call, and nothing is sent. */
   beforeSend(): Promise<void>;
-  /** The node has taken the call, and its answer may be long in coming. */
-  accepted(): void;
-  /** A notification that the node sends before its answer. Resolves when the next one can be taken. */
-  notified(method: string, params: unknown, eventId: string | undefined): Promise<void>;
 }
 
 export type CallPeer = (call: PeerCall, signal: AbortSignal) => Promise<PeerAnswer>;
@@ -33,15 +25,15 @@ export type CallPeer = (call: PeerCall, signal: AbortSignal) => Promise<PeerAnsw
 interface CallPeerOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly lookup?: LookupFunction | undefined;
-  /** For each next byte; a node shows a sign of life every fifteen seconds (contract/bridge 1). */
+  /** For each next byte; a node sends a heartbeat every fifteen seconds (contract/bridge 1). */
   readonly idleMs: number;
 }
 
 const MAX_EVENT_CHARACTERS = 64 * 1024 * 1024;
 
 /**
- * Hands calls to other nodes. Each has a connection of its own: one that was used before may have died unseen, and then
- * nobody could say whether the node has got the call.
+ * Hands calls to other nodes. Each has a connection of its own: one that was used before may have broken without notice, and then
+ * it would not be known whether the node has received the call.
  */
 export function createCallPeer({ clock, lookup, idleMs }: CallPeerOptions): CallPeer {
   return async (call, signal) => {
@@ -64,21 +56,20 @@ export function createCallPeer({ clock, lookup, idleMs }: CallPeerOptions): Call
     });
     const dispatcher = new Client(new URL(call.endpoint).origin, { connect, pipelining: 0 });
     try {
-      const { id, method, params } = call;
-      const response = await postForEvents({
-        url: `${call.endpoint}${call.path}`,
-        headers: call.headers,
-        body: JSON.stringify({ jsonrpc: '2.0', id, method, params }),
+      const { endpoint, path, connectMs: _, headersMs, beforeSend: _ours, ...sent } = call;
+      const response = await callBridge({
+        ...sent,
+        url: `${endpoint}${path}`,
         signal,
-        headersTimeoutMs: call.headersMs,
+        headersTimeoutMs: headersMs,
         idleTimeoutMs: idleMs,
         maxEventCharacters: MAX_EVENT_CHARACTERS,
         maxDocumentBytes: MAX_EVENT_CHARACTERS,
         dispatcher,
       });
       if (response.kind === 'document') return readPeerDocument(response.status, response.text);
-      call.accepted();
-      return await readStream(response.events, call);
+      if (response.kind === 'broken') return failed(response.reason, 'unknown');
+      return readPeerEnvelope(response.message, 200);
     } catch (error) {
       if (stopped !== undefined) throw stopped.error;
       if (error instanceof NotConnected) return unreachable(error);
@@ -93,20 +84,6 @@ export function createCallPeer({ clock, lookup, idleMs }: CallPeerOptions): Call
 function unreachable({ message: reason, isRefused }: NotConnected): PeerAnswer {
   const code = isRefused ? 'TASK_FORWARD_ENDPOINT_REFUSED' : 'TASK_FORWARD_UNREACHABLE';
   return { kind: 'failed', code, reason, outcome: 'not_started', isDown: true };
-}
-
-async function readStream(
-  events: AsyncIterable<{ readonly id?: string | undefined; readonly data: string }>,
-  call: PeerCall,
-): Promise<PeerAnswer> {
-  for await (const { id, data } of events) {
-    if (data === '[DONE]') break;
-    const message = readPeerMessage(data);
-    if (message === undefined) return failed('it sent what is not JSON', 'unknown');
-    if (typeof message.method !== 'string') return readPeerEnvelope(message, 200);
-    await call.notified(message.method, message.params, id);
-  }
-  return failed('the connection was cut', 'unknown');
 }
 
 /** Requests a file from a node, on a connection of its own that ends with it. */
@@ -180,9 +157,9 @@ export function failed(reason: string, outcome: PeerFailure['outcome'], isDown =
 /** Reads an answer that is one document. */
 export function readPeerDocument(status: number, text: string): PeerAnswer {
   if (status === 204) return { kind: 'result', result: {} };
-  const message = readPeerMessage(text);
-  const error = message === undefined ? undefined : errorOf(message, status);
-  const code = textOf(asObject(error?.data).code);
+  const message = readMessage(text);
+  const error = peerErrorOf(message, status);
+  const code = wordOf(error);
   // About one person: the node serves all others.
   if (error !== undefined && code === 'FORWARD_PERSON_REFUSED') return { kind: 'error', error };
   if (error !== undefined && code === 'ISSUER_UNAVAILABLE') return { ...failed(error.message, 'not_started'), error };
@@ -200,24 +177,13 @@ export function readPeerDocument(status: number, text: string): PeerAnswer {
 
 /** Reads the envelope of an answer. */
 function readPeerEnvelope(message: Readonly<Record<string, unknown>>, status: number): PeerAnswer {
-  const error = errorOf(message, status);
+  const error = peerErrorOf(message, status);
   if (error !== undefined) return { kind: 'error', error };
   if (message.result === undefined) return failed('its answer has neither a result nor an error', 'unknown');
   return { kind: 'result', result: message.result };
 }
 
-/** Undefined for anything that is not a JSON object. */
-export function readPeerMessage(text: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value = parseJson(text);
-    return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function errorOf(message: Readonly<Record<string, unknown>>, status: number): PeerError | undefined {
-  if (message.error === undefined || message.error === null) return undefined;
-  const { code, message: said, data } = asObject(message.error);
-  return { status, code: Number.isSafeInteger(code) ? Number(code) : -32603, message: textOf(said), data };
+function peerErrorOf(message: Readonly<Record<string, unknown>> | undefined, status: number): PeerError | undefined {
+  const error = errorOf(message ?? {});
+  return error && { status, ...error };
 }

@@ -2,9 +2,9 @@ import type { LookupFunction, Socket } from 'node:net';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { BridgeCaller } from '../access.ts';
+import { readMessage } from '../call-bridge.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { NotificationSink } from '../sessions/update-hub.ts';
-import { readPeerMessage } from './call-peer.ts';
 import type { ForwardCandidate } from './decide-forward.ts';
 import { createPeerConnector } from './endpoints.ts';
 import { seqOf, type UpdateRelay } from './update-relay.ts';
@@ -105,7 +105,7 @@ interface FollowPeerOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly lookup?: LookupFunction | undefined;
   readonly connectMs: number;
-  /** For a sign of life: the other side pings every thirty seconds. */
+  /** For the next message or ping: the other side pings every thirty seconds. */
   readonly idleMs: number;
 }
 
@@ -154,7 +154,7 @@ export function createFollowPeer({ clock, lookup, connectMs, idleMs }: FollowPee
     });
     socket.on('message', (data) => {
       alive();
-      const message = readPeerMessage(String(data));
+      const message = readMessage(String(data));
       if (message?.method !== 'session.update') return;
       updates.update(message.params);
       socket.pause();

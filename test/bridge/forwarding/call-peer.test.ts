@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type PeerAnswer, readPeerDocument, readPeerMessage } from '../../../src/bridge/forwarding/call-peer.ts';
+import { readMessage } from '../../../src/bridge/call-bridge.ts';
+import { type PeerAnswer, readPeerDocument } from '../../../src/bridge/forwarding/call-peer.ts';
 
 const error = (code: number, data: object) => JSON.stringify({ id: 1, error: { code, message: 'm', data } });
 
@@ -74,6 +75,6 @@ test('forwarding: an error without a proper code is an internal one, and null is
 });
 
 test('forwarding: only an object is a message', () => {
-  for (const text of ['null', '1', '"text"', 'true', '', '{']) assert.equal(readPeerMessage(text), undefined, text);
-  assert.deepEqual(readPeerMessage('{"a":1}'), { a: 1 });
+  for (const text of ['null', '1', '"text"', 'true', '', '{']) assert.equal(readMessage(text), undefined, text);
+  assert.deepEqual(readMessage('{"a":1}'), { a: 1 });
 });

@@ -1,21 +1,15 @@
 import { type Clock, pause } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
-import { parseJson } from '../../../platform/json/parse-json.ts';
 import { backoffDelay } from '../../../platform/retry/retry.ts';
+import { type BridgeResponse, callBridge, errorOf, readMessage, wordOf } from '../../call-bridge.ts';
 import { hopHeader } from '../../forwarding/forward-headers.ts';
-import { asObject, textOf } from '../agent-text.ts';
-import {
-  type EventResponse,
-  failedToConnect,
-  networkReason,
-  postForEvents,
-  type ReceivedEvent,
-} from '../post-for-events.ts';
+import { asObject } from '../agent-text.ts';
+import { failedToConnect, networkReason } from '../post-for-events.ts';
 
 /** How a call ended. Nothing is thrown but faults of ours. */
 export type RemoteReply =
   | { readonly kind: 'result'; readonly result: Readonly<Record<string, unknown>> }
-  | { readonly kind: 'error'; readonly code: number; readonly word: string; readonly message: string }
+  | { readonly kind: 'error'; readonly word: string; readonly message: string }
   /** `mayHaveStarted`: the call was sent, and its outcome is unknown. */
   | { readonly kind: 'unreachable'; readonly reason: string; readonly mayHaveStarted: boolean }
   | { readonly kind: 'aborted' };
@@ -23,7 +17,7 @@ export type RemoteReply =
 export interface RemoteCall {
   readonly method: string;
   readonly params: object;
-  /** Names the call for good. With `resumable` it is done once, however often it is sent. */
+  /** Names the call. With `resumable` the call is done only once, however often it is sent. */
   readonly key: string;
   readonly resumable: boolean;
   /** In a row, without anything new having come. */
@@ -48,7 +42,7 @@ export interface RemoteConnectionOptions {
 }
 
 const LIMITS = {
-  /** The head comes as soon as the call is taken, a sign of life every fifteen seconds (contract/bridge 1). */
+  /** The head comes as soon as the call is accepted, a heartbeat every fifteen seconds (contract/bridge 1). */
   headersMs: 30_000,
   idleMs: 45_000,
   attemptsInAll: 200,
@@ -96,7 +90,7 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
   async function attemptOnce(call: RemoteCall, progress: Progress): Promise<Attempt> {
     const lastSeq = progress.lastSeq();
     try {
-      const response = await postForEvents({
+      const response = await callBridge({
         url,
         headers: {
           ...authorization,
@@ -104,13 +98,13 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
           ...(call.resumable && { 'idempotency-key': call.key }),
           ...(lastSeq > 0 && { 'last-event-id': String(lastSeq) }),
         },
-        body: JSON.stringify({ jsonrpc: '2.0', id: call.key, method: call.method, params: call.params }),
-        signal: call.signal,
+        ...{ id: call.key, method: call.method, params: call.params, signal: call.signal },
         headersTimeoutMs: limits.headersMs,
         idleTimeoutMs: limits.idleMs,
         maxEventCharacters: MAX_EVENT_CHARACTERS,
+        notified: (method, params) => (method === 'session.update' ? progress.take(asObject(params)) : undefined),
       });
-      return response.kind === 'events' ? await readReply(response.events, call, progress) : readRefusal(response);
+      return readResponse(response);
     } catch (error) {
       if (call.signal.aborted) return { kind: 'aborted' };
       return { kind: 'again', reason: networkReason(error), wasSent: !failedToConnect(error) };
@@ -143,45 +137,22 @@ function createProgress(call: RemoteCall): Progress {
   };
 }
 
-async function readReply(events: AsyncIterable<ReceivedEvent>, call: RemoteCall, progress: Progress): Promise<Attempt> {
-  for await (const { data } of events) {
-    if (data === '[DONE]') break;
-    const message = readMessage(data);
-    if (message === undefined) return { kind: 'error', code: -32603, word: '', message: 'it sent what is not JSON' };
-    if (message.id === call.key) return readEnvelope(message);
-    if (message.method === 'session.update') await progress.take(asObject(message.params));
+function readResponse(response: BridgeResponse): Attempt {
+  if (response.kind === 'document') return readRefusal(response);
+  if (response.kind === 'broken') {
+    const { reason, isCut } = response;
+    return isCut ? { kind: 'again', reason, wasSent: true } : { kind: 'error', word: '', message: reason };
   }
-  return { kind: 'again', reason: 'the connection was cut', wasSent: true };
+  const error = errorOf(response.message);
+  if (error === undefined) return { kind: 'result', result: asObject(response.message.result) };
+  return { kind: 'error', word: wordOf(error), message: error.message };
 }
 
-function readMessage(text: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    return asObject(parseJson(text));
-  } catch {
-    return undefined;
-  }
-}
-
-function readRefusal({ status, text }: Extract<EventResponse, { kind: 'document' }>): Attempt {
-  const error = asObject(asObject(readMessage(text)).error);
-  const said = textOf(error.message);
+function readRefusal({ status, text }: Extract<BridgeResponse, { kind: 'document' }>): Attempt {
+  const error = errorOf(readMessage(text) ?? {});
+  const said = error?.message ?? '';
   const reason = said === '' ? `it answered with status ${status}` : said;
   if (PASSING_STATUS.has(status)) return { kind: 'again', reason, wasSent: status !== 503 };
-  if (status === 200 && said === '')
-    return { kind: 'error', code: 0, word: '', message: 'it did not answer with events' };
-  return { kind: 'error', code: numberOf(error.code), word: wordOf(error), message: reason };
-}
-
-function readEnvelope(message: Readonly<Record<string, unknown>>): RemoteReply {
-  if (message.error === undefined) return { kind: 'result', result: asObject(message.result) };
-  const error = asObject(message.error);
-  return { kind: 'error', code: numberOf(error.code), word: wordOf(error), message: textOf(error.message) };
-}
-
-function wordOf(error: Readonly<Record<string, unknown>>): string {
-  return textOf(asObject(error.data).code);
-}
-
-function numberOf(value: unknown): number {
-  return typeof value === 'number' ? value : 0;
+  const isEmpty = status === 200 && said === '';
+  return { kind: 'error', word: wordOf(error), message: isEmpty ? 'it did not answer with events' : reason };
 }
