@@ -107,7 +107,9 @@ function codeOf(status: number, word: string | undefined, message: string): stri
 }
 
 /** A failure that is the upstream's alone: what it sent makes no sense. */
-export function brokenAnswer(message: string): UpstreamFailure {
+export function brokenAnswer(
+  message = 'The model API answered with something else than a JSON object.',
+): UpstreamFailure {
   return upstreamFailure({ message, status: 502 });
 }
 

@@ -1,6 +1,6 @@
 import type { ChatRequest, ChatTool } from '../contract/chat.ts';
-import { cacheControl } from './conversation.ts';
-import type { Steps } from './dialect.ts';
+import { cacheControl, cacheMarkers, nameLostMembers } from './conversation.ts';
+import { createSteps, type Steps } from './dialect.ts';
 import type { JsonObject } from './json-value.ts';
 
 /** Handled outside of the dialects, so that no dialect names them as dropped. */
@@ -50,6 +50,22 @@ export function sortFields(request: ChatRequest, taken: ReadonlySet<string>): So
     else if (!taken.has(name) && asksForSomething(name, value)) dropped.push(name);
   }
   return { dropped, extra: Object.fromEntries(extra) };
+}
+
+/** What the translation of a request begins with: the names of what is lost, the upstream's own fields, and the count of steps. */
+export function startTranslation(
+  request: ChatRequest,
+  taken: ReadonlySet<string>,
+): { readonly names: Set<string>; readonly extra: JsonObject; readonly steps: Steps } {
+  const { dropped, extra } = sortFields(request, taken);
+  const names = new Set(dropped);
+  nameLostMembers(request.messages, names);
+  return { names, extra, steps: createSteps() };
+}
+
+/** Names the marks of what the caller wants cached, for an upstream that takes none. */
+export function dropCacheMarkers(request: ChatRequest, names: Set<string>): void {
+  if (cacheMarkers(request).length > 0) names.add('cache_control');
 }
 
 /** The fields that a dialect translates, besides those that are common to all. */

@@ -4,7 +4,7 @@ import { parseEvent } from '../dialects/json-value.ts';
 import {
   createEventReader,
   createEventSplitter,
-  isWholeEvent,
+  lastEvent,
   startOfEvent,
   wholeEvents,
 } from '../relay/event-splitter.ts';
@@ -22,7 +22,6 @@ export interface LaneReaderOptions {
 
 const NOTHING: Reading<Buffer> = { piece: undefined, hasEvent: false, done: false };
 const DATA = Buffer.from('data:');
-const BLANK_LINE = Buffer.from('\n\n');
 
 /** Passes the stream of a lane on as the bytes it is; only events with a marker are parsed, and none is written again. */
 export function createLaneReader(options: LaneReaderOptions): StreamReader<Buffer> {
@@ -75,9 +74,8 @@ export function createLaneReader(options: LaneReaderOptions): StreamReader<Buffe
   return {
     feed: (chunk) => read(splitter.feed(chunk)),
     end() {
-      // Some upstreams forget the blank line after the last event. An event that is cut short counts for nothing.
-      const rest = splitter.rest();
-      const last = isWholeEvent(rest) ? read(Buffer.concat([rest, BLANK_LINE])) : NOTHING;
+      const rest = lastEvent(splitter);
+      const last = rest === undefined ? NOTHING : read(rest);
       if (last.done || last.failure !== undefined) return last;
       const ending = stream.ending();
       if (ending === undefined) return last;

@@ -161,7 +161,7 @@ const FIRST_AFTER_MS = 60_000;
 const INTERVAL_MS = 3_600_000;
 const PAUSE_MS = 50;
 const ROWS_PER_STEP = 500;
-/** Nobody tries to store the same sums again after so long. */
+/** After this long, no process tries to store the same sums again. */
 const KEEP_FLUSHES_MS = 86_400_000;
 /** OpenAI keeps a response for 30 days; no other API keeps one longer. */
 const KEEP_OBJECTS_MS = 31 * 86_400_000;

@@ -80,7 +80,7 @@ function failureInAnswer(body: Buffer): UpstreamFailure | undefined {
   const hasResult = RESULTS.some((mark) => body.includes(mark));
   if (hasResult && !body.includes(ERROR)) return undefined;
   const answer = parseEvent(body.toString('utf8'));
-  if (answer === undefined) return brokenAnswer('The model API answered with something else than a JSON object.');
+  if (answer === undefined) return brokenAnswer();
   const isResult = Array.isArray(answer.choices) || Array.isArray(answer.data);
   if (isFailureObject(answer, isResult)) return failureInObject(answer);
   return isResult ? undefined : brokenAnswer('The answer of the model API has no result.');

@@ -107,8 +107,8 @@ export function createSseFraming(maxEventBytes?: number): EventFraming {
       return piece.length === 0 ? [] : readEvents(piece.toString('utf8'));
     },
     end() {
-      const rest = splitter.rest();
-      return isWholeEvent(rest) ? readEvents(`${rest.toString('utf8')}\n\n`) : [];
+      const last = lastEvent(splitter);
+      return last === undefined ? [] : readEvents(last.toString('utf8'));
     },
   };
 }
@@ -127,12 +127,18 @@ export function createEventReader(): (text: string) => readonly StreamEvent[] {
   };
 }
 
-/** Whether what came after the last blank line of a stream is an event all the same, and not one that was cut short. */
-export function isWholeEvent(rest: Buffer): boolean {
-  if (rest.length === 0) return false;
-  const [message] = createEventReader()(`${rest.toString('utf8')}\n\n`);
-  if (message === undefined) return false;
-  return message.event === 'error' || message.data.trim() === '[DONE]' || parseEvent(message.data) !== undefined;
+const BLANK_LINE = Buffer.from('\n\n');
+
+/**
+ * The event at the end of a stream whose blank line is missing, with that line: some upstreams forget it. Undefined when
+ * there is none, or when the event was cut short.
+ */
+export function lastEvent(splitter: Pick<EventSplitter, 'rest'>): Buffer | undefined {
+  const last = Buffer.concat([splitter.rest(), BLANK_LINE]);
+  const [message] = createEventReader()(last.toString('utf8'));
+  if (message === undefined) return undefined;
+  const { event, data } = message;
+  return event === 'error' || data.trim() === '[DONE]' || parseEvent(data) !== undefined ? last : undefined;
 }
 
 export interface EventFraming {

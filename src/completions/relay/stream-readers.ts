@@ -9,7 +9,7 @@ import {
   createEventSplitter,
   createSseFraming,
   type EventFraming,
-  isWholeEvent,
+  lastEvent,
   startOfEvent,
   wholeEvents,
 } from './event-splitter.ts';
@@ -130,7 +130,6 @@ const ERROR_EVENT = /^event: ?error/;
 /** How the value of `"error"` begins in a chunk that says there is none: `null` or `false`. */
 const NO_ERROR: ReadonlySet<number | undefined> = new Set([...'nf'].map((letter) => letter.charCodeAt(0)));
 const END = Buffer.from('data: [DONE]\n\n');
-const BLANK_LINE = Buffer.from('\n\n');
 const QUOTE = 0x22;
 const OPEN = 0x7b;
 
@@ -268,9 +267,8 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
   return {
     feed: (chunk) => read(splitter.feed(chunk)),
     end() {
-      // Some upstreams forget the blank line after the last event. An event that is cut short counts for nothing.
-      const rest = splitter.rest();
-      const last = isWholeEvent(rest) ? read(Buffer.concat([rest, BLANK_LINE])) : NOTHING;
+      const rest = lastEvent(splitter);
+      const last = rest === undefined ? NOTHING : read(rest);
       if (last.done || last.failure !== undefined) return last;
       if (finished.size < choices) return { piece: undefined, hasEvent: last.hasEvent, done: false };
       const ending = usageAsked && usage === undefined ? [encodeUsage(), END] : [END];

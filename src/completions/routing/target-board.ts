@@ -111,7 +111,7 @@ function createTargetCircuit({ clock, onChange }: TargetCircuitOptions): TargetC
     waitMs() {
       if (outUntil === undefined) return 0;
       const now = clock.monotonic();
-      // A probe that gets no answer for so long makes way for the next.
+      // After this long, a probe without a response no longer holds up the next one.
       const isProbing = probingSince !== undefined && now - probingSince < OUT_MS;
       return Math.max(outUntil - now, isProbing ? PROBE_WAIT_MS : 0, 0);
     },

@@ -22,16 +22,15 @@ import {
   stepOf,
   usageChunk,
 } from '../answer.ts';
-import { nameLostMembers, readConversation } from '../conversation.ts';
-import {
-  createSteps,
-  type DecodedAnswer,
-  type Dialect,
-  type DialectContext,
-  type Steps,
-  type StreamEvent,
-  type StreamStep,
-  type UpstreamRequest,
+import { readConversation } from '../conversation.ts';
+import type {
+  DecodedAnswer,
+  Dialect,
+  DialectContext,
+  Steps,
+  StreamEvent,
+  StreamStep,
+  UpstreamRequest,
 } from '../dialect.ts';
 import { brokenAnswer, failureInBody, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
 import { asCount, asObject, asText, asWords, type JsonObject, parseEvent } from '../json-value.ts';
@@ -39,7 +38,7 @@ import {
   answerSchema,
   maxTokens,
   readTools,
-  sortFields,
+  startTranslation,
   type ToolUse,
   takenFields,
   visibleStops,
@@ -90,8 +89,7 @@ function finishReason(stopReason: unknown, calls: number): string {
 
 function decodeAnthropicAnswer(body: unknown, context: DialectContext): DecodedAnswer {
   const answer = asObject(body);
-  if (answer === undefined)
-    return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
+  if (answer === undefined) return { failure: brokenAnswer() };
   if (isFailureObject(answer, Array.isArray(answer.content))) return { failure: failureInObject(answer) };
   if (!Array.isArray(answer.content)) return { failure: brokenAnswer('The answer of the model API has no content.') };
   const read = readBlocks(answer.content, asWords(answer.id) ?? context.id);
@@ -239,10 +237,7 @@ const TAKEN = takenFields(
 
 function encodeAnthropicRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
   const model = claudeModel(context.model);
-  const { dropped, extra } = sortFields(request, TAKEN);
-  const names = new Set(dropped);
-  nameLostMembers(request.messages, names);
-  const steps = createSteps();
+  const { names, extra, steps } = startTranslation(request, TAKEN);
   const { system, turns, calledNames } = readConversation(request.messages, steps);
   const instructions = system.filter(({ text }) => text.trim() !== '');
   const messages = encodeTurns(turns, names, steps);

@@ -87,8 +87,7 @@ export function converseUsage(usage: JsonObject): Usage {
 
 function decodeBedrockAnswer(body: unknown, context: DialectContext): DecodedAnswer {
   const answer = asObject(body);
-  if (answer === undefined)
-    return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
+  if (answer === undefined) return { failure: brokenAnswer() };
   const message = asObject(asObject(answer.output)?.message);
   if (message === undefined) {
     return {

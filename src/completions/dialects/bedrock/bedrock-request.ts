@@ -6,19 +6,18 @@ import {
   cacheMarkers,
   callArguments,
   droppedPiece,
-  nameLostMembers,
   readConversation,
   type TextItem,
   type Turn,
 } from '../conversation.ts';
-import { createSteps, type DialectContext, pathSegment, type Steps, type UpstreamRequest } from '../dialect.ts';
+import { type DialectContext, pathSegment, type Steps, type UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import {
   type AnswerSchema,
   answerSchema,
   maxTokens,
   readTools,
-  sortFields,
+  startTranslation,
   takenFields,
   visibleStops,
 } from '../request-fields.ts';
@@ -44,11 +43,8 @@ const CONVERSE_FIELDS: ReadonlySet<string> = new Set([
 
 export function encodeBedrockRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
   const model = claudeModel(context.model);
-  const { dropped, extra } = sortFields(request, TAKEN);
-  const names = new Set(dropped);
-  nameLostMembers(request.messages, names);
+  const { names, extra, steps } = startTranslation(request, TAKEN);
   if (cacheMarkers(request).some(({ ttl = '5m' }) => ttl !== '5m')) names.add('cache_control.ttl');
-  const steps = createSteps();
   const { system, turns, calledNames } = readConversation(request.messages, steps);
   const instructions = system.filter(({ text }) => text.trim() !== '');
   const messages = encodeConverseTurns(turns, names, steps);

@@ -13,17 +13,16 @@ import {
   usageChunk,
   usageOf,
 } from '../answer.ts';
-import { asFunctionCall, cacheMarkers, droppedPiece, nameLostMembers, readContent } from '../conversation.ts';
-import {
-  createSteps,
-  type DecodedAnswer,
-  type Dialect,
-  type DialectContext,
-  type Steps,
-  type StreamEvent,
-  type StreamStep,
-  type UpstreamFailure,
-  type UpstreamRequest,
+import { asFunctionCall, droppedPiece, readContent } from '../conversation.ts';
+import type {
+  DecodedAnswer,
+  Dialect,
+  DialectContext,
+  Steps,
+  StreamEvent,
+  StreamStep,
+  UpstreamFailure,
+  UpstreamRequest,
 } from '../dialect.ts';
 import {
   brokenAnswer,
@@ -37,9 +36,10 @@ import {
 import { asCount, asList, asObject, asText, asWords, type JsonObject, parseEvent } from '../json-value.ts';
 import {
   answerSchema,
+  dropCacheMarkers,
   maxTokens,
   readTools,
-  sortFields,
+  startTranslation,
   stopSequences,
   type ToolUse,
   takenFields,
@@ -86,8 +86,7 @@ function cohereUsage(value: unknown): Usage | undefined {
 
 function decodeCohereAnswer(body: unknown, context: DialectContext): DecodedAnswer {
   const answer = asObject(body);
-  if (answer === undefined)
-    return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
+  if (answer === undefined) return { failure: brokenAnswer() };
   const message = asObject(answer.message);
   if (message === undefined) {
     return {
@@ -238,11 +237,8 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
 ]);
 
 function encodeCohereRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
-  const { dropped, extra } = sortFields(request, TAKEN);
-  const names = new Set(dropped);
-  nameLostMembers(request.messages, names);
-  if (cacheMarkers(request).length > 0) names.add('cache_control');
-  const steps = createSteps();
+  const { names, extra, steps } = startTranslation(request, TAKEN);
+  dropCacheMarkers(request, names);
   const use = readTools(request, steps);
   for (const name of use.dropped) names.add(name);
   const limit = maxTokens(request);

@@ -315,8 +315,7 @@ function isAnswer({ candidates, promptFeedback, usageMetadata }: JsonObject): bo
 
 function decodeGoogleAnswer(body: unknown, context: DialectContext): DecodedAnswer {
   const answer = asObject(Array.isArray(body) ? body[0] : body);
-  if (answer === undefined)
-    return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
+  if (answer === undefined) return { failure: brokenAnswer() };
   if (isFailureObject(answer, isAnswer(answer))) return { failure: failureInObject(answer) };
   const own = headOf(context);
   const head = { ...own, id: asWords(answer.responseId) ?? own.id, model: asWords(answer.modelVersion) ?? own.model };

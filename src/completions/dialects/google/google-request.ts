@@ -1,23 +1,22 @@
 import type { ChatRequest, ToolCall } from '../../contract/chat.ts';
 import {
   type ContentItem,
-  cacheMarkers,
   callArguments,
   droppedPiece,
-  nameLostMembers,
   packProof,
   readConversation,
   type Turn,
   type TurnItem,
   unpackProofs,
 } from '../conversation.ts';
-import { createSteps, type DialectContext, pathSegment, type Steps, type UpstreamRequest } from '../dialect.ts';
+import { type DialectContext, pathSegment, type Steps, type UpstreamRequest } from '../dialect.ts';
 import { asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import {
   answerSchema,
+  dropCacheMarkers,
   maxTokens,
   readTools,
-  sortFields,
+  startTranslation,
   stopSequences,
   type ToolUse,
   takenFields,
@@ -33,11 +32,8 @@ const TAKEN = takenFields(
 export type GoogleHost = 'google' | 'google-vertex';
 
 export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, context: DialectContext): UpstreamRequest {
-  const { dropped, extra } = sortFields(request, TAKEN);
-  const names = new Set(dropped);
-  nameLostMembers(request.messages, names);
-  if (cacheMarkers(request).length > 0) names.add('cache_control');
-  const steps = createSteps();
+  const { names, extra, steps } = startTranslation(request, TAKEN);
+  dropCacheMarkers(request, names);
   const { system, turns } = readConversation(request.messages, steps);
   const use = readTools(request, steps);
   const schemas: SchemaOptions = { model: context.model, dropped: names, steps };

@@ -21,8 +21,7 @@ type CallDelta = NonNullable<ChunkDelta['tool_calls']>[number];
 /** Keeps every field of OpenAI's response, unknown ones included, and corrects only what other servers do differently. */
 export function decodeOpenaiAnswer(body: unknown, context: DialectContext): DecodedAnswer {
   const answer = asObject(body);
-  if (answer === undefined)
-    return { failure: brokenAnswer('The model API answered with something else than a JSON object.') };
+  if (answer === undefined) return { failure: brokenAnswer() };
   if (isFailure(answer)) return { failure: failureInObject(answer) };
   if (!Array.isArray(answer.choices)) return { failure: brokenAnswer('The answer of the model API has no choices.') };
   const head = readHead(answer, headOf(context));
