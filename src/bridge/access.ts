@@ -80,7 +80,7 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
   const reported = new Set<string>();
   const crossOrigin: CrossOrigin = { below: '/acp', allows: (head) => originAllowed(head, rules.origins) };
 
-  /** Static tokens first, then people and service accounts. A token that is wrong is never taken for no token. */
+  /** Static tokens first, then people and service accounts. A wrong token is refused; it never counts as a request without a token. */
   function enter(head: RequestHead, accepts: 'token' | 'token or cookie'): BridgeCaller | Promise<BridgeCaller> {
     const credential = bearerCredential(head.headers.authorization);
     for (const { caller, matches } of rules.tokens) if (matches(credential)) return caller;
@@ -115,7 +115,7 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
     return counted;
   }
 
-  /** The caller of a request that another bridge has forwarded. Headers that just say so count for nothing. */
+  /** The caller of a request that another bridge has forwarded. Headers alone do not prove that; they are ignored without the token of a node. */
   function asNode(head: RequestHead): BridgeCaller | Promise<BridgeCaller> | undefined {
     const { headers, path } = head;
     if (headers[FORWARDED_HEADER] === undefined || !rules.mayForward(head)) return undefined;

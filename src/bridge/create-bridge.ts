@@ -342,7 +342,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
 
   return {
     methods,
-    // No server has an editor at its side: loaded by the program that has.
+    // Only `trestle stdio` needs this, so it is imported there.
     async acceptStdio(channel, agent) {
       const { createRpcOverStdio } = await import('./editor/rpc-over-stdio.ts');
       createRpcOverStdio(editor)(channel, agent);

@@ -28,7 +28,7 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
   const { dispatch, sessions, clock, makeRequestId, onUnexpectedError } = options;
   const limits = { callsInFlight: options.callsPerConnection };
 
-  /** A session that does not exist has nothing to tell until it starts; the socket serves calls all the same. */
+  /** A session that does not exist has no updates until it starts; the socket serves calls anyway. */
   function followSession(
     channel: MessageChannel,
     head: Pick<RequestHead, 'query' | 'requestId'>,

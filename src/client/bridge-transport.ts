@@ -32,7 +32,7 @@ export type CallBridge = <Result>(
 
 /** What any call may be given. */
 export interface CallOptions {
-  /** Ends the waiting. A turn goes on at the bridge all the same: `cancel` stops it. */
+  /** Ends the waiting. The turn goes on at the bridge: `cancel` stops it. */
   readonly signal?: AbortSignal;
   /** How long the answer may take; 30 s for calls, no limit for turns, unless given. */
   readonly timeoutMs?: number;

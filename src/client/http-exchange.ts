@@ -63,7 +63,7 @@ export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
 
   return {
     async call(request, headers, signal) {
-      // Without a stream there is no sign of life before the answer: the caller's own limit counts.
+      // Without a stream there is no heartbeat before the response: the caller's own timeout counts.
       const response = await post(request, { accept: 'application/json', ...headers }, signal);
       return resultOf(await readAnswer(response, LONGEST_TIMER_MS));
     },

@@ -33,7 +33,7 @@ export interface Schedules {
    */
   create(schedule: NewSchedule, options?: CallOptions): Promise<Schedule>;
   /**
-   * Returns one schedule with its next five times, and what came of the last one.
+   * Returns one schedule with its next five times, and the outcome of the last one.
    *
    * @example
    * ```ts

@@ -22,7 +22,7 @@ export interface SocketLink {
 
 interface SocketLinkOptions {
   readonly socket: WebSocketLike;
-  /** After this much silence the other side is asked for a sign of life; after three times as much it is given up. */
+  /** After this much silence a ping is sent; after three times as much the connection is given up. */
   readonly silenceMs: number;
   /** Takes what the other side sends by itself. */
   onMessage(message: RpcMessage): void;

@@ -9,12 +9,12 @@ export const systemErrors = {
   SECRET_KEY_MISSING: {
     status: 500,
     message:
-      'The data needs the secret key with the fingerprint {fingerprint}, and {file} does not exist. Put that key back (or set TRESTLE_SECRET_KEY). If it is lost for good, see: trestle secret-key adopt --help',
+      'The data needs the secret key with the fingerprint {fingerprint}, and {file} does not exist. Put that key back (or set TRESTLE_SECRET_KEY). If it is lost permanently, see: trestle secret-key adopt --help',
   },
   SECRET_KEY_MISMATCH: {
     status: 500,
     message:
-      'The secret key in use ({found}) is not the one that the data of "{name}" is encrypted with ({expected}). Put that key into {file} (or set TRESTLE_SECRET_KEY). If it is lost for good, see: trestle secret-key adopt --help',
+      'The secret key in use ({found}) is not the one that the data of "{name}" is encrypted with ({expected}). Put that key into {file} (or set TRESTLE_SECRET_KEY). If it is lost permanently, see: trestle secret-key adopt --help',
   },
   COPY_TARGET_INVALID: { status: 400, message: '--to takes a URL such as postgres://user@host/database.' },
   AGENT_NOT_INSTALLABLE: {

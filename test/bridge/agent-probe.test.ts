@@ -127,7 +127,7 @@ test('DB-11: an agent that nobody has logged in to says so, and what to do', asy
   }
 });
 
-test('a program that is slow to answer is there all the same, with its version unknown', async (t) => {
+test('a program that is slow to answer counts as installed, with its version unknown', async (t) => {
   const { probe } = await probeProgram(t, runs('acp', '--hang initialize'));
   const timeUp = new AbortController();
   const found = probe.look(timeUp.signal);

@@ -45,7 +45,7 @@ for (const transport of transports) {
     assert.equal(alpha.asked.length, 0);
   });
 
-  test(`over ${transport} a turn can be given up by signal and by time, and goes on all the same`, async (t) => {
+  test(`over ${transport} a turn can be given up by signal and by time, and the bridge goes on with it`, async (t) => {
     const alpha = createScriptedProvider('alpha', endless);
     const { url } = await startBridge(t, { providers: [alpha] });
     const client = clientOf(t, { url, transport });

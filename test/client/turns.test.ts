@@ -70,7 +70,7 @@ for (const transport of streaming) {
       assert.ok(proxy.connections() >= 3);
     });
 
-    test('a turn that ends while nobody is connected is reported all the same', async (t) => {
+    test('a turn that ends while nobody is connected is reported afterwards', async (t) => {
       const { script, goOn } = pausing(6, [3]);
       const alpha = createScriptedProvider('alpha', script);
       const { url } = await startBridge(t, { providers: [alpha] });

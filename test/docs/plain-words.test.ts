@@ -12,6 +12,15 @@ const AVOIDED: readonly (readonly [word: RegExp, instead: string])[] = [
   [/\b(?:is|are) told\b(?! apart)/gi, 'gets, or sees'],
   [/\bat once\b/gi, 'immediately, or at the same time'],
   [/\bgoodbye\b/gi, 'close'],
+  [/\bsigns? of life\b/gi, 'heartbeat'],
+  [/\bfor good\b/gi, 'permanently'],
+  [/(?<!\bare )\ball the same\b/gi, 'anyway'],
+  [/\blong in coming\b/gi, 'take long'],
+  [/\bgetting on\b/gi, 'progress'],
+  [/\bat its side\b/gi, 'the noun and a verb'],
+  [/\bwhat (?:came|comes) of\b/gi, 'the outcome of'],
+  [/\b(?:for|after) so long\b/gi, 'for this long'],
+  [/\bcounts? for nothing\b/gi, 'is ignored'],
 ];
 
 /** Pages with headings of tables that the benchmarks write, and pages that quote other documents. */

@@ -56,7 +56,7 @@ export const WebhookDelivery = Type.Object(
     event: EventName,
     state: Type.Unsafe<'waiting' | 'sent' | 'failed'>({ type: 'string', enum: ['waiting', 'sent', 'failed'] }),
     attempts: Type.Integer(),
-    detail: Type.String({ description: 'What came of the last attempt: `HTTP 503`, `ECONNREFUSED`.' }),
+    detail: Type.String({ description: 'The outcome of the last attempt: `HTTP 503`, `ECONNREFUSED`.' }),
     createdAt: Type.String(),
     nextAttemptAt: timeOrNull('While it waits.'),
     endedAt: timeOrNull('When it was sent, or given up.'),

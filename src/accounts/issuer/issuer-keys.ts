@@ -24,7 +24,7 @@ const TIMEOUT_MS = 5_000;
 const KEPT_MS = 10 * 60_000;
 /** A key that is not known may be new; it is looked for at most this often. */
 const UNKNOWN_KEY_PAUSE_MS = 30_000;
-/** After a failure, calls are refused for so long without another attempt. */
+/** After a failure, calls are refused for this long without another attempt. */
 const FAILURE_PAUSE_MS = 5_000;
 
 type LocalKeys = ReturnType<typeof import('jose').createLocalJWKSet>;

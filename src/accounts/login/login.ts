@@ -48,7 +48,7 @@ export function createLogin(parts: Parts): Login {
   async function find(identifier: string): Promise<FoundUser | undefined> {
     if (!identifier.includes('@')) return users.byNameKey(nameKey(identifier.slice(0, 256)));
     const email = normalizeEmail(identifier);
-    // Looked up all the same when it cannot be anybody's: the time must not tell which.
+    // Looked up even if no account can have it: the response time must not show which names exist.
     return users.byEmail(email ?? '');
   }
 

@@ -134,7 +134,7 @@ export function createEnrolment(parts: Parts) {
   }
 }
 
-/** Drawn here: no other server learns the secret. */
+/** Drawn here, so that no other server gets the secret. */
 async function qrCode(uri: string): Promise<string> {
   const { toString: draw } = await import('qrcode');
   const svg = await draw(uri, { type: 'svg', errorCorrectionLevel: 'M' });

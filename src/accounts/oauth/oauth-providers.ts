@@ -97,7 +97,7 @@ const Person = Type.Object({
 });
 const Emails = Type.Array(Type.Object({ email: Type.String(), primary: Type.Boolean(), verified: Type.Boolean() }));
 
-/** GitHub speaks OAuth, but not OpenID Connect: who someone is says its API. */
+/** GitHub supports OAuth, but not OpenID Connect: its API tells who the person is. */
 function createGithubProvider(settings: GithubSettings): OauthProvider {
   const url = withoutSlash(settings.url);
   const apiUrl = withoutSlash(settings.api_url);

@@ -76,7 +76,7 @@ function reportRow(report: AgentReport, now: number): ProxyAgentStatusRow {
   };
 }
 
-/** How an agent stands, by its last report; one that was not heard of for long is not healthy, whatever it said then. */
+/** The state of a proxy node, by its last report; a node without a recent report is not healthy, whatever the report says. */
 function describeStatus(
   { id, name, groups }: { readonly id: string; readonly name: string; readonly groups: readonly string[] },
   row: ProxyAgentStatusRow | undefined,

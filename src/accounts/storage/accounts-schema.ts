@@ -176,7 +176,7 @@ export interface WebhookDeliveryRow {
   readonly body: string;
   readonly state: 'waiting' | 'sent' | 'failed';
   readonly attempts: number;
-  /** What came of the last attempt. */
+  /** The outcome of the last attempt. */
   readonly detail: string;
   /** When it is tried next; during an attempt, when that attempt is given up. Null once it has ended. */
   readonly due_at: number | null;

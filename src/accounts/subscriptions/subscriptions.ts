@@ -16,7 +16,7 @@ export interface Subscriptions {
   setStatus(id: string, given: NewStatus, call: UserCall): Promise<{ subscription: Subscription }>;
 }
 
-/** Far more than anyone buys; a stored list that grows without end helps nobody. */
+/** Far more than anyone buys; a stored list needs a limit. */
 const MOST_PER_USER = 100;
 const META_BYTES = 4096;
 

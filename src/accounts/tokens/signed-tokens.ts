@@ -15,7 +15,7 @@ export const AUDIENCE = 'trestle';
 const TYPE = 'at+jwt';
 const LIFETIME_S = 5 * 60;
 const DAY_MS = 24 * 3_600_000;
-/** A key signs for so long. */
+/** A key signs for this long. */
 const SIGNS_MS = 30 * DAY_MS;
 /** It is published for a day longer: nobody who has just read the list of keys meets a key that is not in it. */
 export const KEY_KEPT_MS = SIGNS_MS + DAY_MS;

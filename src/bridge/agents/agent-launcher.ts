@@ -12,13 +12,13 @@ import { type AgentFence, environmentFor } from './agent-fence.ts';
 
 /** How long an agent program is waited for, and kept. */
 export interface AgentLimits {
-  /** From the start of the program until it answers; and once more until a conversation is open. */
+  /** From the start of the program until its first response; then the same time again until a conversation is open. */
   readonly startMs: number;
-  /** A program that no turn has used for so long is ended. */
+  /** A program that no turn has used for this long is ended. */
   readonly idleMs: number;
   /** The same for an agent whose conversations end with its process, because a caller may still continue them. */
   readonly idleWithConversationsMs: number;
-  /** A turn in which nothing at all has happened for so long is given up. */
+  /** A turn without any event for this long is stopped. */
   readonly silenceMs: number;
   /** How long a cancelled turn may take to end by itself. With `killMs` it stays below five seconds (contract/bridge 4). */
   readonly cancelMs: number;

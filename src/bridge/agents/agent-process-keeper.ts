@@ -31,7 +31,7 @@ export interface StartFailure {
 }
 
 /**
- * Keeps at most one process of an agent for one owner: started on demand, kept warm, ended when idle. After failures
+ * Keeps at most one process of an agent for one owner: started on demand, kept for the next turn, ended when idle. After failures
  * the owner waits before the next start, longer each time; nobody else does, because other owners have other keepers.
  */
 export interface ProcessKeeper {
@@ -244,7 +244,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       broken = true;
       retire();
     });
-    // A program that closes its output but goes on running is of no use to anyone.
+    // A program that closes its output but keeps running cannot be used any more.
     void connection.closed.then(async () => {
       broken = true;
       retire();

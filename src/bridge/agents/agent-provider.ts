@@ -35,7 +35,7 @@ export interface AgentProvider {
    */
   run(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd>;
   /**
-   * Lets go of a conversation for good, with what the agent has stored of it as far as the agent can, and of the process if
+   * Deletes a conversation, with what the agent has stored of it as far as the agent can, and of the process if
    * nothing else uses it. Unknown references are fine.
    */
   close(reference: string, closing?: Closing): Promise<void>;
@@ -85,7 +85,7 @@ export type Forked = { readonly reference: string } | { readonly why: string };
 export type Steer = (text: string) => Promise<boolean>;
 
 export interface TurnTimeouts {
-  /** A turn of which nothing was heard for so long is stopped. Undefined: it may be silent for any time. */
+  /** A turn without an event for this long is stopped. Undefined: there is no such limit. */
   readonly silenceMs?: number;
   /** How long a turn may take to stop by itself. */
   readonly stopMs?: number;
@@ -155,7 +155,7 @@ export interface SupervisedTurn extends AgentTurn {
 export interface Closing {
   /** The owner of the session. */
   readonly owner: string;
-  /** Called with what the agent keeps of the conversation all the same, and why. */
+  /** Called with what the agent keeps of the conversation after the close, and why. */
   left(what: string): void;
 }
 

@@ -181,7 +181,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   }
 
   /**
-   * Asks the owner's process for something that can be asked twice. One that was kept warm may turn out to be gone only
+   * Asks the owner's process for something that can be asked twice. A process that was kept from an earlier turn may turn out to have ended only
    * now; then a new one is asked, so that no turn fails because of an earlier one.
    */
   async function askProcess<Value>(

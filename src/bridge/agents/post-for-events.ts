@@ -37,7 +37,7 @@ export type EventResponse =
 
 const MAX_DOCUMENT_BYTES = 1024 * 1024;
 
-/** Posts JSON to an address that answers with events. Redirects are not followed: a credential goes where it was meant to. */
+/** Posts JSON to an address that answers with events. Redirects are not followed, so that a credential is sent to the configured address only. */
 export async function postForEvents(request: EventRequest): Promise<EventResponse> {
   // Loaded by the first use: most starts of the program never get here.
   const { request: send } = await import('undici');

@@ -73,7 +73,7 @@ export async function superviseTurn({ provider, turn, signal, clock, keep }: Sup
       const isNew = !hasReference;
       hasReference = true;
       if (!isOver) return turn.opened(reference);
-      // Nobody will ever learn of this conversation.
+      // No session refers to this conversation, and none ever will.
       const left = (what: string) => turn.leftBehind(provider.id, what);
       if (isNew) keep(provider.close(reference, { owner: turn.owner, left }));
     },

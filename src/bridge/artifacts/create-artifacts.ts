@@ -185,7 +185,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
     return { ...artifact, relativePath, contentType: contentTypeOf(relativePath, artifact.contentType), downloadUrl };
   }
 
-  /** The turn has its answer all the same. */
+  /** Logs that a file was not kept. The outcome of the turn stays the same. */
   function notKept({ turnId }: ArtifactOrigin): (error: unknown) => undefined {
     return (error) =>
       void logger.warn({ turnId, reason: errorCode(error) }, 'a file that a turn produced was not kept');

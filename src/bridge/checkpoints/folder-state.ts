@@ -156,7 +156,7 @@ export function createFolderState({ git, root, gitFolder, maxFiles, maxBytes }: 
     }
   }
 
-  /** Whether a file that git thinks unchanged has other bytes than git has stored: then git converts files here. */
+  /** Whether a file that git reports as unchanged has other bytes than git has stored: then git converts files here. */
   async function isConverted(path: string, oid: string, signal: AbortSignal): Promise<boolean> {
     const names = path.split('/');
     const folder = await openFolder(root, names.slice(0, -1)).catch(() => undefined);

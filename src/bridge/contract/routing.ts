@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 
-/** Spec/bridge 2.2 and 2.3, contract/bridge 5: what a caller may say about who does the work, and what came of it. */
+/** Spec/bridge 2.2 and 2.3, contract/bridge 5: what a caller may ask for about routing, and what was chosen. */
 const words = <const Values extends string[]>(values: [...Values], description: string) =>
   Type.Enum(values, { description });
 

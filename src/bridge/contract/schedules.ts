@@ -59,7 +59,7 @@ export const ScheduleChanges = Type.Partial(NewSchedule, { additionalProperties:
 const orNull = (value: ReturnType<typeof Type.String>) => Type.Union([value, Type.Null()]);
 const moment = (description: string) => Type.Union([Type.Integer({ description }), Type.Null()]);
 
-/** What came of the last time at which it was due. */
+/** The outcome of the last time at which it was due. */
 export const ScheduleOutcome = Type.Object({
   at: Type.Integer(),
   result: Type.Enum(['fired', 'skipped', 'missed', 'refused'], {

@@ -17,7 +17,7 @@ const TOOL_KINDS: ReadonlySet<unknown> = new Set([
   'switch_mode',
   'other',
 ]);
-/** Calls of one turn of which we know that the editor has heard of them. */
+/** The tool calls of one turn that were sent to the editor. */
 const MOST_REMEMBERED = 10_000;
 
 /** A kind of tool that the protocol knows. */
@@ -34,7 +34,7 @@ export function messageChunk(
 
 /**
  * Reads the updates of one session (contract/bridge 4) as an editor understands them. Undefined: the update only tells how
- * the turn is getting on, which an editor learns from the answer to its prompt.
+ * the turn progresses, which an editor gets with the response to its prompt.
  */
 export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefined {
   const announced = new Set<string>();
@@ -70,7 +70,7 @@ export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefi
       case 'status': {
         const member = memberUpdate(event);
         if (member !== undefined) return member;
-        // The protocol has no word for remarks, permissions that were granted among them: they must be seen all the same.
+        // The protocol has no update for a status or a granted permission, so both are sent as text.
         return text === '' ? undefined : messageChunk('agent_thought_chunk', `${text}\n`);
       }
       case 'tool_call':

@@ -61,7 +61,7 @@ export interface ForwardingOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly contract: string;
   /** Puts files that were uploaded here into the params of a call, because the other node does not have them. */
   readonly withFiles: Attachments['inCall'];
-  /** Tells other nodes who the caller is. Undefined: they learn it from nobody. */
+  /** Tells other nodes who the caller is. Undefined: calls carry no person. */
   readonly personTokens?: PersonTokens | undefined;
   readonly lookup?: LookupFunction | undefined;
   readonly limits?: Partial<ForwardingLimits> | undefined;
@@ -273,7 +273,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     return (await options.personTokens?.issue(principal)) ?? '';
   }
 
-  /** Before anything goes to another node, whichever way it came to be sent there. */
+  /** Called before anything is sent to another node, for every way of sending. */
   function checkHop({ forwarded, hop }: BridgeCaller): void {
     const beyond = refuseBeyondLimit(forwarded?.hop ?? hop ?? 0, distributed);
     if (beyond !== undefined) throw refusal(beyond);

@@ -148,7 +148,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
           accepted();
           call.accept();
         },
-        // When the caller is gone the turn goes on, and so does its answer: the place of a session may depend on it.
+        // When the caller disconnects, the turn goes on and its response is still read, because the place of a session may depend on it.
         async notified(name, params, eventId) {
           if (!isHeard) return;
           const send = (): void => call.notify(name, rawJson(JSON.stringify(params ?? {})), eventId);

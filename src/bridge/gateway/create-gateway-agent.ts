@@ -88,7 +88,7 @@ interface RunLimits {
   readonly sendMs: number;
   /** How long one `agent.wait` waits; then the next one begins. */
   readonly waitMs: number;
-  /** A run of which nothing was heard for so long is stopped. */
+  /** A run without an event for this long is stopped. */
   readonly silenceMs: number;
 }
 
@@ -112,7 +112,7 @@ async function runGatewayTask(options: GatewayRunOptions): Promise<AgentEnd> {
   const { link, sessionKey, turn, signal, limits, logger } = options;
   /** Our key, until the gateway names the run otherwise. */
   let runId = turn.turnId;
-  /** Events of other runs while the name of ours is not known: they may turn out to be of ours. */
+  /** Events that arrive before the id of our run is known: they may belong to our run. */
   let early: GatewayEvent[] | undefined;
   let hasSpoken = false;
   let usage: TurnUsage | undefined;
@@ -166,7 +166,7 @@ async function runGatewayTask(options: GatewayRunOptions): Promise<AgentEnd> {
     }
   }
 
-  /** A lost socket is made up for once; the key makes sure that the gateway does not begin the work a second time. */
+  /** After a lost socket the request is sent again once; the key keeps the gateway from starting the work a second time. */
   async function withOneRetry(): Promise<Ending> {
     try {
       return await sendAndWait();

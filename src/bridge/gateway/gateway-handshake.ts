@@ -26,7 +26,7 @@ export interface Greeting {
   readonly role: string;
   readonly scopes: readonly string[];
   readonly hasDeviceToken: boolean;
-  /** How often it gives a sign of life. */
+  /** How often the gateway sends a heartbeat. */
   readonly tickMs: number;
 }
 

@@ -17,7 +17,7 @@ export interface GatewayLink {
   connect(signal?: AbortSignal): Promise<GatewayConnection>;
   /** Connects by itself. */
   request(method: string, params: unknown, timeoutMs: number, signal?: AbortSignal): Promise<unknown>;
-  /** Hears all events until the returned function is called. */
+  /** Receives all events until the returned function is called. */
   listen(hear: HearEvent): () => void;
   /** Ends the connection when nothing uses it any more: no listener and no request of any caller. */
   disconnect(): void;

@@ -7,7 +7,7 @@ export interface GatewayEvent {
   readonly payload: Readonly<Record<string, unknown>>;
 }
 
-/** Why a call to the gateway came to nothing: OFFLINE, RPC_TIMEOUT, SOCKET_CLOSED, OVERLOADED or the gateway's own code. */
+/** Why a call to the gateway failed: OFFLINE, RPC_TIMEOUT, SOCKET_CLOSED, OVERLOADED or the gateway's own code. */
 export interface GatewayFailure {
   readonly code: string;
   readonly message: string;

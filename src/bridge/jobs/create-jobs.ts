@@ -41,7 +41,7 @@ export interface Jobs {
   readonly schedules: Schedules;
   /** The session calls, with which the jobs of a session end too. */
   readonly sessionCalls: SessionCalls;
-  /** Ends the jobs of an owner for whom agents may not work any more; schedules too, when the owner has left for good. */
+  /** Ends the jobs of an owner for whom agents may not work any more; schedules too, when the account was deleted. */
   endAllOf(owner: string): Promise<void>;
   /** Takes no new jobs and begins none. */
   settle(): void;

@@ -33,9 +33,9 @@ interface DeliveriesOptions extends Pick<Runtime, 'clock' | 'logger'> {
  */
 const PAUSES_MS: Readonly<Record<JobDeliveryRow['kind'], readonly number[]>> = { webhook: [2000, 10_000], card: [] };
 const AT_ONCE = 32;
-/** An attempt that has told nothing of itself for this long died with its bridge. */
+/** An attempt without a heartbeat for this long has ended with its bridge. */
 const ATTEMPT_LIMIT_MS = ATTEMPT_MS + 20_000;
-/** Nothing waits so long: what seems to was put off before the clock was set back. */
+/** The longest possible wait. A delivery that is due later was scheduled before the clock was set back. */
 const LONGEST_WAIT_MS = 2 * ATTEMPT_LIMIT_MS;
 const STOP_MS = 2000;
 
@@ -80,7 +80,7 @@ export function createDeliveries({ store, jobs, senders, clock, logger }: Delive
     const { job_id: jobId, kind, attempts } = delivery;
     const pauses = PAUSES_MS[kind];
     const job = await jobs.find(jobId);
-    // The last attempt died with its bridge: nobody knows whether it arrived, and there is no other.
+    // The last attempt ended with its bridge: it is not known whether it arrived, and there is no further attempt.
     if (job === undefined || attempts > pauses.length) return store.finish(delivery, false);
     const begunAt = clock.now();
     if (!(await store.beginAttempt(delivery, begunAt, begunAt + ATTEMPT_LIMIT_MS))) return;
@@ -145,7 +145,7 @@ export function createWebhook({ post, secret, now }: WebhookOptions): SendDelive
 const MOST_CHARACTERS = 3500;
 const INVISIBLE_SPACE = '\u200b';
 
-/** The Markdown text of a result card: a heading with id and status, then what came of the job. */
+/** The Markdown text of a result card: a heading with id and status, then the outcome of the job. */
 export function cardText(job: JobRow): string {
   const { result, error } = outcomeOf(job);
   const words = [result?.summary, result?.output, error].find((text) => typeof text === 'string' && text.trim() !== '');
@@ -157,16 +157,16 @@ const REPLACEMENTS: Readonly<Record<string, string>> = {
   '&': '&amp;',
   '<': '&lt;',
   '>': '&gt;',
-  // A link needs both brackets, and a backslash before one of ours would take its effect away.
+  // A link needs both brackets, and a backslash before an escape of ours would undo the escape.
   '[': '\\[',
   ']': '\\]',
   '\\': '\\\\',
-  // Nobody is called by a name that is not one.
+  // An @ must not become a mention.
   '@': `@${INVISIBLE_SPACE}`,
   '＠': `＠${INVISIBLE_SPACE}`,
 };
 
-/** An agent's words may come from anywhere: they call nobody, hold no HTML and hide no address behind a text. */
+/** Makes the text of an agent harmless, because anyone may have written it: no mentions, no HTML, no address behind a link text. */
 export function neutralise(text: string): string {
   return text.replaceAll(/[&<>[\]\\@＠]/g, (character) => REPLACEMENTS[character] ?? '');
 }

@@ -21,7 +21,7 @@ interface JobCard {
   readonly accountId: string;
 }
 
-/** What came of a job. */
+/** The outcome of a job. */
 export interface JobOutcome {
   /** The result of its turn, where there was one. */
   readonly result: Readonly<Record<string, unknown>> | null;
@@ -92,7 +92,7 @@ const PASSING: ReadonlySet<string | null> = new Set(['AGENT_EXITED', 'AGENT_TIME
 const FIRST_PAUSE_MS = 5000;
 const MAX_PAUSE_MS = 5 * 60_000;
 
-/** When a job that has failed is run again. Undefined: it has failed for good, or its time would be up until then. */
+/** When a job that has failed is run again. Undefined: it is not run again, or its deadline comes first. */
 export function retryTime(job: JobRow, { errorCode }: JobEnding, now: number): number | undefined {
   if (!PASSING.has(errorCode) || job.retried >= job.retries) return undefined;
   const at = now + Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** job.retried);
@@ -108,7 +108,7 @@ function toMoment(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** The end of a job: what came of it, and which agent did it (empty: unknown). */
+/** The end of a job: its outcome, and which agent worked on it (empty: unknown). */
 export interface JobEnding extends JobOutcome {
   readonly status: 'completed' | 'failed';
   readonly providerId: string;
@@ -133,7 +133,7 @@ export function endingOf(result: SessionResult, wasCancelled: boolean): JobEndin
   return { ...rest, status: 'failed', error, errorCode: result.code ?? 'AGENT_FAILED' };
 }
 
-/** A turn that could not be run at all. What is no error of ours to show stays out of it. */
+/** The result of a turn that could not be run. Only errors of our own table are shown in it. */
 export function endingOfError(error: unknown, wasCancelled: boolean): JobEnding {
   if (wasCancelled) return STOPPED.cancelled;
   const { code, message } = describeError(bridgeErrors, error);

@@ -42,7 +42,7 @@ interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly announce?: ((event: BridgeEvent) => void) | undefined;
   /** Lets a job wait again of which nothing was done: another bridge runs it, or the next run of this one. */
   putBack(job: JobRow): Promise<void>;
-  /** A job that the store thinks is run here, though it is not. */
+  /** A job that is stored as running here, but is not. */
   release(jobId: string): Promise<void>;
 }
 

@@ -31,7 +31,7 @@ export interface JobSubmission {
   ): Promise<SubmittedJob>;
 }
 
-/** `app.jobs.submit`: resolves when the job is stored for good. */
+/** `app.jobs.submit`: resolves when the job is committed. */
 export type SubmitJob = (params: SubmitJobParams, principal: Principal) => Promise<SubmittedJob>;
 
 export interface SubmitJobOptions {

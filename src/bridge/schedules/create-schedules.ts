@@ -37,7 +37,7 @@ export interface Schedules {
   run(principal: Principal, scheduleId: string): Promise<SubmittedJob>;
   /** Makes jobs of the schedules that are due. */
   fireDue(): Promise<void>;
-  /** Forgets the schedules of someone who has left for good. */
+  /** Deletes the schedules of a person whose account was deleted. */
   removeOf(owner: string): Promise<void>;
   /** Fires nothing more; resolves when what is under way is stored. */
   stop(): Promise<void>;

@@ -52,7 +52,7 @@ export interface Sessions {
   flush(): Promise<void>;
   /** Undefined when the principal has no open session of that name. */
   past(principal: Principal, sessionId: string): Promise<SessionPast | undefined>;
-  /** Takes no new turns. Those under way get most of the time that a drain has, then they are stopped in good order. */
+  /** Takes no new turns. Those under way get most of the time that a drain has, then they are stopped like a cancelled turn. */
   settle(): Promise<void>;
   /** Ends turns, agents and everything that runs by itself; stores what is left to store. */
   stop(): Promise<void>;
@@ -174,7 +174,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       const left = (what: string) => records.leftBehind(session, providerId, what);
       const closed = reference === '' ? undefined : providers.get(providerId)?.close(reference, { owner, left });
       const setAside = directories.setScratchAside(key);
-      // The agent may write there until it has let go.
+      // The agent may write there until its conversation is closed.
       keep(Promise.resolve(closed).finally(async () => (await setAside)()));
       await setAside.catch(() => undefined);
       await Promise.all([options.removeArtifacts(key), checkpoints?.remove(key)]);

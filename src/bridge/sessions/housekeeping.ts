@@ -14,7 +14,7 @@ interface SettleOptions {
   readonly updates: Pick<UpdateStore, 'insert'>;
   /** This bridge: its own turns live. */
   readonly instance: string;
-  /** Instances that gave no sign of life since then are dead. */
+  /** Instances without a heartbeat since then have ended. */
   readonly aliveSince: number;
   readonly now: number;
 }
@@ -22,7 +22,7 @@ interface SettleOptions {
 const PAGE = 100;
 const REASON = 'The bridge was stopped while the turn was open.';
 
-/** Ends the turns that died with their bridge as `failed`, TURN_INTERRUPTED (contract/bridge 1); answers how many. */
+/** Ends the turns whose bridge has ended as `failed`, TURN_INTERRUPTED (contract/bridge 1); answers how many. */
 export async function settleInterrupted({ turns, updates, ...options }: SettleOptions): Promise<number> {
   const { instance, aliveSince, now } = options;
   for (let total = 0; ; ) {
@@ -93,7 +93,7 @@ export async function sweepOldRecords(options: SweepOptions): Promise<void> {
   }
 }
 
-/** One rule for everything that belongs to a session: it goes when nobody has used the session for so long. */
+/** One rule for everything that belongs to a session: it is deleted when the session was not used for this long. */
 async function expireSessions({ store, retention, clock, signal, expire }: SweepOptions): Promise<void> {
   if (retention.events === 0) return;
   const since = clock.now() - retention.events;

@@ -32,7 +32,7 @@ export interface TurnRequest {
   readonly idempotencyKey: string;
   /** The job that the turn belongs to. */
   readonly jobId?: string;
-  /** Says that the answer may be long in coming. */
+  /** Reports that the response may take long. */
   accepted(): void;
   /** Asks the person at the client for permission. Absent: the settings decide. */
   readonly ask?: AskPermission;

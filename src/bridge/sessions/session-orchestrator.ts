@@ -128,7 +128,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     }
   }
 
-  /** To start is to own: nobody takes over what is somebody else's, even who may see it. */
+  /** A start creates a session of the caller: it never continues a session of another owner, even one that the caller may see. */
   async function find({ method, principal, sessionId }: TurnRequest): Promise<LiveSession | undefined> {
     if (method === START) return table.loadOwn(principal.id, sessionId);
     const found = await table.load(principal, sessionId);
@@ -161,7 +161,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     });
   }
 
-  /** The caller learns of the outcome after all updates of the turn, however slowly it reads them. */
+  /** The caller gets the outcome after all updates of the turn, however slowly it reads them. */
   async function outcomeFor({ key }: LiveSession, live: LiveTurn, sink: NotificationSink): Promise<string> {
     const outcome = await live.outcome;
     await hub.reached(key, sink, live.lastSeq);
@@ -245,7 +245,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     hub.end(session.key);
   }
 
-  /** A turn comes first in its session and waits for a place: its caller learns that it was taken. */
+  /** A turn comes first in its session and waits for a place: its caller gets the notice that it was accepted. */
   function waits(session: LiveSession, turn: LiveTurn): void {
     turn.request.accepted();
     if (session.stored === 'open' && !turn.isStored) announce(session, turn);

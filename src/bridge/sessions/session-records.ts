@@ -125,7 +125,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
         const begun = turns.begin(turnRow(session, turn, 'running', base));
         await write([...taken, begun, summaries.begun(session, turn, base, now)]);
       } catch (error) {
-        // It may have been stored all the same; then the turn would stay open, and the session busy, until a restart.
+        // It may have been stored anyway; then the turn would stay open, and the session busy, until a restart.
         const isDoubted = errorCode(error) === 'STORAGE_UNAVAILABLE';
         const holdsNumbers = session.stored !== 'absent';
         const undone = change(session, { kind: 'not begun', turnId: turn.id, upTo, isDoubted, now });
@@ -174,7 +174,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const { stream, key } = session;
       const threadId = 'failure' in outcome ? session.threadId : outcome.threadId;
       const origin = { sessionId: session.id, threadId, turnId: turn.id };
-      // Should the store be out of reach, the caller hears of it now; the turn is stored when it is back.
+      // If the store cannot be reached, the caller gets the error now; the turn is stored when the store is back.
       if (stream.isHolding()) log.flush().catch(turn.fail);
       const { seq, text } = await stream.conclude(stageUpdate(origin, stageOf(outcome), lastWords(outcome)));
       const isLast = session.turns.length === 1;

@@ -53,7 +53,7 @@ export function createTurnResumption({ turns, hub, replay, clock }: TurnResumpti
       const { session, live, ended_at: endedAt } = earlier;
       const sink = client.sink === undefined ? undefined : ofTurn(client.sink, earlier.id);
       const after = Math.max(client.resume.afterSeq ?? 0, earlier.first_seq - 1);
-      // Another bridge runs it, and only that one knows how it goes.
+      // Another bridge runs it, and only that bridge has its progress.
       if (live === undefined && endedAt === null) throw new AppError('SESSION_BUSY');
       request.accepted();
       if (live === undefined) {

@@ -45,7 +45,7 @@ export interface TurnRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly placeFiles: Attachments['place'];
   /** Who would do the work right now. May wait for a first look at the agents. */
   route(request: RouteRequest): Promise<RoutingResolution>;
-  /** Told when an agent failed: it may be gone. */
+  /** Called when an agent failed, because the program may have been removed. */
   agentFailed(providerId: string): void;
   /** Keeps what the turn has produced; never rejects. */
   readonly keepArtifacts: Artifacts['keep'];
@@ -317,7 +317,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     return { failure: { code: 'INTERNAL_ERROR', details: {} } };
   }
 
-  /** A fault of ours: the caller learns that it failed, the log learns why. */
+  /** A fault of ours: the caller gets AGENT_FAILED without a reason, and the reason is logged. */
   function toEnd(error: unknown): TurnEnd {
     logger.error({ err: error }, 'an agent could not be run');
     return { kind: 'failed', code: 'AGENT_FAILED', error: 'The agent could not be run.', output: '' };

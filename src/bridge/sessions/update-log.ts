@@ -31,7 +31,7 @@ type LogItem =
 /** Updates are stored within 20 ms (contract/bridge 1): this wait, a commit that is under way, and their own. */
 const MAX_DELAY_MS = 4;
 const MAX_BATCH = 2000;
-/** Beyond these there is no room for updates: agents are slowed down. What ends a turn is let in all the same. */
+/** Beyond these there is no room for updates: agents are slowed down. What ends a turn is accepted anyway. */
 const MAX_ITEMS = 20_000;
 const MAX_LENGTH = 4 * 1024 * 1024;
 /** A chunk is read whole when it is replayed. */

@@ -53,7 +53,7 @@ export interface SessionRow {
   readonly closed_at: number | null;
 }
 
-/** One turn: what was asked, and what came of it. The turns of a session are its history. */
+/** One turn: its prompt and its outcome. The turns of a session are its history. */
 export interface TurnRow {
   readonly id: string;
   readonly session_key: string;
@@ -219,7 +219,7 @@ export interface DeliveryAttemptRow {
   readonly job_id: string;
   readonly kind: JobDeliveryRow['kind'];
   readonly started_at: number;
-  /** Null while it is under way, and for good when its bridge died. */
+  /** Null while it is under way, and forever when its bridge ended first. */
   readonly ended_at: number | null;
   readonly result: 'unknown' | 'sent' | 'failed';
   /** The status of the response, or what went wrong. */
@@ -248,7 +248,7 @@ export interface ScheduleRow {
   readonly counted_at: number;
   /** Counts the changes of people: a firing of what it was before is refused. */
   readonly version: number;
-  /** What came of the last time at which it was due. */
+  /** The outcome of the last time at which it was due. */
   readonly last_at: number | null;
   readonly last_result: '' | 'fired' | 'skipped' | 'missed' | 'refused';
   readonly last_message: string;

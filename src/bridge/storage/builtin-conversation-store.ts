@@ -18,7 +18,7 @@ export interface BuiltinConversationStore {
   append(conversationId: string, position: number, bodies: readonly string[], of: MessagesOf): Promise<void>;
   /** Copies a conversation, up to the end of that turn if one is given. False when there is no such conversation or turn. */
   copy(conversationId: string, copyId: string, turnId: string | undefined): Promise<boolean>;
-  /** Undefined when there is none. What is older than the limit allows is removed for good. */
+  /** Undefined when there is none. What is older than the limit allows is deleted. */
   read(conversationId: string): Promise<KeptConversation | undefined>;
   remove(conversationId: string): Promise<void>;
 }

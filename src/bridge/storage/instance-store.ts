@@ -3,10 +3,10 @@ import type { BridgeSchema, InstanceRow } from './bridge-schema.ts';
 
 export interface InstanceStore {
   add(instance: InstanceRow): Promise<void>;
-  /** Puts it back on the list, should another have taken it for dead. */
+  /** Inserts it again if another instance has deleted it as ended. */
   beat(instance: InstanceRow): Promise<void>;
   remove(id: string): Promise<void>;
-  /** Takes the others off the list that gave no sign of life since then. */
+  /** Deletes the other instances without a heartbeat since then. */
   removeOthers(own: string, aliveSince: number): Promise<void>;
 }
 

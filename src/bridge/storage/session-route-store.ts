@@ -3,7 +3,7 @@ import type { BridgeSchema, SessionRouteRow } from './bridge-schema.ts';
 
 export type RouteKey = Pick<SessionRouteRow, 'owner' | 'kind' | 'name'>;
 
-/** Places of what other bridges run. Routes that were last used before `usedAfter` are as good as gone. */
+/** Places of what other bridges run. Routes that were last used before `usedAfter` are ignored, and deleted later. */
 export interface SessionRouteStore {
   find(key: RouteKey, usedAfter: number): Promise<SessionRouteRow | undefined>;
   /** The one used last, of any owner. */

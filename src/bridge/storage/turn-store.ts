@@ -36,7 +36,7 @@ export interface TurnStore {
   isOf(sessionKey: string, turnId: string): Promise<boolean>;
   /** What was asked in a session, oldest first: the last so many. */
   prompts(sessionKey: string, limit: number): Promise<readonly Pick<TurnRow, 'id' | 'prompt'>[]>;
-  /** Open turns of instances other than `own` that gave no sign of life since `aliveSince`, oldest first. */
+  /** Open turns of instances other than `own` without a heartbeat since `aliveSince`, oldest first. */
   findDead(own: string, aliveSince: number, limit: number): Promise<readonly DeadTurn[]>;
   /** Fails with STORAGE_CONFLICT when another instance has done it. */
   settleDead(dead: DeadTurn, ended: EndedTurn, update: Statement): Promise<void>;

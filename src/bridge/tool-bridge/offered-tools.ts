@@ -125,7 +125,7 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
     }),
     define({
       name: 'get_job',
-      description: 'How a job of submit_job stands, and what came of it.',
+      description: 'The state of a job of submit_job, and its outcome.',
       input: Type.Object({ job_id: Type.String({ minLength: 1, maxLength: 256 }) }),
       run: ({ job_id: jobId }, { signal }) => shortCall('app.jobs.get', { jobId }, signal),
     }),

@@ -22,7 +22,7 @@ interface ToolAnswer {
   readonly isError?: boolean;
 }
 
-/** What is under way when the agent goes gets this long to be called off. */
+/** When the agent disconnects, calls under way get this long to be cancelled. */
 const LAST_WORK_MS = 10_000;
 
 /** An MCP server on a pair of streams. Resolves when the other side has closed them and nothing is under way. */

@@ -293,7 +293,7 @@ interface CutText {
 /** The beginning of a text that is given as JSON, whole or cut off anywhere. */
 function firstOf(json: string, isPart: boolean, maxLength: number): CutText {
   if (!isPart) return cut(json === '' ? '' : (JSON.parse(json) as string), maxLength);
-  // An escape may be cut in two: what is left of it goes.
+  // An escape sequence may be cut in two: its remaining half is removed.
   const end = json.slice(0, maxLength).replace(/\\(?:u[0-9a-f]{0,3})?$/i, '');
   const isEscaped = /(?:^|[^\\])(?:\\\\)*\\$/.test(end);
   return { text: (JSON.parse(`${isEscaped ? end.slice(0, -1) : end}"`) as string).toWellFormed(), isCut: true };

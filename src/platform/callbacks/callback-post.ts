@@ -224,7 +224,7 @@ function checkedConnector(connect: Connector, { allows, notOpen }: Pick<Callback
     });
 }
 
-/** The answer counts by its status; the rest is read only so that the other side can finish in good order. */
+/** The answer counts by its status; the rest is read only so that the other side can finish its response. */
 async function readSome(body: AsyncIterable<Buffer>): Promise<void> {
   let read = 0;
   for await (const chunk of body) {

@@ -61,7 +61,7 @@ interface Network {
 }
 
 const START_MS = 30_000;
-/** A namespace that nothing uses is kept for the next program for so long. */
+/** A namespace that nothing uses is kept for the next program for this long. */
 const IDLE_MS = 5 * 60_000;
 const MAX_CONNECTIONS = 512;
 const CONNECT_MS = 30_000;

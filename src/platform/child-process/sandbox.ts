@@ -25,7 +25,7 @@ export interface Fence {
   readonly writable: readonly string[];
   /** What must not be seen although `folder` contains it. */
   readonly hidden: { readonly folders: readonly string[]; readonly files: readonly string[] };
-  /** Inside a hidden folder, what can be read all the same. */
+  /** Inside a hidden folder, what can be read anyway. */
   readonly installation: readonly string[];
   /** The network that the program shares with others of this name. */
   readonly network: string;

@@ -71,7 +71,7 @@ function textIdOf(sql: string): number {
 
 /**
  * Lets kysely build and compile the query once, with a placeholder for each parameter, since building a query costs
- * more than running it. Call it when a store is made, not per request: its SQL text is remembered for good.
+ * more than running it. Call it when a store is made, not per request: its SQL text is kept until the process ends.
  */
 export function compileStatement<Builder, Parameters extends object, Row>(
   builder: Builder,

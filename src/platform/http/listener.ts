@@ -305,7 +305,7 @@ export function createListener(options: ListenerOptions): Listener {
   };
 }
 
-/** The address of a WebSocket, called without asking for one: its guard speaks first all the same. */
+/** The address of a WebSocket, called without an upgrade: its guard decides first anyway. */
 function withoutUpgrade({ upgrades, routes }: HttpSurface): Route[] {
   return upgrades
     .filter(({ path }) => !routes.some((route) => route.method === 'GET' && route.path === path))

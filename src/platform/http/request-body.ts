@@ -62,7 +62,7 @@ export function readBody(request: IncomingMessage, limit: number, done: BodyRead
   function onLost(): void {
     if (!over) finish(new AppError('CONNECTION_CLOSED'));
   }
-  // The listeners stay, deaf: an aborted request fails once more after this, and taking them off costs time, too.
+  // The listeners stay and do nothing: an aborted request fails again after this, and removing them costs time, too.
   function finish(error: AppError | undefined): void {
     over = true;
     // Always a copy: the bytes of a single chunk are a view into the socket's shared buffer.

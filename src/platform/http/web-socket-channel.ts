@@ -138,7 +138,7 @@ export class WebSocketChannel implements MessageChannel, Beating {
   }
 
   beat(): void {
-    // A peer that is behind is not heard, and a ping would only wait with all the rest: its stall is watched instead.
+    // Nothing is read from a peer that is behind, and a ping would wait behind the other messages: its stall is watched instead.
     if (this.#isReadingPaused) return;
     if (this.#misses >= MAX_MISSES) {
       this.#socket.terminate();
@@ -273,7 +273,7 @@ function fit(reason: string): string {
     .toString();
 }
 
-/** Something that must show signs of life. */
+/** Something that must send heartbeats. */
 interface Beating {
   /** The slice that it was put into; the heartbeat's own note. */
   slice: number;

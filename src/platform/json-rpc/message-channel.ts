@@ -123,7 +123,7 @@ export function createLineChannel(options: LineChannelOptions): LineChannel {
     else stopWaiting ??= clock.after(LAST_WORDS_MS, () => finish(GONE, 'the other side takes no more messages'));
   }
 
-  // Errors are listened to for good: a late EPIPE must find someone.
+  // The error listener stays: a late EPIPE without a listener would end the process.
   readable.on('error', () => finish(GONE, 'the stream broke'));
   writable.on('error', onWritableGone);
   writable.once('close', onWritableGone);

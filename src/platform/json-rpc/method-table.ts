@@ -121,7 +121,7 @@ export interface MethodCall<Caller = unknown> {
    * Where the answer is a single document there is no place for it and it is dropped.
    */
   notify(method: string, params: unknown, eventId?: string | number): void;
-  /** Says that the call was taken and its answer may be long in coming: a streamed response starts now. */
+  /** Reports that the call was accepted and that its response may take long: a streamed response starts now. */
   accept(): void;
 }
 

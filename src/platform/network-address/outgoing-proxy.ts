@@ -31,7 +31,7 @@ export function readOutgoingProxy(environment: Environment): OutgoingProxy | und
   return { http, https, direct: [read('no_proxy'), ...THIS_MACHINE].filter((part) => part !== '').join(',') };
 }
 
-/** Proxies are also written as `host:port`. What is no address at all is left out: the program starts all the same. */
+/** Proxies are also written as `host:port`. What is not an address is left out, and the program starts anyway. */
 function withScheme(proxy: string): string {
   if (proxy === '') return '';
   const address = /^[a-z][a-z0-9+.-]*:\/\//i.test(proxy) ? proxy : `http://${proxy}`;

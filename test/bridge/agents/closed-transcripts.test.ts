@@ -28,7 +28,7 @@ for (const isRestarted of [false, true]) {
     assert.deepEqual(await closeAfterTurn(t, codex, isRestarted), { stored: [], left: [] });
   });
 
-  test(`DB-8: what an agent keeps all the same is reported ${when}`, async (t) => {
+  test(`DB-8: what an agent keeps after the close is reported ${when}`, async (t) => {
     const failing = await closeAfterTurn(t, { flags: [...STATE, '--delete', 'fail'] }, isRestarted);
     assert.deepEqual([failing.stored.length, failing.left.length], [1, 1]);
     assert.match(failing.left[0] ?? '', /could not delete it: .*read-only/);

@@ -30,7 +30,7 @@ test('B-92: the forward token opens forwarded requests and nothing else', async 
   assert.equal((await postRpc(b.url, rpc('acp.capabilities'), asNode())).status, 200);
 });
 
-test('B-92: headers of a forwarded request count for nothing with any other credential, where nothing is handed on', async (t) => {
+test('B-92: headers of a forwarded request are ignored with any other credential, where nothing is handed on', async (t) => {
   const b = await startNode(t, { id: 'b' });
   const { authorization: _ours, ...spoofed } = asNode({ 'x-app-forward-target': 'nowhere', 'x-app-forward-hop': '99' });
   for (const [credential, owner] of [

@@ -99,7 +99,7 @@ test('forwarding: job calls go where the job was submitted, and so do calls abou
   assert.equal((await call(a.url, 'app.jobs.submit', { taskPrompt: 'more' }, asMain)).result?.jobId, 'job-2');
 });
 
-test('forwarding: a redirect is not followed, and nobody knows what came of the call', async (t) => {
+test('forwarding: a redirect is not followed, and the outcome of the call is unknown', async (t) => {
   const elsewhere = await startScriptedHttp(t, answering({}));
   const peer = await startScriptedHttp(t, ({ response }) => {
     response.writeHead(307, { location: `${elsewhere.url}/acp/rpc` });

@@ -94,7 +94,7 @@ test('disconnect waits for who still listens', async (context) => {
   await until('every socket to be closed', () => gateway.sockets() === 0);
 });
 
-test('a gateway that gives no sign of life is taken for dead', async (context) => {
+test('a gateway without heartbeats is disconnected', async (context) => {
   const gateway = await startScriptedGateway(context, { tickMs: 1000 });
   const link = await createLink(context, gateway.url);
   await link.connect();

@@ -40,7 +40,7 @@ test('an old job stays until the session is closed that was its alone, and other
   assert.deepEqual([left, closed], [[], ['job-own']]);
 });
 
-test('an old job whose session somebody goes on with on another bridge is removed all the same', async () => {
+test('an old job whose session somebody goes on with on another bridge is removed too', async () => {
   const { sweep, left, closed } = sweepWith(async () => {
     throw new AppError('SESSION_BUSY');
   });

@@ -33,7 +33,7 @@ const linkOf = (result: Record<string, unknown> | undefined) => {
   return artifacts[0]?.downloadUrl ?? '/no-link';
 };
 
-test('DB-9: everything that belongs to a session goes when nobody has used it for so long, and nothing before', async (context) => {
+test('DB-9: everything that belongs to a session is deleted when it was not used for that long, and nothing before', async (context) => {
   const agent = createScriptedProvider('one', writing);
   const retention = { events: 3000, audit: 0, jobs: 0 };
   const { url, folder, database } = await startBridge(context, { providers: [agent], retention, clock: sweeping });

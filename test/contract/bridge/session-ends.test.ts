@@ -117,7 +117,7 @@ describe('cancel', () => {
 });
 
 describe('close', () => {
-  test('B-53: a close during a running turn cancels it and removes the state for good', async (t) => {
+  test('B-53: a close during a running turn cancels it and deletes the state', async (t) => {
     const alpha = createScriptedProvider('alpha', endless);
     const { url, database } = await startBridge(t, { providers: [alpha] });
     const client = await openClient(t, url);

@@ -60,7 +60,7 @@ test('a socket file that a killed server left is replaced', async (t) => {
   assert.deepEqual(await callControlSocket(file, 'echo', { text: 'x' }, 2000), { result: { text: 'x' } });
 });
 
-test('a path longer than the address of a socket works all the same', {
+test('a path longer than the address of a socket works too', {
   skip: process.platform !== 'linux',
 }, async (t) => {
   const folder = join(await folderFor(t), 'a'.repeat(100), 'b'.repeat(100));

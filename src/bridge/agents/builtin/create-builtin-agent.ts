@@ -133,7 +133,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     }
   }
 
-  /** What was said goes with the session: the store gets another chance when it is away for a moment. */
+  /** The conversation is deleted with its session. A failed delete is tried again, because the store may be unavailable for a moment. */
   async function forget(reference: string): Promise<void> {
     for (let tries = 1; ; tries += 1) {
       try {

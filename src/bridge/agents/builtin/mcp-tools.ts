@@ -47,7 +47,7 @@ interface McpToolsOptions {
 }
 
 const CONNECT_MS = 15_000;
-/** A server in the sandbox that no turn uses is ended after so long. */
+/** A server in the sandbox that no turn uses is ended after this long. */
 const IDLE_MS = 5 * 60_000;
 const LONGEST_NAME = 64;
 const LONGEST_DESCRIPTION = 4_000;
@@ -245,7 +245,7 @@ function createTransport(process: RunningProcess, clock: Pick<Clock, 'after'>): 
   return transport;
 }
 
-/** What a model can read of an answer; of anything else it learns that it was there. */
+/** What a model can read of a result; anything else is replaced by a note about its kind. */
 function contentText(answer: Readonly<Record<string, unknown>>): string {
   const { content, structuredContent } = answer;
   const parts = (Array.isArray(content) ? content : []).map((value: unknown) => {

@@ -135,7 +135,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
 
   /** A refusal of Codex has no place for a reason: the reason is sent ahead of it, for the same turn. */
   function tellReason(prompt: RunningPrompt, reason: string): void {
-    // Where Codex cannot take it, the reason is shown in the updates all the same.
+    // Where Codex cannot take it, the reason is shown in the updates only.
     steer(prompt, `The user refused this request and says: ${reason}`).catch(() => undefined);
   }
 

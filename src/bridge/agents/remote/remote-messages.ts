@@ -15,8 +15,8 @@ const MAX_LOCATIONS = 100;
 const USAGE_MEMBERS = ['inputTokens', 'outputTokens', 'cachedTokens', 'contextUsed', 'contextSize', 'costUsd'] as const;
 
 /**
- * What the parameters of a `session.update` (contract/bridge 4) mean to us. Undefined for what only tells how the other
- * bridge is getting on (our own says that itself) and for kinds that are not known.
+ * What the parameters of a `session.update` (contract/bridge 4) mean to us. Undefined for the progress of the other
+ * bridge (our own bridge reports its progress itself) and for unknown kinds.
  */
 export function readUpdate(params: Readonly<Record<string, unknown>>): AgentEvent | undefined {
   const event = asObject(params.structuredEvent);

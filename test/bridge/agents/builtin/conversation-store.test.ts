@@ -47,7 +47,7 @@ for (const engine of engines) {
       await assert.rejects(store.append('one', 0, ['2'], { turnId: 't1', now: 1 }), { code: 'STORAGE_DUPLICATE' });
     });
 
-    test('what is older than any model takes is removed for good', async () => {
+    test('what is older than any model takes is deleted', async () => {
       const database = await places.open<BridgeSchema>(definition);
       const store = createBuiltinConversationStore(database);
       const large = JSON.stringify('x'.repeat(1024 * 1024));

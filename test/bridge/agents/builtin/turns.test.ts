@@ -337,7 +337,7 @@ test('the reason why a model stopped is handed on', async (context) => {
   }
 });
 
-test('cancel ends a model that is silent, immediately and for good', async (context) => {
+test('cancel ends a model that is silent, immediately and permanently', async (context) => {
   const { agent } = scriptedAgent(() => ({ text: ['begun'], hangs: true }));
   const turn = recordTurn(await workingDirectory(context), 'x');
   const ending = agent.startTurn(turn);
