@@ -30,7 +30,7 @@ export function useAgent(providerId: string | undefined) {
 
 /**
  * The next message, with the mode and the model of the next turns. While a turn runs, messages wait for it, or go to the
- * agent at once where it takes them. A draft is kept until it is sent.
+ * agent immediately where it takes them. A draft is kept until it is sent.
  */
 export function Composer({ name, isRunning, view }: ComposerProps) {
   const { system } = useConsole();
