@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, OutgoingMailRow } from './accounts-schema.ts';
+import { CLAIM_CANDIDATES, claimDue } from './claim-due.ts';
 
 /** Mails that have yet to go out. Several instances share the table: the instance that claims a mail sends it. */
 export interface OutgoingMailStore {
@@ -47,29 +48,15 @@ export function createOutgoingMailStore(database: Database<AccountsSchema>): Out
       .where('due_at', '<=', given.now)
       .orderBy('due_at')
       .orderBy('id')
-      .limit(CANDIDATES),
+      .limit(CLAIM_CANDIDATES),
   );
 
   return {
     add: ({ id, data, attempts, due_at, created_at }) => add({ id, data, attempts, due_at, created_at }),
-    async claimNext(now, until) {
-      for (const { id } of await database.readKeyed(due({ now }))) {
-        const claim = query
-          .updateTable('outgoing_mails')
-          .set({ due_at: until, attempts: sql<number>`attempts + 1` })
-          .where('id', '=', id)
-          .where('due_at', '<=', now)
-          .returningAll();
-        const [{ rows }] = await database.write([claim.compile()]);
-        if (rows[0] !== undefined) return rows[0];
-      }
-      return undefined;
-    },
+    claimNext: async (now, until) =>
+      claimDue(database, 'outgoing_mails', await database.readKeyed(due({ now })), { now, until }),
     list: () => database.read(query.selectFrom('outgoing_mails').selectAll().compile()),
     putOff: (id, until) => query.updateTable('outgoing_mails').set({ due_at: until }).where('id', '=', id).compile(),
     remove: (id) => query.deleteFrom('outgoing_mails').where('id', '=', id).compile(),
   };
 }
-
-/** Other instances claim at the same time: with some to choose from, one of them is left. */
-const CANDIDATES = 20;

@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, WebhookDeliveryRow, WebhookRow } from './accounts-schema.ts';
+import { CLAIM_CANDIDATES, claimDue } from './claim-due.ts';
 
 /** An event, as it is stored for each webhook that wants it. */
 export interface StoredEvent {
@@ -45,8 +46,6 @@ export interface WebhookStore {
 
 /** A receiver that is down for days must not fill the disk. */
 export const MAX_WAITING = 1000;
-/** Other instances claim at the same time: with some to choose from, one of them is left. */
-const CANDIDATES = 20;
 
 export function createWebhookStore(database: Database<AccountsSchema>): WebhookStore {
   const { query } = database;
@@ -113,18 +112,8 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
     async claimNext(now, until, except) {
       let due = query.selectFrom('webhook_deliveries').select('id').where('due_at', '<=', now);
       if (except.length > 0) due = due.where('webhook_id', 'not in', except);
-      const found = await database.read(due.orderBy('due_at').orderBy('id').limit(CANDIDATES).compile());
-      for (const { id } of found) {
-        const claim = query
-          .updateTable('webhook_deliveries')
-          .set({ due_at: until, attempts: sql<number>`attempts + 1` })
-          .where('id', '=', id)
-          .where('due_at', '<=', now)
-          .returningAll();
-        const [{ rows }] = await database.write([claim.compile()]);
-        if (rows[0] !== undefined) return rows[0];
-      }
-      return undefined;
+      const found = await database.read(due.orderBy('due_at').orderBy('id').limit(CLAIM_CANDIDATES).compile());
+      return claimDue(database, 'webhook_deliveries', found, { now, until });
     },
     nextDue: async () => (await database.readKeyed(firstDue()))[0]?.due_at ?? undefined,
     // Only what still waits: the webhook may have been switched off during the attempt.
