@@ -273,6 +273,11 @@ export const bridgeErrors = {
   GIT_FAILED: { status: 503, rpc: -32603, message: 'Git could not do its work in the folder: {reason}.' },
   CHECKPOINT_FAILED: { status: 503, rpc: -32603, message: 'The folder could not be saved: {reason}.' },
   BUDGET_EXCEEDED: { status: 402, rpc: -32603, message: '{reason}' },
+  PERSON_NOT_CHARGED: {
+    status: 403,
+    rpc: -32004,
+    message: 'The built-in agent does not work for people here: {reason}',
+  },
   MODEL_FAILED: { status: 502, rpc: -32603, message: 'The model could not answer: {reason}' },
   TOOL_CALL_REFUSED: { status: 400, rpc: -32602, message: 'The tool call was refused: {reason}' },
 } as const satisfies ErrorTable;

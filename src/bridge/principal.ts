@@ -29,6 +29,11 @@ export function isPersons(owner: string | undefined): owner is string {
   return owner !== undefined && /^(?:user|service):/.test(owner);
 }
 
+/** Throws PERSON_NOT_CHARGED for work of a person that the operator would pay for. */
+export function refuseUncharged(owner: string, reason: string): void {
+  if (isPersons(owner)) throw new AppError('PERSON_NOT_CHARGED', { reason });
+}
+
 const ACTIONS: Readonly<Record<string, Action>> = {
   'session.message': 'message',
   'session.cancel': 'cancel',

@@ -21,6 +21,7 @@ import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
 import { createGit } from './checkpoints/run-git.ts';
 import { createCheckpoints } from './checkpoints/turn-checkpoints.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
+import { refuseUncharged } from './principal.ts';
 import { createOwnerRoots } from './sessions/owner-roots.ts';
 import { createPrivatePlaces, type PrivatePaths } from './sessions/private-places.ts';
 import { createWorkingDirectories } from './sessions/working-directory.ts';
@@ -103,7 +104,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     const { base_url: baseUrl, api_key: apiKey, ...builtin } = settings.agents.builtin;
     return createBuiltinAgent({
       version: options.ping.version,
-      complete: baseUrl === '' ? options.complete : createCompleteOverHttp({ baseUrl, apiKey, clock, randomness }),
+      complete: baseUrl === '' ? options.complete : completeElsewhere({ baseUrl, apiKey, clock, randomness }),
       model: builtin.model,
       modelProblem: options.builtinModelProblem,
       // Of models behind another address nothing is known.
@@ -176,3 +177,16 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
 function realOrAsGiven(path: string): Promise<string> {
   return realpath(path).catch(() => path);
 }
+
+/** The API at `base_url`. One that wants a key gets that of the operator, and would charge the operator for people. */
+function completeElsewhere(options: Parameters<typeof createCompleteOverHttp>[0]): CompleteChat {
+  const complete = createCompleteOverHttp(options);
+  if (options.apiKey === '') return complete;
+  return (request, signal, owner) => {
+    refuseUncharged(owner, OPERATORS_KEY);
+    return complete(request, signal, owner);
+  };
+}
+
+const OPERATORS_KEY =
+  'agents.builtin.api_key is a key of the operator, who would pay for them. Leave agents.builtin.base_url empty and run the completions service in this program, or name another agent.';

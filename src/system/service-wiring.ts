@@ -8,6 +8,7 @@ import { installedPrograms } from '../bridge/agents/agent-packages.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
 import type { CompleteChat, CompletionChunk } from '../bridge/agents/builtin/complete-chat.ts';
 import type { Bridge, BridgeOptions } from '../bridge/create-bridge.ts';
+import { refuseUncharged } from '../bridge/principal.ts';
 import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';
@@ -190,7 +191,7 @@ async function startBridge(
     builtinModelProblem: builtinModelProblem(settings, environment),
     seesImages: (model) => seesImages(settings.completions, model),
     modelAccess: createModelAccess(listeningAt, completions),
-    complete: createCompleteInProcess(runChat, completions?.holderOf ?? (async () => INTERNAL), makeId),
+    complete: createCompleteInProcess(runChat, completions?.holderOf ?? uncharged, makeId),
   });
   return {
     ...bridge,
@@ -293,6 +294,15 @@ export async function prepareServiceParts(options: ServicePartsOptions): Promise
 
 /** What this program itself asks of models is recorded under this name. */
 const INTERNAL: KeyHolder = { id: 'internal', owner: '', isMaster: false, mayUse: () => true, buckets: [] };
+
+const NO_COMPLETIONS =
+  'the completions service, which charges them, does not run in this program. Run both in one program, or name another agent.';
+
+/** Who the engine of a bridge alone works for: the operator, who pays for it. */
+async function uncharged(owner: string): Promise<KeyHolder> {
+  refuseUncharged(owner, NO_COMPLETIONS);
+  return INTERNAL;
+}
 
 /** Lets the built-in agent use the completions service of this program. `runChat` is asked for at the first use. */
 function createCompleteInProcess(

@@ -131,6 +131,24 @@ test('the plan is named by the token and defined here; one that is not known her
   assert.deepEqual(statuses, [200, 429], 'one request a minute here, with all tokens together');
 });
 
+test('where nobody could charge people, the built-in agent works for the operator alone', async (t) => {
+  const issued = { accounts: { issuer: people.url } };
+  const builtin = { model: 'lab/model', base_url: 'http://127.0.0.1:9/v1', api_key: 'key-of-the-operator-3c2b1a' };
+  const anns = await signedFor(await people.newPerson('user', 'worker'));
+  for (const [more, services, reason] of [
+    [{}, ['bridge'], /the completions service, which charges them, does not run/],
+    [{ agents: { builtin } }, ['bridge', 'completions'], /agents\.builtin\.api_key is a key of the operator/],
+  ] as const) {
+    const alone = await startElsewhere(t, { ...issued, ...more }, services);
+    const { body } = await alone.rpc('session.start', anns, start('of-ann'));
+    const told = JSON.stringify(body);
+    assert.match(told, reason);
+    assert.match(told, /PERSON_NOT_CHARGED/);
+    const operators = JSON.stringify((await alone.rpc('session.start', MAIN, start('of-main'))).body);
+    assert.doesNotMatch(operators, /PERSON_NOT_CHARGED/);
+  }
+});
+
 test('a team counts elsewhere for those who are in it', async () => {
   const member = await people.newPerson('user', 'worker');
   const team = await people.newTeam({}, member);

@@ -231,6 +231,7 @@ export interface TurnUsage {
 export type FailureCode =
   | 'AGENT_FAILED'
   | 'BUDGET_EXCEEDED'
+  | 'PERSON_NOT_CHARGED'
   | 'AGENT_EXITED'
   | 'AGENT_TIMEOUT'
   | 'EMPTY_OUTPUT'

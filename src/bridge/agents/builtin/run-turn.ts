@@ -122,7 +122,8 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
     if (said !== undefined) await keep(said).catch(() => undefined);
     await keep(...further.close()).catch(() => undefined);
     if (signal.aborted) return { kind: 'cancelled', output, ...usage.total() };
-    const code = errorCode(error) === 'BUDGET_EXCEEDED' ? 'BUDGET_EXCEEDED' : 'AGENT_FAILED';
+    const known = errorCode(error);
+    const code = known === 'BUDGET_EXCEEDED' || known === 'PERSON_NOT_CHARGED' ? known : 'AGENT_FAILED';
     return { kind: 'failed', code, error: options.describe(error), output, ...usage.total() };
   }
 }
