@@ -79,6 +79,8 @@ export interface Owners {
   readonly watch: WatchOwners;
   /** Reads someone again after a change: what was in memory counts no more when this resolves. */
   refresh(id: string): Promise<void>;
+  /** The same for all members of a team. */
+  refreshTeam(teamId: string): Promise<void>;
   /** Drops everything that the settings decided: they have changed. */
   forgetPlans(): void;
   /** How many keys someone may have. */
@@ -143,6 +145,16 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
     return fresh;
   }
 
+  async function refresh(userId: string): Promise<void> {
+    const id = ownerIdOf(userId);
+    changes += 1;
+    const entry = entries.get(id);
+    if (entry === undefined) return;
+    // Until it was read again nothing in memory counts, even when that read fails.
+    entry.readAt = Number.NEGATIVE_INFINITY;
+    await readOnce(id).catch(onError);
+  }
+
   return {
     ownerOf(given) {
       const id = ownerIdOf(given);
@@ -156,14 +168,12 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-    async refresh(userId) {
-      const id = ownerIdOf(userId);
+    refresh,
+    async refreshTeam(teamId) {
+      // Somebody may be being read who is in it.
       changes += 1;
-      const entry = entries.get(id);
-      if (entry === undefined) return;
-      // Until it was read again nothing in memory counts, even when that read fails.
-      entry.readAt = Number.NEGATIVE_INFINITY;
-      await readOnce(id).catch(onError);
+      const members = [...entries.values()].filter(({ owner }) => owner.teams.some(({ id }) => id === teamId));
+      await Promise.all(members.map(({ owner }) => refresh(owner.id)));
     },
     forgetPlans() {
       changes += 1;

@@ -30,6 +30,16 @@ for (const engine of engines) {
         (await accounts.owners.ownerOf(`user:${id}`))?.teams.map((team) => team.id);
       const groupsOf = async (who: LoggedIn) => (await accounts.get('session', as(who))).body.user.groups;
 
+      await t.test('a team that is removed is gone for someone who joined or left at the same moment', async () => {
+        const team = await create('Short-lived');
+        assert.equal((await put(team, admin, { userId: eve.id })).status, 200);
+        assert.deepEqual(await teamIdsOf(eve), [team.id]);
+        // Nothing was said to this process about it, as by another call that is not done yet.
+        await accounts.database.query.deleteFrom('team_members').where('user_id', '=', eve.id).execute();
+        assert.equal((await accounts.call('DELETE', `teams/${team.id}`, as(admin))).status, 204);
+        assert.deepEqual(await teamIdsOf(eve), []);
+      });
+
       await t.test(
         'DA-22: an administrator creates a team, its owner says who is in it, and groups hold its name',
         async () => {

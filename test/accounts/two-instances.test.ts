@@ -130,6 +130,17 @@ describe('two instances on one PostgreSQL', () => {
     assert.equal(answers.filter(({ status }) => status === 200).length, 1, JSON.stringify(answers));
   });
 
+  test('a key that one instance has created for signed tokens is published by the other within a second', async (t) => {
+    const [a, b] = await startTwo(t);
+    const ann = await a.loggedIn('Ann');
+    const keysAt = async ({ url }: RunningAccounts) =>
+      ((await (await fetch(`${url}/.well-known/jwks.json`)).json()) as { keys: unknown[] }).keys.length;
+    assert.equal(await keysAt(b), 0);
+    assert.equal((await a.post('token/jwt', {}, { token: ann.token })).status, 200);
+    await a.clock.advance(1000);
+    assert.deepEqual([await keysAt(a), await keysAt(b)], [1, 1]);
+  });
+
   test('both start at the same time on an empty database', async () => {
     const location = places.location();
     const definition = { name: 'accounts', migrations: accountsMigrations };

@@ -76,6 +76,7 @@ export function createDeviceLogin(parts: Parts): DeviceLogin {
         address: head.address,
         state: 'pending',
         user_id: '',
+        epoch: 0,
         interval_ms: INTERVAL_MS,
         polled_at: 0,
         created_at: now,
@@ -130,7 +131,10 @@ export function createDeviceLogin(parts: Parts): DeviceLogin {
       const details = { client: row?.client ?? '', deviceAddress: row?.address ?? '' };
       await database.write(
         [
-          store.decide({ userCodeHash, userId: user.id, state: approve ? 'approved' : 'denied', now }),
+          store.decide({
+            ...{ userCodeHash, userId: user.id, epoch: user.access_epoch, now },
+            state: approve ? 'approved' : 'denied',
+          }),
           audit.statement({ event, actor: user.id, subject: user.id, head, details }),
         ],
         { conflict: 'DEVICE_CODE_NOT_FOUND' },

@@ -222,6 +222,10 @@ export const accountsMigrations: readonly Migration[] = [
       schema.createIndex('webhook_deliveries_created_at').on('webhook_deliveries').column('created_at'),
     ],
   },
+  {
+    id: '0013-device-epochs',
+    statements: ({ schema }) => [addColumn(schema, 'device_logins', 'epoch', 'integer', 0)],
+  },
 ];
 
 function credentialTables(schema: SchemaModule) {

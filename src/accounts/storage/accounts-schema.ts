@@ -323,6 +323,8 @@ export interface DeviceLoginRow {
   readonly state: 'pending' | 'approved' | 'denied';
   /** Who has decided; empty until then. */
   readonly user_id: string;
+  /** The epoch of that user at the decision: an approval ends with the logins of its time. */
+  readonly epoch: number;
   readonly interval_ms: number;
   readonly polled_at: number;
   readonly created_at: number;

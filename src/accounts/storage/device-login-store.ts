@@ -12,11 +12,15 @@ export interface DeviceLoginStore {
   decide(decision: {
     readonly userCodeHash: string;
     readonly userId: string;
+    readonly epoch: number;
     readonly state: 'approved' | 'denied';
     readonly now: number;
   }): Runnable;
   notePoll(poll: { readonly codeHash: string; readonly now: number; readonly interval: number }): Runnable;
-  /** Ends an approved one, for the caller who is first: undoes the batch of any other. */
+  /**
+   * Ends an approved one, for the caller who is first: undoes the batch of any other, and of one whose logins were all ended
+   * after the approval, such as by a new password.
+   */
   take(codeHash: string, now: number): Runnable;
 }
 
@@ -43,11 +47,11 @@ export function createDeviceLoginStore(database: Database<AccountsSchema>): Devi
       const [row] = await database.readKeyed(byUserCode({ hash, now }));
       return row?.state === 'pending' ? row : undefined;
     },
-    decide: ({ userCodeHash, userId, state, now }) =>
+    decide: ({ userCodeHash, userId, epoch, state, now }) =>
       expectChanges(
         query
           .updateTable('device_logins')
-          .set({ state, user_id: userId })
+          .set({ state, user_id: userId, epoch })
           .where('user_code_hash', '=', userCodeHash)
           .where('state', '=', 'pending')
           .where('expires_at', '>', now)
@@ -67,6 +71,15 @@ export function createDeviceLoginStore(database: Database<AccountsSchema>): Devi
           .where('code_hash', '=', codeHash)
           .where('state', '=', 'approved')
           .where('expires_at', '>', now)
+          .where(({ exists, selectFrom }) =>
+            exists(
+              selectFrom('users')
+                .select('users.id')
+                .whereRef('users.id', '=', 'device_logins.user_id')
+                .whereRef('users.access_epoch', '=', 'device_logins.epoch')
+                .where('users.active', '=', 1),
+            ),
+          )
           .compile(),
         1,
       ),

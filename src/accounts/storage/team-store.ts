@@ -24,7 +24,6 @@ export interface TeamStore {
   list(before: string | undefined, limit: number): Promise<TeamRow[]>;
   /** By the id of the member; `after` is the last one of the page before. */
   members(teamId: string, after: string, limit: number): Promise<TeamMember[]>;
-  memberIds(teamId: string): Promise<string[]>;
   add(team: TeamRow): Runnable;
   /** Undoes the batch when there is no such team. */
   change(id: string, change: Partial<Omit<TeamRow, 'id'>>): Runnable;
@@ -109,8 +108,6 @@ export function createTeamStore(database: Database<AccountsSchema>): TeamStore {
           .limit(limit)
           .compile(),
       ),
-    memberIds: async (teamId) =>
-      (await database.read(membersOf(teamId).select('user_id').compile())).map(({ user_id: id }) => id),
     add: (team) => query.insertInto('teams').values(team).compile(),
     change: (id, change) => expectChanges(query.updateTable('teams').set(change).where('id', '=', id).compile(), 1),
     remove: (id) => [

@@ -6,7 +6,8 @@ import type { AccessTokenRow, AccountsSchema, ServiceAccountRow, SigningKeyRow }
 /** Personal access tokens, by digest and by owner, and the service accounts that have tokens and nothing else. */
 export interface AccessTokenStore {
   byHash(hash: string): Promise<AccessTokenRow | undefined>;
-  add(token: AccessTokenRow): Runnable;
+  /** Undoes the batch when the owner has `most` tokens that have not ended. */
+  add(token: AccessTokenRow, most: number): Runnable;
   /** Those that have not ended, newest first. */
   ofOwner(owner: string, now: number): Promise<readonly AccessTokenRow[]>;
   /** Undoes the batch when the owner has no such token. */
@@ -35,7 +36,41 @@ export function createAccessTokenStore(database: Database<AccountsSchema>): Acce
   );
   return {
     byHash: async (hash) => (await database.readKeyed(byHash({ hash })))[0],
-    add: (token) => query.insertInto('access_tokens').values(token).compile(),
+    add: ({ id, token_hash, hint, owner, name, scopes, team, created_at, expires_at, last_used_at }, most) => {
+      const text = (value: string) => sql<string>`cast(${value} as text)`;
+      const integer = (value: number | null) => sql<number>`cast(${value} as bigint)`;
+      const insert = query
+        .insertInto('access_tokens')
+        .columns([
+          ...(['id', 'token_hash', 'hint', 'owner', 'name', 'scopes', 'team'] as const),
+          ...(['created_at', 'expires_at', 'last_used_at'] as const),
+        ])
+        .expression(
+          query
+            .selectNoFrom([
+              text(id).as('new_id'),
+              text(token_hash).as('new_token_hash'),
+              text(hint).as('new_hint'),
+              text(owner).as('new_owner'),
+              text(name).as('new_name'),
+              text(scopes).as('new_scopes'),
+              text(team).as('new_team'),
+              integer(created_at).as('new_created_at'),
+              integer(expires_at).as('new_expires_at'),
+              integer(last_used_at).as('new_last_used_at'),
+            ])
+            .where(
+              ({ selectFrom }) =>
+                selectFrom('access_tokens')
+                  .select(({ fn }) => fn.countAll<number>().as('count'))
+                  .where('owner', '=', owner)
+                  .where('expires_at', '>', created_at),
+              '<',
+              most,
+            ),
+        );
+      return expectChanges(insert.compile(), 1);
+    },
     ofOwner: (owner, now) =>
       database.read(
         query

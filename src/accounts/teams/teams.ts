@@ -124,15 +124,15 @@ export function createTeams(parts: AccountsCore): Teams {
       const entry = entryOf('team.changed', team.id, call, { ...given });
       const refusals = { conflict: 'TEAM_NOT_FOUND', duplicate: 'NAME_ALREADY_EXISTS' } as const;
       await database.write([store.change(team.id, change), entry], refusals);
-      await Promise.all((await store.memberIds(team.id)).map(owners.refresh));
+      await owners.refreshTeam(team.id);
       return { team: describeTeam({ ...team, ...change }, role) };
     },
     async remove(id, call) {
       const { team } = await find(id, call);
-      const members = await store.memberIds(team.id);
       const entry = entryOf('team.removed', team.id, call, { name: team.name });
       await database.write([...store.remove(team.id), entry], { conflict: 'TEAM_NOT_FOUND' });
-      await Promise.all(members.map(owners.refresh));
+      // By what is in memory and not by the members before: somebody may have joined at the same moment.
+      await owners.refreshTeam(team.id);
     },
     async members(id, { cursor = '', limit }, call) {
       const { team } = await find(id, call);

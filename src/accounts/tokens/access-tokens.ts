@@ -1,5 +1,5 @@
 import type { Runnable } from '../../platform/database/statement.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Principal } from '../../platform/identity/principal.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
@@ -91,8 +91,12 @@ export function createAccessTokens(parts: Parts) {
     };
     const created = audit.statement(entryOf('token.created', owner, actor, details));
     const notice = await noticeFor(row, input);
-    await database.write([...(take === undefined ? [] : [take]), store.add(row), created, ...notice], {
-      conflict: 'EXPIRED_TOKEN',
+    const statements = [...(take === undefined ? [] : [take]), store.add(row, MAX_TOKENS), created, ...notice];
+    await database.write(statements).catch(async (error) => {
+      if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+      // Requests that come together see the same list before: the last of them fail here.
+      await refuseTooMany(owner);
+      throw new AppError('EXPIRED_TOKEN');
     });
     mail.wake();
     return { ...describeToken(row), token };

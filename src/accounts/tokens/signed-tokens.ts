@@ -20,6 +20,8 @@ const SIGNS_MS = 30 * DAY_MS;
 /** It is published for a day longer: nobody who has just read the list of keys meets a key that is not in it. */
 export const KEY_KEPT_MS = SIGNS_MS + DAY_MS;
 const KEYS_FRESH_MS = 60_000;
+/** Another instance may have created a key: it is looked for at most this often. */
+const NEW_KEY_PAUSE_MS = 1000;
 /** Tokens of ours are far shorter. */
 const MAX_LENGTH = 4096;
 const OWNER = /^(?:user|service):\w{1,100}$/;
@@ -129,8 +131,8 @@ export function createSignedTokens(options: SignedTokensOptions): SignedTokens {
   }
 
   /** The keys that are published now, the newest last. */
-  async function currentKeys(): Promise<ReadonlyMap<string, HeldKey>> {
-    const isFresh = held !== undefined && clock.monotonic() - held.readAt < KEYS_FRESH_MS;
+  async function currentKeys(freshMs = KEYS_FRESH_MS): Promise<ReadonlyMap<string, HeldKey>> {
+    const isFresh = held !== undefined && clock.monotonic() - held.readAt < freshMs;
     return isFresh && held !== undefined ? held.keys : readKeys();
   }
 
@@ -185,16 +187,16 @@ export function createSignedTokens(options: SignedTokensOptions): SignedTokens {
       return { token, expiresIn: LIFETIME_S };
     },
     async read(token) {
-      const [{ errors }, keys] = await Promise.all([load(), currentKeys()]);
-      const keyOf: JWTVerifyGetKey = ({ kid = '' }) => {
-        const key = keys.get(kid);
+      const { errors } = await load();
+      const keyOf: JWTVerifyGetKey = async ({ kid = '' }) => {
+        const key = (await currentKeys()).get(kid) ?? (await currentKeys(NEW_KEY_PAUSE_MS)).get(kid);
         if (key === undefined) throw new errors.JWKSNoMatchingKey();
         return key.publicKey;
       };
       return verifySignedToken(token, keyOf, { issuer: publicUrl(), now: clock.now() });
     },
     async keySet() {
-      return { keys: [...(await currentKeys()).values()].map(({ jwk }) => jwk) };
+      return { keys: [...(await currentKeys(NEW_KEY_PAUSE_MS)).values()].map(({ jwk }) => jwk) };
     },
   };
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
 import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
 import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
@@ -116,6 +117,39 @@ test('who is denied, paused or too late gets nothing', async () => {
   );
   const dora = await fresh('Dora');
   assert.equal((await decide(late.user_code, true, dora.token)).body.error, 'device_code_not_found');
+});
+
+test('an approval ends with the logins of its time: a new password gives its device nothing', async () => {
+  const ann = await fresh('Robbed');
+  const begun = await begin();
+  assert.equal((await decide(begun.user_code, true, ann.token)).status, 204);
+  const change = { currentPassword: GOOD_PASSWORD, newPassword: `${GOOD_PASSWORD} again` };
+  assert.equal((await accounts.post('password/change', change, { token: ann.token })).status, 200);
+  assert.equal(await pollFor(begun), '400 expired_token');
+});
+
+test('requests that come together leave no more tokens than one person may have', async () => {
+  const ann = await fresh('Collector');
+  const create = () => accounts.post('tokens', { name: 't', scopes: ['account'] }, { token: ann.token });
+  const made = await create();
+  assert.equal(made.status, 201);
+  const [row] = await accounts.database.query
+    .selectFrom('access_tokens')
+    .selectAll()
+    .where('id', '=', made.body.id)
+    .execute();
+  assert.ok(row !== undefined);
+  const others = Array.from({ length: 98 }, (_, index) => ({
+    ...row,
+    id: `tok_${index}`,
+    token_hash: `hash ${index}`,
+  }));
+  await accounts.database.query.insertInto('access_tokens').values(others).execute();
+  const answers = await Promise.all([create(), create(), create(), create(), create()]);
+  assert.deepEqual(answers.map(({ status, body }) => `${status} ${body.error ?? ''}`).sort(), [
+    '201 ',
+    ...Array(4).fill('409 too_many_tokens'),
+  ]);
 });
 
 test('polling faster than the interval is slow_down, and makes the interval longer', async () => {
