@@ -27,7 +27,6 @@ import {
   type CallBridge,
   type CallOptions,
   createCallIds,
-  createCallLimits,
   type MakeCallId,
   withinLimits,
 } from './bridge-transport.ts';
@@ -47,7 +46,7 @@ import {
   type Sessions,
 } from './sessions-client.ts';
 import { createOpenLink, type OpenLink, type OpenSocket, openGlobalSocket } from './socket-link.ts';
-import { type RequestWorkbench, requestWorkbench, type StreamWorkbench, streamWorkbench } from './workbench-request.ts';
+import { type RequestText, type RequestWorkbench, requestText, requestWorkbench } from './workbench-request.ts';
 
 /** How calls travel. `sse` and `websocket` bring updates as they happen, `http` only results. */
 export type TransportName = 'sse' | 'websocket' | 'http';
@@ -198,19 +197,12 @@ export function createTrestleClient(options: TrestleClientOptions): TrestleClien
   }
 
   const workbench = { url: addressOf(options.url, 'api/bridge/'), headers, fetch: send };
+  const limited = <Result>(callOptions: CallOptions = {}, work: (signal: AbortSignal) => Promise<Result>) =>
+    withinLimits({ timeoutMs: callTimeoutMs, ...callOptions }, closed.signal, work);
   const request: RequestWorkbench = async <Result>(wanted: Parameters<RequestWorkbench>[0], callOptions = {}) =>
-    withinLimits({ timeoutMs: callTimeoutMs, ...callOptions }, closed.signal, async (signal) => {
-      return (await requestWorkbench(workbench, wanted, signal)) as Result;
-    });
-
-  const stream: StreamWorkbench = async function* (wanted, callOptions = {}) {
-    const limits = createCallLimits(callOptions, closed.signal);
-    try {
-      yield* streamWorkbench(workbench, wanted, limits.signal);
-    } finally {
-      limits.release();
-    }
-  };
+    limited(callOptions, async (signal) => (await requestWorkbench(workbench, wanted, signal)) as Result);
+  const readPage: RequestText = (wanted, callOptions) =>
+    limited(callOptions, (signal) => requestText(workbench, wanted, signal));
 
   return {
     capabilities: (callOptions) => call({ method: 'acp.capabilities', params: {} }, callOptions),
@@ -226,7 +218,7 @@ export function createTrestleClient(options: TrestleClientOptions): TrestleClien
         maxWaitingUpdates,
         closed: closed.signal,
       }),
-    sessions: createSessions(request, stream),
+    sessions: createSessions(request, readPage),
     folders: (path, callOptions) => request({ path: 'folders', query: { path } }, callOptions),
     audit: (query = {}, callOptions) => request({ path: 'audit', query }, callOptions),
     agents: createAgents(request),

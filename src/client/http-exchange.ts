@@ -95,7 +95,7 @@ export function reasonOf(error: unknown): string {
 }
 
 /** The text of a body as it comes. To stop reading breaks off the connection, and so does silence. */
-export async function* readText(response: Response, silenceMs: number): AsyncGenerator<string> {
+async function* readText(response: Response, silenceMs: number): AsyncGenerator<string> {
   const reader = response.body?.getReader();
   if (reader === undefined) return;
   const decoder = new TextDecoder();

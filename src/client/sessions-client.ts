@@ -15,7 +15,7 @@ import type {
   UpdateQuery,
 } from '../bridge/contract/workbench.ts';
 import type { CallOptions } from './bridge-transport.ts';
-import type { RequestWorkbench, StreamWorkbench } from './workbench-request.ts';
+import type { RequestText, RequestWorkbench } from './workbench-request.ts';
 
 interface SinceTurn {
   readonly owner?: string;
@@ -118,7 +118,7 @@ export interface Sessions {
    */
   file(sessionId: string, path: string, query?: { readonly owner?: string }, options?: CallOptions): Promise<FileView>;
   /**
-   * Reads a whole session as Markdown, or as JSON, in parts.
+   * Reads a whole session as Markdown, or as JSON, in parts. Each part is a request of its own, sent when it is wanted; `timeoutMs` is for each.
    *
    * @example
    * ```ts
@@ -259,7 +259,7 @@ export interface Attachments {
   ): Promise<UploadedAttachment>;
 }
 
-export function createSessions(request: RequestWorkbench, stream: StreamWorkbench): Sessions {
+export function createSessions(request: RequestWorkbench, requestText: RequestText): Sessions {
   const pathOf = (sessionId: string, rest = '') => `sessions/${encodeURIComponent(sessionId)}${rest}`;
   return {
     list: (query = {}, options) => request({ path: 'sessions', query }, options),
@@ -279,7 +279,13 @@ export function createSessions(request: RequestWorkbench, stream: StreamWorkbenc
       request({ method: 'POST', path: pathOf(sessionId, '/undo'), query: { ...query }, body: { turnId } }, options),
     file: (sessionId, path, query = {}, options) =>
       request({ path: pathOf(sessionId, '/files'), query: { ...query, path } }, options),
-    export: (sessionId, query = {}, options) => stream({ path: pathOf(sessionId, '/export'), query }, options),
+    async *export(sessionId, query = {}, options) {
+      for (let cursor: string | undefined = ''; cursor !== undefined; ) {
+        const page = await requestText({ path: pathOf(sessionId, '/export'), query: { ...query, cursor } }, options);
+        yield page.text;
+        cursor = page.nextCursor;
+      }
+    },
     steer: (sessionId, text, query = {}, options) =>
       request({ method: 'POST', path: pathOf(sessionId, '/steer'), query: { ...query }, body: { text } }, options),
     fork(sessionId, { owner, turnId } = {}, options) {

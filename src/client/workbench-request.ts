@@ -1,12 +1,18 @@
 import type { CallOptions } from './bridge-transport.ts';
-import { AWAY, LONGEST_TIMER_MS, readDocument, readText, reasonOf } from './http-exchange.ts';
+import { AWAY, LONGEST_TIMER_MS, readDocument, reasonOf } from './http-exchange.ts';
 import { clientError, connectionLost, TrestleError } from './trestle-error.ts';
 
 /** One request to `/api/bridge/*`, within the limits of the client. */
 export type RequestWorkbench = <Result>(request: WorkbenchRequest, options: CallOptions | undefined) => Promise<Result>;
 
-/** As `RequestWorkbench`, for a text that comes in parts. */
-export type StreamWorkbench = (request: WorkbenchRequest, options: CallOptions | undefined) => AsyncIterable<string>;
+/** As `RequestWorkbench`, for one page of a text. */
+export type RequestText = (request: WorkbenchRequest, options: CallOptions | undefined) => Promise<TextPage>;
+
+interface TextPage {
+  readonly text: string;
+  /** Undefined: this is the last page. */
+  readonly nextCursor: string | undefined;
+}
 
 interface WorkbenchRequest {
   readonly method?: 'GET' | 'PATCH' | 'POST' | 'DELETE';
@@ -41,18 +47,17 @@ export async function requestWorkbench(
   return refuse(status, document);
 }
 
-/** As `requestWorkbench`, for a text that may be long: it comes in parts. */
-export async function* streamWorkbench(
+/** As `requestWorkbench`, for one page of a text. */
+export async function requestText(
   options: RequestOptions,
   request: WorkbenchRequest,
   signal: AbortSignal,
-): AsyncGenerator<string> {
+): Promise<TextPage> {
   const response = await send(options, request, signal);
-  if (!response.ok) refuse(response.status, await readJson(response));
-  yield* readText(response, EXPORT_SILENCE_MS);
+  if (!response.ok) return refuse(response.status, await readJson(response));
+  const nextCursor = response.headers.get('x-next-cursor') ?? undefined;
+  return { text: await readDocument(response, LONGEST_TIMER_MS), nextCursor };
 }
-
-const EXPORT_SILENCE_MS = 45_000;
 
 async function send(
   { url, headers, fetch }: RequestOptions,

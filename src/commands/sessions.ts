@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
 import { type CommandContext, CommandExit, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
@@ -165,6 +166,8 @@ export function registerSessions(program: Command, context: CommandContext): voi
         const form = json === true ? 'json' : 'markdown';
         for await (const part of trestle.sessions.export(sessionId, { form })) {
           context.stdout(process.stdout.isTTY ? printable(part) : part);
+          // The next page is read when this one is written.
+          if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain');
         }
       }),
     );

@@ -318,7 +318,17 @@ export const UpdatePage = Type.Object({
   hasLater: Type.Boolean(),
 });
 
-export const ExportQuery = Type.Object({ owner, form: Type.Optional(Type.Enum(['markdown', 'json'])) });
+export const ExportQuery = Type.Object({
+  owner,
+  form: Type.Optional(Type.Enum(['markdown', 'json'])),
+  cursor: Type.Optional(
+    Type.String({
+      pattern: '^(turn-[\\w-]{0,64}|update-\\d{1,15})?$',
+      description:
+        'Gives one page: empty for the first, then the header `x-next-cursor` of the page before, until there is none. Pages put together are the document. Absent: the document as a whole.',
+    }),
+  ),
+});
 
 export const AuditQuery = Type.Object({
   owner,

@@ -25,8 +25,21 @@ export interface History {
   firstSeq(sessionKey: string, turnId: string): Promise<number | undefined>;
   audit(principal: Principal, query: AuditQuery): Promise<AuditPage>;
   /** The whole session, in pieces of text. */
-  exported(sessionKey: string, session: Summary, form: 'markdown' | 'json'): AsyncGenerator<string>;
+  exported(sessionKey: string, session: Summary, form: ExportForm): AsyncGenerator<string>;
+  /** One page of the same text, and where the next one begins. */
+  exportedPage(sessionKey: string, session: Summary, form: ExportForm, cursor: string): Promise<ExportPage>;
 }
+
+type ExportForm = 'markdown' | 'json';
+
+interface ExportPage {
+  readonly text: string;
+  /** Null: this is the last page. */
+  readonly nextCursor: string | null;
+}
+
+/** A piece of an export that is never divided. Its cursor continues after it. */
+type ExportPiece = ExportPage;
 
 interface HistoryOptions {
   readonly store: HistoryStore;
@@ -46,10 +59,14 @@ const MAX_PAGE_LENGTH = 4 * 1024 * 1024;
 const MAX_CHUNKS = 64;
 const CHUNKS_PER_READ = 8;
 const MAX_AUDIT_SCANNED = 2000;
-/** An export has every text as a whole, so few turns are read at a time. */
+/** An export has every text as a whole, so one turn is read at a time. */
 const WHOLE_LENGTH = 2 ** 30;
-const TURNS_PER_READ = 4;
+/** A page of an export ends with the piece that passes so many characters. */
+const EXPORT_PAGE_LENGTH = 1024 * 1024;
+const TURN = 'turn-';
+const UPDATE = 'update-';
 const MAX_TOOL_LINES = 1000;
+const MAX_TOOL_LINE = 500;
 
 export function createHistory({ store, updates, flush }: HistoryOptions): History {
   async function turnView(turn: StoredTurn, maxLength = MAX_TEXT_LENGTH): Promise<TurnView> {
@@ -139,14 +156,12 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
     return all;
   }
 
-  async function* eachTurn(sessionKey: string): AsyncGenerator<TurnView> {
-    for (let last = ''; ; ) {
-      const rows = await store.turnsAfter(sessionKey, last, TURNS_PER_READ, WHOLE_LENGTH);
-      for (const row of rows) {
-        yield await turnView(row, WHOLE_LENGTH);
-        last = row.id;
-      }
-      if (rows.length < TURNS_PER_READ) return;
+  async function* eachTurn(sessionKey: string, after: string): AsyncGenerator<TurnView> {
+    for (let last = after; ; ) {
+      const [row] = await store.turnsAfter(sessionKey, last, 1, WHOLE_LENGTH);
+      if (row === undefined) return;
+      yield await turnView(row, WHOLE_LENGTH);
+      last = row.id;
     }
   }
 
@@ -161,6 +176,63 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
         last = chunk.last_seq;
       }
     }
+  }
+
+  function exportPieces(
+    sessionKey: string,
+    session: Summary,
+    form: ExportForm,
+    cursor: string,
+  ): AsyncGenerator<ExportPiece> {
+    if (form === 'json') return jsonPieces(sessionKey, session, cursor);
+    if (cursor.startsWith(UPDATE)) throw new AppError('INVALID_REQUEST', { reason: 'the cursor is one of form=json' });
+    return markdownPieces(sessionKey, session, cursor);
+  }
+
+  async function* jsonPieces(sessionKey: string, session: Summary, cursor: string): AsyncGenerator<ExportPiece> {
+    if (!cursor.startsWith(UPDATE)) {
+      let last = cursor.slice(TURN.length);
+      if (cursor === '') yield { text: `{"session":${JSON.stringify(session)},"turns":[`, nextCursor: TURN };
+      for await (const turn of eachTurn(sessionKey, last)) {
+        yield { text: `${last === '' ? '' : ','}\n${JSON.stringify(turn)}`, nextCursor: `${TURN}${turn.turnId}` };
+        last = turn.turnId;
+      }
+      yield { text: '\n],"updates":[', nextCursor: `${UPDATE}0` };
+    }
+    let last = cursor.startsWith(UPDATE) ? Number(cursor.slice(UPDATE.length)) : 0;
+    for await (const update of eachUpdate(sessionKey, last)) {
+      yield { text: `${last === 0 ? '' : ','}\n${JSON.stringify(update)}`, nextCursor: `${UPDATE}${update.seq}` };
+      last = update.seq;
+    }
+    yield { text: '\n]}\n', nextCursor: null };
+  }
+
+  async function* markdownPieces(sessionKey: string, session: Summary, cursor: string): AsyncGenerator<ExportPiece> {
+    const last = cursor.slice(TURN.length);
+    const folder = session.folder === '' ? '' : `, ${oneLine(session.folder)}`;
+    if (cursor === '') {
+      yield { text: `# ${oneLine(session.title)}\n\n${session.providerId}${folder}\n`, nextCursor: TURN };
+    }
+    for await (const turn of eachTurn(sessionKey, last)) {
+      const { status, error, output, turnId } = turn;
+      const text = [
+        `\n## ${new Date(turn.createdAt).toISOString()}\n\n${quoted(turn.prompt)}\n\n`,
+        await toolLines(sessionKey, turn),
+        output === '' ? '' : `${output}\n`,
+        status === 'completed' ? '' : `\n*${status}${error === '' ? '' : `: ${oneLine(error)}`}*\n`,
+      ].join('');
+      yield { text, nextCursor: `${TURN}${turnId}` };
+    }
+  }
+
+  async function toolLines(sessionKey: string, { firstSeq, lastSeq }: TurnView): Promise<string> {
+    const lines = new Map<string, string>();
+    for await (const update of eachUpdate(sessionKey, firstSeq - 1)) {
+      if ((lastSeq > 0 && update.seq > lastSeq) || lines.size >= MAX_TOOL_LINES) break;
+      if (update.kind !== 'tool_call' || !('toolCallId' in update) || lines.has(String(update.toolCallId))) continue;
+      lines.set(String(update.toolCallId), `- ${oneLine(String(update.title)).slice(0, MAX_TOOL_LINE)}\n`);
+    }
+    return lines.size > 0 ? `${[...lines.values()].join('')}\n` : '';
   }
 
   return {
@@ -228,41 +300,16 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
     },
     async *exported(sessionKey, session, form) {
       await flush();
-      if (form === 'json') {
-        yield `{"session":${JSON.stringify(session)},"turns":[`;
-        let isFirst = true;
-        for await (const turn of eachTurn(sessionKey)) {
-          yield `${isFirst ? '' : ','}\n${JSON.stringify(turn)}`;
-          isFirst = false;
-        }
-        yield '\n],"updates":[';
-        isFirst = true;
-        for await (const update of eachUpdate(sessionKey)) {
-          yield `${isFirst ? '' : ','}\n${JSON.stringify(update)}`;
-          isFirst = false;
-        }
-        yield '\n]}\n';
-        return;
+      for await (const { text } of exportPieces(sessionKey, session, form, '')) yield text;
+    },
+    async exportedPage(sessionKey, session, form, cursor) {
+      await flush();
+      let text = '';
+      for await (const piece of exportPieces(sessionKey, session, form, cursor)) {
+        text += piece.text;
+        if (piece.nextCursor === null || text.length > EXPORT_PAGE_LENGTH) return { ...piece, text };
       }
-      yield `# ${oneLine(session.title)}\n\n${session.providerId}${session.folder === '' ? '' : `, ${oneLine(session.folder)}`}\n`;
-      for await (const turn of eachTurn(sessionKey)) {
-        yield `\n## ${new Date(turn.createdAt).toISOString()}\n\n${quoted(turn.prompt)}\n\n`;
-        yield* toolLines(turn);
-        yield turn.output === '' ? '' : `${turn.output}\n`;
-        if (turn.status !== 'completed')
-          yield `\n*${turn.status}${turn.error === '' ? '' : `: ${oneLine(turn.error)}`}*\n`;
-      }
-
-      async function* toolLines({ firstSeq, lastSeq }: TurnView): AsyncGenerator<string> {
-        const told = new Set<string>();
-        for await (const update of eachUpdate(sessionKey, firstSeq - 1)) {
-          if (lastSeq > 0 && update.seq > lastSeq) break;
-          if (update.kind !== 'tool_call' || !('toolCallId' in update) || told.has(String(update.toolCallId))) continue;
-          if (told.size < MAX_TOOL_LINES) yield `- ${oneLine(String(update.title))}\n`;
-          told.add(String(update.toolCallId));
-        }
-        if (told.size > 0) yield '\n';
-      }
+      return { text, nextCursor: null };
     },
   };
 }

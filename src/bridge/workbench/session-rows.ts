@@ -105,16 +105,21 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
       'GET /api/bridge/sessions/:sessionId/export',
       guard,
       {
-        summary: 'The whole session as Markdown or JSON.',
+        summary: 'The whole session as Markdown or JSON; with `cursor` one page of it.',
         query: contract.ExportQuery,
         response: { 200: Type.Unknown({ description: 'text/markdown, or JSON with session, turns and updates.' }) },
       },
       async ({ caller, params, query, reply }) => {
-        const { owner, form = 'markdown' } = query;
+        const { owner, form = 'markdown', cursor } = query;
         const { key } = await sessions.find(caller.principal, params.sessionId, owner);
         const { session } = await sessions.show(caller.principal, params.sessionId, owner);
         const type = form === 'json' ? 'application/json' : 'text/markdown';
         reply.header('content-type', `${type}; charset=utf-8`);
+        if (cursor !== undefined) {
+          const { text, nextCursor } = await history.exportedPage(key, session, form, cursor);
+          if (nextCursor !== null) reply.header('x-next-cursor', nextCursor);
+          return reply.send(text);
+        }
         reply.header('content-disposition', `attachment; filename="session.${form === 'json' ? 'json' : 'md'}"`);
         return reply.send(Readable.from(history.exported(key, session, form), { objectMode: false }));
       },

@@ -19,6 +19,10 @@ import { until } from '../../kit/until.ts';
 
 const main = bearer(MAIN_TOKEN);
 const review = bearer(REVIEW_TOKEN);
+const OUTPUTS: Readonly<Record<string, string>> = {
+  long: 'x\n"'.repeat(40_000),
+  huge: 'y'.repeat(1.2 * 1024 * 1024),
+};
 const worker = createScriptedProvider('worker', async ({ prompt, report, signal, usedModel }) => {
   usedModel('model-1');
   report({ kind: 'thinking', text: 'hm' });
@@ -34,7 +38,7 @@ const worker = createScriptedProvider('worker', async ({ prompt, report, signal,
   const usage = { inputTokens: 10, outputTokens: 5, totalTokens: 15, costUsd: 0.25 };
   return {
     kind: 'completed',
-    output: prompt.startsWith('long') ? 'x\n"'.repeat(40_000) : 'all good',
+    output: OUTPUTS[prompt.slice(0, 4)] ?? 'all good',
     stopReason: 'end_turn',
     usage,
   };
@@ -267,6 +271,38 @@ test('an export is a document that people read, or JSON with everything', async 
     'sessions/one/export?form=json',
   );
   assert.deepEqual([body.session.sessionId, body.turns.length, body.updates.length], ['one', 2, 18]);
+});
+
+test('an export in pages is the same document, and no page is much longer than a turn', async () => {
+  for (const [sessionId, prompt] of [
+    ['one', ''],
+    ['paged', 'huge'],
+  ] as const) {
+    for (let turn = 0; prompt !== '' && turn < 3; turn += 1) {
+      await call(url, turn === 0 ? 'session.start' : 'session.message', { sessionId, taskPrompt: prompt }, main);
+    }
+    for (const form of ['markdown', 'json']) {
+      const whole = (await get(`sessions/${sessionId}/export?form=${form}`)).text;
+      const pages: string[] = [];
+      for (let cursor: string | null = ''; cursor !== null; ) {
+        const page: Response = await fetch(
+          `${url}/api/bridge/sessions/${sessionId}/export?form=${form}&cursor=${cursor}`,
+          {
+            headers: main,
+          },
+        );
+        assert.equal(page.status, 200);
+        pages.push(await page.text());
+        cursor = page.headers.get('x-next-cursor');
+      }
+      assert.equal(pages.join('') === whole, true, `${sessionId} as ${form}`);
+      assert.equal(pages.length > 2, prompt !== '', `${pages.length} pages of ${sessionId}`);
+      assert.ok(pages.every(({ length }) => length < 2.5 * 1024 * 1024));
+    }
+  }
+  for (const wrong of ['form=json&cursor=x', 'cursor=update-3', 'form=json&cursor=update-1e9']) {
+    assert.equal((await get(`sessions/one/export?${wrong}`)).status, 400, wrong);
+  }
 });
 
 test('the audit is read by owner, action, session and time', async () => {
