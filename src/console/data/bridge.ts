@@ -1,4 +1,12 @@
 import type { FolderPage } from '../../bridge/contract/files.ts';
+import type { SubmittedJob } from '../../bridge/contract/jobs.ts';
+import type {
+  NewSchedule,
+  Schedule,
+  ScheduleChanges,
+  SchedulePage,
+  ScheduleQuery,
+} from '../../bridge/contract/schedules.ts';
 import type { AgentList } from '../../bridge/contract/surface.ts';
 import type {
   Permission,
@@ -52,6 +60,20 @@ export const answerPermission = (permissionId: string, answer: PermissionAnswer)
   );
 export const listAgents = () => request<AgentList>('GET', '/api/bridge/agents').then(({ agents }) => agents);
 export const listFolders = (path?: string) => request<FolderPage>('GET', '/api/bridge/folders', { query: { path } });
+
+const SCHEDULES = '/api/bridge/schedules';
+const schedulePlace = (scheduleId: string) => `${SCHEDULES}/${encodeURIComponent(scheduleId)}`;
+type OneSchedule = { readonly schedule: Schedule };
+
+export const listSchedules = (query: ScheduleQuery) => request<SchedulePage>('GET', SCHEDULES, { query });
+export const createSchedule = (body: NewSchedule) => request<OneSchedule>('POST', SCHEDULES, { body });
+export const readSchedule = (scheduleId: string) =>
+  request<OneSchedule>('GET', schedulePlace(scheduleId)).then(({ schedule }) => schedule);
+export const changeSchedule = (scheduleId: string, body: ScheduleChanges) =>
+  request<OneSchedule>('PATCH', schedulePlace(scheduleId), { body });
+export const runSchedule = (scheduleId: string) => request<SubmittedJob>('POST', `${schedulePlace(scheduleId)}/run`);
+export const removeSchedule = (scheduleId: string) => request('DELETE', schedulePlace(scheduleId));
+
 export const exportAddress = (name: SessionName, form: 'markdown' | 'json') =>
   `${BASE}${place(name)}/export?form=${form}${name.owner === undefined ? '' : `&owner=${encodeURIComponent(name.owner)}`}`;
 

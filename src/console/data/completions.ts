@@ -1,6 +1,6 @@
 import type { NewKey } from '../../accounts/contract/own-data.ts';
 import type { CallDetails, CallList, CallsQuery } from '../../completions/contract/calls.ts';
-import type { IssuedKey, KeyInfo, UsageQuery, UsageReport } from '../../completions/contract/keys.ts';
+import type { IssuedKey, KeyInfo, ModelList, UsageQuery, UsageReport } from '../../completions/contract/keys.ts';
 import { auth } from './accounts.ts';
 import { request } from './request.ts';
 
@@ -21,3 +21,4 @@ export const removeKey = (id: string) => auth<void>('DELETE', `keys/${encodeURIC
 export const readUsage = (query: UsageQuery) => request<UsageReport>('GET', '/v1/usage', { query });
 export const listCalls = (query: CallsQuery) => request<CallList>('GET', '/v1/usage/calls', { query });
 export const readCall = (id: string) => request<CallDetails>('GET', `/v1/usage/calls/${encodeURIComponent(id)}`);
+export const listModels = () => request<ModelList>('GET', '/v1/models').then(({ data }) => data);

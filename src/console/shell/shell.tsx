@@ -1,6 +1,8 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import {
   BookOpen,
+  Bot,
+  Boxes,
   ChartColumn,
   CircleUser,
   History,
@@ -118,6 +120,8 @@ const ROWS: readonly {
   { group: 'Work', path: BOARD, label: 'Board', icon: SquareKanban, key: 'b' },
   { group: 'Work', path: '/console/new', label: 'New session', icon: Plus },
   { group: 'Work', path: '/console/jobs', label: 'Jobs', icon: ListTodo, key: 'j' },
+  { group: 'Work', path: '/console/agents', label: 'Agents', icon: Bot, key: 'a' },
+  { group: 'Models', path: '/console/models', label: 'Models', icon: Boxes, isFor: hasModels },
   { group: 'Models', path: '/console/keys', label: 'Keys', icon: KeyRound, key: 'k', isFor: hasKeys },
   { group: 'Models', path: '/console/usage', label: 'Usage', icon: ChartColumn, key: 'u', isFor: hasModels },
   { group: 'Models', path: '/console/calls', label: 'Calls', icon: ScrollText, key: 'c', isFor: hasModels },

@@ -54,6 +54,7 @@ export default function Jobs() {
     <>
       <header className="bar">
         <h1>Jobs</h1>
+        <JobTabs />
         <fieldset className="choice">
           <legend className="hidden-label">State</legend>
           {(['', ...STATES] as const).map((state) => (
@@ -98,6 +99,23 @@ export default function Jobs() {
       ) : null}
       {isNew ? <NewJob onClose={() => setNew(false)} /> : null}
     </>
+  );
+}
+
+/** Jobs, and the schedules that make them. */
+export function JobTabs() {
+  const [location] = useLocation();
+  return (
+    <nav className="tabs" aria-label="Jobs and schedules">
+      {[
+        ['/console/jobs', 'Jobs'],
+        ['/console/schedules', 'Schedules'],
+      ].map(([path = '', label]) => (
+        <Link key={path} href={path} aria-current={location === path ? 'page' : undefined}>
+          {label}
+        </Link>
+      ))}
+    </nav>
   );
 }
 

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { openPage } from './open-page.ts';
+
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
+
+test('agents are listed with what to do, and tried; models are found by name', async (t) => {
+  const config = join(await temporaryFolder(t), 'trestle.yaml');
+  const custom = [
+    { id: 'scripted', command: process.execPath, args: [AGENT] },
+    { id: 'away', label: 'Away <b>', command: 'a-program-that-is-not-there' },
+  ];
+  const agents = { catalog: ['builtin', 'scripted', 'away'], custom };
+  await writeFile(config, JSON.stringify({ agents }));
+  const program = await startProgram(t, { args: ['--config', config] });
+  const { page, problems } = await openPage(t, `${program.url}/console`);
+  await page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Agents' }).click();
+  const builtin = page.getByRole('row', { name: /builtin.* ok .*demo\/echo.*messages in a turn, forks/ });
+  const scripted = page.getByRole('row', { name: /scripted/ });
+  await builtin.getByRole('button', { name: 'Test' }).click();
+  await builtin.getByText(/first text after \d+ ms, \d+ ms in all/).waitFor();
+  // The scripted agent takes its prompt for a script, and says so: the turn has reached it.
+  await scripted.getByRole('button', { name: 'Test' }).click();
+  await scripted.getByText('cannot Say').waitFor();
+  const away = page.getByRole('row', { name: /Away <b>.*not installed/ });
+  await away.waitFor();
+  assert.equal(await away.getByRole('button').count(), 0, 'an agent that is not there cannot be tried');
+  const left = (await (await fetch(`${program.url}/api/bridge/sessions`)).json()) as { sessions: unknown[] };
+  assert.deepEqual(left.sessions, [], 'the sessions of the tests are gone');
+  await scripted.getByRole('link', { name: 'New session' }).click();
+  await page.getByLabel('What should be done?').waitFor();
+  assert.equal(await page.getByLabel('Agent').inputValue(), 'scripted');
+
+  await page.getByRole('link', { name: 'Models', exact: true }).click();
+  const echo = page.getByRole('row', { name: /^demo\/echo / });
+  await echo.waitFor();
+  await page.getByLabel('Search models').fill('no such model');
+  await page.getByText('No model matches.').waitFor();
+  await page.getByLabel('Search models').fill('ECHO');
+  await echo.waitFor();
+  await page.reload();
+  assert.equal(await page.getByLabel('Search models').inputValue(), 'ECHO');
+  await page.setViewportSize({ width: 390, height: 844 });
+  await echo.waitFor();
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  await echo.getByRole('link', { name: 'Calls' }).click();
+  await page.waitForURL(/\/console\/calls\?model=demo%2Fecho/);
+  assert.deepEqual(problems, []);
+});
+
+test('a schedule is made, shown with its times, paused, run and removed', async (t) => {
+  const program = await startProgram(t);
+  const { page, problems } = await openPage(t, `${program.url}/console/jobs`);
+  await page.getByRole('navigation', { name: 'Jobs and schedules' }).getByRole('link', { name: 'Schedules' }).click();
+  await page.getByRole('heading', { name: 'No schedules yet' }).waitFor();
+  await page.getByRole('button', { name: 'New schedule' }).click();
+  const dialog = page.getByRole('dialog', { name: 'New schedule' });
+  await dialog.getByLabel('What should be done?').fill('look at <b>the issues</b>');
+  await dialog.getByLabel('When').fill('every morning');
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByRole('alert').waitFor();
+  await dialog.getByLabel('When').fill('6h');
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  const row = page.getByRole('row', { name: /look at <b>the issues<\/b> (?:When )?every 6 hours/ });
+  await row.waitFor();
+  await row.getByRole('button', { name: 'look at' }).click();
+  const details = page.getByRole('dialog', { name: 'look at <b>the issues</b>' });
+  await details.getByRole('listitem').nth(4).waitFor();
+  await page.keyboard.press('Escape');
+  await row.getByRole('button', { name: 'Pause' }).click();
+  await row.getByText('paused').waitFor();
+  await row.getByRole('button', { name: 'Resume' }).click();
+  await row.getByText('paused').waitFor({ state: 'detached' });
+  await row.getByRole('button', { name: 'Run now' }).click();
+  await page.getByRole('region', { name: 'Result' }).getByText('look at').waitFor();
+  await page.goBack();
+  await row.waitFor();
+  await page.setViewportSize({ width: 390, height: 844 });
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  await row.getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('button', { name: 'Remove it' }).click();
+  await page.getByRole('heading', { name: 'No schedules yet' }).waitFor();
+  assert.deepEqual(
+    problems.filter((problem) => !problem.includes('400')),
+    [],
+  );
+});
