@@ -14,6 +14,7 @@ interface KeyInfo {
   readonly models: readonly string[];
   readonly requests_per_minute: number | null;
   readonly tokens_per_minute: number | null;
+  readonly max_parallel: number | null;
   readonly budget: { readonly usd: number; readonly period: string } | null;
   readonly expires_at: string | null;
   readonly created_at: string;
@@ -26,6 +27,7 @@ interface CreateOptions {
   readonly models?: readonly string[];
   readonly requestsPerMinute?: number;
   readonly tokensPerMinute?: number;
+  readonly maxParallel?: number;
   readonly budget?: { readonly usd: number; readonly period: string };
   readonly expires?: string;
 }
@@ -35,6 +37,7 @@ interface ChangeOptions {
   readonly models?: readonly string[];
   readonly requestsPerMinute?: number | typeof NONE;
   readonly tokensPerMinute?: number | typeof NONE;
+  readonly maxParallel?: number | typeof NONE;
   readonly budget?: { readonly usd: number; readonly period: string } | typeof NONE;
   readonly expires?: string;
   readonly enable?: boolean;
@@ -64,6 +67,7 @@ function registerCreate(key: Command, context: CommandContext): void {
     .option('--models <patterns>', 'models that the key may use, separated by commas: openai/*,fast', commaList)
     .option('--requests-per-minute <number>', 'limit of requests per minute', readCount)
     .option('--tokens-per-minute <number>', 'limit of tokens per minute', readCount)
+    .option('--max-parallel <number>', 'how many calls may run at the same time', readCount)
     .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total', readBudget)
     .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z', readExpiry)
     .addHelpText(
@@ -78,6 +82,7 @@ function registerCreate(key: Command, context: CommandContext): void {
         ...(given.models !== undefined && { models: given.models }),
         ...(given.requestsPerMinute !== undefined && { requests_per_minute: given.requestsPerMinute }),
         ...(given.tokensPerMinute !== undefined && { tokens_per_minute: given.tokensPerMinute }),
+        ...(given.maxParallel !== undefined && { max_parallel: given.maxParallel }),
         ...(given.budget !== undefined && { budget: given.budget }),
         ...(given.expires !== undefined && { expires_at: given.expires }),
       };
@@ -129,6 +134,7 @@ function registerChange(key: Command, context: CommandContext): void {
     )
     .option('--requests-per-minute <number>', 'limit of requests per minute, or "none"', orNone(readCount))
     .option('--tokens-per-minute <number>', 'limit of tokens per minute, or "none"', orNone(readCount))
+    .option('--max-parallel <number>', 'how many calls may run at the same time, or "none"', orNone(readCount))
     .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total, or "none"', orNone(readBudget))
     .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z, or "none"', orNone(readExpiry))
     .addOption(new Option('--disable', 'refuse the key until it is enabled again').conflicts('enable'))
@@ -144,6 +150,7 @@ function registerChange(key: Command, context: CommandContext): void {
         ...(given.models !== undefined && { models: given.models }),
         ...(given.requestsPerMinute !== undefined && { requests_per_minute: nullOf(given.requestsPerMinute) }),
         ...(given.tokensPerMinute !== undefined && { tokens_per_minute: nullOf(given.tokensPerMinute) }),
+        ...(given.maxParallel !== undefined && { max_parallel: nullOf(given.maxParallel) }),
         ...(given.budget !== undefined && { budget: nullOf(given.budget) }),
         ...(given.expires !== undefined && { expires_at: nullOf(given.expires) }),
         ...((given.enable === true || given.disable === true) && { enabled: given.enable === true }),
@@ -199,6 +206,7 @@ function keyLine(key: KeyInfo): string {
     key.models.length > 0 && `models ${key.models.join(', ')}`,
     key.requests_per_minute !== null && `${key.requests_per_minute} requests/min`,
     key.tokens_per_minute !== null && `${key.tokens_per_minute} tokens/min`,
+    key.max_parallel !== null && `${key.max_parallel} calls at the same time`,
     key.budget !== null && `${key.budget.usd} USD/${key.budget.period}`,
     key.expires_at !== null && `until ${key.expires_at}`,
     key.owner !== '' && `owner ${key.owner}`,

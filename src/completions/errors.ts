@@ -17,6 +17,10 @@ export const completionsErrors = {
     message: 'An operator issued this key, so you may change only its name: leave out {fields}.',
   },
   RATE_LIMIT_EXCEEDED: { status: 429, message: 'The limit of {limit} {unit} a minute is reached; try again later.' },
+  TOO_MANY_PARALLEL_CALLS: {
+    status: 429,
+    message: 'No more than {limit} calls of {of} may run at the same time; try again when one of them has ended.',
+  },
   BUDGET_EXCEEDED: { status: 402, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   INSUFFICIENT_QUOTA: { status: 429, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   UNSUPPORTED_PARAMETER: { status: 400, message: 'The model API cannot take "{param}": leave it out.' },

@@ -80,6 +80,9 @@ export const NewKey = Type.Object(
     ),
     requests_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
     tokens_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 })),
+    max_parallel: nullable(
+      Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Calls that may run at the same time.' }),
+    ),
     budget: nullable(
       Type.Object(
         {

@@ -22,6 +22,9 @@ const KeyTerms = {
   ),
   requests_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
   tokens_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 })),
+  max_parallel: nullable(
+    Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Calls that may run at the same time.' }),
+  ),
   budget: nullable(Budget),
   expires_at: nullable(Type.String({ maxLength: 64, description: 'A time such as 2030-01-31T00:00:00Z.' })),
 };
@@ -75,6 +78,7 @@ const KeyFields = {
   models: Type.Array(Type.String()),
   requests_per_minute: Type.Union([Type.Integer(), Type.Null()]),
   tokens_per_minute: Type.Union([Type.Integer(), Type.Null()]),
+  max_parallel: Type.Union([Type.Integer(), Type.Null()]),
   budget: Type.Union([Budget, Type.Null()]),
   expires_at: Type.Union([Type.String(), Type.Null()]),
   created_at: Type.String(),

@@ -87,7 +87,7 @@ export interface Admission {
 /** Limits and budgets of keys and of their owners. Synchronous, because every call passes through it. */
 export interface Admissions {
   /**
-   * Throws `RATE_LIMIT_EXCEEDED` (with `retryAfterSeconds`, and `headers` for the answer in its details) or
+   * Throws `TOO_MANY_PARALLEL_CALLS`, `RATE_LIMIT_EXCEEDED` (with `retryAfterSeconds`, and `headers` for the answer in its details) or
    * `BUDGET_EXCEEDED`, or `INVALID_API_KEY` when the owner was paused since the key was looked up. Whether the key may use
    * the model was checked before. All buckets are charged, or none.
    */

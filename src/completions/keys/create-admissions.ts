@@ -47,6 +47,8 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
   const { clock, budgets, priceOf, keepsContent, observers, onProblem } = options;
   const known = new Map<string, KnownLimits>();
   const running = new Map<string, Set<RunningCall>>();
+  /** By bucket with a limit of parallel calls, how many run. */
+  const parallel = new Map<string, number>();
 
   function ratesOf({ id, limits }: Bucket): RateLimits | undefined {
     const { requestsPerMinute, tokensPerMinute } = limits;
@@ -97,6 +99,25 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
     return reserved;
   }
 
+  /** Throws TOO_MANY_PARALLEL_CALLS. Returns the buckets that count how many of their calls run. */
+  function checkParallel(buckets: readonly Bucket[]): readonly Bucket[] {
+    const counted = buckets.filter(({ limits }) => limits.parallelCalls !== undefined);
+    for (const { id, name, limits } of counted) {
+      const limit = limits.parallelCalls ?? 0;
+      if ((parallel.get(id) ?? 0) < limit) continue;
+      throw new AppError('TOO_MANY_PARALLEL_CALLS', { of: name, limit, retryAfterSeconds: 1 });
+    }
+    return counted;
+  }
+
+  function countParallel(counted: readonly Bucket[], change: 1 | -1): void {
+    for (const { id } of counted) {
+      const now = (parallel.get(id) ?? 0) + change;
+      if (now > 0) parallel.set(id, now);
+      else parallel.delete(id);
+    }
+  }
+
   function watch({ person }: KeyHolder, call: RunningCall | undefined): () => void {
     if (person === undefined || call === undefined) return ignore;
     let calls = running.get(person.id);
@@ -125,11 +146,13 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
     admit(holder, { estimatedTokens, estimatedCostNano, mayCost, call: runningCall }) {
       const { buckets, person } = holder;
       if (person !== undefined && person.state !== 'active') throw new AppError('INVALID_API_KEY');
+      const counted = buckets.length === 0 ? buckets : checkParallel(buckets);
       const rates = buckets.length === 0 ? NO_RATES : buckets.flatMap((bucket) => ratesOf(bucket) ?? []);
       for (const rate of rates) rate.check(estimatedTokens);
       const reservations = buckets.length === 0 ? NO_RESERVATIONS : reserveAll(buckets, estimatedCostNano, mayCost);
       // Nothing was awaited since the checks: no other call can have come between.
       const taken = rates.map((rate) => rate.take(estimatedTokens));
+      countParallel(counted, 1);
       const forget = watch(holder, runningCall);
       let settled = false;
       return {
@@ -142,6 +165,7 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
           }
           settled = true;
           forget();
+          countParallel(counted, -1);
           const call = priceCall(holder, outcome, priceOf);
           for (const each of taken) each.settle(call.promptTokens + call.completionTokens);
           for (const reservation of reservations) reservation.settle(call.costNano);

@@ -88,6 +88,7 @@ export function describeKey(row: KeyRow): KeyInfo {
     models: JSON.parse(row.models) as string[],
     requests_per_minute: row.requests_per_minute,
     tokens_per_minute: row.tokens_per_minute,
+    max_parallel: row.max_parallel,
     budget: budget === undefined ? null : { ...budget },
     expires_at: row.expires_at === null ? null : new Date(row.expires_at).toISOString(),
     created_at: new Date(row.created_at).toISOString(),
@@ -100,6 +101,7 @@ function limitsOf(row: KeyRow): Limits {
   return {
     ...(row.requests_per_minute !== null && { requestsPerMinute: row.requests_per_minute }),
     ...(row.tokens_per_minute !== null && { tokensPerMinute: row.tokens_per_minute }),
+    ...(row.max_parallel !== null && { parallelCalls: row.max_parallel }),
     ...(row.budget_usd !== null && {
       budget: { usd: row.budget_usd, period: row.budget_period as Budget['period'] },
     }),

@@ -83,6 +83,11 @@ export const completionsMigrations: readonly Migration[] = [
       schema.createIndex('keys_previous_digest').on('keys').column('previous_digest').unique(),
     ],
   },
+  {
+    // Keys that limit how many calls run at the same time.
+    id: '0009-parallel-calls',
+    statements: ({ schema }) => [schema.alterTable('keys').addColumn('max_parallel', 'integer')],
+  },
 ];
 
 function keyTables(schema: SchemaModule) {

@@ -14,6 +14,8 @@ export interface KeyRow {
   readonly models: string;
   readonly requests_per_minute: number | null;
   readonly tokens_per_minute: number | null;
+  /** Calls that may run at the same time. */
+  readonly max_parallel: number | null;
   readonly budget_usd: number | null;
   readonly budget_period: string | null;
   readonly expires_at: number | null;

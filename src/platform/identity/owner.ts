@@ -9,6 +9,8 @@ export interface Limits {
   readonly requestsPerMinute?: number;
   readonly tokensPerMinute?: number;
   readonly budget?: Budget;
+  /** Calls to models that run at the same time; others are refused. */
+  readonly parallelCalls?: number;
   /** Turns of agents that run at the same time; others wait. */
   readonly runningTurns?: number;
   /** Jobs that wait or run. */

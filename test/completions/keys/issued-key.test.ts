@@ -15,6 +15,7 @@ const ROW: KeyRow = {
   models: '[]',
   requests_per_minute: 5,
   tokens_per_minute: null,
+  max_parallel: null,
   budget_usd: null,
   budget_period: null,
   expires_at: null,

@@ -7,6 +7,7 @@ import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { callOnce, completionsDatabase, headWith, startKeys } from '../../kit/completions/start-keys.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import { outcomeOf } from './calls.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -42,6 +43,31 @@ for (const engine of engines) {
       assert.deepEqual([listed?.name, listed?.budget], ['build', { usd: 1, period: 'total' }]);
       await assert.rejects(register.change('key_none', { name: 'x' }), { code: 'KEY_NOT_FOUND' });
       await assert.rejects(register.change(id, { expires_at: '2001-01-01T00:00:00Z' }), { code: 'INVALID_REQUEST' });
+    });
+
+    test('no more calls of a key run at the same time than it allows; a call that has ended makes room', async (t) => {
+      const keys = startKeys(await open());
+      t.after(() => keys.stop());
+      const { id, key } = await keys.register.create({ name: 'narrow', max_parallel: 2 });
+      const enter = async () => keys.access.withKey(headWith(key));
+      const request = { estimatedTokens: 1, estimatedCostNano: 0, mayCost: true };
+      const admit = (holder: Awaited<ReturnType<typeof enter>>) => keys.admissions.admit(holder, request);
+      const holder = await enter();
+      const running = [admit(holder), admit(holder)];
+      const refused = { code: 'TOO_MANY_PARALLEL_CALLS', details: { of: 'this key', limit: 2, retryAfterSeconds: 1 } };
+      assert.throws(() => admit(holder), refused);
+      // The calls that run count for a changed limit, too.
+      await keys.register.change(id, { max_parallel: 3 });
+      const wider = await enter();
+      running.push(admit(wider));
+      assert.throws(() => admit(wider), { code: 'TOO_MANY_PARALLEL_CALLS' });
+      running.pop()?.settle(outcomeOf({ outcome: 'aborted' }));
+      admit(wider).settle(outcomeOf({}));
+      running.push(admit(wider));
+      assert.throws(() => admit(wider), { code: 'TOO_MANY_PARALLEL_CALLS' });
+      assert.equal((await keys.register.change(id, { max_parallel: null })).max_parallel, null);
+      const free = await enter();
+      for (const each of [...running, admit(free)]) each.settle(outcomeOf({}));
     });
 
     test('a disabled key is refused until it is enabled again', async (t) => {

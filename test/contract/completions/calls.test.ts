@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { labAt, startCompletions } from '../../kit/completions/start-completions.ts';
-import { answers, completionOf, refuses, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
+import { answers, completionOf, refuses, saysNothing, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
+import { until } from '../../kit/until.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as a client reads them
 type Json = any;
@@ -115,4 +116,25 @@ test('a complete response says what it cost, in every API; a stream, a failure a
   assert.equal(await costOf('/v1/chat/completions', { ...chat, model: 'demo/echo', stream: true }), null);
   upstream.script(refuses(400));
   assert.equal(await costOf('/v1/chat/completions', chat), null);
+});
+
+test('a key with max_parallel gets 429 while its calls run; one that the caller leaves makes room', async (t) => {
+  const upstream = await startScriptedUpstream(t, saysNothing);
+  const { post } = await startCompletions(t, { settings: labAt(upstream.url, { master_key: MASTER }) });
+  const asMaster = { authorization: `Bearer ${MASTER}` };
+  const { key } = (await (await post('/keys', { name: 'one', max_parallel: 1 }, { headers: asMaster })).json()) as Json;
+  const headers = { authorization: `Bearer ${key}` };
+  const chat = { model: 'lab/small', messages: [{ role: 'user', content: 'Hello' }] };
+  const leaving = new AbortController();
+  const running = post('/v1/chat/completions', chat, { headers, signal: leaving.signal }).catch(() => undefined);
+  await until('the first call to be at the upstream', () => upstream.requests.length === 1);
+  const refused = await post('/v1/chat/completions', chat, { headers });
+  assert.deepEqual([refused.status, refused.headers.get('retry-after')], [429, '1']);
+  assert.equal(((await refused.json()) as Json).error.code, 'too_many_parallel_calls');
+  leaving.abort();
+  await running;
+  upstream.script(...Array.from({ length: 50 }, () => answers(completionOf('Hi'))));
+  await until('the place to be free', async () => {
+    return (await post('/v1/chat/completions', chat, { headers })).status === 200;
+  });
 });
