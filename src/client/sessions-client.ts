@@ -196,7 +196,8 @@ export interface Permissions {
     options?: CallOptions,
   ): Promise<readonly Permission[]>;
   /**
-   * Answers a question. Only the first answer counts: a later one fails with PERMISSION_ANSWERED.
+   * Answers a question. Only the first answer counts: a later one fails with PERMISSION_ANSWERED. A question with a `form` is
+   * answered with `values`, or declined with `decision: 'deny'`.
    *
    * @example
    * ```ts

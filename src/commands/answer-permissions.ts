@@ -6,14 +6,18 @@ import { printable } from './turn-display.ts';
 
 type Question = Awaited<ReturnType<TrestleClient['permissions']['list']>>[number];
 type Answer = Parameters<TrestleClient['permissions']['answer']>[1];
+type Form = NonNullable<Question['form']>;
+type Field = Form['fields'][number];
+type Values = NonNullable<Answer['values']>;
 
 /** Where the live socket cannot be opened, questions are looked for this often. */
 const LOOK_PAUSE_MS = 2000;
 /** Keys that were typed before the question could be read do not count. */
 const UNREAD_MS = 300;
 const MAX_TITLE = 2000;
-const MAX_REASON = 2000;
+const MAX_LINE = 16_384;
 const CTRL_C = '\x03';
+const CTRL_D = '\x04';
 const CTRL_U = '\x15';
 const BACKSPACE = '\x7f';
 const ESCAPE = '\x1b';
@@ -24,6 +28,8 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   a: { decision: 'allow', scope: 'always' },
   n: { decision: 'deny' },
 };
+
+const KEYS_SHOWN = '  y allow once · s for this session · a always in this folder · n deny · r deny with a reason ';
 
 /** Where keys come from. */
 export interface Keys {
@@ -103,77 +109,202 @@ async function openQuestions(trestle: TrestleClient, sessionId: string): Promise
 
 async function answerOne(
   { trestle, session, context, keys }: Answers,
-  { permissionId, title, toolKind }: Question,
+  { permissionId, title, toolKind, form }: Question,
   signal: AbortSignal,
 ): Promise<void> {
+  const terminal = { keys, stderr: context.stderr, signal };
   const bold = (text: string) => (context.color ? styleText('bold', text) : text);
   context.stderr(`\n${bold(`${toolKind}?`)} ${visible(title).slice(0, MAX_TITLE)}\n`);
-  const answer = await readAnswer(keys, context, signal);
-  if (answer === 'no terminal') {
-    context.stderr(`waiting for an answer: trestle sessions follow ${printable(session.sessionId)} --ask\n`);
-    return;
-  }
-  if (answer === undefined) return;
-  try {
-    await trestle.permissions.answer(permissionId, answer);
-  } catch (error) {
-    if (!(error instanceof TrestleError)) throw error;
-    if (error.code !== 'PERMISSION_NOT_REMEMBERED') {
-      context.stderr(`trestle: ${error.message}\n`);
+  for (;;) {
+    const answer = await (form === null ? readAnswer(terminal) : readForm(terminal, form));
+    if (answer === 'no terminal') {
+      context.stderr(`waiting for an answer: trestle sessions follow ${printable(session.sessionId)} --ask\n`);
       return;
     }
-    context.stderr('trestle: this cannot be remembered; it is allowed once\n');
-    await trestle.permissions.answer(permissionId, { decision: 'allow' });
+    if (answer === undefined) return;
+    try {
+      await trestle.permissions.answer(permissionId, answer);
+      return;
+    } catch (error) {
+      if (!(error instanceof TrestleError)) throw error;
+      if (error.code === 'PERMISSION_NOT_REMEMBERED') {
+        context.stderr('trestle: this cannot be remembered; it is allowed once\n');
+        await trestle.permissions.answer(permissionId, { decision: 'allow' });
+        return;
+      }
+      context.stderr(`trestle: ${printable(error.message)}\n`);
+      // Values that do not fit the form can be given again.
+      if (form === null || error.code !== 'INVALID_REQUEST') return;
+    }
   }
 }
 
-/** The answer of the next key that is one. Undefined when the turn ended before. */
-async function readAnswer(
-  keys: Keys,
-  { stderr }: CommandContext,
-  signal: AbortSignal,
-): Promise<Answer | 'no terminal' | undefined> {
-  const { promise, resolve } = Promise.withResolvers<Answer | undefined>();
+interface AskedTerminal {
+  readonly keys: Keys;
+  readonly stderr: CommandContext['stderr'];
+  /** Aborts when the turn has ended. */
+  readonly signal: AbortSignal;
+}
+
+/** What the keys of a person gave; undefined when the turn ended before. */
+type Typed<Value> = Value | 'no terminal' | undefined;
+
+/** The answer of the next key that is one. */
+async function readAnswer(terminal: AskedTerminal): Promise<Typed<Answer>> {
+  const { keys, stderr } = terminal;
   const since = performance.now();
-  /** The reason for a denial, as far as it is typed. */
-  let reason: string | undefined;
-
-  function onKey(key: string): void {
+  const answer = await readKeys<Answer | 'reason'>(terminal, KEYS_SHOWN, (key, resolve) => {
+    const pressed = key.toLowerCase();
     if (key === CTRL_C) keys.interrupt();
-    else if (reason !== undefined) onReasonKey(reason, key);
     else if (performance.now() - since < UNREAD_MS) return;
-    else if (key.toLowerCase() === 'r') {
-      stderr('r\n  reason: ');
-      reason = '';
-    } else if (Object.hasOwn(ANSWERS, key.toLowerCase())) {
-      stderr(`${key.toLowerCase()}\n`);
-      resolve(ANSWERS[key.toLowerCase()]);
+    else if (pressed === 'r') resolve('reason');
+    else if (Object.hasOwn(ANSWERS, pressed)) {
+      stderr(`${pressed}\n`);
+      resolve(ANSWERS[pressed]);
     }
-  }
+  });
+  if (answer !== 'reason') return answer;
+  stderr('r\n');
+  const reason = await readLine(terminal, '  reason: ');
+  if (reason === undefined || reason === 'no terminal') return reason;
+  const said = reason.text?.trim() ?? '';
+  return { decision: 'deny', ...(said !== '' && { reason: said.slice(0, MAX_TITLE) }) };
+}
 
-  function onReasonKey(typed: string, key: string): void {
-    if (key === '\r' || key === '\n') {
-      stderr('\n');
-      resolve({ decision: 'deny', ...(typed.trim() !== '' && { reason: typed.trim() }) });
+/** Asks for each field of a form in a line of its own. */
+async function readForm(terminal: AskedTerminal, { fields }: Form): Promise<Typed<Answer>> {
+  if (fields.length === 0) {
+    const answer = await readField(terminal, CONFIRMATION);
+    if (answer === undefined || typeof answer === 'string') return answer;
+    return answer.value === true ? { values: {} } : { decision: 'deny' };
+  }
+  const values: Values = {};
+  for (const field of fields) {
+    const answer = await readField(terminal, field);
+    if (answer === undefined || typeof answer === 'string') return answer;
+    if ('isDeclined' in answer) return { decision: 'deny' };
+    if (answer.value !== undefined) values[field.name] = answer.value;
+  }
+  return { values };
+}
+
+/** What a form without fields asks. */
+const CONFIRMATION: Field = {
+  ...{ name: '', title: 'Yes or no', description: '', type: 'boolean', required: true },
+  ...{ secret: false, options: [], other: false },
+};
+
+interface FieldValue {
+  /** Undefined: the field was left out. */
+  readonly value: Values[string] | undefined;
+}
+
+/** Asks for one field until what is typed can be its value. */
+async function readField(
+  terminal: AskedTerminal,
+  field: Field,
+): Promise<Typed<FieldValue | { readonly value?: undefined; readonly isDeclined: true }>> {
+  const { title, description, options, required, secret } = field;
+  const { stderr } = terminal;
+  if (description !== '') stderr(`  ${visible(description).slice(0, MAX_TITLE)}\n`);
+  for (const [index, { title: shown, description: more }] of options.entries()) {
+    stderr(`    ${index + 1} ${visible(more === '' ? shown : `${shown}: ${more}`).slice(0, MAX_TITLE)}\n`);
+  }
+  const known = field.default === undefined ? '' : ` [${visible(String(field.default)).slice(0, MAX_TITLE)}]`;
+  const hint = `${HINTS[field.type]}${required ? '' : ' (Enter leaves it out)'}`;
+  const prompt = `  ${visible(title).slice(0, MAX_TITLE)}${hint}${known}, Ctrl-D declines: `;
+  for (;;) {
+    const line = await readLine(terminal, prompt, secret);
+    if (line === undefined || line === 'no terminal') return line;
+    if (line.text === undefined) return { isDeclined: true };
+    const text = line.text.trim();
+    if (text !== '') {
+      const value = PARSERS[field.type](text, field);
+      if (value !== undefined) return { value };
+      stderr(`  This is not an answer: give ${EXPECTED[field.type]}.\n`);
+    } else if (field.default !== undefined || !required) return { value: field.default };
+  }
+}
+
+const HINTS: Readonly<Record<Field['type'], string>> = {
+  ...{ text: '', number: '', integer: '', boolean: ' (y/n)' },
+  ...{ choice: ' (a number)', choices: ' (numbers, with commas)' },
+};
+
+const EXPECTED: Readonly<Record<Field['type'], string>> = {
+  ...{ text: 'a text', number: 'a number', integer: 'an integer', boolean: 'y or n' },
+  ...{ choice: 'one of the options', choices: 'some of the options, with commas between them' },
+};
+
+/** The value that a text stands for; undefined when it stands for none. Limits are checked by the server. */
+const PARSERS: Readonly<Record<Field['type'], (text: string, field: Field) => Values[string] | undefined>> = {
+  text: (text) => text,
+  number: toNumber,
+  integer: toNumber,
+  boolean: (text) => (/^(?:y|yes|true)$/i.test(text) ? true : /^(?:n|no|false)$/i.test(text) ? false : undefined),
+  choice: (text, field) => findOption(text, field) ?? (field.other ? text : undefined),
+  choices(text, field) {
+    const found = text.split(',').flatMap((one) => findOption(one.trim(), field) ?? []);
+    return found.length === text.split(',').length ? found : undefined;
+  },
+};
+
+function toNumber(text: string): number | undefined {
+  const number = Number(text);
+  return Number.isFinite(number) ? number : undefined;
+}
+
+function findOption(text: string, { options }: Field): string | undefined {
+  const named = options.find(({ value, title }) => value === text || title === text);
+  return (named ?? options[/^\d+$/.test(text) ? Number(text) - 1 : -1])?.value;
+}
+
+/** The line that is typed; without text when Ctrl-D was pressed. What is secret is not shown. */
+async function readLine(
+  terminal: AskedTerminal,
+  prompt: string,
+  isSecret = false,
+): Promise<Typed<{ readonly text: string | undefined }>> {
+  const { keys } = terminal;
+  const echo = (text: string) => terminal.stderr(isSecret ? '' : text);
+  let typed = '';
+  return readKeys(terminal, prompt, (key, resolve) => {
+    if (key === CTRL_C) keys.interrupt();
+    else if (key === '\r' || key === '\n' || key === CTRL_D) {
+      terminal.stderr('\n');
+      resolve({ text: key === CTRL_D ? undefined : typed });
     } else if (key === BACKSPACE || key === '\b') {
-      if (typed !== '') stderr('\b \b');
-      reason = [...typed].slice(0, -1).join('');
+      if (typed !== '') echo('\b \b');
+      typed = [...typed].slice(0, -1).join('');
     } else if (key === CTRL_U) {
-      stderr('\b \b'.repeat([...typed].length));
-      reason = '';
-    } else if (typed.length < MAX_REASON && printable(key) === key) {
-      stderr(key);
-      reason = typed + key;
+      echo('\b \b'.repeat([...typed].length));
+      typed = '';
+    } else if (typed.length < MAX_LINE && printable(key) === key) {
+      echo(key);
+      typed += key;
     }
-  }
+  });
+}
 
+/** Hands each key to the listener until it resolves, or the turn ends. */
+async function readKeys<Value>(
+  { keys, stderr, signal }: AskedTerminal,
+  prompt: string,
+  onKey: (key: string, resolve: (value: Value | undefined) => void) => void,
+): Promise<Typed<Value>> {
+  const { promise, resolve } = Promise.withResolvers<Value | undefined>();
+  let isOver = false;
+  const end = (value: Value | undefined) => {
+    isOver = true;
+    resolve(value);
+  };
   // An arrow key or another key that sends a sequence is not its letters.
   const release = keys.take((typed) => {
-    if (!typed.startsWith(ESCAPE)) for (const key of typed) onKey(key);
+    if (!typed.startsWith(ESCAPE)) for (const key of typed) if (!isOver) onKey(key, end);
   });
   if (release === undefined) return 'no terminal';
-  stderr('  y allow once · s for this session · a always in this folder · n deny · r deny with a reason ');
-  const onAbort = () => resolve(undefined);
+  stderr(prompt);
+  const onAbort = () => end(undefined);
   signal.addEventListener('abort', onAbort, { once: true });
   if (signal.aborted) onAbort();
   try {

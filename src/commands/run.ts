@@ -115,7 +115,7 @@ export function withTurnOptions(command: Command): Command {
     )
     .option('--session <id>', 'continue this session, or start it')
     .option('--attach <file>', 'a file that comes with the task; give it several times for several files', collect)
-    .option('--ask', 'ask before the agent runs commands or changes files; answer with a key')
+    .option('--ask', 'ask before the agent runs commands or changes files, and answer its questions, with keys')
     .option('--allow', 'allow what the agent asks for, unless a rule of the server denies it')
     .option('--deny', 'deny what the agent asks for');
 }

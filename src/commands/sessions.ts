@@ -65,7 +65,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .command('follow')
     .description('Shows the updates of a session as they happen, until Ctrl-C.')
     .argument('<session>', SESSION)
-    .option('--ask', 'show what the agent asks; answer with a key')
+    .option('--ask', 'show what the agent asks, and answer with keys')
     .action(
       action((sessionId = '') => async (trestle, _server, { json, ask }) => {
         const { session } = await trestle.sessions.get(sessionId);

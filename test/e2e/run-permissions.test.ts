@@ -55,6 +55,41 @@ test('a person types why something is denied, and the agent gets the reason', as
   assert.match(terminal.screen(), /answered selected never because not on a Friday/);
 });
 
+test('a form is filled in on the terminal, wrong values are asked for again, and Ctrl-D declines', async (t) => {
+  const terminal = startInTerminal(t, ['run', '--ask', 'form', ...data], { workingDirectory: folder });
+  const asked = (field: string, times = 2) =>
+    until(`${field} is asked for`, () => terminal.screen().split(`  ${field} (`).length >= times);
+  await asked('Where');
+  assert.match(terminal.screen(), /question\?.*Where to deploy\?.*1 staging.*2 live/s);
+  terminal.type('9\r');
+  await asked('Where', 3);
+  terminal.type('2\r');
+  await asked('count');
+  terminal.type('12\r');
+  await asked('sure');
+  terminal.type('y\r');
+  await asked('note');
+  terminal.type('\r');
+  await terminal.shows('values.count must be at most 9');
+  await asked('Where', 4);
+  terminal.type('staging\r');
+  await asked('count', 3);
+  terminal.type('\r');
+  await asked('sure', 3);
+  terminal.type('n\r');
+  await asked('note', 3);
+  terminal.type('soonx\x7f\r');
+  assert.equal(await terminal.ended, 0, terminal.screen());
+  const content = '{"place":"staging","count":2,"sure":false,"note":"soon"}';
+  assert.ok(terminal.screen().includes(`{"action":"accept","content":${content}}`), terminal.screen());
+
+  const declining = startInTerminal(t, ['run', '--ask', 'form', ...data], { workingDirectory: folder });
+  await declining.shows('Ctrl-D declines');
+  declining.type('\x04');
+  assert.equal(await declining.ended, 0, declining.screen());
+  assert.match(declining.screen(), /\{"action":"decline"\}/);
+});
+
 test('Ctrl-C cancels a turn that waits for an answer', async (t) => {
   const { code, screen } = await ask(t, '\x03');
   assert.equal(code, 130, screen);

@@ -5,6 +5,9 @@ import { createInterface } from 'node:readline';
 import { Readable, Writable } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import {
+  type ClientCapabilities,
+  type CreateElicitationRequest,
+  type CreateElicitationResponse,
   client,
   ndJsonStream,
   PROTOCOL_VERSION,
@@ -14,6 +17,7 @@ import {
 } from '@agentclientprotocol/sdk';
 import { isAlive } from '../kit/processes.ts';
 import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { FORM_SCHEMA } from '../kit/scripted-work.ts';
 import { until } from '../kit/until.ts';
 import { type PipedProgram, startPiped } from './piped-program.ts';
 
@@ -39,9 +43,12 @@ async function preparePlace(t: TestContext): Promise<Place> {
 /** What an editor does: starts the program and speaks the protocol with it, by the protocol's own library. */
 async function startEditor(t: TestContext, { args }: Place, ...more: readonly string[]) {
   const asked: RequestPermissionRequest[] = [];
+  const forms: CreateElicitationRequest[] = [];
+  /** What the person answers to forms. Undefined: the editor does not take forms. */
+  const filling: { answer?: CreateElicitationResponse } = more.includes('--forms') ? { answer: DECLINED } : {};
   /** The kind of the option that the person at the editor chooses; empty: the question is cancelled. */
   const person = { chooses: 'allow_once' };
-  const program = startPiped(t, [...args, ...more]);
+  const program = startPiped(t, [...args, ...more.filter((one) => one !== '--forms')]);
   const seen: SessionNotification[] = [];
   const stream = ndJsonStream(
     Writable.toWeb(program.child.stdin),
@@ -54,13 +61,21 @@ async function startEditor(t: TestContext, { args }: Place, ...more: readonly st
       if (option === undefined) return { outcome: { outcome: 'cancelled' } };
       return { outcome: { outcome: 'selected', optionId: option.optionId } };
     })
+    .onRequest('elicitation/create', ({ params }): CreateElicitationResponse => {
+      forms.push(params);
+      return filling.answer ?? DECLINED;
+    })
     .onNotification('session/update', ({ params }) => void seen.push(params))
     .connect(stream);
-  const hello = await agent.request('initialize', { protocolVersion: PROTOCOL_VERSION, clientCapabilities: {} });
+  const clientCapabilities: ClientCapabilities = filling.answer === undefined ? {} : { elicitation: { form: {} } };
+  const hello = await agent.request('initialize', { protocolVersion: PROTOCOL_VERSION, clientCapabilities });
   const prompt = (sessionId: string, text: string) =>
     agent.request('session/prompt', { sessionId, prompt: [{ type: 'text', text }] });
-  return { program, agent, hello, seen, asked, person, prompt, said: () => textOf(seen, 'agent_message_chunk') };
+  const said = () => textOf(seen, 'agent_message_chunk');
+  return { program, agent, hello, seen, asked, person, forms, filling, prompt, said };
 }
+
+const DECLINED: CreateElicitationResponse = { action: 'decline' };
 
 function textOf(seen: readonly SessionNotification[], kind: string): string {
   return seen
@@ -110,6 +125,36 @@ test('an editor chooses another agent, sees its thoughts and tool calls, and con
   await prompt(sessionId, 'recall');
   assert.equal(said(), 'kinds|ask|recall');
   await assert.rejects(agent.request('session/set_config_option', { ...chosen, value: 'builtin' }), { code: -32602 });
+});
+
+test('an editor that takes forms is asked with the form of the agent; for any other the question is declined', async (t) => {
+  const place = await preparePlace(t);
+  const { agent, prompt, said, seen, forms, filling } = await startEditor(t, place, '--agent', 'scripted', '--forms');
+  const { sessionId } = await agent.request('session/new', { cwd: place.work, mcpServers: [] });
+  const content = { place: 'live', sure: true };
+  for (const [answer, told] of [
+    [
+      { action: 'accept', content },
+      { action: 'accept', content },
+    ],
+    [{ action: 'accept', content: { place: 'mars', sure: true } }, DECLINED],
+    [DECLINED, DECLINED],
+  ] as const) {
+    filling.answer = answer;
+    seen.length = 0;
+    await prompt(sessionId, 'form');
+    assert.deepEqual(JSON.parse(said()), told);
+  }
+  const [form] = forms as { message: string; mode: string; requestedSchema: typeof FORM_SCHEMA; sessionId: string }[];
+  assert.deepEqual([form?.message, form?.mode, form?.sessionId], ['Where to deploy?', 'form', sessionId]);
+  assert.deepEqual(form?.requestedSchema.required, FORM_SCHEMA.required);
+  assert.deepEqual(Object.keys(form?.requestedSchema.properties ?? {}), Object.keys(FORM_SCHEMA.properties));
+
+  const elsewhere = await preparePlace(t);
+  const plain = await startEditor(t, elsewhere, '--agent', 'scripted');
+  const opened = await plain.agent.request('session/new', { cwd: elsewhere.work, mcpServers: [] });
+  await plain.prompt(opened.sessionId, 'form');
+  assert.deepEqual([JSON.parse(plain.said()), plain.forms], [DECLINED, []]);
 });
 
 test('DB-7: the editor is asked before an agent does anything, and its answer counts', async (t) => {

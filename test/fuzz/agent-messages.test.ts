@@ -14,7 +14,8 @@ import { asObject } from '../../src/bridge/agents/agent-text.ts';
 import { toChunk } from '../../src/bridge/agents/builtin/complete-over-http.ts';
 import { emptyAnswer, readAnswer, toMessage } from '../../src/bridge/agents/builtin/read-answer.ts';
 import { createCodexReader } from '../../src/bridge/agents/codex/codex-messages.ts';
-import { answerApproval } from '../../src/bridge/agents/codex/connect-codex-agent.ts';
+import { answerApproval, readFormQuestion } from '../../src/bridge/agents/codex/codex-questions.ts';
+import { findWrongValue, readForm, toSchema } from '../../src/bridge/agents/question-form.ts';
 import { readTurnEnd, readUpdate } from '../../src/bridge/agents/remote/remote-messages.ts';
 import { readPeerDocument } from '../../src/bridge/forwarding/call-peer.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
@@ -185,6 +186,35 @@ test('G18: notifications and questions of Codex, whatever they hold, are events 
       }
       for (const method of [...APPROVALS, ...METHODS]) assertEvent(answerApproval(method, asked, 'allow')?.event);
     }),
+    runs(300),
+  );
+});
+
+const schema = jsonWith([
+  ...['properties', 'required', 'type', 'string', 'integer', 'array', 'boolean', 'enum', 'enumNames', 'oneOf', 'anyOf'],
+  ...['items', 'const', 'title', 'default', 'minLength', 'maximum', 'format', 'email', 'pattern', '__proto__', 'a'],
+]);
+
+test('G18: a form of an agent, whatever it holds, is shown or not, and no answer to it throws', () => {
+  fc.assert(
+    fc.property(
+      schema,
+      fc.dictionary(fc.constantFrom('a', '__proto__', 'b'), schema),
+      schema,
+      (one, fields, answer) => {
+        for (const form of [readForm(one), readForm({ type: 'object', properties: fields })]) {
+          if (form === undefined) continue;
+          const wrong = findWrongValue(form, asObject(answer) as never);
+          assert.ok(wrong === undefined || typeof wrong === 'string');
+          assert.deepEqual(readForm(toSchema(form)), form);
+        }
+        for (const method of ['mcpServer/elicitation/request', 'item/tool/requestUserInput']) {
+          const asked = readFormQuestion(method, asObject(one));
+          assert.equal(typeof asked?.title, 'string');
+        }
+        assertNothingPolluted();
+      },
+    ),
     runs(300),
   );
 });

@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { kindUpdates, workUpdates } from './scripted-work.ts';
+import { FORM_SCHEMA, kindUpdates, workUpdates } from './scripted-work.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -110,6 +110,12 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     update(id, { sessionUpdate: 'tool_call_update', ...toolCall, status: isAllowed ? 'completed' : 'failed' });
     const { reason } = (answer.result?._meta ?? {}) as { reason?: string };
     say(id, `answered ${outcome} ${optionId}${reason === undefined ? '' : ` because ${reason}`}`);
+    return 'end_turn';
+  },
+  /** Asks with a form, and says what came back. */
+  async form({ id }) {
+    const question = { sessionId: id, mode: 'form', message: 'Where to deploy?', requestedSchema: FORM_SCHEMA };
+    say(id, JSON.stringify((await ask('elicitation/create', question)).result));
     return 'end_turn';
   },
   async noise({ id }) {

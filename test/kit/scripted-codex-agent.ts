@@ -4,6 +4,7 @@ import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
+import { FORM_SCHEMA } from './scripted-work.ts';
 
 const { values: flags } = parseArgs({
   options: { state: { type: 'string' }, archive: { type: 'boolean' }, login: { type: 'string' } },
@@ -118,8 +119,22 @@ const commands: Record<string, (thread: Thread, rest: string) => Promise<object>
       await ask(thread, 'item/permissions/requestApproval', { itemId: 'p', reason: 'the net', permissions }),
       await ask(thread, 'mcpServer/elicitation/request', {}),
       await ask(thread, 'item/tool/requestUserInput', {}),
+      await ask(thread, 'item/somethingNew', {}),
     ];
     say(thread, JSON.stringify(answers.map(({ result, error }) => result ?? error?.code)));
+    return { status: 'completed' };
+  },
+  /** Asks with the form of an MCP server, then with questions of its own, and says what came back. */
+  async form(thread) {
+    const form = { serverName: 'deploys', mode: 'form', message: 'Where to deploy?', requestedSchema: FORM_SCHEMA };
+    const options = ['red', 'blue'].map((label) => ({ label, description: '' }));
+    const color = { id: 'color', header: 'Color', question: 'Which color?', isOther: true, isSecret: false, options };
+    const pin = { id: 'pin', header: 'PIN', question: 'Your PIN?', isOther: false, isSecret: true, options: null };
+    const answers = [
+      await ask(thread, 'mcpServer/elicitation/request', form),
+      await ask(thread, 'item/tool/requestUserInput', { itemId: 'q', questions: [color, pin], isBlocking: true }),
+    ];
+    say(thread, JSON.stringify(answers.map(({ result }) => result)));
     return { status: 'completed' };
   },
   items(thread) {

@@ -55,6 +55,18 @@ export function workUpdates(folder: string): readonly object[] {
   ];
 }
 
+/** A form with a field of each type that people fill in most. */
+export const FORM_SCHEMA = {
+  type: 'object',
+  properties: {
+    place: { type: 'string', title: 'Where', oneOf: ['staging', 'live'].map((one) => ({ const: one, title: one })) },
+    count: { type: 'integer', minimum: 1, maximum: 9, default: 2 },
+    sure: { type: 'boolean' },
+    note: { type: 'string', maxLength: 20 },
+  },
+  required: ['place', 'sure'],
+};
+
 /** One update of each kind, around a call that is reported twice. */
 export const kindUpdates: readonly object[] = [
   { sessionUpdate: 'user_message_chunk', content: text('not shown') },

@@ -46,6 +46,17 @@ test('from the empty board to an answered question: an agent is started, asks, a
   assert.equal(existsSync(join(folder, 'made')), true);
   await log(page).getByText('Allowed: touch made').waitFor();
 
+  // A question with a form is answered with values.
+  await page.getByLabel('Message').fill('form');
+  await page.getByLabel('Message').press('Enter');
+  await card.getByLabel('Where').selectOption('live');
+  assert.equal(await card.getByLabel('count (optional)').inputValue(), '2');
+  await card.getByLabel('count (optional)').fill('3');
+  await card.getByLabel('sure').selectOption('No');
+  await card.getByRole('button', { name: 'Answer' }).click();
+  await log(page).getByText('"content":{"place":"live","count":3,"sure":false}').waitFor();
+  await log(page).getByText('Answered: Where to deploy?').waitFor();
+
   // The next message continues the conversation; a denial by key reaches the agent.
   await page.getByLabel('Message').fill('ask');
   await page.getByLabel('Message').press('Enter');

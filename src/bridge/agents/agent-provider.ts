@@ -1,4 +1,5 @@
 import type { RelayedFile } from '../artifacts/artifact-links.ts';
+import type { QuestionForm, QuestionValues } from '../contract/question-form.ts';
 import type { Artifact } from '../contract/session.ts';
 import type {
   CommandsEvent,
@@ -129,7 +130,7 @@ export interface AgentTurn {
   leftBehind(providerId: string, what: string): void;
   /** True where the call denies all that needs permission: the agent is also put into its own read-only mode. */
   readonly isReadOnly?: boolean;
-  /** Asks the person at the client for permission. Absent: there is no person to ask, and the settings decide. */
+  /** Asks the person at the client for permission, or for the values of a form. Absent: there is no person to ask, and the settings decide. */
   readonly ask?: AskPermission;
   /** Called with what the conversation offers. */
   offers?(offers: AgentOffers): void;
@@ -173,11 +174,15 @@ export interface PermissionQuestion {
   readonly toolKind: string;
   readonly input?: unknown;
   readonly options: readonly PermissionOption[];
+  /** Of a question that is answered with values instead of an option. Rules and settings may decline it, and never answer it. */
+  readonly form?: QuestionForm;
 }
 
 export interface PermissionReply {
   /** The chosen option. Undefined: nobody answered, or the agent has no option for the answer; that allows nothing. */
   readonly optionId: string | undefined;
+  /** The answer to a form; each value fits its field. Absent: the question was declined, or nobody answered. */
+  readonly values?: QuestionValues;
   /** Why, in the words of the person. Absent: no reason was given. */
   readonly reason?: string;
 }
@@ -214,10 +219,13 @@ export type AgentEvent =
   | {
       readonly kind: 'permission';
       readonly title: string;
-      readonly decision: 'allowed' | 'denied';
+      readonly decision: PermissionDecision;
       readonly toolCallId?: string;
       readonly reason?: string;
     };
+
+/** How a request for permission ended, and how a question did. */
+export type PermissionDecision = 'allowed' | 'denied' | 'answered' | 'declined';
 
 export interface TurnUsage {
   readonly inputTokens?: number;

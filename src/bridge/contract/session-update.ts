@@ -80,9 +80,14 @@ export const StructuredEvent = Type.Union([
     kind: Type.Literal('status'),
     type: Type.Literal('status'),
     ...textMembers,
-    status: Type.Optional(Type.String({ description: '`permission_allowed` or `permission_denied`.' })),
+    status: Type.Optional(
+      Type.String({
+        description:
+          '`permission_allowed` or `permission_denied`; of a question `permission_answered` or `permission_declined`.',
+      }),
+    ),
     toolCallId: Type.Optional(Type.String({ description: 'The call that the permission is about.' })),
-    reason: Type.Optional(Type.String({ description: 'Why a person allowed or denied it.' })),
+    reason: Type.Optional(Type.String({ description: 'Why a person decided so.' })),
     plan: Type.Optional(Type.Array(PlanEntry, { description: 'The whole plan; `text` is the same for people.' })),
     usage: Type.Optional(Type.Object(usageMembers, { description: 'With an empty `text`, at most once a second.' })),
     modeId: Type.Optional(Type.String({ description: 'The mode of the agent from now on; `text` is empty.' })),

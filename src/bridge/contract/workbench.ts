@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { QuestionForm, QuestionValues } from './question-form.ts';
 import { Artifact, TurnUsage } from './session.ts';
 import {
   CommandsEvent,
@@ -50,14 +51,20 @@ export const Permission = Type.Object({
   owner: Type.String(),
   turnId: Type.String(),
   toolCallId: Type.String(),
-  title: Type.String({ description: 'What the agent wants to do: its own words, or the command.' }),
-  toolKind: Type.String(),
+  title: Type.String({ description: 'What the agent wants to do, or to know: its own words, or the command.' }),
+  toolKind: Type.String({ description: '`question` where there is a `form`.' }),
   folder: Type.String({ description: 'Where the agent works.' }),
   input: Type.Unknown({
     description: 'What the tool is called with; as text when it is longer than 16,384 characters.',
   }),
   options: Type.Array(PermissionOption),
-  state: Type.Enum(['open', 'allowed', 'denied', 'cancelled', 'expired']),
+  form: Type.Union([QuestionForm, Type.Null()], {
+    description: 'Of a question that is answered with `values`; null for a request for permission.',
+  }),
+  state: Type.Enum(['open', 'allowed', 'denied', 'answered', 'declined', 'cancelled', 'expired'], {
+    description:
+      'A question ends as `answered` or `declined`, where a request for permission ends as `allowed` or `denied`.',
+  }),
   optionId: Type.String({ description: 'The option that was chosen; empty when none was.' }),
   scope: Type.String({ description: '`once`, `session` or `always`; empty without an answer.' }),
   reason: Type.String(),
@@ -78,7 +85,10 @@ export const PermissionPage = Type.Object({ permissions: Type.Array(Permission, 
 export const PermissionAnswer = Type.Object(
   {
     optionId: Type.Optional(Type.String({ maxLength: 256, description: 'One of `options`; or give `decision`.' })),
-    decision: Type.Optional(Type.Enum(['allow', 'deny'])),
+    decision: Type.Optional(
+      Type.Enum(['allow', 'deny'], { description: '`deny` declines a question that has a `form`.' }),
+    ),
+    values: Type.Optional(QuestionValues),
     scope: Type.Optional(
       Type.Enum(['once', 'session', 'always'], {
         description:
@@ -280,7 +290,7 @@ export const PlainUpdate = Type.Union([
   Type.Object({
     ...common,
     kind: Type.Literal('permission'),
-    state: Type.String({ description: '`allowed` or `denied`.' }),
+    state: Type.String({ description: '`allowed` or `denied`; of a question `answered` or `declined`.' }),
     title: Type.String(),
     toolCallId: Type.Optional(Type.String()),
     reason: Type.Optional(Type.String({ description: 'Why, in the words of the person who answered.' })),

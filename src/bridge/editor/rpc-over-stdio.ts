@@ -16,7 +16,9 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { BridgeCaller } from '../access.ts';
 import type { PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
 import { asObject } from '../agents/agent-text.ts';
+import { findWrongValue, toSchema } from '../agents/question-form.ts';
 import { type BridgeClient, channelSink, NO_RESUME } from '../bridge-client.ts';
+import type { QuestionForm, QuestionValues } from '../contract/question-form.ts';
 import { bridgeErrors } from '../errors.ts';
 import { MAIN } from '../principal.ts';
 import type { RpcOverSocket } from '../rpc-over-socket.ts';
@@ -53,6 +55,7 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
   return (channel, agent) => {
     const { editor, app } = splitChannel(channel);
     let isGone = false;
+    let takesForms = false;
     const sink = channelSink(channel, () => isGone, {
       update: ({ text }) => sessions.update(JSON.parse(text) as Readonly<Record<string, unknown>>),
     });
@@ -75,9 +78,13 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
         sink,
         stays: true,
         resume: NO_RESUME,
-        ask: (sessionId, question, signal) => askEditor(peer, sessionId, question, signal),
+        ask: (sessionId, question, signal) => askEditor(peer, sessionId, question, signal, takesForms),
       },
-      dispatch: createDispatch({ rows: editorMethods(sessions, options.version) }),
+      dispatch: createDispatch({
+        rows: editorMethods(sessions, options.version, (capabilities) => {
+          takesForms = (asObject(asObject(capabilities).elicitation).form ?? null) !== null;
+        }),
+      }),
       envelope: plainEnvelope,
       errors: bridgeErrors,
       cancelMethod: '$/cancel_request',
@@ -101,9 +108,13 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
 async function askEditor(
   peer: Peer,
   sessionId: string,
-  { toolCallId, title, toolKind, input, options }: PermissionQuestion,
+  question: PermissionQuestion,
   signal: AbortSignal,
+  takesForms: boolean,
 ): Promise<PermissionReply> {
+  const { toolCallId, title, toolKind, input, options, form } = question;
+  if (form !== undefined)
+    return takesForms ? askForm(peer, sessionId, question, form, signal) : { optionId: undefined };
   const toolCall = { toolCallId, title, kind: editorToolKind(toolKind), status: 'pending' };
   const params = {
     sessionId,
@@ -115,6 +126,27 @@ async function askEditor(
     const { outcome } = asObject(await peer.request('session/request_permission', params, { signal }));
     const { outcome: kind, optionId } = asObject(outcome);
     return { optionId: kind === 'selected' && typeof optionId === 'string' ? optionId : undefined };
+  } catch (error) {
+    if (error instanceof AppError) return { optionId: undefined };
+    throw error;
+  }
+}
+
+/** Puts a question with a form to the editor. Values that do not fit the form are as good as none. */
+async function askForm(
+  peer: Peer,
+  sessionId: string,
+  { toolCallId, title }: PermissionQuestion,
+  form: QuestionForm,
+  signal: AbortSignal,
+): Promise<PermissionReply> {
+  const tool = toolCallId === '' ? {} : { toolCallId };
+  const params = { sessionId, ...tool, mode: 'form', message: title, requestedSchema: toSchema(form) };
+  try {
+    const { action, content } = asObject(await peer.request('elicitation/create', params, { signal }));
+    const values = asObject(content) as QuestionValues;
+    const isAnswer = action === 'accept' && findWrongValue(form, values) === undefined;
+    return { optionId: undefined, ...(isAnswer && { values }) };
   } catch (error) {
     if (error instanceof AppError) return { optionId: undefined };
     throw error;
@@ -199,23 +231,30 @@ const mcpServers = Type.Optional(Type.Array(Type.Unknown()));
 const Answer = Type.Object({});
 
 /** The agent's side of the Agent Client Protocol (contract/bridge 10): what an editor may call. */
-function editorMethods(sessions: EditorSessions, version: string): readonly MethodRow<BridgeClient>[] {
+function editorMethods(
+  sessions: EditorSessions,
+  version: string,
+  introduced: (capabilities: unknown) => void,
+): readonly MethodRow<BridgeClient>[] {
   return [
     defineMethod({
       name: 'initialize',
       summary: 'What this agent can do.',
-      params: Type.Object({ protocolVersion: Type.Number() }),
+      params: Type.Object({ protocolVersion: Type.Number(), clientCapabilities: Type.Optional(Type.Unknown()) }),
       result: Answer,
-      handle: () => ({
-        protocolVersion: PROTOCOL_VERSION,
-        agentInfo: { name: 'trestle', title: 'Trestle', version },
-        agentCapabilities: {
-          loadSession: true,
-          promptCapabilities: { embeddedContext: true, image: true },
-          sessionCapabilities: { resume: {}, close: {} },
-        },
-        authMethods: [],
-      }),
+      handle: ({ clientCapabilities }) => {
+        introduced(clientCapabilities);
+        return {
+          protocolVersion: PROTOCOL_VERSION,
+          agentInfo: { name: 'trestle', title: 'Trestle', version },
+          agentCapabilities: {
+            loadSession: true,
+            promptCapabilities: { embeddedContext: true, image: true },
+            sessionCapabilities: { resume: {}, close: {} },
+          },
+          authMethods: [],
+        };
+      },
     }),
     defineMethod({
       name: 'authenticate',

@@ -133,8 +133,8 @@ function eventUpdate(origin: UpdateOrigin, event: AgentEvent): MakeUpdate {
     case 'steer':
       return statusEvent(origin, `Message to the running turn: ${event.text}`, { steer: event.text });
     case 'permission': {
-      const text = `${event.decision === 'allowed' ? 'Allowed' : 'Denied'}: ${event.title}`;
       const { toolCallId, decision, reason } = event;
+      const text = `${decision[0]?.toUpperCase()}${decision.slice(1)}: ${event.title}`;
       return statusEvent(origin, text, { status: `permission_${decision}`, toolCallId, reason });
     }
   }

@@ -331,7 +331,11 @@ export interface PermissionRow {
   readonly options: string;
   readonly reason: string;
   readonly tool_kind: string;
-  readonly state: 'open' | 'allowed' | 'denied' | 'cancelled' | 'expired';
+  /** The form of a question as JSON text; empty for a request for permission. */
+  readonly form: string;
+  /** The values of an answer as JSON text, until the agent has got them; otherwise empty. */
+  readonly given: string;
+  readonly state: 'open' | 'allowed' | 'denied' | 'answered' | 'declined' | 'cancelled' | 'expired';
   /** The option that was chosen; empty when none was. */
   readonly option_id: string;
   /** once, session or always; empty without an answer. */

@@ -5,7 +5,7 @@ import type { BridgeSchema, PermissionRow, PermissionRuleRow } from './bridge-sc
 
 export type PermissionEnd = Pick<
   PermissionRow,
-  'state' | 'option_id' | 'scope' | 'reason' | 'answered_by' | 'answered_at'
+  'state' | 'option_id' | 'scope' | 'reason' | 'given' | 'answered_by' | 'answered_at'
 >;
 
 export interface PermissionStore {
@@ -18,7 +18,9 @@ export interface PermissionStore {
   /** Requests of an owner in any state, newest first. */
   latest(owner: string | undefined, sessionKey: string | undefined, limit: number): Promise<readonly PermissionRow[]>;
   findAll(ids: readonly string[]): Promise<readonly PermissionRow[]>;
-  /** Cancels open requests that nobody waits for: their bridge has died, or their turn has ended. */
+  /** Removes the values of an answer: the agent has got them. */
+  taken(id: string): Promise<void>;
+  /** Cancels open requests that nobody waits for, and removes values that nobody takes: their bridge has died, or their turn has ended. */
   cancelOrphans(own: string, now: number): Promise<void>;
   addRule(row: PermissionRuleRow): Statement;
   /** The rules for a question: of this session, and of the owner in this folder. */
@@ -56,17 +58,20 @@ export function createPermissionStore(database: Database<BridgeSchema>): Permiss
       if (ids.length === 0) return [];
       return database.readKeyed(query.selectFrom('permissions').selectAll().where('id', 'in', ids).compile());
     },
+    async taken(id) {
+      await database.write([query.updateTable('permissions').set({ given: '' }).where('id', '=', id).compile()]);
+    },
     async cancelOrphans(own, now) {
       const running = query.selectFrom('turns').select('id').where('ended_at', 'is', null);
-      const isShared = database.engine === 'postgres';
+      // Where the store is ours alone, other bridges are dead, and their turns are ended later.
+      const orphans = query
+        .updateTable('permissions')
+        .where((where) =>
+          database.engine === 'postgres' ? where('turn_id', 'not in', running) : where('instance', '!=', own),
+        );
       await database.write([
-        query
-          .updateTable('permissions')
-          .set({ state: 'cancelled', answered_at: now })
-          .where('state', '=', sql.lit('open'))
-          // Where the store is ours alone, other bridges are dead, and their turns are ended later.
-          .where((where) => (isShared ? where('turn_id', 'not in', running) : where('instance', '!=', own)))
-          .compile(),
+        orphans.set({ state: 'cancelled', answered_at: now }).where('state', '=', sql.lit('open')).compile(),
+        orphans.set({ given: '' }).where('given', '!=', sql.lit('')).compile(),
       ]);
     },
     addRule: (row) => query.insertInto('permission_rules').values(row).compile(),

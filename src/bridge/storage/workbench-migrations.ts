@@ -255,4 +255,14 @@ export const workbenchMigrations: readonly Migration[] = [
       ),
     ],
   },
+  {
+    id: '0018-questions-with-forms',
+    statements: ({ schema }) => [
+      ...['form', 'given'].map((name) =>
+        schema.alterTable('permissions').addColumn(name, 'text', (column) => column.notNull().defaultTo('')),
+      ),
+      // Values that are on their way to an agent are few: those that nobody takes are found without looking at the others.
+      schema.createIndex('permissions_given').on('permissions').column('id').where(column('given'), '!=', sql.lit('')),
+    ],
+  },
 ];

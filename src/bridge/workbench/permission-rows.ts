@@ -1,8 +1,12 @@
-import type { AskPermission, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
-import type { Permission, StoredRule } from '../contract/workbench.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { AskPermission, PermissionOption, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
+import { findWrongValue } from '../agents/question-form.ts';
+import type { QuestionForm, QuestionValues } from '../contract/question-form.ts';
+import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { TENANT } from '../principal.ts';
 import type { PermissionRow, PermissionRuleRow } from '../storage/bridge-schema.ts';
-import type { PermissionRule, PermissionSetting } from './permission-rules.ts';
+import type { PermissionEnd } from '../storage/permission-store.ts';
+import { optionFor, type PermissionRule, type PermissionSetting, rulesFrom, subjectOf } from './permission-rules.ts';
 
 /** The turn that asks. */
 export interface AskingTurn {
@@ -21,11 +25,11 @@ const MAX_INPUT_LENGTH = 16 * 1024;
 const MAX_TITLE_LENGTH = 4096;
 const MAX_OPTIONS = 16;
 
-export const NO_ANSWER = { option_id: '', scope: '', reason: '""', answered_by: '' };
+export const NO_ANSWER = { option_id: '', scope: '', reason: '""', given: '', answered_by: '' };
 
 export function toRow(
   turn: AskingTurn,
-  { toolCallId, title, toolKind, input, options }: PermissionQuestion,
+  { toolCallId, title, toolKind, input, options, form }: PermissionQuestion,
   id: string,
   instance: string,
   now: number,
@@ -46,6 +50,7 @@ export function toRow(
     tool_kind: toolKind.replaceAll('\0', ''),
     input: shown.length > MAX_INPUT_LENGTH ? JSON.stringify(shown.slice(0, MAX_INPUT_LENGTH).toWellFormed()) : shown,
     options: JSON.stringify(options.slice(0, MAX_OPTIONS)),
+    form: form === undefined ? '' : JSON.stringify(form),
     ...NO_ANSWER,
     state: 'open',
     created_at: now,
@@ -55,13 +60,79 @@ export function toRow(
 }
 
 /** What the agent gets for a request that has ended. */
-export function replyOf({ state, option_id: optionId, reason }: PermissionRow): PermissionReply {
-  if (state !== 'allowed' && state !== 'denied') return { optionId: undefined };
-  const said = JSON.parse(reason) as string;
-  return { optionId: optionId === '' ? undefined : optionId, ...(said !== '' && { reason: said }) };
+export function replyOf(row: PermissionRow): PermissionReply {
+  if (!isAnswered(row)) return { optionId: undefined };
+  const said = JSON.parse(row.reason) as string;
+  return {
+    optionId: row.option_id === '' ? undefined : row.option_id,
+    ...(row.given !== '' && { values: JSON.parse(row.given) as QuestionValues }),
+    ...(said !== '' && { reason: said }),
+  };
 }
 
-export const titleOf = ({ title }: PermissionRow) => JSON.parse(title) as string;
+const ANSWERED: ReadonlySet<string> = new Set<PermissionRow['state']>(['allowed', 'denied', 'answered', 'declined']);
+
+/** Whether somebody has answered the request. */
+export const isAnswered = ({ state }: PermissionRow) => ANSWERED.has(state);
+
+const titleOf = ({ title }: PermissionRow) => JSON.parse(title) as string;
+const formOf = ({ form }: PermissionRow) => (form === '' ? null : (JSON.parse(form) as QuestionForm));
+
+/** How an answer ends its request, and the rules that remember it. Throws when the request does not take such an answer. */
+export function endOf(
+  row: PermissionRow,
+  answer: PermissionAnswer,
+  answeredBy: string,
+  now: number,
+): { readonly end: PermissionEnd; readonly rules: readonly PermissionRule[] } {
+  const { scope = 'once', reason = '' } = answer;
+  const form = formOf(row);
+  const { state, optionId = '', given = '' } = form === null ? decided(row, answer) : answered(form, answer);
+  const rules = scope === 'once' || form !== null ? [] : rulesToKeep(row, state);
+  if (scope !== 'once' && rules.length === 0) throw new AppError('PERMISSION_NOT_REMEMBERED');
+  const said = { scope, reason: JSON.stringify(reason), answered_by: answeredBy, answered_at: now };
+  return { end: { state, option_id: optionId, given, ...said }, rules };
+}
+
+interface Outcome {
+  readonly state: PermissionRow['state'];
+  readonly optionId?: string;
+  readonly given?: string;
+}
+
+function decided(row: PermissionRow, { optionId, decision, values }: PermissionAnswer): Outcome {
+  if (values !== undefined) throw refused('the request has no form; give optionId or decision instead of values');
+  const offered = optionsOf(row);
+  const option =
+    optionId === undefined ? optionFor(decision ?? 'deny', offered) : offered.find((one) => one.optionId === optionId);
+  const isDenial = optionId === undefined && decision === 'deny';
+  if (option === undefined && !isDenial) {
+    throw refused('the request has no such option; its `options` lists them');
+  }
+  const state = option?.kind.startsWith('allow_') === true ? 'allowed' : 'denied';
+  return { state, ...(option !== undefined && { optionId: option.optionId }) };
+}
+
+/** An allow without values is an answer where the form needs none. */
+function answered(form: QuestionForm, { optionId, decision, values = {} }: PermissionAnswer): Outcome {
+  if (optionId !== undefined) throw refused('this is a question with a form; give values, or decision: deny');
+  if (decision === 'deny') return { state: 'declined' };
+  const wrong = findWrongValue(form, values);
+  if (wrong !== undefined) throw refused(wrong);
+  return { state: 'answered', given: JSON.stringify(values) };
+}
+
+function rulesToKeep(row: PermissionRow, state: PermissionRow['state']): readonly PermissionRule[] {
+  const question = { toolCallId: '', title: titleOf(row), toolKind: row.tool_kind, options: optionsOf(row) };
+  const subject = subjectOf({ ...question, input: JSON.parse(row.input) as unknown }, row.folder);
+  return rulesFrom(subject, state === 'allowed' ? 'allow' : 'deny');
+}
+
+const optionsOf = ({ options }: PermissionRow) => JSON.parse(options) as PermissionOption[];
+
+function refused(reason: string): AppError {
+  return new AppError('INVALID_REQUEST', { reason });
+}
 
 export function toView(row: PermissionRow): Permission {
   return {
@@ -74,7 +145,8 @@ export function toView(row: PermissionRow): Permission {
     toolKind: row.tool_kind,
     folder: row.folder,
     input: JSON.parse(row.input) as unknown,
-    options: JSON.parse(row.options) as Permission['options'],
+    options: optionsOf(row),
+    form: formOf(row),
     state: row.state,
     optionId: row.option_id,
     scope: row.scope,

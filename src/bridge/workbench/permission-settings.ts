@@ -9,7 +9,8 @@ export const permissionSettings = {
           default: '',
           pattern: '^[a-z_]{0,32}$',
           expects: 'a kind of tool such as execute or edit',
-          description: 'The kind of the tool: execute, edit, delete, move, read, search, fetch or other.',
+          description:
+            'The kind of the tool: execute, edit, delete, move, read, search, fetch, other, or question for a question with a form.',
         }),
         command: setting.list(setting.text({ default: '' }), {
           description:

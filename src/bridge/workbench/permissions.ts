@@ -3,23 +3,24 @@ import type { Database } from '../../platform/database/database.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { may, ownerSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { AskPermission, PermissionOption, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
+import type { AskPermission, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import type { BridgeSchema, PermissionRow } from '../storage/bridge-schema.ts';
-import { createPermissionStore, type PermissionEnd } from '../storage/permission-store.ts';
+import { createPermissionStore } from '../storage/permission-store.ts';
 import {
   type AskingTurn,
+  endOf,
+  isAnswered,
   NO_ANSWER,
   replyOf,
-  titleOf,
   toRow,
   toRule,
   toRuleRow,
   toStoredRule,
   toView,
 } from './permission-rows.ts';
-import { decide, optionFor, type PermissionRule, rulesFrom, subjectOf } from './permission-rules.ts';
+import { decide, optionFor, type PermissionRule, subjectOf } from './permission-rules.ts';
 
 /** Answers the questions of agents: by rules, by what the call asked for, or by asking people. */
 export interface Permissions {
@@ -143,9 +144,18 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
   async function learn(ids: readonly string[]): Promise<void> {
     for (const row of await store.findAll(ids)) {
       if (row.state === 'open') continue;
-      waiting.get(row.id)?.settle(replyOf(row));
+      continueTurn(row);
       changed(toView(row), row.session_key);
     }
+  }
+
+  /** Lets the turn go on that waits for a request. Values are not kept once it has them: they may be secrets. */
+  function continueTurn(row: PermissionRow): void {
+    const asking = waiting.get(row.id);
+    asking?.settle(replyOf(row));
+    // Another instance may wait for the values, where there can be others.
+    const isTaken = asking !== undefined || database.engine !== 'postgres';
+    if (row.given !== '' && isTaken) keep(store.taken(row.id));
   }
 
   async function answerQuestion(turn: AskingTurn, question: PermissionQuestion, signal: AbortSignal) {
@@ -153,7 +163,9 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     const stored = await store.rulesFor(owner, sessionKey, folder, clock.now());
     const setting = turn.setting ?? (editor === undefined ? undefined : 'ask');
     const decision = decide(subjectOf(question, folder), [...rules, ...stored.map(toRule)], setting);
-    if (decision !== 'ask') return { optionId: optionFor(decision, question.options)?.optionId };
+    // An allow has no values for a form: without a person a question is declined.
+    const isAsked = question.form === undefined ? decision === 'ask' : decision !== 'deny' && setting === 'ask';
+    if (!isAsked) return { optionId: optionFor(decision === 'allow' ? 'allow' : 'deny', question.options)?.optionId };
     return editor === undefined ? askPeople(turn, question, signal) : editor(question, signal);
   }
 
@@ -166,9 +178,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
   }
 
   function checkOpen(row: PermissionRow): void {
-    if (row.state === 'allowed' || row.state === 'denied') {
-      throw new AppError('PERMISSION_ANSWERED', { permission: toView(row) });
-    }
+    if (isAnswered(row)) throw new AppError('PERMISSION_ANSWERED', { permission: toView(row) });
     const isLate = row.state === 'open' && row.expires_at <= clock.now();
     if (row.state !== 'open' || isLate) throw new AppError('PERMISSION_EXPIRED', { permissionId: row.id });
   }
@@ -224,33 +234,12 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       const rows = await (state === 'open' ? store.open : store.latest)(of, sessionKey, MAX_LISTED);
       return rows.map(toView);
     },
-    async answer(principal, id, { optionId, decision, scope = 'once', reason = '' }) {
+    async answer(principal, id, answer) {
       const row = await find(principal, id);
       checkOpen(row);
-      const offered = JSON.parse(row.options) as readonly PermissionOption[];
-      const option =
-        optionId === undefined
-          ? optionFor(decision ?? 'deny', offered)
-          : offered.find((one) => one.optionId === optionId);
-      const isDenial = optionId === undefined && decision === 'deny';
-      if (option === undefined && !isDenial) {
-        throw new AppError('INVALID_REQUEST', { reason: 'the request has no such option; its `options` lists them' });
-      }
-      const isAllowed = option?.kind.startsWith('allow_') === true;
-      const end: PermissionEnd = {
-        state: isAllowed ? 'allowed' : 'denied',
-        option_id: option?.optionId ?? '',
-        scope,
-        reason: JSON.stringify(reason),
-        answered_by: principal.id,
-        answered_at: clock.now(),
-      };
-      const question = { toolCallId: '', title: titleOf(row), toolKind: row.tool_kind, options: offered };
-      const subject = subjectOf({ ...question, input: JSON.parse(row.input) as unknown }, row.folder);
-      const remembered = scope === 'once' ? [] : rulesFrom(subject, isAllowed ? 'allow' : 'deny');
-      if (scope !== 'once' && remembered.length === 0) throw new AppError('PERMISSION_NOT_REMEMBERED');
+      const { end, rules: remembered } = endOf(row, answer, principal.id, clock.now());
       const added = remembered.map((rule) =>
-        store.addRule(toRuleRow(rule, row, scope, principal.id, makeId('rule_'), clock.now())),
+        store.addRule(toRuleRow(rule, row, end.scope, principal.id, makeId('rule_'), clock.now())),
       );
       try {
         await database.write([store.end(id, end), ...added]);
@@ -260,7 +249,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
         throw error;
       }
       const ended = { ...row, ...end };
-      waiting.get(id)?.settle(replyOf(ended));
+      continueTurn(ended);
       const view = toView(ended);
       changed(view, row.session_key);
       return view;

@@ -19,7 +19,7 @@ interface StoredUpdate {
 }
 
 const PERMISSION = /^permission_(.+)$/;
-const DECISION = /^(?:Allowed|Denied): /;
+const DECISION = /^(?:Allowed|Denied|Answered|Declined): /;
 
 /** An update as the second surface sends it: each member once. */
 export function plainUpdate(stored: string, at: number): PlainUpdate {

@@ -21,7 +21,7 @@ export interface SessionParts {
 }
 
 /** Of bodies that name what to change. */
-export const MAX_CHANGES_BYTES = 16 * 1024;
+const MAX_CHANGES_BYTES = 16 * 1024;
 const MAX_STEER_BYTES = 256 * 1024;
 
 /** The rows about sessions: `/api/bridge/sessions`. */

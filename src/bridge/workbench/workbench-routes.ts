@@ -13,7 +13,7 @@ import { Explanation, NodeList, type NodeReports } from '../forwarding/node-heal
 import type { Schedules } from '../schedules/create-schedules.ts';
 import type { FolderList } from './folders.ts';
 import type { Permissions } from './permissions.ts';
-import { MAX_CHANGES_BYTES, type SessionParts, sessionRows } from './session-rows.ts';
+import { type SessionParts, sessionRows } from './session-rows.ts';
 
 export interface WorkbenchParts extends SessionParts {
   readonly folders: FolderList;
@@ -34,6 +34,8 @@ export function workbenchErrorBody({ code, message, requestId, details }: ErrorF
   return { error: code.toLowerCase(), message, requestId, ...(hasDetails && { details }) };
 }
 
+/** The values of a form are the largest answers. */
+const MAX_ANSWER_BYTES = 128 * 1024;
 const MAX_SCHEDULE_BYTES = 256 * 1024;
 const MAX_UPLOAD_BYTES = 25 * 1024 * 1024;
 
@@ -93,12 +95,13 @@ export function workbenchRoutes(guard: Guard<BridgeCaller>, parts: WorkbenchPart
       {
         summary: 'Answers a question of an agent. The first answer counts.',
         body: contract.PermissionAnswer,
-        bodyLimit: MAX_CHANGES_BYTES,
+        bodyLimit: MAX_ANSWER_BYTES,
         response: { 200: contract.PermissionOnly },
       },
       async ({ caller, params, body }) => {
-        if ((body.optionId === undefined) === (body.decision === undefined)) {
-          throw new AppError('INVALID_REQUEST', { reason: 'give optionId or decision, and not both' });
+        const { optionId, decision, values } = body;
+        if ([optionId, decision, values].filter((one) => one !== undefined).length !== 1) {
+          throw new AppError('INVALID_REQUEST', { reason: 'give optionId, decision or values, and only one of them' });
         }
         return { permission: await permissions.answer(caller.principal, params.permissionId, body) };
       },

@@ -84,13 +84,10 @@ function addItem(items: Item[], update: Update): void {
   if (kind === 'text' || kind === 'thinking') addText(items, common, kind, 'text' in update ? `${update.text}` : '');
   else if (isKind(update, 'tool_call')) addCall(items, common, update);
   else if (isKind(update, 'permission')) {
-    const tone = update.state === 'allowed' ? 'allowed' : 'denied';
-    items.push({
-      ...common,
-      kind: 'note',
-      tone,
-      text: `${tone === 'allowed' ? 'Allowed' : 'Denied'}: ${update.title}${update.reason ? ` (${update.reason})` : ''}`,
-    });
+    const { state, title, reason } = update;
+    const tone = state === 'allowed' || state === 'answered' ? 'allowed' : 'denied';
+    const decided = `${state[0]?.toUpperCase()}${state.slice(1)}: ${title}`;
+    items.push({ ...common, kind: 'note', tone, text: reason ? `${decided} (${reason})` : decided });
   } else if (kind === 'steer' && 'text' in update) {
     items.push({ ...common, kind: 'note', tone: 'plain', text: `Message to the running turn: ${update.text}` });
   } else if (kind === 'status' && 'text' in update && update.text !== '') {

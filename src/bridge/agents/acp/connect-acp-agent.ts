@@ -12,6 +12,7 @@ import {
 import type { AgentOffers } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
 import type { PromptPart } from '../prompt-content.ts';
+import { askQuestion, readForm } from '../question-form.ts';
 import {
   acpQuirks,
   choosePermission,
@@ -83,6 +84,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   });
   const connection = client({ name: 'trestle' })
     .onRequest(methods.client.session.requestPermission, asFields, ({ params }) => answerPermission(params))
+    .onRequest(methods.client.elicitation.create, asFields, ({ params }) => answerQuestion(params))
     .connect(stream);
   const { agent } = connection;
 
@@ -114,6 +116,20 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
       // The protocol has no member for a reason; agents may look for it here.
       ...(decision === 'denied' && reply?.reason !== undefined && { _meta: why }),
     };
+  }
+
+  /** As for permission: a question that belongs to no running turn is answered as cancelled. */
+  async function answerQuestion({ sessionId, toolCallId, mode, message, requestedSchema }: Fields) {
+    const prompt = prompts.get(textOf(sessionId));
+    if (prompt === undefined || prompt.stopped.signal.aborted) return { action: 'cancel' };
+    prompt.worked = true;
+    const form = mode === 'form' ? readForm(requestedSchema) : undefined;
+    const asked = { toolCallId: textOf(toolCallId), title: textOf(message), form };
+    const isAsked = !mayOnlyRead(prompt.request);
+    const { values, reason } = await askQuestion(prompt.request, asked, isAsked, prompt.stopped.signal);
+    if (values !== undefined) return { action: 'accept', content: values };
+    if (prompt.stopped.signal.aborted) return { action: 'cancel' };
+    return { action: 'decline', ...(reason !== undefined && { _meta: { reason } }) };
   }
 
   function mayOnlyRead({ isReadOnly }: PromptRequest): boolean {
@@ -150,7 +166,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
 
   const initialized = await agent.request(methods.agent.initialize, {
     protocolVersion: PROTOCOL_VERSION,
-    clientCapabilities: {},
+    clientCapabilities: { elicitation: { form: {} } },
     clientInfo: { name: 'trestle', title: 'Trestle', version: options.version },
   });
   if (initialized.protocolVersion !== PROTOCOL_VERSION) {

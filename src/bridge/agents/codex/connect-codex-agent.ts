@@ -10,14 +10,14 @@ import {
   type AgentConnection,
   createAgentChannel,
   type PermissionPolicy,
-  PLAIN_OPTIONS,
   type PromptEnd,
   type PromptRequest,
 } from '../agent-connection.ts';
-import type { AgentEvent, PermissionQuestion } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, textOf } from '../agent-text.ts';
 import { type PromptPart, textOfPart } from '../prompt-content.ts';
+import { askQuestion } from '../question-form.ts';
 import { type CodexReader, createCodexReader } from './codex-messages.ts';
+import { answerApproval, questionOf, readFormQuestion } from './codex-questions.ts';
 
 interface CodexAgentOptions {
   readonly process: RunningProcess;
@@ -120,6 +120,14 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     const isDenied = prompt === undefined || prompt.stopped.signal.aborted || prompt.request.isReadOnly;
     let policy = isDenied ? 'deny' : options.permissions;
     let why: { readonly reason?: string } = {};
+    const asked = readFormQuestion(method, params);
+    if (asked !== undefined) {
+      if (prompt === undefined) return asked.decline;
+      const { values, reason } = await askQuestion(prompt.request, asked, policy === 'allow', prompt.stopped.signal);
+      if (values !== undefined) return asked.accept(values);
+      if (reason !== undefined) tellReason(prompt, reason);
+      return asked.decline;
+    }
     const question = questionOf(method, params);
     if (prompt?.request.ask !== undefined && question !== undefined && policy === 'allow') {
       const { optionId, reason } = await prompt.request.ask(question, prompt.stopped.signal);
@@ -309,71 +317,4 @@ function readThread(answer: unknown): Thread {
 
 function fieldsAt(value: unknown, name: string): Fields {
   return asObject(asObject(value)[name]);
-}
-
-interface ApprovalAnswer {
-  readonly response: unknown;
-  /** For questions of permission. */
-  readonly event?: AgentEvent;
-}
-
-interface ApprovalRow {
-  readonly toolKind: string;
-  title(params: Fields): unknown;
-  allow(params: Fields): unknown;
-  deny: unknown;
-}
-
-const DECISION = { allow: () => ({ decision: 'accept' }), deny: { decision: 'decline' } };
-
-const TABLE: Readonly<Record<string, ApprovalRow>> = {
-  'item/commandExecution/requestApproval': {
-    ...DECISION,
-    toolKind: 'execute',
-    title: ({ command, reason }) => command ?? reason,
-  },
-  'item/fileChange/requestApproval': { ...DECISION, toolKind: 'edit', title: ({ reason }) => reason ?? 'change files' },
-  'item/permissions/requestApproval': {
-    toolKind: 'other',
-    title: ({ reason }) => reason ?? 'further permissions',
-    allow: ({ permissions }) => ({ permissions: withoutNulls(permissions), scope: 'turn' }),
-    deny: { permissions: {}, scope: 'turn' },
-  },
-};
-
-/** A request of Codex as a question for a person; undefined when the request is not about permission. */
-function questionOf(method: string, params: Fields): PermissionQuestion | undefined {
-  const row = Object.hasOwn(TABLE, method) ? TABLE[method] : undefined;
-  if (row === undefined) return undefined;
-  const toolCallId = typeof params.itemId === 'string' ? params.itemId : '';
-  return { toolCallId, title: titleOf(row, params), toolKind: row.toolKind, input: params, options: PLAIN_OPTIONS };
-}
-
-/** Answers a request of Codex; undefined for methods that only a person could answer. */
-export function answerApproval(method: string, params: Fields, policy: PermissionPolicy): ApprovalAnswer | undefined {
-  // A form for a person, of whom there is none: declining it lets the turn continue.
-  if (method === 'mcpServer/elicitation/request') {
-    return { response: { action: 'decline', content: null, _meta: null } };
-  }
-  const row = Object.hasOwn(TABLE, method) ? TABLE[method] : undefined;
-  if (row === undefined) return undefined;
-  return {
-    response: policy === 'allow' ? row.allow(params) : row.deny,
-    event: {
-      kind: 'permission',
-      title: titleOf(row, params),
-      decision: policy === 'allow' ? 'allowed' : 'denied',
-      ...(typeof params.itemId === 'string' && { toolCallId: params.itemId }),
-    },
-  };
-}
-
-function titleOf(row: ApprovalRow, params: Fields): string {
-  const title = row.title(params);
-  return typeof title === 'string' && title !== '' ? title : 'a command';
-}
-
-/** What is asked for has null where nothing is asked; what is granted leaves it out. */
-function withoutNulls(permissions: unknown): object {
-  return Object.fromEntries(Object.entries(asObject(permissions)).filter(([, value]) => value !== null));
 }

@@ -11,6 +11,7 @@ const TOOL_STATUS: readonly string[] = [
   'completed',
   'failed',
 ] satisfies ToolCallEvent['status'][];
+const DECISIONS = ['allowed', 'denied', 'answered', 'declined'] as const;
 const MAX_LOCATIONS = 100;
 const USAGE_MEMBERS = ['inputTokens', 'outputTokens', 'cachedTokens', 'contextUsed', 'contextSize', 'costUsd'] as const;
 
@@ -56,10 +57,10 @@ function readMember(event: Readonly<Record<string, unknown>>): AgentEvent | unde
 function readStatus(event: Readonly<Record<string, unknown>>, text: string): AgentEvent | undefined {
   const member = readMember(event);
   if (member !== undefined) return member;
-  const decision = textOf(event.status).replace('permission_', '');
-  if (decision !== 'allowed' && decision !== 'denied') return text === '' ? undefined : { kind: 'status', text };
+  const decision = DECISIONS.find((one) => event.status === `permission_${one}`);
+  if (decision === undefined) return text === '' ? undefined : { kind: 'status', text };
   const toolCallId = textOf(event.toolCallId);
-  const title = text.replace(/^(?:Allowed|Denied): /, '');
+  const title = text.replace(/^(?:Allowed|Denied|Answered|Declined): /, '');
   const reason = textOf(event.reason);
   return {
     kind: 'permission',

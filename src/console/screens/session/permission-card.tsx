@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'react';
-import type { Permission } from '../../../bridge/contract/workbench.ts';
+import type { Permission, PermissionAnswer } from '../../../bridge/contract/workbench.ts';
 import { answerPermission } from '../../data/bridge.ts';
 import { Problem } from '../../data/request.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
@@ -15,30 +15,14 @@ interface PermissionCardProps {
 /** Keys count only when the card has been seen: a key that was meant for something else must not allow a command. */
 const SEEN_MS = 500;
 
-/** A question of an agent: what it wants to do, exactly, and the answers. */
-export function PermissionCard({ permission, agent, onAnswered }: PermissionCardProps) {
-  const { permissionId, title, folder, toolKind, input, expiresAt } = permission;
+/** Sends the answer to a request of an agent. */
+export function useAnswer(permissionId: string, onAnswered: () => void) {
   const [problem, setProblem] = useState<unknown>();
-  const [isSeen, setSeen] = useState(false);
   const [isSending, setSending] = useState(false);
-  const [reason, setReason] = useState<string>();
-  const [now, setNow] = useState(Date.now());
-  useEffect(() => {
-    const seen = setTimeout(() => setSeen(true), SEEN_MS);
-    const timer = setInterval(() => setNow(Date.now()), 1000);
-    return () => {
-      clearTimeout(seen);
-      clearInterval(timer);
-    };
-  }, []);
-  async function answer(decision: 'allow' | 'deny', scope: 'once' | 'session', why?: string): Promise<void> {
+  async function answer(given: PermissionAnswer): Promise<void> {
     setSending(true);
     try {
-      await answerPermission(permissionId, {
-        decision,
-        scope,
-        ...(why !== undefined && why !== '' && { reason: why }),
-      });
+      await answerPermission(permissionId, given);
       onAnswered();
     } catch (error) {
       // Someone else was first, or the turn has ended: the session shows what counts.
@@ -47,6 +31,32 @@ export function PermissionCard({ permission, agent, onAnswered }: PermissionCard
       setSending(false);
     }
   }
+  return { answer, problem, isSending };
+}
+
+/** The time, every second. */
+export function useNow(): number {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}
+
+/** A question of an agent: what it wants to do, exactly, and the answers. */
+export function PermissionCard({ permission, agent, onAnswered }: PermissionCardProps) {
+  const { permissionId, title, folder, toolKind, input, expiresAt } = permission;
+  const { answer: send, problem, isSending } = useAnswer(permissionId, onAnswered);
+  const [isSeen, setSeen] = useState(false);
+  const [reason, setReason] = useState<string>();
+  const now = useNow();
+  useEffect(() => {
+    const seen = setTimeout(() => setSeen(true), SEEN_MS);
+    return () => clearTimeout(seen);
+  }, []);
+  const answer = (decision: 'allow' | 'deny', scope: 'once' | 'session', why = '') =>
+    send({ decision, scope, ...(why !== '' && { reason: why }) });
   useShortcuts(
     isSeen && reason === undefined
       ? {

@@ -19,6 +19,7 @@ import { useShortcuts } from '../../shell/shortcuts.ts';
 import { Composer, useAgent } from './composer.tsx';
 import { Conversation } from './conversation.tsx';
 import { PermissionCard } from './permission-card.tsx';
+import { QuestionCard } from './question-card.tsx';
 import { SidePane } from './side-pane.tsx';
 
 const POLL_MS = 2000;
@@ -107,14 +108,16 @@ export default function SessionScreen() {
             onFork={canFork ? fork : undefined}
           />
           <ErrorBox error={refusal} />
-          {permissions.map((permission) => (
-            <PermissionCard
-              key={permission.permissionId}
-              permission={permission}
-              agent={session?.providerId ?? 'The agent'}
-              onAnswered={() => void queries.invalidateQueries({ queryKey: ['session', name] })}
-            />
-          ))}
+          {permissions.map((permission) => {
+            const card = {
+              permission,
+              agent: session?.providerId ?? 'The agent',
+              onAnswered: () => void queries.invalidateQueries({ queryKey: ['session', name] }),
+            };
+            const { permissionId, form } = permission;
+            if (form === null) return <PermissionCard key={permissionId} {...card} />;
+            return <QuestionCard key={permissionId} form={form} {...card} />;
+          })}
           <Composer name={name} isRunning={isRunning} view={view.data} />
         </div>
         <SidePane

@@ -111,6 +111,28 @@ test('B-63: permission is refused, and shown, where the configuration denies it'
   assert.deepEqual(permission, { kind: 'permission', title: 'touch made', decision: 'denied', toolCallId: 'call-1' });
 });
 
+test('a question with a form is answered by a person, declined with a reason, and declined where there is none', async (t) => {
+  const agent = await startScripted(t);
+  const values = { place: 'staging', sure: false };
+  for (const [reply, expected, decision] of [
+    [{ optionId: undefined, values }, { action: 'accept', content: values }, 'answered'],
+    [{ optionId: undefined, reason: 'ask Ann' }, { action: 'decline', _meta: { reason: 'ask Ann' } }, 'declined'],
+    [undefined, { action: 'decline' }, 'declined'],
+  ] as const) {
+    const ask = reply === undefined ? {} : { ask: async () => reply };
+    const turn = agent.run({ prompt: 'form', folder: agent.work, ...ask });
+    const end = await turn.end;
+    assert.deepEqual(JSON.parse(end.kind === 'completed' ? end.output : ''), expected);
+    const event = turn.events.find(({ kind }) => kind === 'permission');
+    const why = reply !== undefined && 'reason' in reply ? { reason: reply.reason } : {};
+    assert.deepEqual(event, { kind: 'permission', title: 'Where to deploy?', decision, ...why });
+  }
+  const readOnly = await startScripted(t, { permissions: 'deny' });
+  const ask = () => assert.fail('an agent that may only read asks nobody');
+  const end = await readOnly.run({ prompt: 'form', folder: readOnly.work, ask }).end;
+  assert.equal(end.kind === 'completed' && end.output, '{"action":"decline"}');
+});
+
 test('B-60: noise, split characters and unknown messages on the stream leave the turn unharmed', async (t) => {
   const complaints = t.mock.method(console, 'error', () => undefined);
   const agent = await startScripted(t);

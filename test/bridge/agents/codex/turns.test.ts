@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Steer } from '../../../../src/bridge/agents/agent-provider.ts';
+import type { AskPermission, Steer } from '../../../../src/bridge/agents/agent-provider.ts';
 import { startScripted } from '../scripted-agent.ts';
 
 const protocol = 'codex';
@@ -63,9 +63,49 @@ for (const [permissions, expected] of [
     const agent = await startScripted(t, { protocol, permissions });
     const end = await agent.run({ prompt: 'questions', folder: agent.work }).end;
     const answers = JSON.parse(end.kind === 'completed' ? end.output : '[]');
-    assert.deepEqual(answers, [...expected, { action: 'decline', content: null, _meta: null }, -32601]);
+    assert.deepEqual(answers, [
+      ...expected,
+      { action: 'decline', content: null, _meta: null },
+      { answers: {} },
+      -32601,
+    ]);
   });
 }
+
+test('a form and questions of Codex go to a person, and the values come back in the form of Codex', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const given = [
+    { place: 'live', sure: true, count: 3 },
+    { color: 'green', pin: '1234' },
+  ];
+  const asked: string[] = [];
+  const ask: AskPermission = async ({ title, toolKind, form }) => {
+    asked.push(`${toolKind}: ${title} ${form?.fields.map(({ name }) => name).join(' ')}`);
+    return { optionId: undefined, values: given[asked.length - 1] ?? {} };
+  };
+  const turn = agent.run({ prompt: 'form', folder: agent.work, ask });
+  const end = await turn.end;
+  assert.deepEqual(asked, [
+    'question: Where to deploy? place count sure note',
+    'question: Which color? Your PIN? color pin',
+  ]);
+  assert.deepEqual(JSON.parse(end.kind === 'completed' ? end.output : ''), [
+    { action: 'accept', content: given[0], _meta: null },
+    { answers: { color: { answers: ['green'] }, pin: { answers: ['1234'] } } },
+  ]);
+  assert.deepEqual(
+    turn.events.filter(({ kind }) => kind === 'permission'),
+    [
+      { kind: 'permission', title: 'Where to deploy?', decision: 'answered' },
+      { kind: 'permission', title: 'Which color? Your PIN?', decision: 'answered', toolCallId: 'q' },
+    ],
+  );
+  const alone = await agent.run({ prompt: 'form', folder: agent.work, ask: async () => ({ optionId: 'allow' }) }).end;
+  assert.deepEqual(JSON.parse(alone.kind === 'completed' ? alone.output : ''), [
+    { action: 'decline', content: null, _meta: null },
+    { answers: {} },
+  ]);
+});
 
 test('B-67: items of Codex are mapped to the kinds of the contract, or left out', async (t) => {
   const agent = await startScripted(t, { protocol });
