@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -58,6 +59,38 @@ test('B-68: a job that was acknowledged is there after kill -9, and each is sett
   const deadline = Date.parse(late.createdAt) + 8000;
   const ended = Date.parse(late.completedAt ?? '');
   assert.ok(ended >= deadline && ended < Math.max(deadline, readyAt) + timeLimit(5000), `it took ${late.elapsedMs} ms`);
+});
+
+test('a run of several agents goes on after kill -9 with the first step that had not finished', async (context) => {
+  const folder = await prepareFolder(context);
+  const first = await startOn(context, folder);
+  const [ran, began] = [join(folder, 'ran'), join(folder, 'began')];
+  // The second step hangs the first time.
+  const hangs = `sh if test -e ${began}; then echo second; else touch ${began}; sleep 600; fi`;
+  const steps = [
+    { providerId: 'scripted', prompt: `sh echo x >> ${ran}; echo first`, outputAs: 'start' },
+    { providerId: 'scripted', prompt: hangs },
+    { providerId: 'scripted', prompt: 'echo {{start}} and {{previousOutput}}' },
+  ];
+  const task = { taskPrompt: 'work', multiAgent: true, routing: { steps }, retryOnRestart: true, timeoutMs: 120_000 };
+  const jobId = await submit(first.url, task);
+  await until('the second step to run', () => existsSync(began));
+  await first.stop('SIGKILL');
+
+  const second = await startOn(context, folder);
+  const job = await endedJob(second.url, jobId);
+  const { output, steps: told } = job.result as { output: string; steps: { index: number; status: string }[] };
+  assert.equal(job.status, 'completed', JSON.stringify(job));
+  assert.equal(output, 'first\n[0] and second\n[0]');
+  assert.deepEqual(
+    told.map(({ index, status }) => [index, status]),
+    [
+      [0, 'completed'],
+      [1, 'completed'],
+      [2, 'completed'],
+    ],
+  );
+  assert.equal(readFileSync(ran, 'utf8'), 'x\n', 'the first step ran once');
 });
 
 test('B-70: a job that waited through a restart keeps its deadline', async (context) => {

@@ -56,6 +56,7 @@ test('from the empty board to an answered question: an agent is started, asks, a
   await card.getByRole('button', { name: 'Answer' }).click();
   await log(page).getByText('"content":{"place":"live","count":3,"sure":false}').waitFor();
   await log(page).getByText('Answered: Where to deploy?').waitFor();
+  await card.waitFor({ state: 'detached' });
 
   // The next message continues the conversation; a denial by key reaches the agent.
   await page.getByLabel('Message').fill('ask');

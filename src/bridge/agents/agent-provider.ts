@@ -114,6 +114,8 @@ export interface AgentTurn {
   readonly skills: readonly string[];
   /** Of a multi-agent run: which agents are asked, and in which order. */
   readonly plan?: PlanChange;
+  /** Of a job that is run again after a restart: the same in each run. A multi-agent run then keeps its finished steps. */
+  readonly taskId?: string;
   /** Resolves when the working directory is saved: nothing in it may change before. Absent: it is not saved. */
   readonly ready?: Promise<void>;
   /** How many bridges the call has passed: an agent on another bridge is asked with one more. */

@@ -213,6 +213,7 @@ function turnOf(job: JobRow): JobCall {
     params: { ...request, sessionId: job.session_id, threadId: job.thread_id },
     newSession,
     isRetry: job.attempt > 1,
+    survivesRestart: job.retry_on_restart === 1,
   };
 }
 

@@ -3,17 +3,17 @@ import type { AgentEnd, AgentProvider, AgentTurn, TurnUsage } from '../agents/ag
 import { cutText } from '../agents/agent-text.ts';
 import type { TurnLimits } from '../sessions/turn-limits.ts';
 import {
-  fillTemplate,
+  hasProgress,
+  type KeptEnd,
   type KeptRun,
   type KeptStep,
   keptPrompt,
-  type MultiAgentPlan,
-  type OrchestrationMode,
-  type PlanChange,
   planNext,
+  type RunProgress,
   readRun,
   writeRun,
-} from './multi-agent-plan.ts';
+} from './kept-run.ts';
+import { fillTemplate, type MultiAgentPlan, type OrchestrationMode, type PlanChange } from './multi-agent-plan.ts';
 import { createRunningStep, type RunningStep, type StepEnd, toldRecord } from './run-step.ts';
 
 /** The most characters of a step's prompt in the update that tells the plan. */
@@ -39,16 +39,20 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     closing.add(noted);
   }
 
-  /** `places` says which kept step each step of the plan continues. */
+  /** `places` says which kept step each step of the plan continues; `before` is what an interrupted run of it has done. */
   async function run(
     turn: AgentTurn,
     plan: MultiAgentPlan,
     places: readonly (number | undefined)[],
     earlier: readonly KeptStep[],
     signal: AbortSignal,
+    before?: RunProgress,
   ): Promise<AgentEnd> {
     const { mode, maxTurns, stopConditions } = plan;
     const kept = [...earlier];
+    const ends = [...(before?.ends ?? [])];
+    const opens = before?.opened ?? places.filter((place) => place !== undefined && kept[place]?.reference === '');
+    if (before !== undefined) forgetUnfinished(turn, kept, places, before);
     const isUnable = plan.steps.map(({ providerId }, index) => {
       const place = places[index];
       return place === undefined || kept[place]?.isClosed === true || !providers.has(providerId);
@@ -57,15 +61,19 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     const unable = plan.steps.find((_, index) => isUnable[index]);
     if (unable !== undefined && (mode !== 'race' || !isUnable.includes(false))) return lost(unable.providerId);
     const planned = places.map((place) => place ?? -1);
+    const { taskId } = turn;
+    let hasEnded = false;
     const tellReference = () => {
       const known = planned.filter((place) => place !== -1);
-      turn.opened(writeRun({ mode, maxTurns, stopConditions, steps: kept, planned: known }));
+      const isKept = taskId !== undefined && !hasEnded;
+      const progress = isKept ? { progress: { taskId, opened: opens.flatMap((one) => one ?? []), ends } } : {};
+      turn.opened(writeRun({ mode, maxTurns, stopConditions, steps: kept, planned: known, ...progress }));
     };
     const steps = plan.steps.map((step, index) => {
       const place = planned[index] ?? -1;
       const known = kept[place];
       if (known !== undefined) kept[place] = { ...known, ...step, prompt: keptPrompt(step.prompt) };
-      return createRunningStep({
+      const running = createRunningStep({
         index,
         step,
         provider: isUnable[index] ? undefined : providers.get(step.providerId),
@@ -81,7 +89,13 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
           if (one !== undefined) kept[place] = { ...one, reference };
           tellReference();
         },
+        ended(end) {
+          if (taskId === undefined || signal.aborted || !isWorthKeeping(end, ends)) return;
+          ends.push({ record: end.record, code: end.code, ...(end.usage !== undefined && { usage: end.usage }) });
+          tellReference();
+        },
       });
+      return before === undefined ? running : withEarlierEnds(running, index, before.ends);
     });
     tellReference();
     const told = plan.steps.map(({ providerId, prompt, outputAs, timeoutMs }, index) => {
@@ -91,6 +105,10 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     turn.report({ kind: 'stage', event: 'multi_agent_started', message: `A ${mode} has started.`, members: facts });
     const end = await runModes[mode](plan, steps);
     if (mode === 'race' && !signal.aborted) await closeLosers(end);
+    if (taskId !== undefined && !signal.aborted) {
+      hasEnded = true;
+      tellReference();
+    }
     const members = describeRun(plan, end, turn.workingDirectory, signal.aborted);
     const ended = { ...members, steps: members.steps.map(toldRecord) };
     turn.report({ kind: 'stage', event: 'multi_agent_completed', message: `The ${mode} has ended.`, members: ended });
@@ -109,6 +127,27 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     }
   }
 
+  /**
+   * A step that the interrupted run had opened an agent session for, and not finished, begins again in a new one: not every
+   * agent can take up a session that was cut off.
+   */
+  function forgetUnfinished(
+    turn: AgentTurn,
+    kept: KeptStep[],
+    places: readonly (number | undefined)[],
+    before: RunProgress,
+  ): void {
+    for (const [index, place = -1] of places.entries()) {
+      const one = kept[place];
+      const isFinished = before.ends.some(({ record }) => record.index === index);
+      if (one === undefined || one.reference === '' || isFinished || !before.opened.includes(place)) continue;
+      kept[place] = { ...one, reference: '' };
+      const left = (what: string) => turn.leftBehind(one.providerId, what);
+      const closed = providers.get(one.providerId)?.close(one.reference, { owner: turn.owner, left });
+      if (closed !== undefined) keep(closed);
+    }
+  }
+
   return {
     id: MULTI_AGENT_ID,
     probe: () => Promise.resolve({ status: 'ok', version: '' }),
@@ -124,7 +163,8 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
       const change = turn.plan ?? { input: turn.prompt };
       if (kept === undefined) return lost(change.steps?.[0]?.providerId ?? MULTI_AGENT_ID);
       const { plan, places } = planNext(kept, change);
-      return run(turn, plan, places, kept.steps, signal);
+      const before = hasProgress(turn.reference, turn.taskId) ? kept.progress : undefined;
+      return run(turn, plan, places, kept.steps, signal, before);
     },
     async close(reference, request) {
       const open: KeptRun['steps'] = readRun(reference)?.steps.filter((step) => step.reference !== '') ?? [];
@@ -136,6 +176,30 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
       );
     },
     stop: async () => void (await Promise.all(closing)),
+  };
+}
+
+/** The most characters of output that a run keeps of its finished steps: later ones run again after a restart. */
+const MAX_KEPT_OUTPUT = 1024 * 1024;
+
+/** A step that was cut off, or whose files only this process has, has to run again. */
+function isWorthKeeping({ record, isLost, files }: StepEnd, before: readonly KeptEnd[]): boolean {
+  if (record.status === 'cancelled' || isLost || files.length > 0) return false;
+  const length = [...before.map((one) => one.record), record].reduce((sum, one) => sum + (one.output?.length ?? 0), 0);
+  return length <= MAX_KEPT_OUTPUT;
+}
+
+/** A step of a run that goes on: what it had finished is not asked again. */
+function withEarlierEnds(step: RunningStep, index: number, ends: readonly KeptEnd[]): RunningStep {
+  return {
+    ...step,
+    async ask(prompt, conversationTurn) {
+      const known = ends.find(({ record }) => record.index === index && record.conversationTurn === conversationTurn);
+      if (known === undefined) return step.ask(prompt, conversationTurn);
+      const { record, code, usage } = known;
+      const output = record.status === 'completed' ? (record.output ?? '') : '';
+      return { record, output, code, usage, files: [], isLost: false };
+    },
   };
 }
 

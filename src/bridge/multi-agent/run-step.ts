@@ -59,6 +59,8 @@ export interface RunningStepOptions {
   unavailableReason(providerId: string): Promise<string | undefined>;
   /** Called with the reference of the session that the step has opened. */
   opened(reference: string): void;
+  /** Called when the step has ended, before the update that tells it. */
+  ended(end: StepEnd): void;
 }
 
 /** The most characters of a step's output in the update at its end. */
@@ -97,10 +99,12 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
         ...(text.length() > MAX_OUTPUT_LENGTH && { truncated: true as const }),
         ...(error === undefined ? {} : { error }),
       };
+      const stepEnd = { record, output: status === 'completed' ? output : '', code, usage, files, isLost };
+      options.ended(stepEnd);
       const { index: _index, providerId: _providerId, ...members } = toldRecord(record);
       const message = `${providerId}: ${status}`;
       turn.report({ kind: 'stage', event: 'multi_agent_step_completed', message, members }, mark);
-      return { record, output: status === 'completed' ? output : '', code, usage, files, isLost };
+      return stepEnd;
     };
     const message = `${providerId} has started.`;
     turn.report({ kind: 'stage', event: 'multi_agent_step_started', message, members: spoken }, mark);

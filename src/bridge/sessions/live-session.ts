@@ -32,6 +32,8 @@ export interface TurnRequest {
   readonly idempotencyKey: string;
   /** The job that the turn belongs to. */
   readonly jobId?: string;
+  /** As `AgentTurn.taskId`. */
+  readonly taskId?: string;
   /** Reports that the response may take long. */
   accepted(): void;
   /** Asks the person at the client for permission. Absent: the settings decide. */

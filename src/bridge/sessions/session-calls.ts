@@ -31,6 +31,8 @@ export interface JobCall {
   readonly params: TurnParams;
   readonly newSession: boolean;
   readonly isRetry: boolean;
+  /** It is run again when the bridge dies while it runs. */
+  readonly survivesRestart: boolean;
 }
 
 export interface SessionCallsOptions {
@@ -83,12 +85,13 @@ export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
       };
       return orchestrator.turn(request, client);
     },
-    async jobTurn({ jobId, owner, params, newSession, isRetry }, signal) {
+    async jobTurn({ jobId, owner, params, newSession, isRetry, survivesRestart }, signal) {
       const request: JobTurnRequest = {
         ...read(params, 'session.start'),
         principal: principalOf(owner, (await ownerOf?.(owner))?.buckets),
         hop: 0,
         jobId,
+        ...(survivesRestart && { taskId: jobId }),
         requestId: JSON.stringify(jobId),
         requestFingerprint: '',
         idempotencyKey: '',

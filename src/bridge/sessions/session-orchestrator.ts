@@ -1,9 +1,11 @@
+import { onAbort } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Principal } from '../../platform/identity/principal.ts';
 import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { TurnClient } from '../bridge-client.ts';
 import type { SessionName } from '../contract/session.ts';
+import { hasProgress } from '../multi-agent/kept-run.ts';
 import { requireMay } from '../principal.ts';
 import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
 import {
@@ -182,18 +184,18 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       if (!limits.mayOpen(owner) || !limits.running.hasRoom(owner)) return undefined;
       limits.opened(request.principal);
       limits.running.tryEnter(owner);
-      const continues = !newSession && !repeatsStart && found?.stored === 'open' && found.reference !== '';
+      // A run of several agents that was interrupted goes on, also where this job has started the session.
+      const startsAgain = (newSession || repeatsStart) && !(isRetry && hasProgress(found?.reference, request.taskId));
+      const continues = !startsAgain && found?.stored === 'open' && found.reference !== '';
       const session = found ?? table.create(owner, sessionId);
       return enqueue(session, { ...request, method: continues ? MESSAGE : START }, makeId('turn-'), true);
     });
     if (taken === undefined) return undefined;
-    const cancel = () => stopTurn(taken, 'cancelled');
-    signal.addEventListener('abort', cancel);
-    if (signal.aborted) cancel();
+    const release = onAbort(signal, () => stopTurn(taken, 'cancelled'));
     try {
       return answerOf(await taken.outcome);
     } finally {
-      signal.removeEventListener('abort', cancel);
+      release();
     }
   }
 

@@ -226,6 +226,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       skills: prepared.route.resolvedSkills,
       ...(turn.request.plan === undefined ? {} : { plan: turn.request.plan }),
       hop: turn.request.hop,
+      ...(turn.request.taskId !== undefined && { taskId: turn.request.taskId }),
       ...(ready !== undefined && { ready }),
       isReadOnly: permissions === 'deny',
       ask: asking.ask,
