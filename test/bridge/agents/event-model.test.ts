@@ -10,6 +10,7 @@ import { SessionUpdate } from '../../../src/bridge/contract/session-update.ts';
 import { PlainUpdate } from '../../../src/bridge/contract/workbench.ts';
 import { createEditorUpdates } from '../../../src/bridge/editor/editor-update.ts';
 import { plainUpdate } from '../../../src/bridge/workbench/plain-update.ts';
+import { createTrestleClient } from '../../../src/client/trestle-client.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { makeId } from '../../kit/bridge/builtin-agent.ts';
@@ -119,6 +120,18 @@ const TABLE: readonly Row[] = [
     editor: chunk('agent_thought_chunk', 'Denied: edit b\n'),
   },
   {
+    event: { kind: 'permission', title: 'Where?', decision: 'answered', toolCallId: 'q' },
+    first: status({ text: 'Answered: Where?', status: 'permission_answered', toolCallId: 'q' }),
+    plain: { kind: 'permission', state: 'answered', title: 'Where?', toolCallId: 'q' },
+    editor: chunk('agent_thought_chunk', 'Answered: Where?\n'),
+  },
+  {
+    event: { kind: 'permission', title: 'When?', decision: 'declined', reason: 'ask Ann' },
+    first: status({ text: 'Declined: When?', status: 'permission_declined', reason: 'ask Ann' }),
+    plain: { kind: 'permission', state: 'declined', title: 'When?', reason: 'ask Ann' },
+    editor: chunk('agent_thought_chunk', 'Declined: When?\n'),
+  },
+  {
     event: { kind: 'steer', text: 'use tabs' },
     first: status({ text: 'Message to the running turn: use tabs', steer: 'use tabs' }),
     plain: { kind: 'steer', text: 'use tabs' },
@@ -132,6 +145,22 @@ const TABLE: readonly Row[] = [
   },
 ];
 const EVENTS = TABLE.map(({ event }) => event);
+
+/** What the live socket tells of a session, up to a number. */
+function followed(url: string, sessionId: string, lastSeq: number): Promise<readonly PlainUpdate[]> {
+  const client = createTrestleClient({ url, token: MAIN_TOKEN });
+  const seen: PlainUpdate[] = [];
+  const { promise, resolve } = Promise.withResolvers<readonly PlainUpdate[]>();
+  client.live.follow(
+    sessionId,
+    (update) => {
+      seen.push(update);
+      if (update.seq >= lastSeq) resolve(seen);
+    },
+    { afterSeq: 0 },
+  );
+  return promise.finally(() => client.close());
+}
 
 test('every kind that an agent tells reaches the first surface, a forwarded session, an editor, the second surface and a remote agent whole', async (t) => {
   const script = telling(EVENTS, { kind: 'completed', output: 'done', stopReason: 'end_turn' });
@@ -156,9 +185,18 @@ test('every kind that an agent tells reaches the first surface, a forwarded sess
     );
     const plain = told.map((update) => plainUpdate(JSON.stringify(update), 1));
     for (const update of plain) assert.ok(Value.Check(PlainUpdate, update), JSON.stringify(update));
+    const bare = (updates: readonly PlainUpdate[]) =>
+      updates.map(({ seq: _seq, at: _at, turnId: _turn, ...members }) => members);
     assert.deepEqual(
-      plain.map(({ seq: _seq, at: _at, turnId: _turn, ...members }) => members),
+      bare(plain),
       TABLE.map((row) => row.plain),
+    );
+    const numbers = new Set(told.map(({ seq }) => seq));
+    const live = (await followed(b.url, `s-${name}`, Math.max(...numbers))).filter(({ seq }) => numbers.has(seq));
+    assert.deepEqual(
+      bare(live),
+      TABLE.map((row) => row.plain),
+      `${name}, on the live socket of the node that runs it`,
     );
   }
   const far = createRemoteAgent({
