@@ -99,7 +99,8 @@ function launch(args: readonly string[], options: ProgramOptions) {
     // A starter has the program as a child: as a group, both are stopped together.
     detached: starter !== undefined,
     env: {
-      PATH: `${dirname(process.execPath)}:${PATH}`,
+      // A starter finds Node by its name, and must find this one.
+      PATH: starter === undefined ? PATH : `${dirname(process.execPath)}:${PATH}`,
       HOME,
       ...(args.includes('--database') && SHARED_KEY),
       ...environment,
