@@ -71,8 +71,10 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
       return api === undefined || api.usable ? [] : api.missing;
     },
   });
+  const { priceOf } = models;
   const board = createTargetBoard({
     clock,
+    priceOf,
     onCircuit(target, state) {
       if (state === 'open') logger.warn({ target }, 'a target is out after repeated failures');
       else logger.info({ target }, 'a target is back');
@@ -94,7 +96,6 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     randomness,
     onFailure: (target, code) => logger.info({ target, code }, 'an attempt on a model failed'),
   });
-  const { priceOf } = models;
   const pipeline = createChatPipeline({ plans, attemptCalls, openChat, lanes, admissions, priceOf, clock, makeId });
 
   return {

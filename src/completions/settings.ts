@@ -180,6 +180,11 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     setting.group('', {
       name: setting.text({ ...MODEL, description: 'Name of the alias, as callers ask for it.' }),
       targets: setting.list(target, { minimum: 1, description: 'The models behind the alias.' }),
+      strategy: setting.choice(['weighted', 'least_busy', 'cheapest'], {
+        default: 'weighted',
+        description:
+          'Which target of the lowest priority is asked first: by weight in turn, the one with the fewest calls under way, or the one with the lowest price.',
+      }),
       fallbacks: setting.list(setting.text(MODEL), {
         description: 'Aliases or models to try in turn when every target fails.',
       }),

@@ -30,6 +30,8 @@ export interface PlanTimeouts {
 export interface ModelPlan {
   readonly name: string;
   readonly targets: readonly Target[];
+  /** Which target of a priority is asked first. Absent: `weighted`. */
+  readonly strategy?: CompletionsSettings['models'][number]['strategy'];
   readonly fallbacks: readonly string[];
   readonly contextFallbacks: readonly string[];
   readonly retries: number;
@@ -174,6 +176,7 @@ function readAliases(settings: PlanSettings): ReadonlyMap<string, ModelPlan> {
       {
         name: alias.name,
         targets: alias.targets.map((target) => readTarget(target, settings, alias.timeouts)),
+        strategy: alias.strategy,
         fallbacks: alias.fallbacks,
         contextFallbacks: alias.context_fallbacks,
         retries: alias.retries,

@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import type { PriceOf } from '../apis/prices.ts';
 import { createTokenBucket, type TokenBucket } from '../keys/rate-limits.ts';
 import type { ModelPlan, Target } from './model-plan.ts';
 
@@ -176,6 +177,8 @@ export interface TargetStatus {
 
 interface TargetBoardOptions {
   readonly clock: Pick<Clock, 'monotonic'>;
+  /** For the strategy `cheapest`. */
+  readonly priceOf?: PriceOf;
   onCircuit(target: string, state: 'open' | 'closed'): void;
 }
 
@@ -203,7 +206,7 @@ const MAX_SHARES = 1000;
 const MAX_CALLS_OF_CALLER = 512;
 const BUSY_WAIT_MS = 1000;
 
-export function createTargetBoard({ clock, onCircuit }: TargetBoardOptions): TargetBoard {
+export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOptions): TargetBoard {
   const records = new Map<string, TargetRecord>();
   /** How far each target of an alias is behind its share: smooth weighted round robin. */
   const turns = new WeakMap<Target, number>();
@@ -261,13 +264,29 @@ export function createTargetBoard({ clock, onCircuit }: TargetBoardOptions): Tar
   const limitOf = (perMinute: number) => (perMinute === 0 ? undefined : createTokenBucket(perMinute, clock));
   const inFlight = (target: Target) => records.get(target.id)?.inFlight ?? 0;
 
-  /** Those of one priority: the one that is furthest behind its share first, then those with less under way. */
-  function orderGroup(group: readonly Target[]): readonly Target[] {
+  /** What a strategy looks at before the shares: the lowest comes first. */
+  const ranks = {
+    weighted: () => 0,
+    least_busy: inFlight,
+    /** By a prompt that is three times as long as the answer. A target of unknown price comes last. */
+    cheapest({ apiId, model }: Target) {
+      const price = priceOf?.(apiId, model);
+      return price?.known === true ? price.rates.input * 3 + price.rates.output : Number.MAX_VALUE;
+    },
+  };
+
+  /**
+   * Those of one priority, as the strategy ranks them; among equals the one that is furthest behind its share first, then
+   * those with less under way.
+   */
+  function orderGroup(group: readonly Target[], strategy: keyof typeof ranks): readonly Target[] {
+    const rank = ranks[strategy];
     const total = group.reduce((sum, { weight }) => sum + weight, 0);
     for (const target of group) turns.set(target, (turns.get(target) ?? 0) + target.weight);
     const ordered = [...group].sort(
       (a, b) =>
         Number(a.weight === 0) - Number(b.weight === 0) ||
+        rank(a) - rank(b) ||
         (turns.get(b) ?? 0) - (turns.get(a) ?? 0) ||
         inFlight(a) - inFlight(b),
     );
@@ -277,10 +296,15 @@ export function createTargetBoard({ clock, onCircuit }: TargetBoardOptions): Tar
   }
 
   return {
-    order({ targets }) {
+    order({ targets, strategy = 'weighted' }) {
       if (targets.length === 1) return targets;
       const priorities = [...new Set(targets.map(({ priority }) => priority))].sort((a, b) => a - b);
-      return priorities.flatMap((priority) => orderGroup(targets.filter((target) => target.priority === priority)));
+      return priorities.flatMap((priority) =>
+        orderGroup(
+          targets.filter((target) => target.priority === priority),
+          strategy,
+        ),
+      );
     },
     begin(target, tokens, { caller, isSole }) {
       const record = recordOf(target);

@@ -82,6 +82,7 @@ test('P-31: the list has aliases and the known models of usable APIs, with what 
     name,
     targets: Array.from({ length: targets }, () => target),
     fallbacks: [],
+    strategy: 'weighted' as const,
     context_fallbacks: [],
     retries: 2,
     timeouts: { connect: 1, first_byte: 1, idle: 1, total: 1 },

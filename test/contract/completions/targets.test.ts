@@ -10,6 +10,7 @@ import {
   eventsOf,
   refuses,
   type ScriptedUpstream,
+  saysNothing,
   startScriptedUpstream,
 } from '../../kit/scripted-upstream.ts';
 import { until } from '../../kit/until.ts';
@@ -133,6 +134,40 @@ test('a fallback that the key may not use is skipped', async (t) => {
   const refused = await call(narrow, 'demo/echo');
   assert.equal(refused.status, 403);
   assert.equal(await codeOf(refused), 'model_not_allowed');
+});
+
+test('an alias asks the cheapest target first, or the one with the fewest calls under way', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('ok')));
+  const price = (input: number) => ({ input, output: 0.00001 });
+  const targets = ['unknown', 'dear', 'cheap'].map((model) => ({ model: `lab/${model}`, weight: 1 }));
+  const { post } = await startCompletions(t, {
+    settings: {
+      apis: { lab: api(upstream) },
+      models: [
+        { name: 'saving', strategy: 'cheapest', targets, retries: 0 },
+        { name: 'even', strategy: 'least_busy', targets: [{ model: 'lab/a', weight: 9 }, { model: 'lab/b' }] },
+      ],
+      prices: { 'lab/dear': price(0.00002), 'lab/cheap': price(0.00001) },
+    },
+  });
+  const ask = async (model: string) =>
+    (await post('/v1/chat/completions', { ...HELLO, model })).headers.get('x-model-id');
+  assert.deepEqual([await ask('saving'), await ask('saving'), await ask('saving')], ['cheap', 'cheap', 'cheap']);
+  const ok = answers(completionOf('ok'));
+  upstream.script(refuses(500), ok);
+  assert.equal(await ask('saving'), 'dear');
+  upstream.script(refuses(500), refuses(500), ok);
+  assert.equal(await ask('saving'), 'unknown');
+
+  const seen = upstream.requests.length;
+  upstream.script(saysNothing, ok);
+  const leaving = new AbortController();
+  const waiting = post('/v1/chat/completions', { ...HELLO, model: 'even' }, { signal: leaving.signal }).catch(() => 0);
+  await until('the first call to be at the upstream', () => upstream.requests.length === seen + 1);
+  // By weight alone the first target would get nine of ten calls.
+  assert.deepEqual([await ask('even'), await ask('even'), await ask('even')], ['b', 'b', 'b']);
+  leaving.abort();
+  await waiting;
 });
 
 const MASTER = 'master-key-9d8f7a6b5c4e';

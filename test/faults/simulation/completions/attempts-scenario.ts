@@ -136,6 +136,7 @@ function chooseAlias(chance: Chance, name: string, fallbacks: readonly string[])
       tokens_per_minute: 0,
     })),
     fallbacks: chance.happens(0.6) ? [...fallbacks] : [],
+    strategy: 'weighted',
     context_fallbacks: chance.happens(0.3) ? [...fallbacks] : [],
     retries: chance.between(0, 3),
     timeouts: {
