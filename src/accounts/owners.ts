@@ -9,6 +9,7 @@ import {
   ownerIdOf,
   type WatchOwners,
 } from '../platform/identity/owner.ts';
+import { teamOf } from '../platform/identity/principal.ts';
 import type { UserCall } from './access.ts';
 import type { KeyRotation, NewKey } from './contract/own-data.ts';
 import { FREE_PLAN, type PlansSettings } from './settings.ts';
@@ -25,6 +26,13 @@ const PREFIXES = ['user:', 'service:'];
 export function isPerson(id: string): boolean {
   return PREFIXES.some((prefix) => id.startsWith(prefix));
 }
+
+/** Whether an id is that of a team. A label such as `team:design` is not, because ids of teams begin with `team_`. */
+function isTeam(id: string): boolean {
+  return id.startsWith('team:team_');
+}
+
+type DescribedOwner = Omit<Owner, 'revision'> & { readonly validUntil: number };
 
 type Plan = PlansSettings[string];
 
@@ -73,13 +81,13 @@ export interface CompletionKeys {
   eraseContents(owner: string): Promise<void>;
 }
 
-/** The people that keys belong to, as other services may know them. */
+/** The people that keys belong to, and teams, as other services may know them. */
 export interface Owners {
   readonly ownerOf: OwnerOf;
   readonly watch: WatchOwners;
   /** Reads someone again after a change: what was in memory counts no more when this resolves. */
   refresh(id: string): Promise<void>;
-  /** The same for all members of a team. */
+  /** The same for a team and all of its members. */
   refreshTeam(teamId: string): Promise<void>;
   /** Drops everything that the settings decided: they have changed. */
   forgetPlans(): void;
@@ -116,9 +124,8 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
   const listeners = new Set<(owner: Owner) => void>();
   let changes = 0;
 
-  function keep(id: string, facts: OwnerFacts | undefined): Owner {
+  function keep(id: string, { validUntil, ...members }: DescribedOwner): Owner {
     const known = entries.get(id);
-    const { validUntil, ...members } = describeOwner(id, facts, settings(), clock.now());
     const owner: Writable<Owner> = known?.owner ?? { ...members, revision: 0 };
     const isChanged = known !== undefined && !isSame(owner, members);
     if (isChanged) Object.assign(owner, members, { revision: owner.revision + 1 });
@@ -130,11 +137,16 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
     return owner;
   }
 
+  async function describe(id: string): Promise<DescribedOwner> {
+    if (!isTeam(id)) return describeOwner(id, await store.facts(id), settings(), clock.now());
+    return describeTeamOwner(id, await store.team(teamOf(id) ?? ''), settings());
+  }
+
   async function read(id: string): Promise<Owner> {
     const before = changes;
-    const facts = await store.facts(id);
+    const described = await describe(id);
     // What was read while someone changed may be older than the change.
-    return before === changes ? keep(id, facts) : read(id);
+    return before === changes ? keep(id, described) : read(id);
   }
 
   function readOnce(id: string): Promise<Owner> {
@@ -162,7 +174,7 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
       if (entry !== undefined && clock.monotonic() - entry.readAt < freshMs && clock.now() < entry.validUntil) {
         return entry.owner;
       }
-      return isPerson(id) ? readOnce(id) : undefined;
+      return isPerson(id) || isTeam(id) ? readOnce(id) : undefined;
     },
     watch(listener) {
       listeners.add(listener);
@@ -173,7 +185,7 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
       // Somebody may be being read who is in it.
       changes += 1;
       const members = [...entries.values()].filter(({ owner }) => owner.teams.some(({ id }) => id === teamId));
-      await Promise.all(members.map(({ owner }) => refresh(owner.id)));
+      await Promise.all([`team:${teamId}`, ...members.map(({ owner }) => owner.id)].map(refresh));
     },
     forgetPlans() {
       changes += 1;
@@ -201,7 +213,7 @@ export function doesPay(name: string, settings: PlanSettings): boolean {
   return (planBy(name, settings)?.budget.usd ?? Number.POSITIVE_INFINITY) > 0;
 }
 
-function describeOwner(id: string, facts: OwnerFacts | undefined, settings: PlanSettings, now: number) {
+function describeOwner(id: string, facts: OwnerFacts | undefined, settings: PlanSettings, now: number): DescribedOwner {
   const validUntil = Math.min(
     Number.POSITIVE_INFINITY,
     ...(facts?.subscriptions ?? []).flatMap(({ expires_at: at }) => (at !== null && at > now ? [at] : [])),
@@ -221,7 +233,15 @@ function describeOwner(id: string, facts: OwnerFacts | undefined, settings: Plan
     buckets: plan === undefined ? [] : [{ id, name: `the plan ${name}`, limits: limitsOf(plan) }],
     teams: facts.teams.map((team) => describeTeam(team, settings)),
     validUntil,
-  } as const;
+  };
+}
+
+/** A team as the owner of work. */
+function describeTeamOwner(id: string, team: TeamRow | undefined, settings: PlanSettings): DescribedOwner {
+  const validUntil = Number.POSITIVE_INFINITY;
+  if (team === undefined) return { id, ...GONE, validUntil };
+  const { allowed, bridge, bucket } = describeTeam(team, settings);
+  return { id, state: 'active', role: '', plan: team.plan, allowed, bridge, buckets: [bucket], teams: [], validUntil };
 }
 
 /** What limits the work for a team: its plan, with its own budget in the place of that of the plan. */

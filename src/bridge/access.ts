@@ -3,7 +3,13 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { originAllowed, refuseOrigin } from '../platform/http/cross-origin.ts';
 import type { FailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { CrossOrigin, Guard, RequestHead } from '../platform/http/surface.ts';
-import { type Identify, isOwnCredential, type PersonTokens, type Principal } from '../platform/identity/principal.ts';
+import {
+  atWorkFor,
+  type Identify,
+  isOwnCredential,
+  type PersonTokens,
+  type Principal,
+} from '../platform/identity/principal.ts';
 import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import { createSecretMatcher } from '../platform/secrets/tokens.ts';
 import { isTunnelAddress } from './forwarding/endpoints.ts';
@@ -83,8 +89,8 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
   /** Static tokens first, then people and service accounts. A wrong token is refused; it never counts as a request without a token. */
   function enter(head: RequestHead, accepts: 'token' | 'token or cookie'): BridgeCaller | Promise<BridgeCaller> {
     const credential = bearerCredential(head.headers.authorization);
-    for (const { caller, matches } of rules.tokens) if (matches(credential)) return caller;
-    if (credential !== '' && isCommand(credential)) return COMMAND;
+    for (const { caller, matches } of rules.tokens) if (matches(credential)) return forNoTeam(head, caller);
+    if (credential !== '' && isCommand(credential)) return forNoTeam(head, COMMAND);
     const known = identify?.(head, accepts);
     if (known instanceof Promise) return known.then((principal) => enterAs(head, credential, principal));
     return enterAs(head, credential, known);
@@ -93,12 +99,19 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
   function enterAs(head: RequestHead, credential: string, principal: Principal | undefined): BridgeCaller {
     if (principal !== undefined) {
       if (!principal.scopes.has('bridge')) throw new AppError('FORBIDDEN');
-      return { principal };
+      return { principal: forTeam(principal, teamAsked(head)) };
     }
-    if (rules.open && !isOwnCredential(credential)) return ANYBODY;
+    if (rules.open && !isOwnCredential(credential)) return forNoTeam(head, ANYBODY);
     const { retryAfterSeconds, firstOverLimit } = throttle.note(head.address);
     if (firstOverLimit) onFlood(head.address);
     throw new AppError('UNAUTHORIZED', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
+  }
+
+  /** Only people are in teams. Where there are no accounts, the header means nothing. */
+  function forNoTeam(head: RequestHead, caller: BridgeCaller): BridgeCaller {
+    const team = teamAsked(head);
+    if (identify !== undefined && team !== '') throw notInTeam(team);
+    return caller;
   }
 
   /** Adds the hop that a request without the forward token claims, so that a circle of bridges ends at the limit. */
@@ -120,7 +133,7 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
     const { headers, path } = head;
     if (headers[FORWARDED_HEADER] === undefined || !rules.mayForward(head)) return undefined;
     const forwarded = readForwarded(headers, path);
-    const { source, owner, person, target } = forwarded;
+    const { source, owner, person, team, target } = forwarded;
     const admit = (principal: Principal): BridgeCaller => {
       const caller = { principal, forwarded };
       admittedBy.set(caller, rules.matchesForwarder);
@@ -129,7 +142,9 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
     const asOwner = () => admit(principalOf(owner === '' ? `node:${source}` : `node:${source}:${owner}`));
     const runsHere = rules.localId === '' || rules.localId === target;
     if (person === '' || personTokens === undefined || !runsHere) return asOwner();
-    return personTokens.read(person).then((found) => (found === 'foreign' ? asOwner() : admit(requirePerson(found))));
+    return personTokens
+      .read(person)
+      .then((found) => (found === 'foreign' ? asOwner() : admit(forTeam(requirePerson(found), team))));
   }
 
   return {
@@ -172,6 +187,35 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
       rules = readRules(next, rules);
     },
   };
+}
+
+/** Says which team a request is for, and all calls of a socket that is opened with it. */
+const TEAM_HEADER = 'x-team';
+const MAX_ECHOED = 64;
+
+/** The team that the header names; empty: none. */
+function teamAsked({ headers }: Pick<RequestHead, 'headers'>): string {
+  const team = headers[TEAM_HEADER];
+  return typeof team === 'string' ? team : '';
+}
+
+/**
+ * The principal for a call that names a team; empty: it names none, and a token that is bound to a team counts. Throws
+ * NOT_IN_TEAM, also for another team than that of the token, and TEAM_WITHOUT_BRIDGE.
+ */
+export function forTeam(given: Principal, asked: string): Principal {
+  const person = given.member ?? given;
+  const wanted = asked === '' ? given.team : asked;
+  if (wanted === undefined || (given.member !== undefined && wanted === given.team)) return given;
+  const isBoundElsewhere = person.team !== undefined && person.team !== wanted;
+  const team = isBoundElsewhere ? undefined : person.credential?.owner.teams.find(({ id }) => id === wanted);
+  if (team === undefined) throw notInTeam(wanted);
+  if (!team.bridge) throw new AppError('TEAM_WITHOUT_BRIDGE', { team: wanted });
+  return atWorkFor(team, person);
+}
+
+function notInTeam(team: string): AppError {
+  return new AppError('NOT_IN_TEAM', { team: team.slice(0, MAX_ECHOED) });
 }
 
 /** Throws for a person who may not work here. Nobody becomes someone else by that: it would hide their own work from them. */

@@ -31,7 +31,7 @@ import { registerInstance } from './instances/instance-registry.ts';
 import { createJobs, maxJobsOfOneOwner } from './jobs/create-jobs.ts';
 import { bridgeMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
-import { isAtWork, requireMay } from './principal.ts';
+import { createPrincipalFor, requireMay } from './principal.ts';
 import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
 import { createLiveRouting } from './routing/resolve-route.ts';
 import { createRpcOverHttp } from './rpc-over-http.ts';
@@ -44,6 +44,7 @@ import type { BridgeGroups } from './settings.ts';
 import type { BridgeSchema } from './storage/bridge-schema.ts';
 import { createArtifactStore } from './storage/file-stores.ts';
 import { createInstanceStore } from './storage/instance-store.ts';
+import { createEndWork, withTeams } from './team-work.ts';
 import { createWorkbench, type WorkPlaces } from './workbench/create-workbench.ts';
 import { createPermissions } from './workbench/permissions.ts';
 import { isWorkbench, workbenchErrorBody } from './workbench/workbench-routes.ts';
@@ -213,6 +214,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   });
   let webhookSecret = settings.bridge.webhook_secret;
   let jobsOfOneOwner = maxJobsOfOneOwner(settings);
+  const principalFor = createPrincipalFor(options.owners?.ownerOf);
   const jobs = await createJobs({
     database,
     instance: instance.id,
@@ -225,11 +227,12 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     network: options.network,
     orchestrator,
     ownerOf: async (owner) => options.owners?.ownerOf(owner),
+    principalFor,
     announce: options.announce,
     sessionCalls: createSessionCalls({
       orchestrator,
       agentIds,
-      ownerOf: options.owners?.ownerOf,
+      principalFor,
       checkFiles: attachments.check,
     }),
     keepFiles: attachments.forJob,
@@ -244,13 +247,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     checkDirectory: options.directories.check,
   });
 
-  const stopWatching = options.owners?.watch((owner) => {
-    if (isAtWork(owner)) return;
-    orchestrator.cancelAllOf(owner.id);
-    jobs
-      .endAllOf(owner.id)
-      .catch((error: unknown) => logger.warn({ err: error, owner: owner.id }, 'jobs of an owner were not ended'));
-  });
+  const stopWatching = options.owners?.watch(createEndWork({ orchestrator, jobs, logger }));
 
   const methodNames = new Set<string>();
   const capabilitiesText = createCapabilitiesText({ agents, gateway, probes, methodNames });
@@ -275,7 +272,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     isStrict: ({ caller }) => settings.bridge.strict_params || caller.isStrict === true,
     aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
   });
-  const dispatch = forwarding.wrap(dispatchHere);
+  const dispatch = withTeams(forwarding.wrap(dispatchHere));
 
   const overHttp = createRpcOverHttp({
     access,

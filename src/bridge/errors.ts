@@ -18,6 +18,17 @@ export const bridgeErrors = {
     rpc: -32004,
     message: 'This credential may not do this; use one of the owner, or of an administrator.',
   },
+  NOT_IN_TEAM: {
+    status: 403,
+    rpc: -32004,
+    message: 'You are not in the team "{team}"; GET /api/auth/teams lists your teams.',
+  },
+  TEAM_WITHOUT_BRIDGE: {
+    status: 403,
+    rpc: -32004,
+    message:
+      'The plan of the team "{team}" does not include agents; ask an administrator to give the team another plan.',
+  },
   SESSION_CONTINUATION_UNAVAILABLE: {
     status: 200,
     rpc: -32002,

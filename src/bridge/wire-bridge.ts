@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { systemCallbackNetwork } from '../platform/callbacks/callback-post.ts';
 import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
+import type { Payer } from '../platform/identity/owner.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { buildAgentCatalog } from './agents/agent-catalog.ts';
 import { agentHomes, createAgentFence, identityOf, NO_FENCE } from './agents/agent-fence.ts';
@@ -46,7 +47,7 @@ export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers
   seesImages(model: string): boolean;
   readonly randomness: Randomness;
   /** Lets the program of an agent call our models for a person. Undefined: there are no models here. */
-  readonly modelAccess?: ((owner: string, isFenced: boolean) => ModelAccess | undefined) | undefined;
+  readonly modelAccess?: ((payer: Payer, isFenced: boolean) => ModelAccess | undefined) | undefined;
   /** The completions service of this program, for the built-in agent. */
   readonly complete: CompleteChat;
 }
@@ -182,9 +183,9 @@ function realOrAsGiven(path: string): Promise<string> {
 function completeElsewhere(options: Parameters<typeof createCompleteOverHttp>[0]): CompleteChat {
   const complete = createCompleteOverHttp(options);
   if (options.apiKey === '') return complete;
-  return (request, signal, owner) => {
-    refuseUncharged(owner, OPERATORS_KEY);
-    return complete(request, signal, owner);
+  return (request, signal, payer) => {
+    refuseUncharged(payer.owner, OPERATORS_KEY);
+    return complete(request, signal, payer);
   };
 }
 

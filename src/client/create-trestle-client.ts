@@ -32,7 +32,7 @@ import {
 } from './bridge-transport.ts';
 import { createHttpTransport } from './create-http-transport.ts';
 import { createSocketTransport } from './create-socket-transport.ts';
-import { createHttpExchange, type HttpExchange } from './http-exchange.ts';
+import { addressOf, createHttpExchange, type HttpExchange, headersOf } from './http-exchange.ts';
 import { createLive, type Live } from './live-client.ts';
 import { createSchedules, type Schedules } from './schedules-client.ts';
 import {
@@ -56,6 +56,8 @@ export interface TrestleClientOptions {
   readonly url: string;
   /** The bridge's token; leave it out where none is configured. */
   readonly token?: string;
+  /** The id of a team that you are in: what this client starts is the team's, and it sees the work of the team only. */
+  readonly team?: string;
   /** `sse` unless given: it works everywhere, in browsers with a token too. */
   readonly transport?: TransportName;
   /** Of calls that are no turns; 30 s unless given. */
@@ -166,7 +168,7 @@ export function createTrestleClient(options: TrestleClientOptions): TrestleClien
   const { callTimeoutMs = 30_000, reconnectMs = 60_000, maxWaitingUpdates = 10_000 } = options;
   const closed = new AbortController();
   const makeCallId = createCallIds();
-  const headers: Readonly<Record<string, string>> = options.token ? { authorization: `Bearer ${options.token}` } : {};
+  const headers = headersOf(options);
   const send: typeof fetch = options.fetch ?? ((input, init) => fetch(input, init));
   const exchange = createHttpExchange({
     rpcUrl: addressOf(options.url, 'acp/rpc'),
@@ -246,11 +248,6 @@ interface TransportParts {
 function chooseTransport(name: TransportName, parts: TransportParts): BridgeTransport {
   if (name === 'websocket') return createSocketTransport(parts);
   return createHttpTransport({ ...parts, streamsTurns: name === 'sse' });
-}
-
-/** A server may live below a path of its own. */
-function addressOf(url: string, path: string): string {
-  return new URL(path, url.endsWith('/') ? url : `${url}/`).href;
 }
 
 /** The gateway behind the bridge (contract/bridge 8). */

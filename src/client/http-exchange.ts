@@ -88,6 +88,16 @@ export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
   };
 }
 
+/** A server may live below a path of its own. */
+export function addressOf(url: string, path: string): string {
+  return new URL(path, url.endsWith('/') ? url : `${url}/`).href;
+}
+
+/** The headers that every request has. */
+export function headersOf({ token, team }: { readonly token?: string; readonly team?: string }): Headers {
+  return { ...(token && { authorization: `Bearer ${token}` }), ...(team && { 'x-team': team }) };
+}
+
 export function reasonOf(error: unknown): string {
   const { cause } = error instanceof Error ? error : {};
   if (cause instanceof Error && cause.message !== '') return cause.message;

@@ -155,7 +155,7 @@ export function openGlobalSocket(url: string, headers: Readonly<Record<string, s
   if (Object.keys(headers).length === 0) return new WebSocket(url);
   if ('document' in globalThis || 'WorkerGlobalScope' in globalThis) {
     const way = "use transport 'sse' or 'http', or give openSocket";
-    throw clientError('UNSUPPORTED', `A browser cannot send a token with a WebSocket: ${way}.`);
+    throw clientError('UNSUPPORTED', `A browser cannot send a token or a team with a WebSocket: ${way}.`);
   }
   // Outside browsers the second argument may hold more than protocols, which their types do not know.
   return Reflect.construct(WebSocket, [url, { headers }]) as WebSocketLike;

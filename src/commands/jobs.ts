@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
+import { withTeamOption } from './load-settings.ts';
 import { age, commandAction, oneOf, table, wholeNumber } from './sessions.ts';
 import { oneLine } from './turn-display.ts';
 
@@ -13,8 +14,7 @@ const MAX_PROMPT = 60;
 /** `trestle jobs`. */
 export function registerJobs(program: Command, context: CommandContext): void {
   const action = commandAction(context);
-  const jobs = program
-    .command('jobs')
+  const jobs = withTeamOption(program.command('jobs'))
     .summary('list, show, repeat and cancel background jobs')
     .description('Lists the background jobs of the running server, the newest first.')
     .option('--status <status>', JOB_STATES.join(', '))

@@ -6,8 +6,8 @@ import { secretValues, settingEntries } from '../platform/config/setting-declara
 import { createLogger, type Logger, type LoggerOptions } from '../platform/log/logger.ts';
 import type { ServerAccess } from '../system/controls.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
-import { findLogin, hostOf, loginFile, refuseEnded } from './server-login.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE } from './command-context.ts';
+import { fail, findLogin, hostOf, loginFile, refuseEnded } from './server-login.ts';
 
 /** The settings for a command, from its options (`command.optsWithGlobals()`). Throws a `ConfigurationError`. */
 export function loadSettings(
@@ -110,6 +110,9 @@ async function connectServer(
 ): Promise<ConnectedServer> {
   const { environment, homeDirectory } = context;
   const login = await findLogin(options, context);
+  if (login === undefined && options.team !== undefined) {
+    fail(context, 'only someone who is logged in works for a team; log in with: trestle login <address>', EXIT_USAGE);
+  }
   if (login !== undefined) {
     context.stderr(`on ${hostOf(login.url)}\n`);
     return { ...login, isOwn: false, sharesFiles: false, close: async () => undefined };
@@ -176,7 +179,12 @@ async function useServer<Result>(
 ): Promise<Result> {
   // Only commands that talk to a server need the client, and every server loads this file.
   const { createTrestleClient, TrestleError } = await import('../client/trestle-client.ts');
-  const trestle = createTrestleClient({ url: server.url, token: server.token });
+  const { team } = options;
+  const trestle = createTrestleClient({
+    url: server.url,
+    token: server.token,
+    ...(typeof team === 'string' && { team }),
+  });
   try {
     return await work(trestle, server);
   } catch (error) {
@@ -191,6 +199,11 @@ async function useServer<Result>(
     trestle.close();
     await server.close();
   }
+}
+
+/** Lets a command, and its subcommands, work for a team. */
+export function withTeamOption(command: Command): Command {
+  return command.option('--team <id>', 'work for this team of yours, on the server of trestle login');
 }
 
 /** Reads the value of an option that takes several: `a, b`. */

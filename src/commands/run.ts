@@ -3,7 +3,7 @@ import { basename, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { AgentSession, SessionDefaults, TrestleClient, Turn } from '../client/trestle-client.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
-import { type ConnectedServer, withServer } from './load-settings.ts';
+import { type ConnectedServer, withServer, withTeamOption } from './load-settings.ts';
 import { createTurnDisplay } from './turn-display.ts';
 
 /** Options of `run` and `chat`. */
@@ -106,7 +106,7 @@ export function checkPermissionOptions({ ask, allow, deny }: TurnCommandOptions,
 
 /** The options of a command that runs turns. */
 export function withTurnOptions(command: Command): Command {
-  return command
+  return withTeamOption(command)
     .option('--agent <id>', 'the agent that does the work; the default of the server unless given')
     .option('--model <name>', 'the model; the choice of the agent unless given')
     .option(

@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
 import { type CommandContext, CommandExit, EXIT_USAGE } from './command-context.ts';
+import { withTeamOption } from './load-settings.ts';
 import { age, commandAction, oneOf, table, wholeNumber } from './sessions.ts';
 import { oneLine } from './turn-display.ts';
 
@@ -15,8 +16,7 @@ const MAX_NAME = 40;
 export function registerSchedules(program: Command, context: CommandContext): void {
   const action = commandAction(context);
   const { stdout } = context;
-  const schedules = program
-    .command('schedules')
+  const schedules = withTeamOption(program.command('schedules'))
     .summary('run tasks at certain times')
     .description('Lists the schedules of the running server, the newest first.')
     .option('--limit <count>', 'at most so many; 20 unless given')

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
 import { type CommandContext, CommandExit, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
-import { type ConnectedServer, withServer } from './load-settings.ts';
+import { type ConnectedServer, withServer, withTeamOption } from './load-settings.ts';
 import { coloredDiff, createTurnDisplay, oneLine, printable } from './turn-display.ts';
 
 type Options = Readonly<Record<string, unknown>>;
@@ -29,8 +29,7 @@ type Action = (run: (...words: string[]) => Work) => (...given: unknown[]) => Pr
 /** `trestle sessions`. */
 export function registerSessions(program: Command, context: CommandContext): void {
   const action = commandAction(context);
-  const sessions = program
-    .command('sessions')
+  const sessions = withTeamOption(program.command('sessions'))
     .summary('list, show, follow, steer, fork, undo, export, archive and close sessions')
     .description('Lists the sessions of the running server, the newest first.')
     .option('--state <state>', STATES.join(', '))

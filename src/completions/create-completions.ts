@@ -13,7 +13,6 @@ import { completionsControlMethods } from './control-methods.ts';
 import { apiErrorBody, completionsErrors, statusOf } from './errors.ts';
 import { createIngress } from './ingress/create-ingress.ts';
 import { messagesErrorBody, speaksMessages } from './ingress/messages/messages-answer.ts';
-import type { KeyHolder } from './keys/admission.ts';
 import type { KeyAccess } from './keys/key-access.ts';
 import type { OwnKeys } from './keys/key-register.ts';
 import { createUpstreamObjects } from './lanes/upstream-objects.ts';
@@ -34,9 +33,9 @@ export interface Completions {
   /** The same pipeline for other parts of the program. */
   readonly runChat: RunChat;
   /** Whom such a call is charged to: an owner, as the bridge names them. */
-  holderOf(owner: string): Promise<KeyHolder>;
+  readonly holderOf: KeyAccess['forOwner'];
   /** A key for programs that work for an owner, until this program ends. */
-  temporaryKey(owner: string): string;
+  readonly temporaryKey: KeyAccess['temporaryKey'];
   /** The same for one program, until `end`. */
   readonly keyForProgram: KeyAccess['keyForProgram'];
   /** The keys of users, for the service that knows them. */

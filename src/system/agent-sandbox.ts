@@ -5,6 +5,7 @@ import { openSandbox, type Sandbox, type SandboxState } from '../platform/child-
 import { relayThrough, SANDBOX_URL, type ServeOwn } from '../platform/child-process/sandbox-network.ts';
 import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
+import { type Payer, payerOf } from '../platform/identity/owner.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { broken, type Finding, fine, note } from './doctor/findings.ts';
 import type { Settings } from './settings.ts';
@@ -77,8 +78,8 @@ export function refuseAll(_name: string, _asked: IncomingMessage, response: Serv
 interface ModelGateOptions {
   /** Where this program listens. */
   url(): string;
-  /** A key of an owner. Undefined: there is no completions service here. */
-  keyOf: ((owner: string) => string) | undefined;
+  /** A key that charges a payer. Undefined: there is no completions service here. */
+  keyOf: ((payer: Payer) => string) | undefined;
 }
 
 const MODELS = '/v1/';
@@ -95,7 +96,7 @@ const DROPPED: ReadonlySet<string> = new Set(
  * credential they send is replaced.
  */
 export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
-  return (owner, asked, response) => {
+  return (payer, asked, response) => {
     const target = URL.parse(asked.url ?? '', 'http://127.0.0.1');
     if (target === null || keyOf === undefined || !target.pathname.startsWith(MODELS) || url() === '') {
       const message = 'Programs in the sandbox can call /v1 of this address, and nothing else.';
@@ -109,7 +110,7 @@ export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
       port,
       method: asked.method,
       path: `${target.pathname}${target.search}`,
-      headers: { ...headers, authorization: `Bearer ${keyOf(owner)}` },
+      headers: { ...headers, authorization: `Bearer ${keyOf(payerOf(payer))}` },
       timeout: SILENCE_MS,
     });
     relayThrough(onward, asked, response);
@@ -121,9 +122,9 @@ export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
  * sandbox the gate puts in the key of the owner, whatever the program sends.
  */
 export function createModelAccess(url: () => string, completions: Pick<Completions, 'keyForProgram'> | undefined) {
-  return (owner: string, isFenced: boolean): ModelAccess | undefined => {
+  return (payer: Payer, isFenced: boolean): ModelAccess | undefined => {
     if (completions === undefined || url() === '') return undefined;
     if (isFenced) return { url: SANDBOX_URL, key: 'key-of-the-owner', end: () => undefined };
-    return { url: url(), ...completions.keyForProgram(owner) };
+    return { url: url(), ...completions.keyForProgram(payer) };
   };
 }

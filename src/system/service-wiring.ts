@@ -31,6 +31,7 @@ import type { AnyDatabase, Database } from '../platform/database/database.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, isExpected } from '../platform/errors/error-table.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
+import type { Payer } from '../platform/identity/owner.ts';
 import type { Identify, PersonTokens } from '../platform/identity/principal.ts';
 import { createSortableIds, type MakeId } from '../platform/ids/sortable-id.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
@@ -299,7 +300,7 @@ const NO_COMPLETIONS =
   'the completions service, which charges them, does not run in this program. Run both in one program, or name another agent.';
 
 /** Who the engine of a bridge alone works for: the operator, who pays for it. */
-async function uncharged(owner: string): Promise<KeyHolder> {
+async function uncharged({ owner }: Payer): Promise<KeyHolder> {
   refuseUncharged(owner, NO_COMPLETIONS);
   return INTERNAL;
 }
@@ -310,9 +311,9 @@ function createCompleteInProcess(
   holderOf: Completions['holderOf'],
   makeId: MakeId,
 ): CompleteChat {
-  return async function* complete(request, signal, owner): AsyncGenerator<CompletionChunk> {
+  return async function* complete(request, signal, payer): AsyncGenerator<CompletionChunk> {
     try {
-      const holder = await holderOf(owner);
+      const holder = await holderOf(payer);
       const call = { request: request as ChatRequest, holder, requestId: makeId('req_'), strict: false, signal };
       const answer = await runChat()(call);
       if (answer.kind !== 'stream') throw new Error('a stream was asked for');

@@ -123,7 +123,7 @@ export const oneRuleForOwners: Rule = (file) => {
     MemberExpression(node) {
       const { property } = node;
       if (property.type !== 'Identifier' || property.name !== 'seesAll') return;
-      found.push(violation(file, node.start, 'ask sees() or ownerSought() instead of reading seesAll'));
+      found.push(violation(file, node.start, 'ask sees() or ownersSought() instead of reading seesAll'));
     },
   });
   return found;

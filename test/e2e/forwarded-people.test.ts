@@ -34,7 +34,13 @@ async function startNode(id: string, services: readonly string[], settings: obje
 
 // The address of accounts, which other nodes read its keys from: it leads nowhere at first.
 const accounts = await startFaultProxy(scope, 9);
-const b = await startNode('b', ['bridge'], { accounts: { issuer: accounts.url } });
+// A bridge alone charges nobody: its built-in agent works for people with models that cost the operator nothing.
+const models = await startNode('m', ['completions'], {});
+const builtin = { model: 'demo/echo', base_url: `${models.url}/v1` };
+const b = await startNode('b', ['bridge'], {
+  accounts: { issuer: accounts.url },
+  agents: { catalog: ['builtin'], builtin },
+});
 const c = await startNode('c', ['bridge'], {});
 const a = await startNode('a', [], {
   accounts: { public_url: accounts.url, require_verification: false, registration: 'open', trial_days: 0 },
@@ -196,6 +202,35 @@ test('a node that knows no people has the call as one of the first node', async 
   assert.deepEqual(ownersOn(c, 'elsewhere'), [`node:a:user:${ann.id}`]);
   const continued = await rpc(a.url, ann.headers, 'session.message', { ...QUICK, sessionId: 'elsewhere' });
   assert.equal(continued.body.result?.success, true, JSON.stringify(continued.body));
+});
+
+test('forwarded work for a team is that of the team there, for all of its members', async () => {
+  const [tom, una] = [await newPerson('tom', 'worker'), await newPerson('una', 'worker')];
+  const { body } = await send(a.url, '/api/auth/teams', root.headers, { name: 'Bridge builders' });
+  const team = body.team.id as string;
+  for (const { id: userId } of [ann, tom]) {
+    assert.ok((await send(a.url, `/api/auth/teams/${team}/members`, root.headers, { userId })).status < 300);
+  }
+  const started = await rpc(a.url, ann.headers, 'session.start', { ...QUICK, sessionId: 'of-team', team });
+  assert.equal(started.body.result?.output, 'hello', JSON.stringify(started.body));
+  assert.deepEqual([ownersOn(a, 'of-team'), ownersOn(b, 'of-team')], [[], [`team:${team}`]]);
+  // Tom finds it where it lives, although messages of his own would go to another node.
+  const message = { sessionId: 'of-team', taskPrompt: 'and on' };
+  const went = await rpc(a.url, { ...tom.headers, 'x-team': team }, 'session.message', message);
+  assert.equal(went.body.result?.output, 'and on', JSON.stringify(went.body));
+  const plain = await rpc(a.url, tom.headers, 'session.message', message);
+  assert.equal(plain.body.result?.output, 'and on', JSON.stringify(plain.body));
+  const strange = await rpc(a.url, una.headers, 'session.message', message);
+  assert.equal(strange.body.error?.data.code, 'SESSION_CONTINUATION_UNAVAILABLE', JSON.stringify(strange.body));
+  const job = await rpc(a.url, ann.headers, 'app.jobs.submit', { ...QUICK, team });
+  const { jobId } = job.body.result;
+  const listed = async (headers: Headers, params: object = {}) =>
+    ((await rpc(a.url, headers, 'app.jobs.list', params)).body.result.jobs as Json[]).filter(
+      (one) => one.jobId === jobId,
+    );
+  assert.deepEqual((await listed(tom.headers)).length, 1);
+  assert.deepEqual((await listed(tom.headers, { team })).length, 1);
+  assert.deepEqual(await listed(una.headers), []);
 });
 
 test('someone who is paused reaches nothing by way of the first node', async () => {

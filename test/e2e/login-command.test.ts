@@ -104,6 +104,35 @@ test('login, work on that server, create and revoke tokens, and log out, on a te
   assert.match(nobody.stderr, /you are not logged in; log in with: trestle login/);
 });
 
+test('--team works for a team of the person who is logged in', async (t) => {
+  const machine = await newMachine(t);
+  const early = await machine.run('run', '--team', 'team_x', 'Hello');
+  assert.equal(early.code, 2, early.stderr);
+  assert.match(early.stderr, /only someone who is logged in works for a team; log in with: trestle login/);
+  const login = machine.inTerminal('login', server.url);
+  await decide(login, true);
+  assert.equal(await login.ended, 0, login.screen());
+  const { token, user } = (await post('login', { identifier: 'Ada', password: PASSWORD })) as unknown as {
+    token: string;
+    user: { id: string };
+  };
+  const { team } = (await post('teams', { name: 'Night shift' }, token)) as unknown as { team: { id: string } };
+  await post(`teams/${team.id}/members`, { userId: user.id }, token);
+  const ran = await machine.run('run', '--team', team.id, '--session', 'shift', '--model', 'demo/echo', 'Hello');
+  assert.deepEqual([ran.code, ran.stdout], [0, 'Hello\n'], ran.stderr);
+  const owners = async (...args: string[]) =>
+    (JSON.parse((await machine.run('sessions', '--json', ...args)).stdout).sessions as { owner: string }[]).map(
+      ({ owner }) => owner,
+    );
+  assert.deepEqual(await owners('--team', team.id), [`team:${team.id}`]);
+  assert.ok((await owners()).includes(`team:${team.id}`));
+  const added = await machine.run('schedules', '--team', team.id, 'add', 'tidy up', '--every', '1d', '--json');
+  assert.equal(JSON.parse(added.stdout).owner, `team:${team.id}`, added.stdout + added.stderr);
+  const jobs = await machine.run('jobs', '--team', 'team_none');
+  assert.deepEqual([jobs.code, jobs.stdout], [1, '']);
+  assert.match(jobs.stderr, /You are not in the team "team_none".*NOT_IN_TEAM/);
+});
+
 test('Ctrl-C while waiting, and a denial, store nothing', async (t) => {
   const machine = await newMachine(t);
   const stopped = machine.inTerminal('login', server.url);

@@ -119,14 +119,16 @@ test('G18: headers of a forwarded request are read as they were written, and any
   const word = fc.stringMatching(/^[A-Za-z0-9:._-]{0,40}$/);
   fc.assert(
     fc.property(id, id, fc.nat(999), word, word, (source, target, hop, trace, owner) => {
-      const sent = { source, target, hop, trace, owner, person: '' };
+      const sent = { source, target, hop, trace, owner, person: '', team: '' };
       assert.deepEqual(readForwarded(forwardHeaders(sent, '1.0.0'), '/acp'), { ...sent, path: '/acp' });
     }),
     runs(200),
   );
   const names = fc.constantFrom(
     FORWARDED_HEADER,
-    ...Object.keys(forwardHeaders({ source: 's', target: 't', hop: 1, trace: 'x', owner: 'y', person: 'z' }, '1')),
+    ...Object.keys(
+      forwardHeaders({ source: 's', target: 't', hop: 1, trace: 'x', owner: 'y', person: 'z', team: 't' }, '1'),
+    ),
   );
   fc.assert(
     fc.property(fc.dictionary(names, fc.oneof(anyText, fc.constantFrom('1', 'a'))), (headers) => {

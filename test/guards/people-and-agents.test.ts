@@ -4,12 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { environmentFor, NO_FENCE } from '../../src/bridge/agents/agent-fence.ts';
-import { BRIDGE_TOKEN, bearer, CHAT, type Headers, MASTER_KEY, startPeople } from '../kit/start-people.ts';
+import { BRIDGE_TOKEN, bearer, CHAT, type Headers, type Json, MASTER_KEY, startPeople } from '../kit/start-people.ts';
 import { until } from '../kit/until.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 const OWN = { OPENAI_API_KEY: 'key-of-the-operator-5f2c8a91d4' };
 const program = { command: process.execPath, args: [AGENT] };
+const state = await mkdtemp(join(tmpdir(), 'trestle-conversations-'));
+after(() => rm(state, { recursive: true, force: true }));
 const people = await startPeople(
   { after },
   { bridge: BRIDGE_TOKEN, completions: MASTER_KEY },
@@ -19,6 +21,7 @@ const people = await startPeople(
       custom: [
         { id: 'scripted', ...program },
         { id: 'configured', ...program, env: OWN },
+        { id: 'resuming', ...program, args: [AGENT, '--state', state] },
       ],
     },
   },
@@ -26,9 +29,14 @@ const people = await startPeople(
 const { send, rpc, newPerson, newToken } = people;
 
 /** The environment that an agent has for a caller. */
-async function environmentOf(headers: Headers, explicitProviderId = 'scripted', sessionId = 's') {
+async function environmentOf(
+  headers: Headers,
+  explicitProviderId = 'scripted',
+  sessionId = 's',
+  method: 'session.start' | 'session.message' = 'session.start',
+) {
   const params = { sessionId, taskPrompt: 'environment', routing: { explicitProviderId } };
-  const { body } = await rpc('session.start', headers, params);
+  const { body } = await rpc(method, headers, params);
   assert.equal(body.result?.status, 'completed', JSON.stringify(body));
   return (JSON.parse(body.result.output) as { variables: Record<string, string | undefined> }).variables;
 }
@@ -93,6 +101,32 @@ test('a pause ends the key of an agent', async () => {
   assert.equal(await people.chat(bearer(key)), 401);
 });
 
+test('members of a team share the home of an agent, and each has a key that charges them and the team', async () => {
+  const [ann, bob] = [await newWorker(), await newWorker()];
+  const team = await people.newTeam({}, ann, bob);
+  const forTeam = (headers: Headers): Headers => ({ ...headers, 'x-team': team });
+  const own = await environmentOf(ann.headers);
+  const anns = await environmentOf(forTeam(ann.headers), 'resuming', 'shared');
+  // Bob goes on with the conversation of Ann, and Ann with that of Bob.
+  const bobs = await environmentOf(bob.headers, 'resuming', 'shared', 'session.message');
+  assert.equal(anns.HOME, bobs.HOME);
+  assert.notEqual(anns.HOME, own.HOME);
+  // An agent that cannot take up conversations has them in one process, whose key is that of one member.
+  await environmentOf(forTeam(ann.headers), 'scripted', 'held');
+  const refused = await rpc('session.message', bob.headers, { sessionId: 'held', taskPrompt: 'environment' });
+  assert.equal(refused.body.error.data.code, 'SESSION_CONTINUATION_UNAVAILABLE');
+  assert.equal(new Set([own, anns, bobs].map((one) => one.OPENAI_API_KEY)).size, 3);
+  const again = await environmentOf(ann.headers, 'resuming', 'shared', 'session.message');
+  assert.equal(again.OPENAI_API_KEY, anns.OPENAI_API_KEY);
+  for (const { OPENAI_API_KEY: key = '' } of [own, anns, bobs]) assert.equal(await people.chat(bearer(key)), 200);
+  const { body } = await send('GET', `/usage?owner=team:${team}&group_by=owner`, bearer(ann.token));
+  const requests = Object.fromEntries((body.data as Json[]).map((one) => [one.group, one.requests]));
+  assert.deepEqual(requests, { [`user:${ann.id}`]: 1, [`user:${bob.id}`]: 1 });
+  await send('DELETE', `/api/auth/teams/${team}/members/${ann.id}`, people.asRoot);
+  const status = ({ OPENAI_API_KEY: key = '' }: typeof own) => people.chat(bearer(key));
+  assert.deepEqual([await status(own), await status(anns), await status(bobs)], [200, 403, 200]);
+});
+
 test('folders and sockets of the operator are not in the environment of people', async (t) => {
   const homes = await mkdtemp(join(tmpdir(), 'trestle-homes-'));
   t.after(() => rm(homes, { recursive: true, force: true }));
@@ -103,7 +137,7 @@ test('folders and sockets of the operator are not in the environment of people',
     LANG: 'C',
   };
   const given = (owner: string | undefined) => environmentFor(operators, NO_FENCE, { owner, agent: 'codex' }, homes);
-  for (const owner of ['user:usr_1', 'service:svc_1']) {
+  for (const owner of ['user:usr_1', 'service:svc_1', 'team:team_1']) {
     const { HOME = '', ...rest } = await given(owner);
     assert.ok(HOME.startsWith(`${homes}/`), owner);
     assert.deepEqual(rest, { LANG: 'C' });

@@ -11,19 +11,21 @@ const world = await startPeople(
   { bridge: BRIDGE_TOKEN, completions: MASTER_KEY },
   { plans: { maker: { bridge: true, keys: 100, jobs: 1000 } } },
 );
-const { url, send, rpc, asRoot, newPerson, newToken, pause, openSocket } = world;
+const { url, send, rpc, asRoot, newPerson, newTeam, newToken, pause, openSocket } = world;
 const BUILTIN = { explicitProviderId: 'builtin' };
 const SLOW = { ...BUILTIN, explicitModel: 'demo/echo?delay=200' };
 const LONG_TEXT = Array.from({ length: 1000 }, (_, index) => `word${index}`).join(' ');
 
 /** Someone who works, what must stay theirs, and what their sessions are now. */
 interface Worker {
+  readonly id: string;
   readonly name: string;
   readonly owner: string;
   readonly headers: Headers;
   readonly login: Headers;
   /** Stands in everything that they write. */
   readonly secret: string;
+  isMember: boolean;
   readonly open: Set<string>;
   readonly jobs: string[];
   readonly keys: string[];
@@ -38,8 +40,16 @@ async function newWorker(secret: string): Promise<Worker> {
   socket.call('watch', { topics: ['sessions', 'permissions'] });
   for (const sessionId of NAMES) socket.call('follow', { sessionId });
   return {
-    ...{ name: person.name, owner: `user:${person.id}`, headers, login: bearer(person.token), secret, socket },
-    ...{ open: new Set(), jobs: [], keys: [], calls: [] },
+    ...{
+      id: person.id,
+      name: person.name,
+      owner: `user:${person.id}`,
+      headers,
+      login: bearer(person.token),
+      secret,
+      socket,
+    },
+    ...{ isMember: false, open: new Set(), jobs: [], keys: [], calls: [] },
   };
 }
 
@@ -57,12 +67,11 @@ const ACTIONS: Readonly<Record<string, (me: Worker, other: Worker, name: Name) =
     return body;
   },
   async message(me, _other, sessionId) {
-    const { body } = await rpc('session.message', me.headers, { sessionId, taskPrompt: `${me.secret} goes on` });
-    assert.equal(
-      body.result?.output,
-      me.open.has(sessionId) ? `${me.secret} goes on` : undefined,
-      JSON.stringify(body),
-    );
+    // Without a session of that name of their own, members of a team mean that of the team.
+    const isOwn = me.open.has(sessionId);
+    const taskPrompt = isOwn ? `${me.secret} goes on` : 'goes on';
+    const { body } = await rpc('session.message', me.headers, { sessionId, taskPrompt });
+    if (isOwn || !me.isMember) assert.equal(body.result?.output, isOwn ? taskPrompt : undefined, JSON.stringify(body));
     return body;
   },
   cancel: (me, _other, sessionId) => rpc('session.cancel', me.headers, { sessionId }),
@@ -80,8 +89,9 @@ const ACTIONS: Readonly<Record<string, (me: Worker, other: Worker, name: Name) =
   'count jobs': (me) => rpc('app.jobs.stats', me.headers),
   'look at a job': (me, other) => rpc('app.jobs.get', me.headers, { jobId: other.jobs.at(-1) ?? 'job-none' }),
   async 'list sessions'(me) {
-    const { body } = await send('GET', '/api/bridge/sessions', me.headers);
-    const found = (body.sessions as { sessionId: string }[]).map((one) => one.sessionId).filter((id) => isName(id));
+    const { body } = await send('GET', '/api/bridge/sessions?limit=200', me.headers);
+    const own = (body.sessions as { sessionId: string; owner: string }[]).filter(({ owner }) => owner === me.owner);
+    const found = own.map((one) => one.sessionId).filter((id) => isName(id));
     assert.deepEqual(found.sort(), [...me.open].sort(), 'each has the sessions that they started and did not close');
     return body;
   },
@@ -149,43 +159,82 @@ function check(me: Worker, other: Worker, action: string, answered: unknown): vo
   );
 }
 
-test('two people who do anything at the same time never see anything of each other', async () => {
+/** Stands in what is done for the team of two of them. */
+const TEAM_SECRET = 'cedar-elk';
+
+/** What a member does for the team, under the names that all of them use for their own work. */
+const TEAM_ACTIONS: Readonly<Record<string, (me: Worker, team: string, name: Name) => Promise<unknown>>> = {
+  async 'start for the team'(me, team, sessionId) {
+    const params = { sessionId, threadId: 'thread', taskPrompt: `${TEAM_SECRET} starts`, routing: BUILTIN, team };
+    return (await rpc('session.start', me.headers, params)).body;
+  },
+  'message for the team': (me, team, sessionId) =>
+    rpc('session.message', { ...me.headers, 'x-team': team }, { sessionId, taskPrompt: `${TEAM_SECRET} goes on` }),
+  'submit a job for the team': (me, team) =>
+    rpc('app.jobs.submit', me.headers, { taskPrompt: `${TEAM_SECRET} later`, routing: BUILTIN, team }),
+  'close for the team': (me, team, sessionId) => rpc('session.close', me.headers, { sessionId, team }),
+  'list sessions of the team': (me, team) => send('GET', '/api/bridge/sessions', { ...me.headers, 'x-team': team }),
+  'look at jobs of the team': (me, team) => rpc('app.jobs.list', me.headers, { team }),
+};
+
+test('two people in a team and one outside do anything at the same time, and never see more than is theirs', async () => {
   const step = fc.record({
     action: fc.constantFrom(...Object.keys(ACTIONS)),
+    ofTeam: fc.option(fc.constantFrom(...Object.keys(TEAM_ACTIONS)), { freq: 2, nil: '' }),
     name: fc.constantFrom(...NAMES),
   });
-  const steps = fc.array(step, { minLength: 8, maxLength: 25 });
-  const [ann, ben] = [await newWorker('amber-owl'), await newWorker('birch-fox')];
+  const steps = fc.array(step, { minLength: 8, maxLength: 20 });
+  const [ann, ben, eve] = [await newWorker('amber-owl'), await newWorker('birch-fox'), await newWorker('dune-hare')];
+  const team = await newTeam({}, ann, ben);
+  for (const one of [ann, ben]) one.isMember = true;
+  const pairs = [
+    [ann, ben],
+    [ben, ann],
+    [eve, ann],
+  ] as const;
   // Something of everything is there before, so that each could see something.
   for (const action of ['start', 'submit a job', 'create a key', 'chat', 'list calls']) {
-    for (const [me, other] of [
-      [ann, ben],
-      [ben, ann],
-    ] as const)
-      await ACTIONS[action]?.(me, other, 'notes');
+    for (const [me, other] of pairs) await ACTIONS[action]?.(me, other, 'notes');
   }
-  async function live(me: Worker, other: Worker, todo: readonly { action: string; name: Name }[]): Promise<void> {
-    for (const { action, name } of todo) check(me, other, action, await ACTIONS[action]?.(me, other, name));
+  await TEAM_ACTIONS['start for the team']?.(ann, team, 'notes');
+  interface Step {
+    readonly action: string;
+    readonly ofTeam: string;
+    readonly name: Name;
   }
-  const property = fc.asyncProperty(steps, steps, async (forAnn, forBen) => {
-    await Promise.all([live(ann, ben, forAnn), live(ben, ann, forBen)]);
-    for (const [me, other] of [
-      [ann, ben],
-      [ben, ann],
-    ] as const) {
-      await ACTIONS['list sessions']?.(me, other, 'notes');
-      check(me, other, 'live updates', me.socket.messages.join('\n'));
+  /** `other` is the one whom the actions are about; neither of the others may show up. */
+  function checkAll(me: Worker, action: string, answered: unknown): void {
+    for (const other of [ann, ben, eve]) if (other !== me) check(me, other, action, answered);
+    const text = JSON.stringify(answered) ?? '';
+    assert.ok(me !== eve || !text.includes(TEAM_SECRET), `Eve saw work of the team by "${action}": ${text}`);
+  }
+  async function live(me: Worker, other: Worker, todo: readonly Step[]): Promise<void> {
+    for (const { action, ofTeam, name } of todo) {
+      checkAll(me, action, await ACTIONS[action]?.(me, other, name));
+      const done = await TEAM_ACTIONS[ofTeam]?.(me, team, name);
+      if (me === eve) assert.match(JSON.stringify(done ?? 'NOT_IN_TEAM'), /not_in_team/i, ofTeam);
+      checkAll(me, ofTeam, done);
     }
+  }
+  const property = fc.asyncProperty(steps, steps, steps, async (forAnn, forBen, forEve) => {
+    await Promise.all([live(ann, ben, forAnn), live(ben, ann, forBen), live(eve, ann, forEve)]);
+    for (const [me, other] of pairs) {
+      await ACTIONS['list sessions']?.(me, other, 'notes');
+      checkAll(me, 'live updates', me.socket.messages.join('\n'));
+    }
+    await TEAM_ACTIONS['start for the team']?.(ann, team, 'plan');
+    const seen = JSON.stringify((await TEAM_ACTIONS['list sessions of the team']?.(ben, team, 'plan')) as Json);
+    assert.ok(seen.includes(TEAM_SECRET), 'a mate sees what was started for the team');
   });
   await fc.assert(property, { numRuns: 12, endOnFailure: true });
-  for (const { socket, secret } of [ann, ben])
+  for (const { socket, secret } of [ann, ben, eve])
     assert.ok(socket.messages.join('').includes(secret), 'updates came at all');
   const all = JSON.stringify([
     (await send('GET', '/api/bridge/sessions?limit=200', asRoot)).body,
     (await rpc('app.jobs.list', asRoot)).body,
   ]);
-  for (const { owner, jobs } of [ann, ben]) {
-    assert.ok(all.includes(owner), 'an administrator sees the sessions of both');
+  for (const { owner, jobs } of [ann, ben, eve]) {
+    assert.ok(all.includes(owner), 'an administrator sees the sessions of all');
     assert.ok(all.includes(jobs[0] ?? '-'), 'and their jobs');
   }
 });

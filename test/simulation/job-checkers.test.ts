@@ -37,6 +37,7 @@ const job: JobRow = {
   retry_at: 0,
   schedule_id: '',
   search_text: '',
+  member: '',
 };
 const counts = {
   owner: 'main',

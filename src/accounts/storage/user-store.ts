@@ -117,6 +117,7 @@ export interface OwnerFacts {
 export interface OwnerStore {
   /** Of `user:<id>` or `service:<id>`. Undefined when there is no such owner. */
   facts(owner: string): Promise<OwnerFacts | undefined>;
+  team(id: string): Promise<TeamRow | undefined>;
   idOfEmail(email: string): Promise<string | undefined>;
 }
 
@@ -178,6 +179,7 @@ export function createOwnerStore(database: Database<AccountsSchema>): OwnerStore
       const own = count === 0 ? [] : await teams.teamsOf(id);
       return { user: rest, blocked: blocked !== null, teams: own, subscriptions: named };
     },
+    team: teams.byId,
     idOfEmail: async (email) => (await database.readKeyed(byEmail({ email })))[0]?.id,
   };
 }

@@ -55,14 +55,20 @@ export function createLiveCredentials(onError: (error: unknown) => void): LiveCr
 
   function create({ id, owner, names, stillCounts }: NewCredential): LiveCredential {
     const listeners = new Set<() => void>();
-    const { role, bridge } = owner;
+    const { role, bridge, teams } = owner;
     let hasEnded = false;
     const credential: Watched = {
       id,
       owner,
       names,
       stillCounts,
-      isLive: () => !hasEnded && owner.state === 'active' && owner.role === role && (owner.bridge || !bridge),
+      isLive: () =>
+        !hasEnded &&
+        owner.state === 'active' &&
+        owner.role === role &&
+        (owner.bridge || !bridge) &&
+        // What it opened of a team must not stay open for someone who has left.
+        (owner.teams === teams || teams.every(({ id }) => owner.teams.some((team) => team.id === id))),
       onEnd(listener) {
         listeners.add(listener);
         watch(credential);

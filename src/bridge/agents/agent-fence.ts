@@ -6,6 +6,7 @@ import { childEnvironment } from '../../platform/child-process/child-environment
 import type { Fence, Sandbox } from '../../platform/child-process/sandbox.ts';
 import { type ProcessOptions, type RunningProcess, startProcess } from '../../platform/child-process/start-process.ts';
 import { setting } from '../../platform/config/setting.ts';
+import { payerName } from '../../platform/identity/owner.ts';
 import type { Environment } from '../../platform/runtime/runtime.ts';
 import { isOperators, isPersons } from '../principal.ts';
 import { identityKey } from '../sessions/private-places.ts';
@@ -15,6 +16,8 @@ import { agentProgramsFolder } from './agent-packages.ts';
 export interface FencedWork {
   /** Owner of the session. Undefined: the program only looks at an agent. */
   readonly owner: string | undefined;
+  /** The member who asked for it, where the owner is a team. */
+  readonly member?: string | undefined;
   /** Id of the agent, which has a home of its own for each owner. */
   readonly agent: string;
   /** The working directory of the session. */
@@ -86,7 +89,7 @@ export function createAgentFence(options: AgentFenceOptions): AgentFence {
   }
 
   async function fenceOf(command: string, work: FencedWork): Promise<Fence> {
-    const { owner = '', agent, folder, startIn = folder } = work;
+    const { owner = '', member, agent, folder, startIn = folder } = work;
     const source = await makeAgentHome(agentHomes(dataDirectory), owner, agent);
     const isOwn = owner === '' || isOperators(owner);
     const state = isOwn && Object.hasOwn(STATE_FOLDERS, agent) ? (STATE_FOLDERS[agent] ?? []) : [];
@@ -101,7 +104,7 @@ export function createAgentFence(options: AgentFenceOptions): AgentFence {
       writable: [...state.map((name) => join(homeDirectory, name)), ...(isOwn ? settings.sandbox_write_paths : [])],
       hidden: await findHidden(),
       installation: [programs],
-      network: owner,
+      network: payerName({ owner, member }),
     };
   }
 

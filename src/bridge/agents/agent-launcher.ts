@@ -4,6 +4,7 @@ import { basename, delimiter } from 'node:path';
 import { findExecutable } from '../../platform/child-process/child-environment.ts';
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
+import type { Payer } from '../../platform/identity/owner.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { Environment } from '../../platform/runtime/runtime.ts';
 import { isPersons } from '../principal.ts';
@@ -52,9 +53,7 @@ export interface AgentProgram {
 }
 
 /** For whom and where an agent's program works. */
-export interface AgentWork {
-  /** Owner of the sessions. */
-  readonly owner: string;
+export interface AgentWork extends Payer {
   /** Id of the agent. */
   readonly agent: string;
   /** The working directory, where the program runs in the sandbox. */
@@ -105,7 +104,7 @@ interface AgentLauncherOptions {
   /** Where people have a home for each agent, without a sandbox. Undefined: everyone has that of this program. */
   readonly homes?: string | undefined;
   /** Lets a program call our models for a person. Undefined: no program gets a key. */
-  readonly modelAccess?: ((owner: string, isFenced: boolean) => ModelAccess | undefined) | undefined;
+  readonly modelAccess?: ((payer: Payer, isFenced: boolean) => ModelAccess | undefined) | undefined;
 }
 
 /** Finds a program in a folder of ours, otherwise in the folders of PATH. */
@@ -120,16 +119,16 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     const file = await findProgram(command);
     if (file === undefined) return undefined;
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const owner = work?.owner;
+    const { owner, member } = work ?? {};
     const agent = work?.agent ?? basename(command);
     const place = work !== undefined && existsSync(work.folder) ? work.folder : folder;
     const general = await environmentFor(environment, fence, { owner, agent }, homes);
-    const models = isPersons(owner) ? modelAccess?.(owner, fence.isFenced(owner)) : undefined;
+    const models = isPersons(owner) ? modelAccess?.({ owner, member }, fence.isFenced(owner)) : undefined;
     const env = { ...general, ...modelVariables(models, own), ...own };
     try {
       const started = await fence.start(
         { command: file, args, cwd: folder, env, journalFolder },
-        { owner, agent, folder: place },
+        { owner, member, agent, folder: place },
       );
       void started.exited.then(() => models?.end());
       return started;

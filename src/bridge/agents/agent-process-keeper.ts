@@ -1,6 +1,7 @@
 import type { ProcessExit, RunningProcess } from '../../platform/child-process/start-process.ts';
 import { withinTime } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { Payer } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentConnection } from './agent-connection.ts';
 import type { AgentLimits, AgentProgram, LaunchAgent } from './agent-launcher.ts';
@@ -91,8 +92,8 @@ export interface ProcessKeeperOptions extends Pick<Runtime, 'clock' | 'logger'> 
   readonly label: string;
   readonly program: AgentProgram;
   readonly launch: LaunchAgent;
-  /** For whom the process works. */
-  readonly owner: string;
+  /** For whom the process works, and who is charged for it. */
+  readonly payer: Payer;
   /** The working directory of its conversations, where it can see no other. */
   readonly folder: string;
   connect(process: RunningProcess): Promise<AgentConnection>;
@@ -149,7 +150,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
   async function startOnce(): Promise<KeptProcess | StartFailure> {
     let process: RunningProcess | undefined;
     try {
-      process = await launch(program, { owner: options.owner, agent: id, folder: options.folder });
+      process = await launch(program, { ...options.payer, agent: id, folder: options.folder });
     } catch (error) {
       return failed('AGENT_FAILED', describeFailure(error));
     }

@@ -1,3 +1,4 @@
+import type { Payer } from '../../platform/identity/owner.ts';
 import type { RelayedFile } from '../artifacts/artifact-links.ts';
 import type { QuestionForm, QuestionValues } from '../contract/question-form.ts';
 import type { Artifact } from '../contract/session.ts';
@@ -71,8 +72,7 @@ export interface AgentOffers {
   readonly commands: CommandsEvent['commands'];
 }
 
-export interface Fork {
-  readonly owner: string;
+export interface Fork extends Payer {
   /** The working directory of the copy. */
   readonly folder: string;
   /** The last turn that the copy has. Absent: all turns. */
@@ -99,6 +99,8 @@ export interface AgentTurn {
   readonly reference?: string;
   /** The principal that owns the session: what one owner's turns do to an agent's process must not reach another's. */
   readonly owner: string;
+  /** The member who asked for it, where the owner is a team: both are charged. */
+  readonly member?: string;
   readonly prompt: string;
   /** Files that came with the prompt. Absent: none. */
   readonly files?: readonly PlacedFile[];

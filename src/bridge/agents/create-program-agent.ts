@@ -1,5 +1,6 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import { onAbort, unlessAborted, withinTime } from '../../platform/clock/clock.ts';
+import { type Payer, payerName } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { MAIN } from '../principal.ts';
 import { promptWithSkills } from '../routing/match-skills.ts';
@@ -43,6 +44,11 @@ export interface ProgramAgentOptions extends Pick<Runtime, 'clock' | 'logger'> {
   isFenced(owner: string): boolean;
 }
 
+interface KeptOf {
+  readonly keeper: ProcessKeeper;
+  readonly owner: string;
+}
+
 type Failure = Extract<AgentEnd, { kind: 'failed' }>;
 type Found = { readonly kind: 'found'; readonly process: KeptProcess; readonly conversation: string };
 
@@ -64,24 +70,32 @@ const STARTS_OF_A_BROKEN_AGENT = 2;
 export function createProgramAgent(options: ProgramAgentOptions): AgentProvider {
   const { id, label, program, limits, clock } = options;
   const hide = createHiding(program, label);
-  const keepers = new Map<string, ProcessKeeper>();
+  const keepers = new Map<string, KeptOf>();
   let isStopped = false;
   /** Failed starts since the last successful one, of all owners. */
   let failedStarts = 0;
   let trouble = { why: '', until: 0 };
 
-  const nameOf = (owner: string, folder: string) => (options.isFenced(owner) ? JSON.stringify([owner, folder]) : owner);
+  /** A member at work for a team has a process of their own, because its key charges both. */
+  const nameOf = (payer: Payer, folder: string) =>
+    options.isFenced(payer.owner) ? JSON.stringify([payerName(payer), folder]) : payerName(payer);
 
-  function keeperOf(owner: string, folder: string): ProcessKeeper {
-    const name = nameOf(owner, folder);
+  function keeperOf({ owner, member }: Payer, folder: string): ProcessKeeper {
+    const name = nameOf({ owner, member }, folder);
     const known = keepers.get(name);
-    if (known !== undefined) return known;
+    if (known !== undefined) return known.keeper;
     if (keepers.size >= MAX_IDLE_KEEPERS) {
-      for (const [other, keeper] of keepers) if (keeper.isUnused()) keepers.delete(other);
+      for (const [other, { keeper }] of keepers) if (keeper.isUnused()) keepers.delete(other);
     }
-    const keeper = createProcessKeeper({ ...options, owner, folder, hide, onStart: noteStart });
+    const keeper = createProcessKeeper({
+      ...options,
+      payer: { owner, member },
+      folder,
+      hide,
+      onStart: noteStart,
+    });
     if (isStopped) void keeper.stop();
-    keepers.set(name, keeper);
+    keepers.set(name, { keeper, owner });
     return keeper;
   }
 
@@ -93,9 +107,17 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   }
 
   /** The process that has a conversation open. Processes of other owners may have conversations of the same name. */
-  function holderOf(conversation: string, owner: string, folder: string): KeptProcess | undefined {
-    const process = keepers.get(nameOf(owner, folder))?.current();
+  function holderOf(conversation: string, payer: Payer, folder: string): KeptProcess | undefined {
+    const process = keepers.get(nameOf(payer, folder))?.keeper.current();
     return process?.conversations.has(conversation) === true ? process : undefined;
+  }
+
+  /** The processes of an owner that have a conversation open: where several members of a team work, they differ. */
+  function holdersOf(conversation: string, owner: string): readonly KeptProcess[] {
+    return [...keepers.values()].flatMap((kept) => {
+      const process = kept.owner === owner ? kept.keeper.current() : undefined;
+      return process?.conversations.has(conversation) === true ? [process] : [];
+    });
   }
 
   /** Finds the conversation, runs the turn in it, and turns whatever happens into an end. */
@@ -147,7 +169,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     if (outcome.kind === 'exited')
       return signal.aborted ? { kind: 'cancelled' } : failed('AGENT_EXITED', outcome.error);
     if (outcome.kind === 'broken') return refused(outcome.error);
-    if (outcome.value.kind !== 'failed') keeperOf(turn.owner, folder).proved();
+    if (outcome.value.kind !== 'failed') keeperOf(turn, folder).proved();
     if (outcome.value.kind === 'lost') process.conversations.delete(conversation);
     return toAgentEnd(outcome.value, signal);
   }
@@ -185,10 +207,10 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
    * now; then a new one is asked, so that no turn fails because of an earlier one.
    */
   async function askProcess<Value>(
-    { owner, workingDirectory }: Pick<AgentTurn, 'owner' | 'workingDirectory'>,
+    turn: Payer & Pick<AgentTurn, 'workingDirectory'>,
     work: (connection: AgentConnection) => Promise<Value>,
   ): Promise<{ readonly kind: 'done'; readonly value: Value; readonly process: KeptProcess } | Failure> {
-    const keeper = keeperOf(owner, workingDirectory);
+    const keeper = keeperOf(turn, turn.workingDirectory);
     for (;;) {
       const warm = keeper.current();
       const process = await keeper.acquire();
@@ -220,11 +242,11 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     return JSON.stringify({ conversation, folder, continues, deletes } satisfies ConversationReference);
   }
 
-  async function fork(text: string, { owner, folder, turnId }: Fork): Promise<Forked> {
+  async function fork(text: string, { owner, member, folder, turnId }: Fork): Promise<Forked> {
     const reference = readReference(text);
     if (reference === undefined) return { why: 'the agent does not know the conversation' };
     if (turnId !== undefined) return { why: 'this agent copies whole conversations only; leave `turnId` out' };
-    const found = await findConversation({ owner, workingDirectory: folder }, reference);
+    const found = await findConversation({ owner, member, workingDirectory: folder }, reference);
     if (found.kind === 'lost') return { why: `the agent has lost the conversation: ${hide(found.detail)}` };
     if (found.kind !== 'found') return { why: found.kind === 'failed' ? found.error : 'the agent did not answer' };
     const { process, conversation } = found;
@@ -241,16 +263,19 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   }
 
   async function findConversation(
-    turn: Pick<AgentTurn, 'owner' | 'workingDirectory'>,
+    turn: Payer & Pick<AgentTurn, 'workingDirectory'>,
     reference: ConversationReference,
   ): Promise<Found | AgentEnd> {
     const { conversation, continues } = reference;
     const { owner, workingDirectory } = turn;
     // In the sandbox a process sees its own folder only: a turn in another one takes the conversation along.
     const folder = options.isFenced(owner) ? workingDirectory : reference.folder;
-    const running = holderOf(conversation, owner, workingDirectory);
+    const running = holderOf(conversation, turn, workingDirectory);
     if (running !== undefined) return { kind: 'found', process: running, conversation };
-    if (!continues) return { kind: 'lost', detail: 'the process that held the conversation has ended' };
+    if (!continues)
+      return { kind: 'lost', detail: 'the process that held the conversation has ended, or is that of another member' };
+    // Another member's process would not know what is said from now on: it takes the conversation up again when it is needed.
+    for (const other of holdersOf(conversation, owner)) other.conversations.delete(conversation);
     const outcome = await askProcess(turn, async (connection) => {
       if (!connection.continues) throw new Error('this agent cannot take up conversations');
       await connection.resume(conversation, folder);
@@ -279,13 +304,13 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       const reference = readReference(text);
       if (reference === undefined) return;
       const { conversation, deletes } = reference;
-      const holder = holderOf(conversation, owner, reference.folder);
+      const [holder] = holdersOf(conversation, owner);
       if (holder === undefined && !deletes) {
         left(NOT_DELETED);
         return;
       }
       // What another process has stored can be deleted by any process of the agent.
-      const process = holder ?? (await keeperOf(owner, reference.folder).acquire());
+      const process = holder ?? (await keeperOf({ owner }, reference.folder).acquire());
       if (process.kind === 'not-started') {
         left(`the agent did not start to delete it: ${process.error}`);
         return;
@@ -301,7 +326,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     },
     async stop() {
       isStopped = true;
-      await Promise.all([...keepers.values()].map((keeper) => keeper.stop()));
+      await Promise.all([...keepers.values()].map(({ keeper }) => keeper.stop()));
     },
   };
 }

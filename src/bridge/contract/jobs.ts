@@ -25,6 +25,7 @@ export const SubmitJobParams = Type.Object({
   providerId: Type.Optional(Type.String({ maxLength: 256, description: 'The agent to run. Empty: auto routing.' })),
   sessionId: SessionName.properties.sessionId,
   threadId: SessionName.properties.threadId,
+  team: SessionName.properties.team,
   taskPrompt: TurnParams.properties.taskPrompt,
   workingDirectory: TurnParams.properties.workingDirectory,
   routing: TurnParams.properties.routing,
@@ -148,6 +149,7 @@ export const JobName = Type.Object({ jobId: Type.String({ minLength: 1, maxLengt
 export const UnknownJob = Type.Object({ jobId: Type.String(), status: Type.Literal('not_found') });
 
 export const ListJobsParams = Type.Object({
+  team: SessionName.properties.team,
   status: Type.Optional(JobState),
   providerId: Type.Optional(Type.String({ maxLength: 256 })),
   scheduleId: Type.Optional(Type.String({ maxLength: 64, description: 'Jobs that this schedule made.' })),

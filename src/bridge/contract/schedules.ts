@@ -5,7 +5,7 @@ import { SubmitJobParams } from './jobs.ts';
 
 /** What a firing submits: all of a submit except what belongs to a single job. */
 export const ScheduleTask = Type.Object(
-  Type.Omit(SubmitJobParams, ['idempotencyKey', 'notBefore', 'retryOf']).properties,
+  Type.Omit(SubmitJobParams, ['idempotencyKey', 'notBefore', 'retryOf', 'team']).properties,
   {
     additionalProperties: false,
     description: 'As for `app.jobs.submit`. Without `sessionId` each job has a session of its own.',

@@ -68,6 +68,16 @@ const attachments = {
   ),
 };
 
+const team = {
+  team: Type.Optional(
+    Type.String({
+      maxLength: 64,
+      description:
+        'The id of a team that the caller is in: the session is one of the team. The header `x-team` says the same.',
+    }),
+  ),
+};
+
 export const TurnParams = Type.Object({
   sessionId: name('Chosen by the app.', 1),
   threadId: Type.Optional(name('Groups sessions; the session id unless given.', 0)),
@@ -81,11 +91,13 @@ export const TurnParams = Type.Object({
   multiAgent: Type.Optional(Type.Boolean()),
   mode: Type.Optional(Type.String({ maxLength: 64, description: '`multi-agent` asks for a multi-agent run.' })),
   ...attachments,
+  ...team,
 });
 
 export const SessionName = Type.Object({
   sessionId: Type.Optional(name('The session.', 0)),
   threadId: Type.Optional(name('Every session of the thread; counts when no session is named.', 0)),
+  ...team,
 });
 
 /** Any result has them when the call had members of `params` that the method does not know. */

@@ -91,6 +91,8 @@ const REPORT_HEADERS_MS = 10_000;
 const SETTLE_MS = 25_000;
 const NEW_WORK: ReadonlySet<string> = new Set(['session.start', 'session.message', 'app.jobs.submit']);
 const DEFAULT_PATH = '/acp/rpc';
+/** For calls that are not made for a person. */
+const NOBODY = { person: '', team: '' };
 
 export async function createForwarding(options: ForwardingOptions): Promise<Forwarding> {
   const { database, contract, clock, logger, lookup } = options;
@@ -140,12 +142,12 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       const { principal, forwarded: incoming, hop } = call.caller.caller;
       checkHop(call.caller.caller);
       // With the token of the caller a node answers for all owners that the caller sees: it goes with the caller's own name alone.
-      const person = owner === principal.id ? await personOf(call.caller.caller) : '';
+      const person = owner === principal.id ? await personOf(call.caller.caller) : NOBODY;
       const answer = await callPeer(
         {
           ...simpleCall(
             nextHop.endpoint,
-            onwardHeaders({ target, owner, person, incoming, hop, requestId: call.requestId }),
+            onwardHeaders({ target, owner, ...person, incoming, hop, requestId: call.requestId }),
           ),
           method,
           params: call.params,
@@ -184,7 +186,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       {
         ...simpleCall(
           nextHop.endpoint,
-          onwardHeaders({ target, owner: MAIN.id, person: '', incoming: undefined, requestId: '' }),
+          onwardHeaders({ target, owner: MAIN.id, ...NOBODY, incoming: undefined, requestId: '' }),
         ),
         method: 'acp.capabilities',
         params: {},
@@ -247,7 +249,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
                 path: forwarded?.path ?? DEFAULT_PATH,
                 headersFor: (target) => ({
                   ...resumeHeaders(call.caller),
-                  ...onwardHeaders({ target, owner, person, incoming: forwarded, hop, requestId: call.requestId }),
+                  ...onwardHeaders({ target, owner, ...person, incoming: forwarded, hop, requestId: call.requestId }),
                 }),
               },
               ended.signal,
@@ -265,12 +267,16 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     );
   }
 
-  /** A token of the caller, for a node that knows the same people; empty for static tokens, and for what another node has sent. */
-  async function personOf({ principal, forwarded }: BridgeCaller): Promise<string> {
-    if (forwarded !== undefined || principal.credential === undefined) return '';
+  /**
+   * A token of the caller, and the team that they work for, for a node that knows the same people; empty for static tokens,
+   * and for what another node has sent.
+   */
+  async function personOf({ principal, forwarded }: BridgeCaller): Promise<typeof NOBODY> {
+    if (forwarded !== undefined || principal.credential === undefined) return NOBODY;
     // The call may have waited for others since the caller was let in.
     if (!principal.credential.isLive()) throw new AppError('UNAUTHORIZED');
-    return (await options.personTokens?.issue(principal)) ?? '';
+    const person = (await options.personTokens?.issue(principal.member ?? principal)) ?? '';
+    return { person, team: person === '' ? '' : (principal.team ?? '') };
   }
 
   /** Called before anything is sent to another node, for every way of sending. */
@@ -297,7 +303,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     checkHop(caller);
     const owner = found?.owner ?? principal.id;
     const person = await personOf(caller);
-    const headers = onwardHeaders({ target, owner, person, incoming: forwarded, hop, requestId: '' });
+    const headers = onwardHeaders({ target, owner, ...person, incoming: forwarded, hop, requestId: '' });
     return { candidate: to, owner, headers };
   }
 
@@ -325,7 +331,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       const node = map.others.get(nodeId);
       if (node === undefined) throw new AppError('NOT_FOUND');
       const headers = onwardHeaders({
-        ...{ target: nodeId, owner: MAIN.id, person: '', incoming: undefined, requestId: '' },
+        ...{ target: nodeId, owner: MAIN.id, ...NOBODY, incoming: undefined, requestId: '' },
       });
       return requestPeerFile({ nodeId, url: `${node.endpoint}${path}`, headers, signal }, { clock, lookup, ...limits });
     },

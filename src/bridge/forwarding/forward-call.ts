@@ -182,6 +182,8 @@ interface OnwardRequest {
   readonly owner: string;
   /** A token of the caller, when it is a person; empty otherwise. */
   readonly person: string;
+  /** The id of the team that the person works for; empty for none. */
+  readonly team: string;
   /** Set when another bridge has sent it; then this node only hands it on. */
   readonly incoming: ForwardedRequest | undefined;
   /** How many nodes it has passed, when it came without the forward token; 0 unless given. */
@@ -202,9 +204,10 @@ interface OnwardHeadersOptions {
 }
 
 export function createOnwardHeaders({ localId, contract, token }: OnwardHeadersOptions): OnwardHeaders {
-  return ({ target, owner, person, incoming, hop = 0, requestId }) => {
+  return ({ target, owner, person, team, incoming, hop = 0, requestId }) => {
     // The holder of the main token is the node itself.
-    const begun = { source: localId, hop, trace: '', owner: isOperators(owner) ? '' : owner, person, ...incoming };
+    const ofOwner = isOperators(owner) ? '' : owner;
+    const begun = { source: localId, hop, trace: '', owner: ofOwner, person, team, ...incoming };
     const trace = begun.trace || requestId;
     const credential = token();
     return {

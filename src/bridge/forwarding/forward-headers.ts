@@ -15,6 +15,8 @@ export interface ForwardedRequest {
   readonly owner: string;
   /** A token for five minutes of the person that it is for; empty for none. It is a secret. */
   readonly person: string;
+  /** The id of the team that the person works for; empty for none. */
+  readonly team: string;
   /** The path it came on, which is the one it is handed on with. */
   readonly path: string;
 }
@@ -26,6 +28,7 @@ const HOP = 'x-app-forward-hop';
 const TRACE = 'x-app-forward-trace';
 const OWNER = 'x-app-forward-owner';
 const PERSON = 'x-app-forward-person';
+const TEAM = 'x-app-forward-team';
 
 const NODE_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 const HOP_NUMBER = /^\d{1,3}$/;
@@ -42,6 +45,7 @@ export function readForwarded(headers: IncomingHttpHeaders, path: string): Forwa
     trace: headers[TRACE] === undefined ? '' : read(headers, TRACE, WORD),
     owner: headers[OWNER] === undefined ? '' : read(headers, OWNER, WORD),
     person: headers[PERSON] === undefined ? '' : read(headers, PERSON, SIGNED_TOKEN),
+    team: headers[TEAM] === undefined ? '' : read(headers, TEAM, WORD),
     path,
   };
 }
@@ -58,7 +62,7 @@ export function hopHeader(hop: number): Readonly<Record<string, string>> {
 }
 
 export function forwardHeaders(
-  { source, target, hop, trace, owner, person }: Omit<ForwardedRequest, 'path'>,
+  { source, target, hop, trace, owner, person, team }: Omit<ForwardedRequest, 'path'>,
   contract: string,
 ): Readonly<Record<string, string>> {
   return {
@@ -69,6 +73,7 @@ export function forwardHeaders(
     ...(trace !== '' && { [TRACE]: trace }),
     ...(owner !== '' && { [OWNER]: owner }),
     ...(person !== '' && { [PERSON]: person }),
+    ...(team !== '' && { [TEAM]: team }),
     'x-app-contract': contract,
   };
 }

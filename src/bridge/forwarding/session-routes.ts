@@ -1,6 +1,6 @@
 import { type Clock, repeat } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { ownerSought, ownFirst, type Principal, sees } from '../../platform/identity/principal.ts';
+import { ownersSought, ownFirst, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { SessionRouteRow } from '../storage/bridge-schema.ts';
 import type { SessionRouteStore } from '../storage/session-route-store.ts';
 import type { SessionStore } from '../storage/session-store.ts';
@@ -125,8 +125,9 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
   /** A principal that sees everything still creates its own (contract/bridge 11). */
   async function findOne(principal: Principal, { kind, name }: CallName, makes: boolean) {
     const own = await store.find({ owner: principal.id, kind, name }, usedAfter());
-    if (own !== undefined || makes || ownerSought(principal) !== undefined) return own;
-    return store.findAnyOwner({ kind, name }, usedAfter());
+    const owners = ownersSought(principal);
+    if (own !== undefined || makes || owners?.length === 1) return own;
+    return store.findSeen({ kind, name }, owners, usedAfter());
   }
 
   function noteUse(row: SessionRouteRow): void {
@@ -165,9 +166,9 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
       return undefined;
     },
     async findThread(principal, threadId) {
-      const owner = ownerSought(principal);
       const places = new Map<string, Place>();
-      for (const row of ownFirst(principal, await store.findByThread(threadId, owner, usedAfter()))) {
+      const found = await store.findByThread(threadId, ownersSought(principal), usedAfter());
+      for (const row of ownFirst(principal, found)) {
         places.set(`${row.node_id} ${row.owner}`, { nodeId: row.node_id, owner: row.owner });
       }
       return [...places.values()];
@@ -206,7 +207,7 @@ type FindPlace = (principal: Principal, about: Pick<CallNames, 'names' | 'makes'
 interface FindPlaceOptions {
   readonly localId: string;
   readonly routes: Pick<SessionRoutes, 'find'>;
-  readonly sessions: Pick<SessionStore, 'find' | 'findAnyOwner'>;
+  readonly sessions: Pick<SessionStore, 'find' | 'findSeen'>;
 }
 
 /** Sessions that run here stay here, even if the rules have changed since. */
@@ -217,8 +218,9 @@ export function createFindPlace({ localId, routes, sessions }: FindPlaceOptions)
     const [first] = about.names;
     if (first?.kind !== 'session') return undefined;
     const own = await sessions.find(first.name, principal.id);
-    const looksFurther = ownerSought(principal) === undefined && !about.makes;
-    const found = own?.closed_at === null || !looksFurther ? own : await sessions.findAnyOwner(first.name);
+    const owners = ownersSought(principal);
+    const looksFurther = owners?.length !== 1 && !about.makes;
+    const found = own?.closed_at === null || !looksFurther ? own : await sessions.findSeen(first.name, owners);
     return found?.closed_at === null ? { nodeId: localId, owner: found.owner } : undefined;
   };
 }

@@ -12,13 +12,13 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { LiveJob } from '../contract/live.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
-import { isAtWork } from '../principal.ts';
+import { isAtWork, isMemberAtWork, type PrincipalFor } from '../principal.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import { createSchedules, type Schedules } from '../schedules/create-schedules.ts';
 import type { SessionCalls } from '../sessions/session-calls.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { BridgeGroups } from '../settings.ts';
-import type { BridgeSchema } from '../storage/bridge-schema.ts';
+import type { BridgeSchema, JobRow } from '../storage/bridge-schema.ts';
 import { createJobReportStore } from '../storage/job-report-store.ts';
 import { createJobSearchStore } from '../storage/job-search-store.ts';
 import { createJobDeliveryStore, createJobStore, type JobDeliveryStore, type JobStore } from '../storage/job-store.ts';
@@ -43,6 +43,8 @@ export interface Jobs {
   readonly sessionCalls: SessionCalls;
   /** Ends the jobs of an owner for whom agents may not work any more; schedules too, when the account was deleted. */
   endAllOf(owner: string): Promise<void>;
+  /** Ends the running jobs of teams that a person has left. Those that wait end when it is their turn. */
+  endLeft(person: Owner): void;
   /** Takes no new jobs and begins none. */
   settle(): void;
   /** Called when all turns have ended: stores how their jobs ended. */
@@ -73,6 +75,8 @@ export interface JobsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'
   readonly sessionCalls: SessionCalls;
   /** The person or service account that an id stands for; undefined for holders of static tokens and nodes. */
   ownerOf(owner: string): Promise<Owner | undefined>;
+  /** Whom stored work runs for. */
+  readonly principalFor: PrincipalFor;
   /** Posts an event to webhooks. Undefined: there are none. */
   readonly announce?: ((event: BridgeEvent) => void) | undefined;
   readonly invokeTool: InvokeTool;
@@ -135,7 +139,11 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
       return waiting.take((owner) => hasRoom(owner) && options.hasRoom(owner));
     },
   };
-  const mayWork = async (owner: string) => isAtWork(await options.ownerOf(owner));
+  const mayWork = async ({ owner, member }: Pick<JobRow, 'owner' | 'member'>) => {
+    if (!isAtWork(await options.ownerOf(owner))) return false;
+    const person = member === '' ? undefined : await options.ownerOf(member);
+    return member === '' || (person !== undefined && isMemberAtWork(person, owner));
+  };
   const abandonment = { store, search, ends, instance };
   const runner = createJobRunner({
     queue,
@@ -175,7 +183,6 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     store,
     maxWaitingOfOwner: settings.max_waiting_per_owner,
     countOpen: reports.countOpen,
-    bucketsOf: async (owner) => (await options.ownerOf(owner))?.buckets ?? [],
     checkCallback: callbacks.check,
     onSubmitted: () => void runner.look(),
   });
@@ -253,7 +260,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
       },
     },
     async endAllOf(owner) {
-      runner.cancelAllOf(owner);
+      runner.cancelWhere((job) => job.owner === owner || job.member === owner);
       if ((await options.ownerOf(owner))?.state === 'gone') await schedules.removeOf(owner);
       for (;;) {
         const waiting = await reports.list({ owner, status: 'pending', before: '', limit: ENDED_AT_ONCE });
@@ -262,6 +269,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
         if (waiting.length < ENDED_AT_ONCE || ended === 0) return;
       }
     },
+    endLeft: (person) => runner.cancelWhere((job) => job.member === person.id && !isMemberAtWork(person, job.owner)),
     settle() {
       isDraining = true;
       runner.settle();

@@ -1,6 +1,6 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
-import { ownerSought, ownFirst, type Principal } from '../../platform/identity/principal.ts';
+import { ownersSought, ownFirst, type Principal } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SessionName } from '../contract/session.ts';
 import { principalOf, requireMay } from '../principal.ts';
@@ -134,9 +134,10 @@ export async function cancelJobs(
   const { sessionId = '', threadId = '' } = name;
   if (sessionId === '' && threadId === '') return true;
   if (!`${sessionId}${threadId}`.isWellFormed()) return true;
-  const owner = ownerSought(principal);
-  const seen = await search.ofSession(sessionId === '' ? { threadId } : { sessionId }, owner);
-  const hasOwnSession = owner === undefined && (await parts.hasOwnSession(principal, name));
+  const owners = ownersSought(principal);
+  const isAlone = owners?.length === 1;
+  const seen = await search.ofSession(sessionId === '' ? { threadId } : { sessionId }, owners);
+  const hasOwnSession = !isAlone && (await parts.hasOwnSession(principal, name));
   const meant = hasOwnSession ? seen.filter((job) => job.owner === principal.id) : ownFirst(principal, seen);
   for (const job of meant) requireMay(principal, method, job.owner);
   for (const job of meant) {
@@ -144,7 +145,7 @@ export async function cancelJobs(
     // It runs, perhaps only since a moment ago; then its turn is cancelled, and that ends it.
     if (!parts.cancelHere(job.id)) await store.requestStop(job.id);
   }
-  return owner !== undefined || hasOwnSession || !meant.some((job) => job.owner === principal.id);
+  return isAlone || hasOwnSession || !meant.some((job) => job.owner === principal.id);
 }
 
 interface SweepJobsOptions {

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { ownerSought, type Principal, sees } from '../../platform/identity/principal.ts';
+import { ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import { idTime } from '../../platform/ids/sortable-id.ts';
 import { defineMethod, type MethodCall, type MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
@@ -16,6 +16,7 @@ import {
   SubmittedJob,
   UnknownJob,
 } from '../contract/jobs.ts';
+import { mergedPages } from '../principal.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobFilters, JobPage, JobReportStore, ProviderCounts } from '../storage/job-report-store.ts';
 import type { JobDeliveryStore, JobStore } from '../storage/job-store.ts';
@@ -44,12 +45,27 @@ const READ_AT_ONCE = 100;
 const JOB_ID = /^job-[0-9a-z]{26}$/;
 
 export function createJobReports({ jobs, reports, deliveries, clock }: JobReportsOptions): JobReports {
-  async function readPage(page: JobPage, filters: JobFilters | undefined) {
+  async function readPageOf(page: JobPage, filters: JobFilters | undefined) {
     if (filters !== undefined) return reports.search(page, filters);
     // One more than wanted tells whether there are more.
     const rows = await reports.list({ ...page, limit: page.limit + 1 });
     const taken = rows.slice(0, page.limit);
     return { jobs: taken, seenUntil: rows.length > page.limit ? (taken.at(-1)?.id ?? '') : '' };
+  }
+
+  /** One page of several owners. What one of them was not searched for yet is left to the next page. */
+  async function readPage(
+    owners: readonly string[] | undefined,
+    page: Omit<JobPage, 'owner'>,
+    filters: JobFilters | undefined,
+  ) {
+    const pages = await mergedPages(owners, async (owner) => [await readPageOf({ ...page, owner }, filters)]);
+    const [only] = pages;
+    if (pages.length === 1 && only !== undefined) return only;
+    const seenUntil = pages.map((one) => one.seenUntil).reduce((one, other) => (one > other ? one : other));
+    const found = pages.flatMap((one) => one.jobs.filter(({ id }) => id >= seenUntil));
+    const taken = found.toSorted((one, other) => (one.id < other.id ? 1 : -1)).slice(0, page.limit);
+    return { jobs: taken, seenUntil: taken.length < found.length ? (taken.at(-1)?.id ?? '') : seenUntil };
   }
 
   return {
@@ -64,14 +80,14 @@ export function createJobReports({ jobs, reports, deliveries, clock }: JobReport
         throw new AppError('INVALID_PARAMS', { reason: 'cursor is not the nextCursor of an earlier page' });
       }
       const isSeen = params.owner === undefined || sees(principal, params.owner);
-      const owner = isSeen ? (params.owner ?? ownerSought(principal)) : ownerSought(principal);
+      const owners = isSeen && params.owner !== undefined ? [params.owner] : ownersSought(principal);
       const filters = readFilters(params);
       const found: JobRow[] = [];
       let before = earlier(cursor, readEnd(params.to));
       let isMore = isSeen;
       for (let characters = 0; isMore && found.length < limit && characters < MOST_CHARACTERS; ) {
         const wanted = Math.min(READ_AT_ONCE, limit - found.length);
-        const { jobs: taken, seenUntil } = await readPage({ owner, status, before, limit: wanted }, filters);
+        const { jobs: taken, seenUntil } = await readPage(owners, { status, before, limit: wanted }, filters);
         found.push(...taken);
         isMore = seenUntil !== '';
         if (isMore) before = seenUntil;
@@ -82,19 +98,24 @@ export function createJobReports({ jobs, reports, deliveries, clock }: JobReport
       const now = clock.now();
       return {
         jobs: found.map((job) => toRecord(job, now)),
-        summary: summarise(await reports.counts(owner)),
+        summary: summarise(await mergedPages(owners, reports.counts)),
         nextCursor: isMore ? before : null,
       };
     },
     async statistics(principal) {
-      const owner = ownerSought(principal);
-      const counts = await reports.counts(owner);
-      const oldest = await reports.oldestPending(owner, clock.now());
+      const owners = ownersSought(principal);
+      const counts = await mergedPages(owners, reports.counts);
+      const pending = async (owner: string | undefined) => [await reports.oldestPending(owner, clock.now())];
+      const [oldest] = (await mergedPages(owners, pending))
+        .filter((job) => job !== undefined)
+        .toSorted((one, other) => (one.id < other.id ? -1 : 1));
       const runs = sumOf(counts, 'ended_runs');
       return {
         summary: summarise(counts),
         byProvider: Object.fromEntries(
-          counts.map((row) => [row.provider_id, summarise([row])] as const).filter(([, { total }]) => total > 0),
+          [...Map.groupBy(counts, (row) => row.provider_id)]
+            .map(([providerId, rows]) => [providerId, summarise(rows)] as const)
+            .filter(([, { total }]) => total > 0),
         ),
         oldestPendingMs:
           oldest === undefined ? 0 : Math.max(0, clock.now() - Math.max(oldest.created_at, oldest.not_before)),

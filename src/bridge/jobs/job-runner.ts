@@ -19,8 +19,8 @@ interface JobRunner {
   compare(): Promise<void>;
   /** Stops a job that runs here, as cancelled; false when it does not. */
   cancel(jobId: string): boolean;
-  /** Stops all jobs of an owner that run here. */
-  cancelAllOf(owner: string): void;
+  /** Stops all jobs that run here and are meant. */
+  cancelWhere(isMeant: (job: Pick<JobRow, 'owner' | 'member'>) => boolean): void;
   /** Takes no more jobs. */
   settle(): void;
   /** Resolves when the jobs that ran have ended. The orchestrator ends their turns. */
@@ -37,7 +37,7 @@ interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   maxRunningOfOwner(): number;
   readonly runTurn: SessionCalls['jobTurn'];
   /** Whether agents may work for an owner, at this moment. */
-  mayWork(owner: string): Promise<boolean>;
+  mayWork(job: Pick<JobRow, 'owner' | 'member'>): Promise<boolean>;
   /** Posts an event to webhooks. Undefined: there are none. */
   readonly announce?: ((event: BridgeEvent) => void) | undefined;
   /** Lets a job wait again of which nothing was done: another bridge runs it, or the next run of this one. */
@@ -92,7 +92,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
 
   function hasRoom(owner: string): boolean {
     let running = 0;
-    for (const { job } of active.values()) if (job.owner === owner) running += 1;
+    for (const { job } of active.values()) if (job.owner === owner || job.member === owner) running += 1;
     return running < options.maxRunningOfOwner();
   }
 
@@ -123,7 +123,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
 
   /** Runs the turn, unless the owner may not work any more. A job whose owner cannot be looked up waits again. */
   async function begin({ job, stopped }: ActiveJob) {
-    const may = await options.mayWork(job.owner).catch((error: unknown) => {
+    const may = await options.mayWork(job).catch((error: unknown) => {
       logger.warn({ err: error, jobId: job.id }, 'the owner of a job could not be looked up');
       return undefined;
     });
@@ -186,8 +186,8 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
       if (one !== undefined) stopJob(one, 'cancelled');
       return one !== undefined;
     },
-    cancelAllOf(owner) {
-      for (const one of active.values()) if (one.job.owner === owner) stopJob(one, 'cancelled');
+    cancelWhere(isMeant) {
+      for (const one of active.values()) if (isMeant(one.job)) stopJob(one, 'cancelled');
     },
     settle() {
       isDraining = true;
@@ -210,6 +210,7 @@ function turnOf(job: JobRow): JobCall {
   return {
     jobId: job.id,
     owner: job.owner,
+    member: job.member,
     params: { ...request, sessionId: job.session_id, threadId: job.thread_id },
     newSession,
     isRetry: job.attempt > 1,
@@ -222,7 +223,7 @@ export interface JobQueue {
   /**
    * The next job, now running on this bridge. Owners take turns. Of the jobs of one owner those with a higher priority go
    * first, and among equal ones its agents take turns; the jobs of one session run one after the other, by priority and
-   * in the order of their submits. `hasRoom` says whether an owner may run one more.
+   * in the order of their submits. `hasRoom` says whether an owner, and the member of a team, may run one more.
    */
   take(hasRoom: (owner: string) => boolean): Promise<JobRow | undefined>;
   /** Whether the last `take` left jobs behind that could not run at that moment. */
@@ -248,10 +249,11 @@ export function createJobQueue({ store, search, instance, clock, isSessionBusy }
   let agentsOf = new Map<string, Rotation>();
   let hasLeft = false;
 
-  async function claim(owner: string, next: NextJob): Promise<JobRow | undefined> {
+  async function claim(owner: string, next: NextJob, hasRoom: (owner: string) => boolean): Promise<JobRow | undefined> {
     if (isSessionBusy(owner, next.session_id)) return undefined;
     const job = await store.find(next.id);
     if (job === undefined || isPutOff(job, clock.now())) return undefined;
+    if (job.member !== '' && !hasRoom(job.member)) return undefined;
     return store.claim(job, instance, clock.now());
   }
 
@@ -277,7 +279,7 @@ export function createJobQueue({ store, search, instance, clock, isSessionBusy }
         const names = (waiting.get(owner) ?? []).map(({ provider_id }) => provider_id);
         const agents = agentsOf.get(owner);
         for (const { agent, job } of await candidates(owner, agents?.order(names) ?? [])) {
-          const claimed = await claim(owner, job);
+          const claimed = await claim(owner, job, hasRoom);
           if (claimed === undefined) continue;
           owners.used(owner);
           agents?.used(agent);

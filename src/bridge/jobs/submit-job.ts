@@ -3,16 +3,16 @@ import type { CallbackPost } from '../../platform/callbacks/callback-post.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Statement } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { type Bucket, lowestLimit } from '../../platform/identity/owner.ts';
-import { may, type Principal, sees } from '../../platform/identity/principal.ts';
+import { lowestLimit } from '../../platform/identity/owner.ts';
+import { countedFor, may, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
 import { JobPriority, type SubmitJobParams, type SubmittedJob } from '../contract/jobs.ts';
 import type { RoutingResolution, TurnRouting } from '../contract/routing.ts';
 import { readPlan } from '../multi-agent/multi-agent-plan.ts';
-import { TENANT } from '../principal.ts';
+import { type PrincipalFor, TENANT, workingFor } from '../principal.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
-import type { JobRow } from '../storage/bridge-schema.ts';
+import type { JobRow, ScheduleRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
 import { searchText } from '../workbench/session-summaries.ts';
@@ -22,11 +22,10 @@ export interface JobSubmission {
   readonly submit: SubmitJob;
   /** Throws what a submit with these params would throw; stores nothing. */
   check(params: SubmitJobParams, owner: string): Promise<unknown>;
-  /** Adds a job of a schedule; `more` is stored in the same commit. */
+  /** Adds a job of a schedule; `more` is stored in the same commit. Throws NOT_IN_TEAM when its member has left the team. */
   addScheduled(
     params: SubmitJobParams,
-    owner: string,
-    scheduleId: string,
+    schedule: Pick<ScheduleRow, 'id' | 'owner' | 'member'>,
     more?: (jobId: string) => readonly Statement[],
   ): Promise<SubmittedJob>;
 }
@@ -37,8 +36,8 @@ export type SubmitJob = (params: SubmitJobParams, principal: Principal) => Promi
 export interface SubmitJobOptions {
   readonly store: Pick<JobStore, 'add' | 'find' | 'findByKey'>;
   readonly countOpen: JobReportStore['countOpen'];
-  /** Whose limits count for the work of an owner. */
-  bucketsOf(owner: string): Promise<readonly Bucket[]>;
+  /** Whose limits count for stored work. */
+  readonly principalFor: PrincipalFor;
   readonly maxWaitingOfOwner: number;
   readonly agentIds: readonly string[];
   readonly gatewayId: string;
@@ -114,24 +113,35 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     return route.resolvedProviderId || route.resolvedGatewayProviderId || (routing.preferredGatewayProviderId ?? '');
   }
 
-  /** Throws when the owner has as many jobs as it may have; otherwise counts one more until the function that it returns is called. */
-  async function takePlace(owner: string, buckets: readonly Bucket[]): Promise<() => void> {
-    const { pending, running } = await options.countOpen(owner);
-    const coming = beingStored.get(owner) ?? 0;
-    if (pending + coming >= options.maxWaitingOfOwner) throw new AppError('OVERLOADED');
-    const lowest = lowestLimit(buckets, 'jobs');
-    const most = lowest?.limits.jobs ?? Number.POSITIVE_INFINITY;
-    if (lowest !== undefined && pending + running + coming >= most) {
-      throw new AppError('TOO_MANY_JOBS', {
-        of: `${lowest.name.charAt(0).toUpperCase()}${lowest.name.slice(1)}`,
-        most,
-      });
+  /**
+   * Throws when the principal, or the person who works for a team, has as many jobs as it may have; otherwise counts one
+   * more until the function that it returns is called.
+   */
+  async function takePlace(principal: Principal): Promise<() => void> {
+    const counted = countedFor(principal);
+    const open = await Promise.all(counted.map(({ id }) => options.countOpen(id)));
+    // From here until they are counted nothing waits.
+    for (const [index, { id, buckets }] of counted.entries()) {
+      const { pending, running } = open[index] ?? { pending: 0, running: 0 };
+      const coming = beingStored.get(id) ?? 0;
+      if (pending + coming >= options.maxWaitingOfOwner) throw new AppError('OVERLOADED');
+      const lowest = lowestLimit(buckets, 'jobs');
+      const most = lowest?.limits.jobs ?? Number.POSITIVE_INFINITY;
+      if (lowest !== undefined && pending + running + coming >= most) {
+        throw new AppError('TOO_MANY_JOBS', {
+          of: `${lowest.name.charAt(0).toUpperCase()}${lowest.name.slice(1)}`,
+          most,
+        });
+      }
     }
-    beingStored.set(owner, coming + 1);
+    const add = (id: string, by: number): void => {
+      const left = (beingStored.get(id) ?? 0) + by;
+      if (left > 0) beingStored.set(id, left);
+      else beingStored.delete(id);
+    };
+    for (const { id } of counted) add(id, 1);
     return () => {
-      const left = (beingStored.get(owner) ?? 0) - 1;
-      if (left > 0) beingStored.set(owner, left);
-      else beingStored.delete(owner);
+      for (const { id } of counted) add(id, -1);
     };
   }
 
@@ -147,12 +157,15 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     if (!may(principal, 'start', job.owner)) throw new AppError('FORBIDDEN');
     if (job.completed_at === null) throw invalid('retryOf', 'names a job that has not ended; wait, or cancel it first');
     const { retryOf: _retryOf, ...changes } = params;
-    return { owner: job.owner, params: { ...paramsOf(job), ...changes } };
+    const own = workingFor(principal, job.owner);
+    // What an administrator runs again counts for those that it counted for before.
+    const who = own.id === job.owner ? own : await options.principalFor(job.owner, job.member);
+    return { who, params: { ...paramsOf(job), ...changes } };
   }
 
   /** Checks the params and makes the job, without storing it. */
   async function prepare(params: SubmitJobParams, owner: string, made: MadeBy = {}): Promise<JobRow> {
-    const { scheduleId = '', retryOf, fingerprint = '' } = made;
+    const { member = '', scheduleId = '', retryOf, fingerprint = '' } = made;
     const { idempotencyKey } = params;
     checkCharacters(params.sessionId, params.threadId, idempotencyKey);
     const request = await readRequest(params, owner);
@@ -200,20 +213,20 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
       retry_at: 0,
       schedule_id: scheduleId,
       search_text: searchText(request.taskPrompt.slice(0, SEARCHED_LENGTH), `${id}\n${sessionId}`),
+      member,
     };
   }
 
   /** Makes and stores a job, unless its owner has as many as it may have. */
   async function add(
     params: SubmitJobParams,
-    owner: string,
-    buckets: readonly Bucket[],
+    who: Principal,
     made: MadeBy,
     more?: (jobId: string) => readonly Statement[],
   ): Promise<SubmittedJob> {
-    const leave = await takePlace(owner, buckets);
+    const leave = await takePlace(who);
     try {
-      const job = await prepare(params, owner, made);
+      const job = await prepare(params, who.id, { ...made, member: who.member?.id ?? '' });
       await store.add(job, more?.(job.id));
       onSubmitted();
       return answerOf(job);
@@ -226,13 +239,13 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     const { idempotencyKey, retryOf } = given;
     checkCharacters(idempotencyKey);
     const fingerprint = idempotencyKey === undefined ? '' : fingerprintOf(given);
-    const meant = retryOf === undefined ? { params: given, owner: principal.id } : await readRepeated(given, principal);
-    const { params, owner } = meant;
+    const meant = retryOf === undefined ? { params: given, who: principal } : await readRepeated(given, principal);
+    const { params, who } = meant;
+    const { id: owner } = who;
     const earlier = idempotencyKey === undefined ? undefined : await store.findByKey(owner, idempotencyKey);
     if (earlier !== undefined) return repeated(earlier, fingerprint);
-    const buckets = owner === principal.id ? principal.buckets : await options.bucketsOf(owner);
     try {
-      return await add(params, owner, buckets, { fingerprint, ...(retryOf !== undefined && { retryOf }) });
+      return await add(params, who, { fingerprint, ...(retryOf !== undefined && { retryOf }) });
     } catch (error) {
       // The same key came twice at the same time, and the other call was first.
       if (idempotencyKey === undefined || errorCode(error) !== 'STORAGE_DUPLICATE') throw error;
@@ -245,13 +258,14 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
   return {
     submit,
     check: (params, owner) => prepare(params, owner),
-    addScheduled: async (params, owner, scheduleId, more) =>
-      add(params, owner, await options.bucketsOf(owner), { scheduleId }, more),
+    addScheduled: async (params, { id: scheduleId, owner, member }, more) =>
+      add(params, await options.principalFor(owner, member), { scheduleId }, more),
   };
 }
 
 /** What made a job, other than a plain submit. */
 interface MadeBy {
+  readonly member?: string;
   readonly scheduleId?: string;
   readonly retryOf?: string;
   readonly fingerprint?: string;

@@ -114,11 +114,12 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
     if (reason !== undefined) return conclude({ status: 'failed', error: reason, code: 'PROVIDER_UNAVAILABLE' });
     const { signal, release } = joinSignals(cancelled.signal, options.signal);
     try {
-      if (!(await gate.enter(turn.owner, signal))) return conclude({ status: 'cancelled' });
+      const place = turn.member ?? turn.owner;
+      if (!(await gate.enter(place, signal))) return conclude({ status: 'cancelled' });
       try {
         return conclude(await limited(provider, prompt, signal));
       } finally {
-        gate.leave(turn.owner);
+        gate.leave(place);
       }
     } finally {
       release();
@@ -132,6 +133,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       turnId: `${turn.turnId}.${index}.${turns}`,
       ...(reference !== '' && { reference }),
       owner: turn.owner,
+      ...(turn.member !== undefined && { member: turn.member }),
       prompt,
       // Asked again in the same run, the agent has seen them.
       ...(turns === 1 && turn.files !== undefined && { files: turn.files }),

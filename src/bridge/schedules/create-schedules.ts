@@ -1,7 +1,7 @@
 import { formatDuration, parseDuration } from '../../platform/config/leaf-settings.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError } from '../../platform/errors/error-table.ts';
-import { may, ownerSought, type Principal, sees } from '../../platform/identity/principal.ts';
+import { may, ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SubmittedJob } from '../contract/jobs.ts';
 import type {
@@ -13,7 +13,7 @@ import type {
   ScheduleTask,
 } from '../contract/schedules.ts';
 import { bridgeErrors } from '../errors.ts';
-import { TENANT } from '../principal.ts';
+import { mergedPages, TENANT, workingFor } from '../principal.ts';
 import type { ScheduleRow } from '../storage/bridge-schema.ts';
 import type { ScheduleStore } from '../storage/schedule-store.ts';
 import {
@@ -49,7 +49,7 @@ export interface SchedulesOptions extends Pick<Runtime, 'clock' | 'makeId' | 'lo
   readonly maxOfOwner: number;
   readonly minIntervalMs: number;
   /** Whether agents may work for an owner, at this moment. */
-  mayWork(owner: string): Promise<boolean>;
+  mayWork(schedule: Pick<ScheduleRow, 'owner' | 'member'>): Promise<boolean>;
 }
 
 const DEFAULT_LIMIT = 50;
@@ -117,6 +117,7 @@ export function createSchedules(options: SchedulesOptions): Schedules {
         last_job_id: '',
         created_at: now,
         updated_at: now,
+        member: principal.member?.id ?? '',
       };
       await store.add(row, maxOfOwner);
       return toView(row);
@@ -126,7 +127,11 @@ export function createSchedules(options: SchedulesOptions): Schedules {
         throw wrong('cursor', 'is not one that a list gave; leave it out to begin again');
       }
       if (asked !== undefined && !sees(principal, asked)) return { schedules: [], nextCursor: null };
-      const rows = await store.list(asked ?? ownerSought(principal), cursor, limit + 1);
+      const rows = await mergedPages(
+        asked === undefined ? ownersSought(principal) : [asked],
+        (owner) => store.list(owner, cursor, limit + 1),
+        { order: (one, other) => (one.id < other.id ? 1 : -1), limit: limit + 1 },
+      );
       const page = rows.slice(0, limit);
       return {
         schedules: page.map(toSchedule),
@@ -154,6 +159,7 @@ export function createSchedules(options: SchedulesOptions): Schedules {
           next_at: nextAt,
           ...(isNewTime && { counted_at: now }),
           updated_at: now,
+          member: isPause(changes) ? row.member : memberFor(principal, row),
         };
         // It was changed or has fired since it was read: the changes are applied to what it is now.
         if (await store.replace(row, changed)) return toView(changed);
@@ -165,12 +171,17 @@ export function createSchedules(options: SchedulesOptions): Schedules {
     },
     async run(principal, scheduleId) {
       const row = await find(principal, scheduleId, 'start');
-      return jobs.addScheduled(JSON.parse(row.task) as ScheduleTask, row.owner, scheduleId);
+      return jobs.addScheduled(JSON.parse(row.task) as ScheduleTask, { ...row, member: memberFor(principal, row) });
     },
     fireDue: firing.fireDue,
     removeOf: store.removeOf,
     stop: firing.stop,
   };
+}
+
+/** The member who changes a schedule of a team is the one whose limits count for it, so that it outlives who made it. */
+function memberFor(principal: Principal, { owner, member }: ScheduleRow): string {
+  return workingFor(principal, owner).member?.id ?? member;
 }
 
 /** Someone who may cancel the work of others may pause their schedules. */

@@ -22,7 +22,7 @@ interface Firing {
 interface FiringOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly store: Pick<ScheduleStore, 'due' | 'aheadOf' | 'advance' | 'skip' | 'replace'>;
   readonly jobs: FiringJobs;
-  mayWork(owner: string): Promise<boolean>;
+  mayWork(schedule: Pick<ScheduleRow, 'owner' | 'member'>): Promise<boolean>;
 }
 
 /** A firing that is later than this was missed: the bridge was stopped, or the clock was set forwards. */
@@ -42,7 +42,7 @@ export function createFiring({ store, jobs, clock, logger, mayWork }: FiringOpti
   async function refusal(schedule: ScheduleRow, now: number): Promise<Outcome | undefined> {
     const isLate = now - (schedule.next_at ?? now) > LATE_MS;
     if (isLate && schedule.catch_up === 'none') return { result: 'missed', message: 'The bridge was stopped then.' };
-    if (!(await mayWork(schedule.owner))) return { result: 'refused', message: STOPPED.ownerInactive.error ?? '' };
+    if (!(await mayWork(schedule))) return { result: 'refused', message: STOPPED.ownerInactive.error ?? '' };
     const last = schedule.last_job_id === '' ? undefined : await jobs.find(schedule.last_job_id);
     if (schedule.overlap === 'queue' || last?.completed_at !== null) return undefined;
     return { result: 'skipped', message: `Job ${last.id} had not ended.` };
@@ -61,7 +61,7 @@ export function createFiring({ store, jobs, clock, logger, mayWork }: FiringOpti
       const reason = await refusal(schedule, now);
       if (reason !== undefined) return await skip(reason);
       const task = JSON.parse(schedule.task) as SubmitJobParams;
-      await jobs.addScheduled(task, schedule.owner, schedule.id, (jobId) => [
+      await jobs.addScheduled(task, schedule, (jobId) => [
         store.advance({ ...advance, result: 'fired', message: '', jobId }),
       ]);
     } catch (error) {

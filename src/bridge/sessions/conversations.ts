@@ -22,8 +22,8 @@ import type { WorkingDirectories } from './working-directory.ts';
 export interface Conversations {
   /** Sends a message to the running turn. Throws NOT_STEERABLE. */
   steer(session: SessionRow, text: string): Promise<{ turnId: string }>;
-  /** Makes a copy of the session, which has the same owner and folder. Throws NOT_FORKABLE, TURN_NOT_FOUND, TURN_RUNNING. */
-  fork(session: SessionRow, turnId: string | undefined): Promise<{ sessionId: string }>;
+  /** Makes a copy of the session, which has the same owner and folder; `member` asks for it, for a team. Throws NOT_FORKABLE, TURN_NOT_FOUND, TURN_RUNNING. */
+  fork(session: SessionRow, turnId: string | undefined, member: string | undefined): Promise<{ sessionId: string }>;
   /** Chooses mode and model of the next turns; empty: as the agent does. Throws UNKNOWN_MODE, UNKNOWN_MODEL. */
   choose(session: SessionRow, chosen: Partial<SessionChoices>): Promise<void>;
   /** What people can choose from; `stored` is what the agent has told, as JSON text. */
@@ -56,7 +56,11 @@ export function createConversations(options: ConversationsOptions): Conversation
     return { turnId };
   }
 
-  async function copy(session: LiveSession, turnId: string | undefined): Promise<{ sessionId: string }> {
+  async function copy(
+    session: LiveSession,
+    turnId: string | undefined,
+    member: string | undefined,
+  ): Promise<{ sessionId: string }> {
     const { owner, providerId, reference, workingDirectory: folder } = session;
     const provider = providers.get(providerId);
     if (reference === '') throw new AppError('NOT_FORKABLE', { reason: 'it has no conversation yet' });
@@ -65,7 +69,7 @@ export function createConversations(options: ConversationsOptions): Conversation
     const last = await lastOfCopy(session, turnId);
     const [key, sessionId, now] = [makeId('ses_'), makeId('fork-'), clock.now()];
     const place = folder === '' ? await directories.scratch(key) : folder;
-    const forked = await provider.fork(reference, { owner, folder: place, ...last });
+    const forked = await provider.fork(reference, { owner, member, folder: place, ...last });
     if ('why' in forked) throw new AppError('NOT_FORKABLE', { reason: forked.why });
     const [summary] = await summaries.find([session.key]);
     const title = `Copy of ${summary?.title ? (JSON.parse(summary.title) as string) : session.id}`;
@@ -153,8 +157,8 @@ export function createConversations(options: ConversationsOptions): Conversation
       for (const update of told) session.stream.emit(update);
       return { turnId: turn.id };
     },
-    fork: ({ owner, session_id: sessionId }, turnId) =>
-      options.alone(owner, sessionId, (session) => copy(session, turnId)),
+    fork: ({ owner, session_id: sessionId }, turnId, member) =>
+      options.alone(owner, sessionId, (session) => copy(session, turnId, member)),
   };
 }
 

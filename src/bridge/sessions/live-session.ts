@@ -17,6 +17,8 @@ export interface TurnRequest {
   readonly threadId: string;
   readonly prompt: string;
   readonly files: readonly GivenFile[];
+  /** The owner of the files that were uploaded before: that of the call, which may differ from that of the session. */
+  readonly uploader: string;
   /** Checked before the turn is taken, in the order of the calls. Throws what the caller gets. */
   check?(): Promise<void>;
   /** Empty: that of the session, or its scratch folder. */
@@ -123,6 +125,25 @@ export function createLiveTurn(id: string, request: TurnRequest, createdAt: numb
     mode: '',
     leaveAgent: undefined,
     changed: undefined,
+  };
+}
+
+/**
+ * Lets calls about one session in one after the other, as they came: a message that follows a start on the heels finds its
+ * session, and of two calls with one idempotency key the second finds the turn of the first.
+ */
+export function createSessionOrder() {
+  /** By session, what the next call about it has to wait for. */
+  const admissions = new Map<string, Promise<void>>();
+  return <Result>(name: string, decide: () => Promise<Result>): Promise<Result> => {
+    const before = admissions.get(name);
+    const decided = before === undefined ? decide() : before.then(decide);
+    const ignore = () => undefined;
+    const over = decided.then(ignore, ignore).then(() => {
+      if (admissions.get(name) === over) admissions.delete(name);
+    });
+    admissions.set(name, over);
+    return decided;
   };
 }
 

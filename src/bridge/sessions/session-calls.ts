@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { OwnerOf } from '../../platform/identity/owner.ts';
 import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
@@ -8,7 +7,7 @@ import { readGivenFiles } from '../attachments/given-files.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { SessionName, SessionResult, TurnParams } from '../contract/session.ts';
 import { readPlan, readPlanChange } from '../multi-agent/multi-agent-plan.ts';
-import { principalOf } from '../principal.ts';
+import type { PrincipalFor } from '../principal.ts';
 import { wantsGateway } from '../routing/resolve-route.ts';
 import type { JobTurnRequest, TurnRequest } from './live-session.ts';
 import type { SessionOrchestrator } from './session-orchestrator.ts';
@@ -28,6 +27,8 @@ export interface SessionCalls {
 export interface JobCall {
   readonly jobId: string;
   readonly owner: string;
+  /** The member who submitted it, where the owner is a team; empty otherwise. */
+  readonly member: string;
   readonly params: TurnParams;
   readonly newSession: boolean;
   readonly isRetry: boolean;
@@ -39,8 +40,8 @@ export interface SessionCallsOptions {
   readonly orchestrator: Pick<SessionOrchestrator, 'turn' | 'jobTurn' | 'cancel' | 'close'>;
   /** The agents of the catalog. */
   readonly agentIds: readonly string[];
-  /** The people that jobs may belong to; undefined where there are only static tokens. */
-  readonly ownerOf?: OwnerOf | undefined;
+  /** Whom a job works for. */
+  readonly principalFor: PrincipalFor;
   /** Throws ATTACHMENT_NOT_FOUND for files that the owner does not have. */
   readonly checkFiles: Attachments['check'];
 }
@@ -48,7 +49,7 @@ export interface SessionCallsOptions {
 const LONGEST_KEY = 256;
 
 export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
-  const { orchestrator, agentIds, ownerOf, checkFiles } = options;
+  const { orchestrator, agentIds, principalFor, checkFiles } = options;
   /** What a caller asks for, checked as far as it can be before the session is known. */
   function read(params: TurnParams, method: TurnRequest['method']) {
     const { sessionId, threadId = '', taskPrompt = '', routing = {} } = params;
@@ -76,6 +77,7 @@ export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
         ...asked,
         method,
         principal,
+        uploader: principal.id,
         ...(asked.files.length > 0 && { check: () => checkFiles(principal.id, asked.files) }),
         hop: client.caller.forwarded?.hop ?? client.caller.hop ?? 0,
         ...identify(method, call),
@@ -85,10 +87,11 @@ export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
       };
       return orchestrator.turn(request, client);
     },
-    async jobTurn({ jobId, owner, params, newSession, isRetry, survivesRestart }, signal) {
+    async jobTurn({ jobId, owner, member, params, newSession, isRetry, survivesRestart }, signal) {
       const request: JobTurnRequest = {
         ...read(params, 'session.start'),
-        principal: principalOf(owner, (await ownerOf?.(owner))?.buckets),
+        principal: await principalFor(owner, member),
+        uploader: owner,
         hop: 0,
         jobId,
         ...(survivesRestart && { taskId: jobId }),

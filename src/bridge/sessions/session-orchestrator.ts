@@ -6,10 +6,11 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { TurnClient } from '../bridge-client.ts';
 import type { SessionName } from '../contract/session.ts';
 import { hasProgress } from '../multi-agent/kept-run.ts';
-import { requireMay } from '../principal.ts';
+import { requireMay, workingFor } from '../principal.ts';
 import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
 import {
   createLiveTurn,
+  createSessionOrder,
   isBusy,
   type JobTurnRequest,
   type LiveSession,
@@ -20,7 +21,7 @@ import {
 import type { SessionRecords } from './session-records.ts';
 import type { SessionStates } from './session-state.ts';
 import type { SessionTable } from './session-table.ts';
-import { type TurnLimits, takePlace } from './turn-limits.ts';
+import { idsOf, type TurnLimits, takePlace } from './turn-limits.ts';
 import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
 import type { TurnResumption } from './turn-resumption.ts';
 import { originOf, runsSeveralAgents, type TurnRunner } from './turn-runner.ts';
@@ -59,8 +60,8 @@ export interface SessionOrchestrator {
   ): Promise<void>;
   /** The connection is gone. */
   forget(receiver: NotificationSink): void;
-  /** Cancels every turn that works for an owner, or that the owner has asked for. */
-  cancelAllOf(owner: string): void;
+  /** Cancels every turn that is meant, by the owner of its session and by who has asked for it. */
+  cancelWhere(isMeant: (owner: string, principal: Principal) => boolean): void;
   /** Takes no new turns; resolves when those under way have ended. */
   settle(): Promise<void>;
   /** Takes no new turns, ends those under way, and waits until they are stored. */
@@ -86,8 +87,7 @@ const MESSAGE = 'session.message';
 
 export function createSessionOrchestrator(options: SessionOrchestratorOptions): SessionOrchestrator {
   const { table, change, records, runner, hub, resumption, limits, clock, makeId, discard } = options;
-  /** By session, what the next call about it has to wait for. */
-  const admissions = new Map<string, Promise<void>>();
+  const inOrder = createSessionOrder();
   const early = createEarlyFollowers();
   const idleListeners: (() => void)[] = [];
   let isDraining = false;
@@ -103,20 +103,6 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     });
     if ('earlier' in admitted) return resumption.attach(admitted.earlier, request, client);
     return answerOf(await admitted.outcome.promise);
-  }
-
-  /**
-   * Calls about one session are let in one after the other, as they came: a message that follows a start on the heels
-   * finds its session, and of two calls with one idempotency key the second finds the turn of the first.
-   */
-  function inOrder<Result>(name: string, decide: () => Promise<Result>): Promise<Result> {
-    const before = admissions.get(name);
-    const decided = before === undefined ? decide() : before.then(decide);
-    const over = decided.then(noop, noop).then(() => {
-      if (admissions.get(name) === over) admissions.delete(name);
-    });
-    admissions.set(name, over);
-    return decided;
   }
 
   /** Puts a new turn into the line of its session. */
@@ -138,9 +124,11 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     return found;
   }
 
-  function take(found: LiveSession | undefined, request: TurnRequest, client: TurnClient): Promise<string> {
+  function take(found: LiveSession | undefined, given: TurnRequest, client: TurnClient): Promise<string> {
     if (isDraining) throw new AppError('SHUTTING_DOWN');
-    // The caller may have been paused since the request came: what `cancelAllOf` has not seen must not begin.
+    const { principal } = given;
+    const request = found === undefined ? given : { ...given, principal: workingFor(principal, found.owner) };
+    // The caller may have been paused since the request came: what `cancelWhere` has not seen must not begin.
     if (request.principal.credential?.isLive() === false) throw new AppError('UNAUTHORIZED');
     const isStart = request.method === START;
     if (!isStart && !(found?.stored === 'open' || (found?.turns.length ?? 0) > 0)) {
@@ -171,8 +159,8 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   }
 
   async function jobTurn(request: JobTurnRequest, signal: AbortSignal): Promise<RawJson | undefined> {
-    const { sessionId, newSession, isRetry } = request;
-    const { id: owner } = request.principal;
+    const { sessionId, newSession, isRetry, principal } = request;
+    const { id: owner } = principal;
     const taken = await inOrder(nameOf(request), async () => {
       const found = await table.loadOwn(owner, sessionId);
       const repeatsStart =
@@ -181,9 +169,9 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       if (isDraining) throw new AppError('SHUTTING_DOWN');
       if (found !== undefined && (found.state === 'elsewhere' || isBusy(found))) return undefined;
       // A job takes a place now or waits in the table of jobs, so that it does not stand in the way of its session.
-      if (!limits.mayOpen(owner) || !limits.running.hasRoom(owner)) return undefined;
-      limits.opened(request.principal);
-      limits.running.tryEnter(owner);
+      if (!limits.mayOpen(principal) || !limits.running.hasRoom(idsOf(principal))) return undefined;
+      limits.opened(principal);
+      limits.running.tryEnter(idsOf(principal));
       // A run of several agents that was interrupted goes on, also where this job has started the session.
       const startsAgain = (newSession || repeatsStart) && !(isRetry && hasProgress(found?.reference, request.taskId));
       const continues = !startsAgain && found?.stored === 'open' && found.reference !== '';
@@ -231,12 +219,13 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
 
   async function runAll(session: LiveSession): Promise<void> {
     for (let next = session.turns[0]; next !== undefined; next = session.turns[0]) {
-      const { id: owner } = next.request.principal;
-      next.hasPlace ||= await takePlace(limits.running, owner, next.stopping.signal, () => waits(session, next));
+      const { principal } = next.request;
+      const ids = idsOf(principal);
+      next.hasPlace ||= await takePlace(limits.running, ids, next.stopping.signal, () => waits(session, next));
       await runner.run(session, next);
       session.turns.shift();
-      if (next.hasPlace) limits.running.leave(owner);
-      limits.ended(owner);
+      if (next.hasPlace) limits.running.leave(ids);
+      limits.ended(principal);
     }
     session.running = undefined;
     change(session, { kind: 'idle' });
@@ -374,11 +363,9 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       isDraining = true;
       await allEnded(table);
     },
-    cancelAllOf(owner) {
+    cancelWhere(isMeant) {
       for (const session of table.all()) {
-        for (const one of session.turns) {
-          if (session.owner === owner || one.request.principal.id === owner) stopTurn(one, 'cancelled');
-        }
+        for (const one of session.turns) if (isMeant(session.owner, one.request.principal)) stopTurn(one, 'cancelled');
       }
     },
     async interrupt() {

@@ -1,5 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { ownerSought, ownFirst, type Principal, sees } from '../../platform/identity/principal.ts';
+import { ownersSought, ownFirst, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import { isBusy, type LiveSession } from './live-session.ts';
@@ -23,7 +23,7 @@ export interface SessionTable {
 }
 
 export interface SessionTableOptions {
-  readonly store: Pick<SessionStore, 'isShared' | 'find' | 'findAnyOwner' | 'findByThread'>;
+  readonly store: Pick<SessionStore, 'isShared' | 'find' | 'findSeen' | 'findByThread'>;
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly change: SessionStates['change'];
   makeKey(): string;
@@ -94,13 +94,16 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     loadOwn,
     async load(principal, sessionId) {
       const own = await loadOwn(principal.id, sessionId);
-      const looksFurther = ownerSought(principal) === undefined;
-      if (own?.stored === 'open' || (own !== undefined && isBusy(own)) || !looksFurther) return own;
-      const row = await store.findAnyOwner(sessionId);
-      return row === undefined ? own : adopt(row);
+      const owners = ownersSought(principal);
+      if (own?.stored === 'open' || (own !== undefined && isBusy(own)) || owners?.length === 1) return own;
+      const row = await store.findSeen(sessionId, owners);
+      if (row !== undefined) return adopt(row);
+      // One of a team that is only about to begin is not in the store.
+      const starting = (owners ?? []).map((owner) => sessions.get(nameOf(owner, sessionId)));
+      return own ?? starting.find((one) => one !== undefined && isBusy(one));
     },
     async loadThread(principal, threadId) {
-      const rows = await store.findByThread(threadId, ownerSought(principal));
+      const rows = await store.findByThread(threadId, ownersSought(principal));
       const found = new Set(rows.map(adopt));
       for (const session of sessions.values()) {
         if (sees(principal, session.owner) && isBusy(session)) found.add(session);

@@ -1,31 +1,41 @@
 import { onAbort } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { lowestLimit } from '../../platform/identity/owner.ts';
-import type { Principal } from '../../platform/identity/principal.ts';
+import { countedFor, type Principal } from '../../platform/identity/principal.ts';
 import type { BridgeSettings } from '../settings.ts';
+
+/** One principal, or several that a place counts for: a person and the team that they work for. */
+export type Counted = string | readonly string[];
 
 /** A number of places that principals share: none can take them all, and none waits behind the backlog of another. */
 export interface FairGate {
   /** Whether `tryEnter` would succeed right now. */
-  hasRoom(principal: string): boolean;
-  /** Takes a place if one is free for the principal and nothing of it waits already. */
-  tryEnter(principal: string): boolean;
+  hasRoom(counted: Counted): boolean;
+  /** Takes a place if one is free for all that are counted and nothing of them together waits already. */
+  tryEnter(counted: Counted): boolean;
   /** Waits for a place: principals take turns, and the calls of one principal come in order. False: `signal` has aborted. */
-  enter(principal: string, signal: AbortSignal): Promise<boolean>;
+  enter(counted: Counted, signal: AbortSignal): Promise<boolean>;
   /** Gives a place back. */
-  leave(principal: string): void;
+  leave(counted: Counted): void;
 }
 
 /** How many turns may be open, and which of them may run (`bridge.limits`). */
 export interface TurnLimits {
-  mayOpen(principal: string): boolean;
+  mayOpen(principal: Counting): boolean;
   /** Counts a turn that runs or waits, until `ended`. Throws OVERLOADED when the principal, or everybody, has too many. */
-  opened(principal: Pick<Principal, 'id' | 'buckets'>): void;
-  ended(principal: string): void;
+  opened(principal: Counting): void;
+  ended(principal: Counting): void;
   /** Places of turns that run, in all and of each principal. */
   readonly running: FairGate;
   /** Places of turns and of steps that one agent works on. */
   ofAgent(providerId: string): FairGate;
+}
+
+type Counting = Pick<Principal, 'id' | 'buckets' | 'member'>;
+
+/** The ids of those that a turn of a principal counts for. */
+export function idsOf(principal: Counting): readonly string[] {
+  return countedFor(principal).map(({ id }) => id);
 }
 
 type Limits = Pick<
@@ -34,6 +44,7 @@ type Limits = Pick<
 >;
 
 interface Waiter {
+  readonly counted: Counted;
   readonly settle: (hasPlace: boolean) => void;
 }
 
@@ -48,23 +59,28 @@ export function createTurnLimits(limits: Limits): TurnLimits {
   const maxOpen = limits.turns + limits.waiting_turns;
   const maxOpenOfOne = limits.turns_per_principal + limits.waiting_turns_per_principal;
   let total = 0;
-  const mayOpen = (principal: string) => (open.get(principal)?.count ?? 0) < maxOpenOfOne && total < maxOpen;
+  const mayOpen = (principal: Counting) =>
+    total < maxOpen && idsOf(principal).every((id) => (open.get(id)?.count ?? 0) < maxOpenOfOne);
   return {
     running,
     mayOpen,
-    opened({ id, buckets }) {
-      if (!mayOpen(id)) throw new AppError('OVERLOADED');
-      const allowed = lowestLimit(buckets, 'runningTurns')?.limits.runningTurns ?? limits.turns_per_principal;
-      const mayRun = Math.min(allowed, limits.turns_per_principal);
-      open.set(id, { count: (open.get(id)?.count ?? 0) + 1, mayRun });
+    opened(principal) {
+      if (!mayOpen(principal)) throw new AppError('OVERLOADED');
+      for (const { id, buckets } of countedFor(principal)) {
+        const allowed = lowestLimit(buckets, 'runningTurns')?.limits.runningTurns ?? limits.turns_per_principal;
+        const mayRun = Math.min(allowed, limits.turns_per_principal);
+        open.set(id, { count: (open.get(id)?.count ?? 0) + 1, mayRun });
+      }
       total += 1;
     },
     ended(principal) {
       total -= 1;
-      const known = open.get(principal);
-      if (known === undefined) return;
-      known.count -= 1;
-      if (known.count === 0) open.delete(principal);
+      for (const id of idsOf(principal)) {
+        const known = open.get(id);
+        if (known === undefined) continue;
+        known.count -= 1;
+        if (known.count === 0) open.delete(id);
+      }
     },
     ofAgent(providerId) {
       const known = agents.get(providerId);
@@ -79,77 +95,85 @@ export function createTurnLimits(limits: Limits): TurnLimits {
 
 export function createFairGate(limit: number, limitOf: (principal: string) => number): FairGate {
   const inside = new Map<string, number>();
-  /** By principal, in the order in which they get the next place. */
+  /** By the names of those that are counted, in the order in which they get the next place. */
   const waiting = new Map<string, Waiter[]>();
   let total = 0;
 
-  const mayEnter = (principal: string) => total < limit && (inside.get(principal) ?? 0) < limitOf(principal);
+  const mayEnter = (counted: Counted) =>
+    total < limit && [counted].flat().every((one) => (inside.get(one) ?? 0) < limitOf(one));
 
-  function take(principal: string): void {
+  function take(counted: Counted): void {
     total += 1;
-    inside.set(principal, (inside.get(principal) ?? 0) + 1);
+    for (const one of [counted].flat()) inside.set(one, (inside.get(one) ?? 0) + 1);
   }
 
   function admitNext(): boolean {
-    for (const [principal, waiters] of waiting) {
-      if (!mayEnter(principal)) continue;
-      const next = waiters.shift();
-      waiting.delete(principal);
-      if (waiters.length > 0) waiting.set(principal, waiters);
-      if (next === undefined) return true;
-      take(principal);
+    for (const [line, waiters] of waiting) {
+      const [next] = waiters;
+      if (next === undefined || !mayEnter(next.counted)) continue;
+      waiters.shift();
+      waiting.delete(line);
+      if (waiters.length > 0) waiting.set(line, waiters);
+      take(next.counted);
       next.settle(true);
       return true;
     }
     return false;
   }
 
-  function hasRoom(principal: string): boolean {
-    return mayEnter(principal) && !waiting.has(principal);
+  function hasRoom(counted: Counted): boolean {
+    return mayEnter(counted) && !waiting.has(lineOf(counted));
   }
 
   return {
     hasRoom,
-    tryEnter(principal) {
-      if (!hasRoom(principal)) return false;
-      take(principal);
+    tryEnter(counted) {
+      if (!hasRoom(counted)) return false;
+      take(counted);
       return true;
     },
-    enter(principal, signal) {
+    enter(counted, signal) {
+      const line = lineOf(counted);
       const { promise, resolve } = Promise.withResolvers<boolean>();
       const waiter: Waiter = {
+        counted,
         settle(hasPlace) {
           release();
           resolve(hasPlace);
         },
       };
-      const waiters = waiting.get(principal);
-      if (waiters === undefined) waiting.set(principal, [waiter]);
+      const waiters = waiting.get(line);
+      if (waiters === undefined) waiting.set(line, [waiter]);
       else waiters.push(waiter);
       const release = onAbort(signal, () => {
-        const own = waiting.get(principal);
+        const own = waiting.get(line);
         const at = own?.indexOf(waiter) ?? -1;
         if (own === undefined || at === -1) return;
         own.splice(at, 1);
-        if (own.length === 0) waiting.delete(principal);
+        if (own.length === 0) waiting.delete(line);
         resolve(false);
       });
       while (admitNext());
       return promise;
     },
-    leave(principal) {
+    leave(counted) {
       total -= 1;
-      subtract(inside, principal);
+      for (const one of [counted].flat()) subtract(inside, one);
       while (admitNext());
     },
   };
 }
 
 /** Takes a place; false when `signal` aborts before there is one. `onWait` is called if there is none now. */
-export async function takePlace(gate: FairGate, principal: string, signal: AbortSignal, onWait: () => void) {
-  if (gate.tryEnter(principal)) return true;
+export async function takePlace(gate: FairGate, counted: Counted, signal: AbortSignal, onWait: () => void) {
+  if (gate.tryEnter(counted)) return true;
   onWait();
-  return gate.enter(principal, signal);
+  return gate.enter(counted, signal);
+}
+
+/** Those who are counted together wait in one line, so that one who waits for the team does not hold up their own work. */
+function lineOf(counted: Counted): string {
+  return [counted].flat().join('\n');
 }
 
 function subtract(counts: Map<string, number>, name: string): void {

@@ -60,12 +60,20 @@ export function createTurnResumption({ turns, hub, replay, clock }: TurnResumpti
         if (sink !== undefined) await replay(session.key, sink, after, earlier.last_seq);
         return answerOf(earlier.outcome);
       }
+      // Someone else may have asked for the turn: it goes on when this caller is paused or leaves the team.
+      const revoked = Promise.withResolvers<never>();
+      revoked.promise.catch(() => undefined);
+      const { member, credential, id } = request.principal;
+      const asked = live.request.principal.member ?? live.request.principal;
+      const isOwn = asked.id === (member?.id ?? id);
+      const forget = isOwn ? undefined : credential?.onEnd(() => revoked.reject(new AppError('UNAUTHORIZED')));
       try {
         if (sink !== undefined) await hub.subscribeAfter(session.key, sink, after);
-        const outcome = await live.outcome;
+        const outcome = await Promise.race([live.outcome, revoked.promise]);
         if (sink !== undefined) await hub.reached(session.key, sink, live.lastSeq);
         return answerOf(outcome);
       } finally {
+        forget?.();
         if (sink !== undefined && !client.stays) hub.unsubscribe(session.key, sink);
       }
     },

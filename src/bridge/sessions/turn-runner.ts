@@ -15,7 +15,7 @@ import { createOutputTrace, type ReadLongText } from './full-output.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
 import type { SessionRecords } from './session-records.ts';
 import { placeOf, readChoices } from './session-state.ts';
-import { type TurnLimits, takePlace } from './turn-limits.ts';
+import { idsOf, type TurnLimits, takePlace } from './turn-limits.ts';
 import {
   continuationLost,
   interruptedResult,
@@ -97,9 +97,9 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     // Before the folder is checked, because waiting may take long. The steps of a multi-agent run take places of their own.
     if (worker !== MULTI_AGENT_ID) {
       const gate = options.limits.ofAgent(worker);
-      if (!(await takePlace(gate, request.principal.id, turn.stopping.signal, request.accepted)))
-        return stoppedOutcome(turn, base);
-      turn.leaveAgent = () => gate.leave(request.principal.id);
+      const ids = idsOf(request.principal);
+      if (!(await takePlace(gate, ids, turn.stopping.signal, request.accepted))) return stoppedOutcome(turn, base);
+      turn.leaveAgent = () => gate.leave(ids);
     }
     const folder = request.workingDirectory || (continues ? session.workingDirectory : '');
     if (folder === '') options.checkScratch(session.owner);
@@ -112,9 +112,9 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
 
   /** Puts the files of the prompt into the private folder of the session, whatever folder its agent works in. */
   async function placeFiles(session: LiveSession, turn: LiveTurn): Promise<void> {
-    const { files, principal } = turn.request;
+    const { files, uploader: owner } = turn.request;
     options.checkScratch(session.owner);
-    const target = { owner: principal.id, folder: await directories.scratch(session.key), turnId: turn.id };
+    const target = { owner, folder: await directories.scratch(session.key), turnId: turn.id };
     turn.placed = await options.placeFiles(target, files);
   }
 
@@ -217,6 +217,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       turnId: turn.id,
       ...(!isStart && { reference }),
       owner: session.owner,
+      ...(turn.request.principal.member !== undefined && { member: turn.request.principal.member.id }),
       prompt: turn.request.prompt,
       ...(turn.placed.length > 0 && { files: turn.placed }),
       fileFolder: directories.filesOf(session.key),

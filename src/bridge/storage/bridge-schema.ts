@@ -166,6 +166,8 @@ export interface JobRow {
   readonly schedule_id: string;
   /** The beginning of the prompt and the names, in lower case, for searches. */
   readonly search_text: string;
+  /** The member who submitted it, where the owner is a team; empty otherwise. */
+  readonly member: string;
 }
 
 /** A file that a turn produced; its bytes lie in the data directory under its id. */
@@ -256,6 +258,8 @@ export interface ScheduleRow {
   readonly last_job_id: string;
   readonly created_at: number;
   readonly updated_at: number;
+  /** The member whose limits count for it, where the owner is a team; empty otherwise. */
+  readonly member: string;
 }
 
 /** Where a session, or a job, lives that was handed to another bridge. */

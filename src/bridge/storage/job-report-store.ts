@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Statement } from '../../platform/database/statement.ts';
+import { isPersons } from '../principal.ts';
 import type { BridgeSchema, JobCountRow, JobRow, JobStatus } from './bridge-schema.ts';
 
 /** The counts of one agent, over all shards and owners that were asked for. */
@@ -38,7 +39,7 @@ export interface JobReportStore {
   search(page: JobPage, filters: JobFilters): Promise<FilteredJobs>;
   /** Costs the same however many jobs there are. */
   counts(owner: string | undefined): Promise<readonly ProviderCounts[]>;
-  /** How many jobs of an owner wait, and how many run. */
+  /** How many jobs of an owner wait, and how many run, with those that a person has submitted for teams. */
   countOpen(owner: string): Promise<{ readonly pending: number; readonly running: number }>;
   /** Of those that may run by now. */
   oldestPending(owner: string | undefined, now: number): Promise<JobRow | undefined>;
@@ -92,6 +93,15 @@ export function createJobReportStore(database: Database<BridgeSchema>): JobRepor
     });
   const sumsOfAll = sums(false);
   const sumsOfOwner = sums(true);
+  const submittedFor = database.statement((query, given: { member: string }) =>
+    query
+      .selectFrom('jobs')
+      .select(({ fn }) => ['status', fn.countAll<number>().as('count')])
+      .where('member', '=', given.member)
+      .where('member', '!=', sql.lit(''))
+      .where('completed_at', 'is', null)
+      .groupBy('status'),
+  );
   const oldest = (hasOwner: boolean) =>
     database.statement((query, given: { owner: string; status: JobStatus; now: number }) => {
       const jobs = query
@@ -156,11 +166,13 @@ export function createJobReportStore(database: Database<BridgeSchema>): JobRepor
     },
     counts: (owner) => database.readKeyed(owner === undefined ? sumsOfAll({ owner: '' }) : sumsOfOwner({ owner })),
     async countOpen(owner) {
-      const rows = await database.readKeyed(sumsOfOwner({ owner }));
-      return {
-        pending: rows.reduce((sum, row) => sum + row.pending, 0),
-        running: rows.reduce((sum, row) => sum + row.running, 0),
+      const ofTeams = isPersons(owner) ? database.readKeyed(submittedFor({ member: owner })) : [];
+      const [rows, more] = await Promise.all([database.readKeyed(sumsOfOwner({ owner })), ofTeams]);
+      const ofState = (state: 'pending' | 'running') => {
+        const submitted = more.find(({ status }) => status === state)?.count ?? 0;
+        return rows.reduce((sum, row) => sum + row[state], Number(submitted));
       };
+      return { pending: ofState('pending'), running: ofState('running') };
     },
     async oldestPending(owner, now) {
       const choose = owner === undefined ? oldestOfAll : oldestOfOwner;

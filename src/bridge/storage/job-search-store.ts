@@ -14,8 +14,11 @@ export interface JobSearchStore {
   nextOfSessions(waiting: WaitingJobs, now: number): Promise<readonly NextJob[]>;
   /** Jobs that have waited past their deadline. */
   overdue(now: number, limit: number): Promise<readonly JobRow[]>;
-  /** The open jobs of a session, or of a thread; of all owners when none is given. */
-  ofSession(name: { readonly sessionId: string } | { readonly threadId: string }, owner?: string): Promise<JobRow[]>;
+  /** The open jobs of a session, or of a thread, of these owners or of any. */
+  ofSession(
+    name: { readonly sessionId: string } | { readonly threadId: string },
+    owners?: readonly string[],
+  ): Promise<JobRow[]>;
   /** What the store says of the jobs that this bridge runs. */
   runningOn(instance: string): Promise<readonly Pick<JobRow, 'id' | 'attempt' | 'stop_requested'>[]>;
   /** Running jobs of bridges that are on the list no more. */
@@ -117,9 +120,9 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       return found.map(({ place, session_id }) => ({ id: place.slice(1), priority: Number(place[0]), session_id }));
     },
     overdue: (now, limit) => database.readKeyed(overdue({ now, limit })),
-    async ofSession(name, owner) {
+    async ofSession(name, owners) {
       const found = await database.readKeyed('sessionId' in name ? ofSession(name) : ofThread(name));
-      return owner === undefined ? found : found.filter((job) => job.owner === owner);
+      return owners === undefined ? found : found.filter((job) => owners.includes(job.owner));
     },
     runningOn: (instance) => database.readKeyed(runningOn({ instance })),
     abandoned: (own, limit) => database.readKeyed(abandoned({ own, limit })),

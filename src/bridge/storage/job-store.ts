@@ -74,6 +74,7 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
       retry_at: given.retry_at,
       schedule_id: given.schedule_id,
       search_text: given.search_text,
+      member: given.member,
     }),
   );
   const find = database.statement((query, given: { id: string }) =>

@@ -6,12 +6,20 @@ export type RouteKey = Pick<SessionRouteRow, 'owner' | 'kind' | 'name'>;
 /** Places of what other bridges run. Routes that were last used before `usedAfter` are ignored, and deleted later. */
 export interface SessionRouteStore {
   find(key: RouteKey, usedAfter: number): Promise<SessionRouteRow | undefined>;
-  /** The one used last, of any owner. */
-  findAnyOwner(name: Omit<RouteKey, 'owner'>, usedAfter: number): Promise<SessionRouteRow | undefined>;
+  /** The one used last, of these owners or of any. */
+  findSeen(
+    name: Omit<RouteKey, 'owner'>,
+    owners: readonly string[] | undefined,
+    usedAfter: number,
+  ): Promise<SessionRouteRow | undefined>;
   /** One for each owner. */
   findOwners(name: Omit<RouteKey, 'owner'>, usedAfter: number): Promise<readonly SessionRouteRow[]>;
-  /** Sessions of a thread; of all owners when none is given. */
-  findByThread(threadId: string, owner: string | undefined, usedAfter: number): Promise<readonly SessionRouteRow[]>;
+  /** Sessions of a thread, of these owners or of any. */
+  findByThread(
+    threadId: string,
+    owners: readonly string[] | undefined,
+    usedAfter: number,
+  ): Promise<readonly SessionRouteRow[]>;
   /** Adds routes; one that is there already stays as it is. Resolves when they are stored. */
   claim(rows: readonly SessionRouteRow[], usedAfter: number): Promise<void>;
   /** Points routes to another node, those that still point to the one given. */
@@ -32,16 +40,6 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
       .where('kind', '=', given.kind)
       .where('name', '=', given.name)
       .where('used_at', '>', given.usedAfter),
-  );
-  const findAnyOwner = database.statement((query, given: Omit<RouteKey, 'owner'> & { usedAfter: number }) =>
-    query
-      .selectFrom('session_routes')
-      .selectAll()
-      .where('name', '=', given.name)
-      .where('kind', '=', given.kind)
-      .where('used_at', '>', given.usedAfter)
-      .orderBy('used_at', 'desc')
-      .limit(1),
   );
   const insert = (onConflict: 'keep' | 'replace') =>
     database.statement((query, given: SessionRouteRow) =>
@@ -90,18 +88,22 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
   );
   return {
     find: async (key, usedAfter) => (await database.readKeyed(find({ ...key, usedAfter })))[0],
-    findAnyOwner: async (name, usedAfter) => (await database.readKeyed(findAnyOwner({ ...name, usedAfter })))[0],
+    async findSeen({ kind, name }, owners, usedAfter) {
+      const found = database.query.selectFrom('session_routes').selectAll().where('name', '=', name);
+      const used = found.where('kind', '=', kind).where('used_at', '>', usedAfter).orderBy('used_at', 'desc').limit(1);
+      return (await database.readKeyed((owners === undefined ? used : used.where('owner', 'in', owners)).compile()))[0];
+    },
     findOwners({ kind, name }, usedAfter) {
       const ofAll = database.query.selectFrom('session_routes').selectAll().where('name', '=', name);
       return database.read(ofAll.where('kind', '=', kind).where('used_at', '>', usedAfter).compile());
     },
-    findByThread(threadId, owner, usedAfter) {
+    findByThread(threadId, owners, usedAfter) {
       const all = database.query
         .selectFrom('session_routes')
         .selectAll()
         .where('thread_id', '=', threadId)
         .where('used_at', '>', usedAfter);
-      return database.read((owner === undefined ? all : all.where('owner', '=', owner)).compile());
+      return database.read((owners === undefined ? all : all.where('owner', 'in', owners)).compile());
     },
     async claim(rows, usedAfter) {
       await database.write(rows.flatMap((row) => [forget({ ...row, usedAfter }), add(row)]));

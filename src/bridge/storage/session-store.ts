@@ -16,10 +16,10 @@ export interface SessionStore {
   /** Whether other bridges may change the same rows. */
   readonly isShared: boolean;
   find(sessionId: string, owner: string): Promise<SessionRow | undefined>;
-  /** The newest open session of that name, of any owner. */
-  findAnyOwner(sessionId: string): Promise<SessionRow | undefined>;
-  /** Open sessions of a thread; of all owners when none is given. */
-  findByThread(threadId: string, owner: string | undefined): Promise<readonly SessionRow[]>;
+  /** The open session of that name that was used last, of these owners or of any. */
+  findSeen(sessionId: string, owners: readonly string[] | undefined): Promise<SessionRow | undefined>;
+  /** Open sessions of a thread, of these owners or of any. */
+  findByThread(threadId: string, owners: readonly string[] | undefined): Promise<readonly SessionRow[]>;
   /** The owner of an open session. */
   ownerOf(key: string): Promise<string | undefined>;
   /** Nothing is chosen for it yet. */
@@ -177,14 +177,19 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     isShared: database.engine === 'postgres',
     ownerOf: async (key) => (await database.readKeyed(ownerOf({ key })))[0]?.owner,
     find: async (sessionId, owner) => (await database.readKeyed(find({ sessionId, owner })))[0],
-    findAnyOwner: async (sessionId) => (await database.readKeyed(findAnyOwner({ sessionId })))[0],
-    findByThread(threadId, owner) {
+    async findSeen(sessionId, owners) {
+      if (owners === undefined) return (await database.readKeyed(findAnyOwner({ sessionId })))[0];
+      const found = database.query.selectFrom('sessions').selectAll().where('session_id', '=', sessionId);
+      const open = found.where('owner', 'in', owners).where('closed_at', 'is', null);
+      return (await database.readKeyed(open.orderBy('updated_at', 'desc').limit(1).compile()))[0];
+    },
+    findByThread(threadId, owners) {
       const all = database.query
         .selectFrom('sessions')
         .selectAll()
         .where('thread_id', '=', threadId)
         .where('closed_at', 'is', null);
-      return database.read((owner === undefined ? all : all.where('owner', '=', owner)).compile());
+      return database.read((owners === undefined ? all : all.where('owner', 'in', owners)).compile());
     },
     insert,
     claim: (given) => expectChanges(claim(given), 1),

@@ -265,4 +265,19 @@ export const workbenchMigrations: readonly Migration[] = [
       schema.createIndex('permissions_given').on('permissions').column('id').where(column('given'), '!=', sql.lit('')),
     ],
   },
+  {
+    id: '0019-members-of-teams',
+    statements: ({ schema }) => [
+      ...['jobs', 'schedules'].map((table) =>
+        schema.alterTable(table).addColumn('member', 'text', (column) => column.notNull().defaultTo('')),
+      ),
+      // The open jobs that someone has submitted for teams count for their plan.
+      schema
+        .createIndex('jobs_member')
+        .on('jobs')
+        .columns(['member', 'status'])
+        .where(column('member'), '!=', sql.lit(''))
+        .where(column('completed_at'), 'is', null),
+    ],
+  },
 ];

@@ -71,7 +71,7 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
         if (system !== undefined) messages.unshift({ role: 'system', content: system });
         const answer = emptyAnswer();
         const request = { model, messages, stream: true as const, stream_options: { include_usage: true as const } };
-        await readAnswer(complete(request, signal, ''), answer, () => undefined);
+        await readAnswer(complete(request, signal, { owner: '' }), answer, () => undefined);
         return answer.text + answer.refusal;
       },
     }),

@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { ownerSought, type Principal, sees } from '../../platform/identity/principal.ts';
+import { ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import type {
   AuditPage,
   AuditQuery,
@@ -10,6 +10,7 @@ import type {
   UpdatePage,
   UpdateQuery,
 } from '../contract/workbench.ts';
+import { mergedPages } from '../principal.ts';
 import { splitTextLast } from '../sessions/update-text.ts';
 import type { AuditRow, UpdateChunkRow } from '../storage/bridge-schema.ts';
 import type { HistoryStore, StoredTurn } from '../storage/history-store.ts';
@@ -284,13 +285,12 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
       const [at, id] = cursor === undefined ? [] : decodeCursor(cursor);
       const isFiltered = action !== undefined || sessionId !== undefined;
       const scanned = isFiltered ? MAX_AUDIT_SCANNED : limit + 1;
-      const rows = await store.audit({
-        owner: owner ?? ownerSought(principal),
-        from,
-        to,
-        after: at === undefined || id === undefined ? undefined : { at, id },
-        limit: scanned,
-      });
+      const after = at === undefined || id === undefined ? undefined : { at, id };
+      const rows = await mergedPages(
+        owner === undefined ? ownersSought(principal) : [owner],
+        (one) => store.audit({ owner: one, from, to, after, limit: scanned }),
+        { order: (one, other) => other.at - one.at || (one.id < other.id ? 1 : -1), limit: scanned },
+      );
       const fits = (row: AuditRow) =>
         (action === undefined || row.action === action) && (sessionId === undefined || row.session_id === sessionId);
       const fitting = rows.filter(fits);

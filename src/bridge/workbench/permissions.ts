@@ -1,11 +1,12 @@
 import { joinSignals, pause, type Repeated, repeat } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { may, ownerSought, type Principal, sees } from '../../platform/identity/principal.ts';
+import { may, ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AskPermission, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
+import { mergedPages } from '../principal.ts';
 import type { BridgeSchema, PermissionRow } from '../storage/bridge-schema.ts';
 import { createPermissionStore } from '../storage/permission-store.ts';
 import {
@@ -230,16 +231,21 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     },
     async list(principal, { state = 'open', sessionKey, owner }) {
       if (owner !== undefined && !sees(principal, owner)) return [];
-      const of = owner ?? ownerSought(principal);
-      const rows = await (state === 'open' ? store.open : store.latest)(of, sessionKey, MAX_LISTED);
+      const read = state === 'open' ? store.open : store.latest;
+      const rows = await mergedPages(
+        owner === undefined ? ownersSought(principal) : [owner],
+        (one) => read(one, sessionKey, MAX_LISTED),
+        { order: state === 'open' ? oldestFirst : newestFirst, limit: MAX_LISTED },
+      );
       return rows.map(toView);
     },
     async answer(principal, id, answer) {
       const row = await find(principal, id);
       checkOpen(row);
-      const { end, rules: remembered } = endOf(row, answer, principal.id, clock.now());
+      const { id: by } = principal.member ?? principal;
+      const { end, rules: remembered } = endOf(row, answer, by, clock.now());
       const added = remembered.map((rule) =>
-        store.addRule(toRuleRow(rule, row, end.scope, principal.id, makeId('rule_'), clock.now())),
+        store.addRule(toRuleRow(rule, row, end.scope, by, makeId('rule_'), clock.now())),
       );
       try {
         await database.write([store.end(id, end), ...added]);
@@ -256,7 +262,12 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     },
     async rules(principal, owner) {
       if (owner !== undefined && !sees(principal, owner)) return [];
-      return (await store.rules(owner ?? ownerSought(principal), clock.now(), MAX_LISTED)).map(toStoredRule);
+      const rules = await mergedPages(
+        owner === undefined ? ownersSought(principal) : [owner],
+        (one) => store.rules(one, clock.now(), MAX_LISTED),
+        { order: newestFirst, limit: MAX_LISTED },
+      );
+      return rules.map(toStoredRule);
     },
     async removeRule(principal, id) {
       const rule = await store.findRule(id);
@@ -296,6 +307,15 @@ function readSettings({ permission_rules: given, permission_timeout: timeoutMs }
     }),
   );
   return { rules, timeoutMs };
+}
+
+/** Ids sort by time. */
+function oldestFirst(one: { readonly id: string }, other: { readonly id: string }): number {
+  return one.id < other.id ? -1 : 1;
+}
+
+function newestFirst(one: { readonly id: string }, other: { readonly id: string }): number {
+  return oldestFirst(other, one);
 }
 
 function noop(): void {}

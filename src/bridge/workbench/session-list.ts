@@ -1,6 +1,7 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { may, ownerSought, type Principal, sees } from '../../platform/identity/principal.ts';
+import { may, ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { SessionChanges, SessionPage, SessionQuery, SessionView, Summary } from '../contract/workbench.ts';
+import { mergedPages } from '../principal.ts';
 import type { Conversations } from '../sessions/conversations.ts';
 import type { SessionRow, SummaryRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
@@ -26,7 +27,7 @@ export interface SessionList {
 }
 
 interface SessionListOptions {
-  readonly sessions: Pick<SessionStore, 'find' | 'findAnyOwner'>;
+  readonly sessions: Pick<SessionStore, 'find' | 'findSeen'>;
   readonly store: SummaryStore;
   readonly summaries: Pick<SessionSummaries, 'live'>;
   readonly permissions: Pick<Permissions, 'list'>;
@@ -47,13 +48,15 @@ interface LiveState {
   asking: number;
 }
 
+type Owners = readonly string[] | undefined;
 type LiveStates = ReadonlyMap<string, Readonly<LiveState>>;
 
 export function createSessionList(options: SessionListOptions): SessionList {
   const { sessions, store, summaries, permissions, offered, now } = options;
 
-  async function readStates(owner: string | undefined): Promise<LiveStates> {
-    return statesOf(...(await Promise.all([store.openTurns(owner), store.openPermissions(owner)])));
+  async function readStates(owners: Owners): Promise<LiveStates> {
+    const turns = mergedPages(owners, store.openTurns);
+    return statesOf(...(await Promise.all([turns, mergedPages(owners, store.openPermissions)])));
   }
 
   /** Reads the branch of each folder once. */
@@ -102,19 +105,19 @@ export function createSessionList(options: SessionListOptions): SessionList {
   async function lookUp(principal: Principal, sessionId: string, owner: string | undefined) {
     if (owner !== undefined) return sees(principal, owner) ? sessions.find(sessionId, owner) : undefined;
     const own = await sessions.find(sessionId, principal.id);
-    if (own?.closed_at === null || ownerSought(principal) !== undefined) return own;
-    return sessions.findAnyOwner(sessionId);
+    const owners = ownersSought(principal);
+    return own?.closed_at === null || owners?.length === 1 ? own : sessions.findSeen(sessionId, owners);
   }
 
   async function one(session: SessionRow): Promise<Summary> {
-    const [[row], states] = await Promise.all([store.find([session.key]), readStates(session.owner)]);
+    const [[row], states] = await Promise.all([store.find([session.key]), readStates([session.owner])]);
     const [summary] = await toSummaries(row === undefined ? [] : [row], states);
     if (summary === undefined) throw new AppError('SESSION_NOT_FOUND', { sessionId: session.session_id });
     return summary;
   }
 
   /** Rows that fit, from the newest on. Stops after so many looked at, and says where. */
-  async function page(owner: string | undefined, query: SessionQuery, states: LiveStates) {
+  async function page(owners: Owners, query: SessionQuery, states: LiveStates) {
     const { state, providerId, folder, threadId, search, limit = DEFAULT_LIMIT } = query;
     const after = readCursor(query.cursor);
     const words = search === undefined ? undefined : searchText(search, '').trimEnd();
@@ -129,13 +132,14 @@ export function createSessionList(options: SessionListOptions): SessionList {
       const sorted = live
         .filter((row) => fits(row) && (threadId === undefined || row.thread_id === threadId))
         .filter((row) => after === undefined || isAfter(row, after))
-        .toSorted((one, other) => (isAfter(one, positionOf(other)) ? 1 : -1));
+        .toSorted(newestFirst);
       return cutPage(sorted, limit);
     }
     const isFiltered = [state === 'idle' || undefined, providerId, folder, words].some((one) => one !== undefined);
     const scanned = isFiltered ? MAX_SCANNED : limit + 1;
     const isArchived = state === 'archived';
-    const rows = await store.scan({ owner, isArchived, after, threadId, limit: scanned });
+    const scan = (owner: string | undefined) => store.scan({ owner, isArchived, after, threadId, limit: scanned });
+    const rows = await mergedPages(owners, scan, { order: newestFirst, limit: scanned });
     const found = cutPage(rows.filter(fits), limit);
     const last = rows.at(-1);
     if (found.next !== null || rows.length < scanned || last === undefined) return found;
@@ -151,13 +155,15 @@ export function createSessionList(options: SessionListOptions): SessionList {
     },
     async list(principal, query) {
       const isSeen = query.owner === undefined || sees(principal, query.owner);
-      const owner = isSeen ? (query.owner ?? ownerSought(principal)) : ownerSought(principal);
-      const [states, counted] = await Promise.all([readStates(owner), store.count(owner, MAX_COUNTED + 1)]);
+      const owners = isSeen && query.owner !== undefined ? [query.owner] : ownersSought(principal);
+      const counting = mergedPages(owners, async (owner) => [await store.count(owner, MAX_COUNTED + 1)]);
+      const [states, countsOf] = await Promise.all([readStates(owners), counting]);
+      const counted = countsOf.reduce((sum, one) => sum + one, 0);
       const counts = { needsYou: 0, running: 0, waiting: 0, idle: 0 };
       for (const state of states.values()) counts[COUNTED[liveState(state)]] += 1;
       counts.idle = Math.max(0, Math.min(counted, MAX_COUNTED) - states.size);
       if (!isSeen) return { sessions: [], counts, nextCursor: null };
-      const { rows, next } = await page(owner, query, states);
+      const { rows, next } = await page(owners, query, states);
       return { sessions: await toSummaries(rows, states), counts, nextCursor: next };
     },
     async show(principal, sessionId, owner) {
@@ -228,6 +234,10 @@ function positionOf({ updated_at: updatedAt, session_key: key }: SummaryRow): Su
 /** Whether a row comes after a position, newest first. */
 function isAfter({ updated_at: updatedAt, session_key: key }: SummaryRow, position: SummaryPosition): boolean {
   return updatedAt === position.updatedAt ? key < position.key : updatedAt < position.updatedAt;
+}
+
+function newestFirst(one: SummaryRow, other: SummaryRow): number {
+  return isAfter(one, positionOf(other)) ? 1 : -1;
 }
 
 function cutPage(rows: readonly SummaryRow[], limit: number) {

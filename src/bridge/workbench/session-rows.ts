@@ -6,6 +6,7 @@ import { may } from '../../platform/identity/principal.ts';
 import type { BridgeCaller } from '../access.ts';
 import * as files from '../contract/files.ts';
 import * as contract from '../contract/workbench.ts';
+import { workingFor } from '../principal.ts';
 import type { Conversations } from '../sessions/conversations.ts';
 import type { FileChanges } from './file-changes.ts';
 import type { ReadFile } from './folders.ts';
@@ -200,8 +201,10 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
         bodyLimit: MAX_CHANGES_BYTES,
         response: { 201: contract.ForkResult },
       },
-      async ({ caller, params, query, body }) =>
-        conversations.fork(await ownWork(caller, params.sessionId, query.owner), body.turnId),
+      async ({ caller, params, query, body }) => {
+        const session = await ownWork(caller, params.sessionId, query.owner);
+        return conversations.fork(session, body.turnId, workingFor(caller.principal, session.owner).member?.id);
+      },
     ),
   ];
 }

@@ -1,6 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import { defineRoute, type ErrorForBody, type Guard, type Route } from '../../platform/http/surface.ts';
-import { may, ownerSought } from '../../platform/identity/principal.ts';
+import { may, ownersSought } from '../../platform/identity/principal.ts';
 import type { BridgeCaller } from '../access.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
 import { FolderPage, FolderQuery } from '../contract/files.ts';
@@ -53,7 +53,7 @@ export function workbenchRoutes(guard: Guard<BridgeCaller>, parts: WorkbenchPart
   const { sessions, history, folders, nodes, permissions, schedules, attachments } = parts;
 
   function onlyForAll({ principal }: BridgeCaller): void {
-    if (ownerSought(principal) !== undefined) throw new AppError('FORBIDDEN');
+    if (ownersSought(principal) !== undefined) throw new AppError('FORBIDDEN');
   }
 
   const rows = [

@@ -3,8 +3,8 @@ import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
 import { bearerToken, type Guard, type RequestHead } from '../../platform/http/surface.ts';
-import type { Owner, OwnerOf } from '../../platform/identity/owner.ts';
-import { type Identify, isOwnCredential, type Principal } from '../../platform/identity/principal.ts';
+import { type Owner, type OwnerOf, type Payer, payerName } from '../../platform/identity/owner.ts';
+import { type Identify, isOwnCredential, type Principal, teamOf } from '../../platform/identity/principal.ts';
 import { createSecretMatcher, createToken } from '../../platform/secrets/tokens.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import type { Budgets, KeyHolder } from './admission.ts';
@@ -17,14 +17,15 @@ export interface KeyAccess {
   /** As `withKey`, but only for the master key, or for anybody while none is configured. */
   readonly withMasterKey: Guard<KeyHolder>;
   /**
-   * What another part of this program works with on behalf of an owner: their plan and their budget. An owner who is nobody
-   * here, such as the operator, has no limits. Throws INVALID_API_KEY when the owner is not active.
+   * What another part of this program works with on behalf of an owner: their plan and their budget, and for work of a team
+   * also those of the member. An owner who is nobody here, such as the operator, has no limits. Throws INVALID_API_KEY when
+   * the owner is not active, and NOT_IN_TEAM when the member has left.
    */
-  forOwner(ownerId: string): Promise<KeyHolder>;
+  forOwner(payer: Payer): Promise<KeyHolder>;
   /** A key with which programs of an owner call us; it works until this program ends, and is stored nowhere. */
-  temporaryKey(ownerId: string): string;
+  temporaryKey(payer: Payer): string;
   /** The same for one program of an owner: it works until `end`. */
-  keyForProgram(ownerId: string): { readonly key: string; end(): void };
+  keyForProgram(payer: Payer): { readonly key: string; end(): void };
   /** As `withMasterKey`, and for people, who manage keys of their own. */
   readonly withOwnKeys: Guard<KeyHolder>;
   isOpen(): boolean;
@@ -96,10 +97,16 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   const temporaryKeys = new Map<string, FoundKey>();
   const temporaryKeyOf = new Map<string, string>();
 
-  function makeTemporaryKey(owner: string): string {
+  /** A member's calls for a team are those of a key that is bound to the team. */
+  function keyFor({ owner, member }: Payer): FoundKey {
+    const holder = { ...INTERNAL, owner: member ?? owner, isMaster: false };
+    const team = member === undefined ? {} : { team: teamOf(owner) ?? '' };
+    return { holder, expiresAt: undefined, ofTeams: new Map(), ...team };
+  }
+
+  function makeTemporaryKey(payer: Payer): string {
     const key = createToken(options.randomness, KEY_PREFIX);
-    const holder = { ...INTERNAL, owner, isMaster: false };
-    temporaryKeys.set(key, { holder, expiresAt: undefined, ofTeams: new Map() });
+    temporaryKeys.set(key, keyFor(payer));
     return key;
   }
 
@@ -193,20 +200,20 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
       if (!isMaster && !isEnough) throw new AppError('FORBIDDEN');
       return holder;
     },
-    async forOwner(ownerId) {
-      const owner = await ownerOf?.(ownerId);
-      const holder = { ...INTERNAL, owner: ownerId, isMaster: false };
-      return owner === undefined ? holder : prepare({ holder, expiresAt: undefined, ofTeams: new Map() }, owner, '');
+    async forOwner(payer) {
+      const found = keyFor(payer);
+      return prepare(found, await ownerOf?.(found.holder.owner), found.team ?? '');
     },
-    temporaryKey(owner) {
-      const known = temporaryKeyOf.get(owner);
+    temporaryKey(payer) {
+      const name = payerName(payer);
+      const known = temporaryKeyOf.get(name);
       if (known !== undefined) return known;
-      const key = makeTemporaryKey(owner);
-      temporaryKeyOf.set(owner, key);
+      const key = makeTemporaryKey(payer);
+      temporaryKeyOf.set(name, key);
       return key;
     },
-    keyForProgram(owner) {
-      const key = makeTemporaryKey(owner);
+    keyForProgram(payer) {
+      const key = makeTemporaryKey(payer);
       return { key, end: () => void temporaryKeys.delete(key) };
     },
     isOpen: () => masterKey === '',

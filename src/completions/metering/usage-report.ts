@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { ownerIdOf } from '../../platform/identity/owner.ts';
-import { ownerSought, sees } from '../../platform/identity/principal.ts';
+import { ownersSought, sees } from '../../platform/identity/principal.ts';
 import { usdOfNano } from '../apis/prices.ts';
 import type { UsageQuery, UsageReport } from '../contract/keys.ts';
 import { dayOf, type KeyHolder } from '../keys/admission.ts';
@@ -62,7 +62,7 @@ interface ReportScope {
 
 /** Whose calls a report is about: what the caller may see of what was asked for. Throws FORBIDDEN for more than that. */
 function scopeOf({ id, owner, isMaster, principal }: KeyHolder, query: UsageQuery): ReportScope {
-  const seesOthers = isMaster || (principal !== undefined && ownerSought(principal) === undefined);
+  const seesOthers = isMaster || (principal !== undefined && ownersSought(principal) === undefined);
   const asked = query.owner === undefined ? undefined : ownerIdOf(query.owner);
   const maySee =
     asked === undefined || asked === owner || isMaster || (principal !== undefined && sees(principal, asked));

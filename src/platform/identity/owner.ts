@@ -47,8 +47,24 @@ export function lowestLimit(buckets: readonly Bucket[], kind: 'runningTurns' | '
   return lowest;
 }
 
+/** Who is charged for work: its owner, and where that is a team, the member who asked for it as well. */
+export interface Payer {
+  readonly owner: string;
+  readonly member?: string | undefined;
+}
+
+/** One word for a payer; ids have no spaces. */
+export function payerName({ owner, member }: Payer): string {
+  return member === undefined ? owner : `${owner} ${member}`;
+}
+
+export function payerOf(name: string): Payer {
+  const [owner = '', member] = name.split(' ');
+  return { owner, member };
+}
+
 /**
- * The person that a key belongs to. One object stands for a person as long as it is kept in memory, and its members
+ * The person that a key belongs to, or a team. One object stands for a person as long as it is kept in memory, and its members
  * change with the person: a holder sees a pause without asking again. `revision` changes with any of them.
  */
 export interface Owner {
@@ -66,6 +82,11 @@ export interface Owner {
   /** Whether agents may work for them. */
   readonly bridge: boolean;
   readonly revision: number;
+}
+
+/** The team of a person by the owner that its work has, `team:<id>`. Undefined: they are not in it. */
+export function teamOfOwner({ teams }: Pick<Owner, 'teams'>, owner: string): OwnerTeam | undefined {
+  return teams.find(({ bucket }) => bucket.id === owner);
 }
 
 /** The owner that an id stands for: `usr_...`, which 0.1.0 stored as the owner of a key, is `user:usr_...`. */

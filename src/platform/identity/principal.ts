@@ -1,5 +1,5 @@
 import type { RequestHead } from '../http/surface.ts';
-import type { Bucket, Owner } from './owner.ts';
+import type { Bucket, Owner, OwnerTeam } from './owner.ts';
 
 export type Role = 'root' | 'admin' | 'operator' | 'user' | 'readonly';
 
@@ -8,7 +8,7 @@ export type Scope = 'bridge' | 'completions' | 'account' | 'admin';
 
 /** Who is calling, the same in every service. */
 export interface Principal {
-  /** `main`, `review`, `node:<id>`, `user:<id>` or `service:<id>`. What it creates has this owner. */
+  /** `main`, `review`, `node:<id>`, `user:<id>`, `service:<id>`, or `team:<id>` for a member at work for it. What it creates has this owner. */
   readonly id: string;
   readonly role: Role;
   /** Ids of the teams whose work (owner `team:<id>`) it shares. */
@@ -18,6 +18,8 @@ export interface Principal {
   readonly scopes: ReadonlySet<Scope>;
   /** Whose limits and budgets apply to it, all of them. */
   readonly buckets: readonly Bucket[];
+  /** The person who acts, where `id` is that of a team. */
+  readonly member?: Principal;
   /** Whether it sees the work of every owner. Only the functions below read it. */
   readonly seesAll: boolean;
   /** The login or token that a person or a service account came with. Absent for static tokens and nodes. */
@@ -29,7 +31,7 @@ export interface Credential {
   readonly id: string;
   /** The one that it belongs to, as they are now. */
   readonly owner: Owner;
-  /** False from the moment at which it was revoked or ended, or its owner was paused, got another role or lost the bridge. */
+  /** False from the moment at which it was revoked or ended, or its owner was paused, left a team, got another role or lost the bridge. */
   isLive(): boolean;
   /** Calls the listener once, when the credential stops to be live. Returns a function that forgets the listener. */
   onEnd(listener: () => void): () => void;
@@ -89,9 +91,29 @@ export function may(principal: Seer & Pick<Principal, 'role'>, action: Action, o
   return role === 'operator' && action === 'cancel';
 }
 
-/** The owner whose work a store is asked for on behalf of a principal. Undefined: that of all owners. */
-export function ownerSought({ id, seesAll }: Pick<Seer, 'id' | 'seesAll'>): string | undefined {
-  return seesAll ? undefined : id;
+/** The owners whose work a store is asked for on behalf of a principal, itself first. Undefined: all owners. */
+export function ownersSought({ id, teams, seesAll }: Seer): readonly string[] | undefined {
+  return seesAll ? undefined : [id, ...teams.map((team) => `${TEAM}${team}`)];
+}
+
+/** The id of the team that an owner is. Undefined: the owner is not a team. */
+export function teamOf(owner: string): string | undefined {
+  return owner.startsWith(TEAM) ? owner.slice(TEAM.length) : undefined;
+}
+
+/** A person at work for a team: what they start is the team's, the limits of both count, and only work of the team is seen. */
+export function atWorkFor({ id, bucket }: OwnerTeam, person: Principal): Principal {
+  const buckets = [...person.buckets, bucket];
+  return { ...person, id: `${TEAM}${id}`, team: id, teams: [], buckets, seesAll: false, member: person };
+}
+
+/** Those whose limits count for what a principal does, each with their own: a person, and the team that they work for. */
+export function countedFor({ id, buckets, member }: Pick<Principal, 'id' | 'buckets' | 'member'>) {
+  if (member === undefined) return [{ id, buckets }];
+  return [
+    { id: member.id, buckets: member.buckets },
+    { id, buckets: buckets.filter((bucket) => bucket.id === id) },
+  ];
 }
 
 /** What a principal means by a name that several owners have given: its own, and only where it has none, what it sees. */

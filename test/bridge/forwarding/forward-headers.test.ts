@@ -3,14 +3,15 @@ import { test } from 'node:test';
 import { forwardHeaders, readForwarded } from '../../../src/bridge/forwarding/forward-headers.ts';
 
 const person = 'eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl';
-const request = { source: 'edge-1', target: 'exec-a', hop: 2, trace: 'req-1', owner: 'review', person };
+const people = { owner: 'review', person, team: 'team_1' };
+const request = { source: 'edge-1', target: 'exec-a', hop: 2, trace: 'req-1', ...people };
 const sent = forwardHeaders(request, '1.0.0');
 
 test('forwarding: what one node writes into headers the next one reads', () => {
   assert.deepEqual(readForwarded(sent, '/acp/rpc'), { ...request, path: '/acp/rpc' });
   assert.equal(sent['x-app-contract'], '1.0.0');
   assert.equal(sent['x-app-forward-hop'], '2');
-  const without = { ...request, trace: '', owner: '', person: '' };
+  const without = { ...request, trace: '', owner: '', person: '', team: '' };
   const bare = forwardHeaders(without, '1.0.0');
   assert.deepEqual(readForwarded(bare, '/p'), { ...without, path: '/p' });
 });
@@ -22,6 +23,7 @@ for (const [name, values] of [
   ['x-app-forward-target', ['', 'a/b', 'a, b', undefined]],
   ['x-app-forward-trace', ['', 'a b', 'x'.repeat(201)]],
   ['x-app-forward-owner', ['', 'a\tb', 'main, review']],
+  ['x-app-forward-team', ['', 'a b', 'team_1, team_2']],
   ['x-app-forward-person', ['', 'tpt_x', `${person}, ${person}`, `${person}.x`, `ey.${'x'.repeat(4001)}.x`]],
 ] as const) {
   for (const value of values) {

@@ -289,12 +289,31 @@ for (const engine of engines) {
       assert.deepEqual(await search.abandoned('own', 10), [], 'one that was only slow is on the list again');
     });
 
+    test('open jobs that a person has submitted for teams count for the person and for the team', async () => {
+      const { jobs, reports } = await open();
+      const ofTeam = { owner: 'team:team_1', member: 'user:ann' };
+      const [first, second] = [waitingJob(ofTeam), waitingJob(ofTeam)];
+      for (const job of [
+        first,
+        second,
+        waitingJob({ owner: 'user:ann' }),
+        waitingJob({ ...ofTeam, member: 'user:bob' }),
+      ])
+        await jobs.add(job);
+      await jobs.claim(first, 'a', 2000);
+      assert.deepEqual(await reports.countOpen('user:ann'), { pending: 2, running: 1 });
+      assert.deepEqual(await reports.countOpen('user:bob'), { pending: 1, running: 0 });
+      assert.deepEqual(await reports.countOpen('team:team_1'), { pending: 2, running: 1 });
+      await jobs.end(second, { status: 'failed', providerId: 'one', outcome: '{}', now: 3000 }, []);
+      assert.deepEqual(await reports.countOpen('user:ann'), { pending: 1, running: 1 });
+    });
+
     test('a stop that another bridge asks for is seen by the one that runs the job', async () => {
       const { jobs, search } = await open();
       const job = waitingJob({ session_id: 's', thread_id: 't' });
       await jobs.add(job);
-      assert.deepEqual(await search.ofSession({ threadId: 't' }, 'review'), []);
-      assert.equal((await search.ofSession({ sessionId: 's' }, 'main')).length, 1);
+      assert.deepEqual(await search.ofSession({ threadId: 't' }, ['review']), []);
+      assert.equal((await search.ofSession({ sessionId: 's' }, ['main', 'review'])).length, 1);
       await jobs.claim(job, 'a', 2000);
       await jobs.requestStop(job.id);
       assert.deepEqual(await search.runningOn('a'), [{ id: job.id, attempt: 1, stop_requested: 1 }]);

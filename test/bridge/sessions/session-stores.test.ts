@@ -74,11 +74,15 @@ for (const engine of engines) {
       ]);
       assert.equal((await sessions.find('s', 'review'))?.key, 'b');
       assert.equal(await sessions.find('other', 'main'), undefined);
-      assert.equal((await sessions.findAnyOwner('s'))?.key, 'b');
-      assert.equal(await sessions.findAnyOwner('other'), undefined);
+      assert.equal((await sessions.findSeen('s', undefined))?.key, 'b');
+      assert.equal((await sessions.findSeen('s', ['main', 'user:ann']))?.key, 'a');
+      assert.equal((await sessions.findSeen('s', ['main', 'review']))?.key, 'b', 'the one that was used last');
+      assert.equal(await sessions.findSeen('s', ['user:ann', 'user:bob']), undefined);
+      assert.equal(await sessions.findSeen('other', undefined), undefined);
+      assert.equal(await sessions.findSeen('other', ['review', 'main']), undefined);
       assert.deepEqual((await sessions.findByThread('th', undefined)).map(({ key }) => key).sort(), ['a', 'b']);
       assert.deepEqual(
-        (await sessions.findByThread('th', 'main')).map(({ key }) => key),
+        (await sessions.findByThread('th', ['main', 'user:ann'])).map(({ key }) => key),
         ['a'],
       );
       await assert.rejects(database.write([sessions.insert(session('d', { session_id: 's' }))]), {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { createFairGate, createTurnLimits } from '../../../src/bridge/sessions/turn-limits.ts';
+import { createFairGate, createTurnLimits, idsOf } from '../../../src/bridge/sessions/turn-limits.ts';
+import { atWorkFor, type Principal, type Scope } from '../../../src/platform/identity/principal.ts';
 import { bearer, call } from '../../kit/bridge/session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
 import { createScriptedProvider, type TurnScript } from '../../kit/scripted-provider.ts';
@@ -162,8 +163,38 @@ describe('DB-10: the number of concurrent turns is limited', () => {
     limits.running.leave('bob');
     assert.ok(!limits.running.hasRoom('ann'), 'a place that bob leaves is not for ann');
     limits.running.leave('ann');
-    limits.ended('ann');
+    limits.ended(ann);
     assert.ok(await waits);
+  });
+
+  test('a turn for a team takes a place of the person and of the team, and holds up no other work of the person', async () => {
+    const limits = createTurnLimits({
+      turns: 9,
+      turns_per_principal: 3,
+      turns_per_agent: 9,
+      waiting_turns: 9,
+      waiting_turns_per_principal: 0,
+    });
+    const bucket = { id: 'team:t', name: 'the team', limits: { runningTurns: 1 } };
+    const person = (id: string): Principal => ({
+      ...{ id, role: 'user', teams: ['t'], scopes: new Set<Scope>(), buckets: [], seesAll: false },
+    });
+    const forTeam = (id: string) => atWorkFor({ id: 't', allowed: undefined, bridge: true, bucket }, person(id));
+    const [ann, bob] = [forTeam('ann'), forTeam('bob')];
+    for (const principal of [ann, ann, bob]) limits.opened(principal);
+    assert.throws(() => limits.opened(bob), { code: 'OVERLOADED' }, 'three turns of the team are open');
+    limits.opened(person('ann'));
+    assert.throws(() => limits.opened(person('ann')), { code: 'OVERLOADED' }, 'and three that ann has asked for');
+    limits.opened(person('bob'));
+    assert.ok(limits.running.tryEnter(idsOf(ann)));
+    assert.ok(!limits.running.hasRoom(idsOf(bob)), 'the team runs one at a time');
+    const waits = limits.running.enter(idsOf(ann), new AbortController().signal);
+    assert.ok(limits.running.tryEnter('ann'), 'their own work does not wait for the team');
+    limits.running.leave(idsOf(ann));
+    limits.ended(ann);
+    assert.ok(await waits);
+    limits.running.leave(idsOf(ann));
+    assert.ok(limits.running.tryEnter(idsOf(bob)));
   });
 
   test('DB-10: open turns are counted per principal, and what has ended is not', () => {
@@ -179,7 +210,7 @@ describe('DB-10: the number of concurrent turns is limited', () => {
     for (let count = 0; count < 3; count += 1) limits.opened(one('b'));
     limits.opened(one('c'));
     assert.throws(() => limits.opened(one('c')), { code: 'OVERLOADED' }, 'seven in all');
-    limits.ended('a');
+    limits.ended(one('a'));
     limits.opened(one('c'));
   });
 });

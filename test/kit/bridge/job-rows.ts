@@ -40,6 +40,7 @@ export function waitingJob(changes: Partial<JobRow> = {}): JobRow {
     retry_at: 0,
     schedule_id: '',
     search_text: '',
+    member: '',
     ...changes,
   };
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import {
   type Action,
   may,
-  ownerSought,
+  ownersSought,
   ownFirst,
   type Principal,
   type Role,
@@ -85,9 +85,9 @@ test('nobody may change what they do not see', () => {
   }
 });
 
-test('stores are asked for one owner unless the principal sees all', () => {
-  assert.equal(ownerSought(MAIN), undefined);
-  assert.equal(ownerSought(ANN), 'user:ann');
+test('stores are asked for the work of a principal and of its teams, unless the principal sees all', () => {
+  assert.equal(ownersSought(MAIN), undefined);
+  assert.deepEqual(ownersSought(ANN), ['user:ann', ...ANN.teams.map((team) => `team:${team}`)]);
 });
 
 test('DB-5: where several owners use one name, the caller means its own', () => {

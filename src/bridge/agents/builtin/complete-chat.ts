@@ -1,14 +1,16 @@
+import type { Payer } from '../../../platform/identity/owner.ts';
+
 /**
  * What the built-in agent asks of a model, in OpenAI's words. The bridge knows models by this function only: the
  * program hands in its own completions service, or `complete-over-http.ts` any compatible API.
  *
  * It throws MODEL_FAILED (or another error of the bridge's table) when the model cannot answer, also in the middle of an
- * answer, and BUDGET_EXCEEDED when the owner, who is charged, has nothing left. It has its own timeouts, and stops the model when `signal` aborts or the iteration ends early.
+ * answer, and BUDGET_EXCEEDED when one who is charged has nothing left. It has its own timeouts, and stops the model when `signal` aborts or the iteration ends early.
  */
 export type CompleteChat = (
   request: CompletionRequest,
   signal: AbortSignal,
-  owner: string,
+  payer: Payer,
 ) => AsyncIterable<CompletionChunk>;
 
 export interface CompletionRequest {

@@ -65,8 +65,8 @@ const FORGET_PAUSE_MS = 1_000;
 export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider {
   const { store, clock, makeId, version } = options;
   const stopped = new AbortController();
-  const commandsOf = async ({ owner, workingDirectory: folder }: AgentTurn): Promise<CommandLimits> => ({
-    start: (program, startIn) => options.fence.start(program, { owner, agent: 'builtin', folder, startIn }),
+  const commandsOf = async ({ owner, member, workingDirectory: folder }: AgentTurn): Promise<CommandLimits> => ({
+    start: (program, startIn) => options.fence.start(program, { owner, member, agent: 'builtin', folder, startIn }),
     environment: await environmentFor(options.environment, options.fence, { owner, agent: 'builtin' }, options.homes),
     journalFolder: options.processJournal,
     timeoutMs: options.commandTimeoutMs,
@@ -106,7 +106,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     // Only now: a reference that is kept must be one that can be continued.
     if (position === 0) turn.opened(reference);
     // A server that does not start must not hold up a turn that is to stop.
-    const finding = Promise.resolve(options.mcp?.find(turn.owner, turn.workingDirectory));
+    const finding = Promise.resolve(options.mcp?.find(turn, turn.workingDirectory));
     const further = await unlessAborted(finding, signal);
     // One that is found only after the turn was stopped is released then.
     if (further === undefined) void finding.then((found) => found?.release());

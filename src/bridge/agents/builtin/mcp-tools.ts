@@ -2,6 +2,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { type TSchema, Type } from 'typebox';
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
+import { type Payer, payerName } from '../../../platform/identity/owner.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
 import { createAgentChannel } from '../agent-connection.ts';
 import type { AgentWork, LaunchAgent } from '../agent-launcher.ts';
@@ -29,7 +30,7 @@ export interface FoundTools {
 
 export interface McpTools {
   /** The tools for a turn of an owner in a folder. Servers are started on first use. */
-  find(owner: string, folder: string): Promise<FoundTools>;
+  find(payer: Payer, folder: string): Promise<FoundTools>;
   stop(): Promise<void>;
 }
 
@@ -71,10 +72,11 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
   const connections = new Map<string, Kept>();
   let isStopped = false;
 
-  function placeOf({ name, trusted }: McpServer, owner: string, folder: string): Place {
+  function placeOf({ name, trusted }: McpServer, payer: Payer, folder: string): Place {
+    const { owner, member } = payer;
     if (trusted || !options.isFenced(owner)) return { key: JSON.stringify([name]), work: undefined };
-    const work = { owner, agent: `mcp-${name}`, folder };
-    return { key: JSON.stringify([name, owner, folder]), work };
+    const work = { owner, member, agent: `mcp-${name}`, folder };
+    return { key: JSON.stringify([name, payerName(payer), folder]), work };
   }
 
   async function connect({ command, args, env }: McpServer, { work }: Place): Promise<McpConnection> {
@@ -120,9 +122,9 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
   }
 
   return {
-    async find(owner, folder) {
+    async find(payer, folder) {
       if (isStopped) return { tools: [], problems: [], release: () => undefined };
-      const places = servers.map((server) => ({ server, place: placeOf(server, owner, folder) }));
+      const places = servers.map((server) => ({ server, place: placeOf(server, payer, folder) }));
       const releases = places.map(({ server, place }) => hold(server, place));
       const found = await Promise.all(places.map(({ server, place }) => toolsOf(server, place)));
       return {

@@ -149,7 +149,7 @@ function startAnswer(
       stream_options: { include_usage: true },
     },
     signal,
-    turn.owner,
+    turn,
   );
 }
 

@@ -31,7 +31,7 @@ function completeAt(baseUrl: string, limits: object = {}, apiKey = KEY) {
   });
   return async (signal = new AbortController().signal) => {
     const chunks: CompletionChunk[] = [];
-    for await (const chunk of complete(request, signal, '')) chunks.push(chunk);
+    for await (const chunk of complete(request, signal, { owner: '' })) chunks.push(chunk);
     return chunks;
   };
 }
@@ -222,7 +222,7 @@ test('who goes away early, or aborts, lets go of the connection', async (context
     clock: systemClock,
     randomness: createFakeRandomness(),
   });
-  for await (const _ of complete(request, new AbortController().signal, '')) break;
+  for await (const _ of complete(request, new AbortController().signal, { owner: '' })) break;
   const second = server.requests[1]?.response;
   if (second?.destroyed === false) await new Promise((resolve) => second.once('close', resolve));
 });

@@ -3,6 +3,7 @@ import { startProbeBoard } from '../../../../src/bridge/agents/probe-board.ts';
 import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
 import { registerInstance } from '../../../../src/bridge/instances/instance-registry.ts';
 import { createJobs, type Jobs } from '../../../../src/bridge/jobs/create-jobs.ts';
+import { principalOf } from '../../../../src/bridge/principal.ts';
 import { createLiveRouting } from '../../../../src/bridge/routing/resolve-route.ts';
 import { createSessions } from '../../../../src/bridge/sessions/create-sessions.ts';
 import { createSessionCalls, type SessionCalls } from '../../../../src/bridge/sessions/session-calls.ts';
@@ -132,6 +133,7 @@ async function openParts({
   const sessionCalls = createSessionCalls({
     orchestrator: sessions.orchestrator,
     agentIds,
+    principalFor: async (owner) => principalOf(owner),
     checkFiles: async () => undefined,
   });
   return { instance, probes, agentIds, route, sessions, sessionCalls, permissions };
@@ -172,6 +174,7 @@ export async function openPlayedBridge(options: PlayedBridgeOptions): Promise<Pl
     maxRunningOfOwner: () => maxRunning,
     hasRoom: () => true,
     ownerOf: async () => undefined,
+    principalFor: async (owner) => principalOf(owner),
     keptMs: 0,
     network,
     orchestrator,

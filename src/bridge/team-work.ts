@@ -1,0 +1,64 @@
+import { AppError } from '../platform/errors/app-error.ts';
+import type { Owner } from '../platform/identity/owner.ts';
+import type { Dispatch, MethodCall } from '../platform/json-rpc/method-table.ts';
+import type { Logger } from '../platform/log/logger.ts';
+import { forTeam } from './access.ts';
+import type { BridgeClient } from './bridge-client.ts';
+import type { Jobs } from './jobs/create-jobs.ts';
+import { isAtWork, isMemberAtWork } from './principal.ts';
+import type { SessionOrchestrator } from './sessions/session-orchestrator.ts';
+
+/** Lets each call name a team in `team`, because a browser can send no header with a socket, and one socket serves several teams. */
+export function withTeams(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient> {
+  return (call) => {
+    const { team, ...params } = Object(call.params) as Readonly<Record<string, unknown>>;
+    if (team === undefined || Array.isArray(call.params)) return dispatch(call);
+    if (typeof team !== 'string') {
+      const message = 'must be a string: the id of a team';
+      throw new AppError('INVALID_PARAMS', { reason: `team ${message}`, issues: [{ path: '/team', message }] });
+    }
+    const { caller } = call.caller;
+    const principal = forTeam(caller.principal, team);
+    return dispatch(asClient(call, { ...call.caller, caller: { ...caller, principal } }, params));
+  };
+}
+
+/** The same call of another client. A copy of a call would lose what it makes on first use. */
+function asClient(call: MethodCall<BridgeClient>, caller: BridgeClient, params: unknown): MethodCall<BridgeClient> {
+  return {
+    method: call.method,
+    id: call.id,
+    params,
+    caller,
+    get signal() {
+      return call.signal;
+    },
+    get requestId() {
+      return call.requestId;
+    },
+    notify: (...given) => call.notify(...given),
+    accept: () => call.accept(),
+  };
+}
+
+interface EndWorkOptions {
+  readonly orchestrator: Pick<SessionOrchestrator, 'cancelWhere'>;
+  readonly jobs: Pick<Jobs, 'endAllOf' | 'endLeft'>;
+  readonly logger: Pick<Logger, 'warn'>;
+}
+
+/** Ends what must not go on after a change of an owner: all work of one who may not work, and work for teams that a person has left. */
+export function createEndWork({ orchestrator, jobs, logger }: EndWorkOptions): (changed: Owner) => void {
+  return (changed) => {
+    const { id } = changed;
+    if (isAtWork(changed)) {
+      orchestrator.cancelWhere((owner, { member }) => member?.id === id && !isMemberAtWork(changed, owner));
+      jobs.endLeft(changed);
+      return;
+    }
+    orchestrator.cancelWhere((owner, principal) => [owner, principal.id, principal.member?.id].includes(id));
+    jobs
+      .endAllOf(id)
+      .catch((error: unknown) => logger.warn({ err: error, owner: id }, 'jobs of an owner were not ended'));
+  };
+}
