@@ -116,9 +116,10 @@ export function usdOfNano(nano: number | bigint): number {
 
 /** Nano-USD as decimal text in USD, never with an exponent: `0.0000015`. */
 export function usdText(nano: number): string {
-  return usdOfNano(nano)
-    .toFixed(9)
-    .replace(/\.?0+$/, '');
+  const text = usdOfNano(nano).toFixed(9);
+  let end = text.length;
+  while (text[end - 1] === '0') end -= 1;
+  return text.slice(0, text[end - 1] === '.' ? end - 1 : end);
 }
 
 /** USD per token, without the noise that a division of decimals would leave. */
