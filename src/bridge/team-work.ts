@@ -11,8 +11,10 @@ import type { SessionOrchestrator } from './sessions/session-orchestrator.ts';
 /** Lets each call name a team in `team`, because a browser can send no header with a socket, and one socket serves several teams. */
 export function withTeams(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient> {
   return (call) => {
-    const { team, ...params } = Object(call.params) as Readonly<Record<string, unknown>>;
-    if (team === undefined || Array.isArray(call.params)) return dispatch(call);
+    const given = Object(call.params) as Readonly<Record<string, unknown>>;
+    if (given.team === undefined || Array.isArray(given)) return dispatch(call);
+    // Copied only where a team is named: most calls name none, and their params may be large.
+    const { team, ...params } = given;
     if (typeof team !== 'string') {
       const message = 'must be a string: the id of a team';
       throw new AppError('INVALID_PARAMS', { reason: `team ${message}`, issues: [{ path: '/team', message }] });
