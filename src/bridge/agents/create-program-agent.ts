@@ -47,6 +47,7 @@ export interface ProgramAgentOptions extends Pick<Runtime, 'clock' | 'logger'> {
 interface KeptOf {
   readonly keeper: ProcessKeeper;
   readonly owner: string;
+  readonly folder: string;
 }
 
 type Failure = Extract<AgentEnd, { kind: 'failed' }>;
@@ -95,7 +96,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       onStart: noteStart,
     });
     if (isStopped) void keeper.stop();
-    keepers.set(name, { keeper, owner });
+    keepers.set(name, { keeper, owner, folder });
     return keeper;
   }
 
@@ -112,10 +113,14 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     return process?.conversations.has(conversation) === true ? process : undefined;
   }
 
-  /** The processes of an owner that have a conversation open: where several members of a team work, they differ. */
-  function holdersOf(conversation: string, owner: string): readonly KeptProcess[] {
+  /**
+   * The processes of an owner that have a conversation open: where several members of a team work, there may be more than one. In
+   * the sandbox each folder has a process of its own, and these may have conversations of the same name.
+   */
+  function holdersOf(conversation: string, owner: string, folder: string): readonly KeptProcess[] {
     return [...keepers.values()].flatMap((kept) => {
-      const process = kept.owner === owner ? kept.keeper.current() : undefined;
+      const isOurs = kept.owner === owner && (kept.folder === folder || !options.isFenced(owner));
+      const process = isOurs ? kept.keeper.current() : undefined;
       return process?.conversations.has(conversation) === true ? [process] : [];
     });
   }
@@ -275,7 +280,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     if (!continues)
       return { kind: 'lost', detail: 'the process that held the conversation has ended, or is that of another member' };
     // Another member's process would not know what is said from now on: it takes the conversation up again when it is needed.
-    for (const other of holdersOf(conversation, owner)) other.conversations.delete(conversation);
+    for (const other of holdersOf(conversation, owner, reference.folder)) other.conversations.delete(conversation);
     const outcome = await askProcess(turn, async (connection) => {
       if (!connection.continues) throw new Error('this agent cannot take up conversations');
       await connection.resume(conversation, folder);
@@ -304,7 +309,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       const reference = readReference(text);
       if (reference === undefined) return;
       const { conversation, deletes } = reference;
-      const [holder] = holdersOf(conversation, owner);
+      const [holder] = holdersOf(conversation, owner, reference.folder);
       if (holder === undefined && !deletes) {
         left(NOT_DELETED);
         return;
