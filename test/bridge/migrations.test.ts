@@ -25,6 +25,7 @@ const RELEASED = {
     '0017-modes-and-models': 'a7088fac979965fedcb829a03c9a7ab947f725a9ef520436faf02f1e02c4f8b8',
     '0018-questions-with-forms': '3f690fb023ae68840060c8f358b40a094fc55b6bbcb4371b4e3f0e6e99476457',
     '0019-members-of-teams': '936675374a3124fce603b25aa63ea1011c66381ff4f378fa48c573b3eabea6ee',
+    '0020-open-permissions': 'bacdd5e87abe46ce0c27a2f9c4bd2b9798363f7cc77871b7ef3f945103c7fbe4',
   },
   postgres: {
     '0001-instances': '8f7adc6c3db5eb2e942d7e02d56775e8d77eb1eb429cf03b888a8eebd3e44032',
@@ -46,6 +47,7 @@ const RELEASED = {
     '0017-modes-and-models': '57ee204642b66c547f96d73afdf808470292eca493ae5c4d3ed356278f26be75',
     '0018-questions-with-forms': '08290460c370e1cc442cfa41628cbd73dd81fb940d20eb0e519cce6097596d71',
     '0019-members-of-teams': '131eccf4a64c37660d10abb7186cb66acad2f089bd57d245c6544891fa461541',
+    '0020-open-permissions': 'bacdd5e87abe46ce0c27a2f9c4bd2b9798363f7cc77871b7ef3f945103c7fbe4',
   },
 };
 

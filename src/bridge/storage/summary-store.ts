@@ -92,8 +92,8 @@ export interface SummaryStore {
   openTurns(owner: string | undefined): Promise<readonly OpenTurn[]>;
   /** The sessions of open permission requests, one entry for each request. */
   openPermissions(owner: string | undefined): Promise<readonly { readonly session_key: string }[]>;
-  /** Turns of one session that wait, oldest first. */
-  queuedTurns(sessionKey: string): Promise<readonly Pick<TurnRow, 'id' | 'prompt' | 'created_at'>[]>;
+  /** Turns of one session that wait, oldest first; `owner` is that of the session. */
+  queuedTurns(owner: string, sessionKey: string): Promise<readonly Pick<TurnRow, 'id' | 'prompt' | 'created_at'>[]>;
 }
 
 /** More open turns than any limit of the settings lets in. */
@@ -192,6 +192,11 @@ export function createSummaryStore(database: Database<BridgeSchema>): SummarySto
       .set({ session_key: key, ...change })
       .where('session_key', '=', key)
       .compile();
+  function openTurns(owner: string | undefined): Promise<readonly OpenTurn[]> {
+    const open = query.selectFrom('turns').select(['id', 'session_key', 'status']).where('ended_at', 'is', null);
+    const ofOwner = owner === undefined ? open : open.where('owner', '=', owner);
+    return database.read(ofOwner.limit(MAX_OPEN_TURNS).compile());
+  }
   return {
     begin,
     end,
@@ -234,26 +239,20 @@ export function createSummaryStore(database: Database<BridgeSchema>): SummarySto
         .select(({ fn }) => fn.countAll<number>().as('count'));
       return Number((await database.read(counted.compile()))[0]?.count ?? 0);
     },
-    openTurns(owner) {
-      const open = query.selectFrom('turns').select(['id', 'session_key', 'status']).where('ended_at', 'is', null);
-      const ofOwner = owner === undefined ? open : open.where('owner', '=', owner);
-      return database.read(ofOwner.limit(MAX_OPEN_TURNS).compile());
-    },
+    openTurns,
     openPermissions(owner) {
       const open = query.selectFrom('permissions').select('session_key').where('state', '=', sql.lit('open'));
       const ofOwner = owner === undefined ? open : open.where('owner', '=', owner);
       return database.read(ofOwner.limit(MAX_OPEN_TURNS).compile());
     },
-    queuedTurns: (sessionKey) =>
-      database.read(
-        query
-          .selectFrom('turns')
-          .select(['id', 'prompt', 'created_at'])
-          .where('session_key', '=', sessionKey)
-          .where('ended_at', 'is', null)
-          .where('status', '=', 'queued')
-          .orderBy('id')
-          .compile(),
-      ),
+    async queuedTurns(owner, sessionKey) {
+      // By what is open: a search by the session would look at all turns that it ever had.
+      const open = await openTurns(owner);
+      const waiting = open.filter((turn) => turn.session_key === sessionKey && turn.status === 'queued');
+      if (waiting.length === 0) return [];
+      const ids = waiting.map(({ id }) => id);
+      const rows = query.selectFrom('turns').select(['id', 'prompt', 'created_at']).where('id', 'in', ids);
+      return database.read(rows.where('ended_at', 'is', null).where('status', '=', 'queued').orderBy('id').compile());
+    },
   };
 }

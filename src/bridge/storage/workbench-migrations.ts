@@ -280,4 +280,16 @@ export const workbenchMigrations: readonly Migration[] = [
         .where(column('completed_at'), 'is', null),
     ],
   },
+  {
+    id: '0020-open-permissions',
+    statements: ({ schema }) => [
+      // With the state as a column, or SQLite would take the index of the owner, and look at all requests that ever were.
+      schema.dropIndex('permissions_open'),
+      schema
+        .createIndex('permissions_open')
+        .on('permissions')
+        .columns(['state', 'owner', 'id'])
+        .where(column('state'), '=', sql.lit('open')),
+    ],
+  },
 ];

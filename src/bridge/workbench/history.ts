@@ -58,7 +58,8 @@ const READ_LENGTH = 65_536;
 const MAX_PAGE_LENGTH = 4 * 1024 * 1024;
 /** Chunks that are looked at for one page, however few of their updates are of the wanted kinds. */
 const MAX_CHUNKS = 64;
-const CHUNKS_PER_READ = 8;
+/** Most pages are in the last chunks, so few are read first. */
+const CHUNKS_READ_FIRST = 2;
 const MAX_AUDIT_SCANNED = 2000;
 /** An export has every text as a whole, so one turn is read at a time. */
 const WHOLE_LENGTH = 2 ** 30;
@@ -144,11 +145,12 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
   async function readPage(sessionKey: string, wanted: Wanted, from: number): Promise<Collected> {
     let all: Collected = { found: [], edge: undefined, isFull: false };
     let at = from;
-    for (let read = 0; read < MAX_CHUNKS; read += CHUNKS_PER_READ) {
+    for (let read = 0, size = CHUNKS_READ_FIRST; read < MAX_CHUNKS; size *= 2) {
       const chunks = wanted.isForward
         ? await updates.readAfter(sessionKey, at)
-        : await store.chunksBefore(sessionKey, at, CHUNKS_PER_READ);
+        : await store.chunksBefore(sessionKey, at, Math.min(size, MAX_CHUNKS - read));
       if (chunks.length === 0) return all;
+      read += chunks.length;
       const more = collect(chunks, { ...wanted, limit: wanted.limit - all.found.length });
       all = { found: [...all.found, ...more.found], edge: more.edge ?? all.edge, isFull: more.isFull };
       if (more.isFull) return all;

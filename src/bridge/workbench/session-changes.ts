@@ -29,7 +29,7 @@ export interface SessionChanges {
 }
 
 interface SessionChangesOptions {
-  readonly clock: Pick<Clock, 'after'>;
+  readonly clock: Pick<Clock, 'after' | 'monotonic'>;
   /** The summaries of these sessions, by key. Sessions that are gone are left out. */
   read(keys: readonly string[]): Promise<ReadonlyMap<string, Summary>>;
   /** Undefined: the job is gone. */
@@ -43,22 +43,26 @@ interface Watching {
   hasMissedMore: boolean;
 }
 
-/** From one change of a session to the next that is sent. */
+/** From one change of an item to the next that is sent. */
 const PAUSE_MS = 100;
+/** Changes are gathered so long before they are read and sent. */
+const GATHER_MS = 25;
 /** A watcher that has missed more than this has to read the list again. */
 const MAX_MISSED = 1000;
 
 export function createSessionChanges({ clock, read, readJob, onError }: SessionChangesOptions): SessionChanges {
   const watchers = new Map<Watcher, Watching>();
-  let dirty = new Set<string>();
-  let dirtyJobs = new Set<string>();
+  const dirty = new Set<string>();
+  const dirtyJobs = new Set<string>();
+  /** When an item was sent last, for those of the last PAUSE_MS. */
+  const told = new Map<string, number>();
   let stopTimer: (() => void) | undefined;
   let isTelling = false;
 
   /** Waits a little, so that all that changes until then is read together. */
   function schedule(): void {
     if (stopTimer !== undefined || isTelling) return;
-    stopTimer = clock.after(PAUSE_MS, tick);
+    stopTimer = clock.after(GATHER_MS, tick);
   }
 
   function tick(): void {
@@ -73,12 +77,12 @@ export function createSessionChanges({ clock, read, readJob, onError }: SessionC
   }
 
   async function tell(): Promise<void> {
-    const keys = [...dirty];
-    dirty = new Set();
-    const jobIds = [...dirtyJobs];
-    dirtyJobs = new Set();
+    const held = heldBack();
+    const keys = take(dirty, held);
+    const jobIds = take(dirtyJobs, held);
     const summaries = keys.length === 0 ? new Map<string, Summary>() : await read(keys);
     const jobs = await Promise.all(jobIds.map(readJob));
+    const now = clock.monotonic();
     for (const [watcher, watching] of watchers) {
       for (const [key, item] of summaries) {
         if (concerns(watcher, 'sessions', item.owner)) note(watching, key, { topic: 'sessions', item });
@@ -87,8 +91,15 @@ export function createSessionChanges({ clock, read, readJob, onError }: SessionC
         if (item !== undefined && concerns(watcher, 'jobs', item.owner))
           note(watching, item.jobId, { topic: 'jobs', item });
       }
-      flush(watcher, watching);
+      for (const key of flush(watcher, watching, held)) told.set(key, now);
     }
+  }
+
+  /** Items that were sent a moment ago. Their next change waits, and all others are sent without delay. */
+  function heldBack(): ReadonlySet<string> {
+    const now = clock.monotonic();
+    for (const [key, at] of told) if (now - at >= PAUSE_MS) told.delete(key);
+    return new Set(told.keys());
   }
 
   function isWatched(topic: Change['topic']): boolean {
@@ -138,8 +149,16 @@ export function createSessionChanges({ clock, read, readJob, onError }: SessionC
       watchers.clear();
       dirty.clear();
       dirtyJobs.clear();
+      told.clear();
     },
   };
+}
+
+/** Removes the items that are not held back, and returns them. */
+function take(items: Set<string>, held: ReadonlySet<string>): readonly string[] {
+  const taken = [...items].filter((item) => !held.has(item));
+  for (const item of taken) items.delete(item);
+  return taken;
 }
 
 function concerns({ principal, owner, topics }: Watcher, topic: Change['topic'], ofWork: string): boolean {
@@ -158,14 +177,19 @@ function note(watching: Watching, key: string, change: Change): void {
   watching.hasMissedMore = true;
 }
 
-function flush(watcher: Watcher, watching: Watching): void {
+/** Sends what is not held back, as long as the connection takes it. Returns the items that were sent. */
+function flush(watcher: Watcher, watching: Watching, held: ReadonlySet<string>): readonly string[] {
+  const sent: string[] = [];
   if (watching.hasMissedMore && !watcher.isBehind()) {
     for (const topic of watcher.topics) watcher.send({ topic, item: null });
     watching.hasMissedMore = false;
   }
   for (const [key, change] of watching.missed) {
-    if (watcher.isBehind()) return;
+    if (held.has(key)) continue;
+    if (watcher.isBehind()) break;
     watching.missed.delete(key);
     watcher.send(change);
+    sent.push(key);
   }
+  return sent;
 }

@@ -135,15 +135,22 @@ export function createSessionList(options: SessionListOptions): SessionList {
         .toSorted(newestFirst);
       return cutPage(sorted, limit);
     }
-    const isFiltered = [state === 'idle' || undefined, providerId, folder, words].some((one) => one !== undefined);
-    const scanned = isFiltered ? MAX_SCANNED : limit + 1;
     const isArchived = state === 'archived';
-    const scan = (owner: string | undefined) => store.scan({ owner, isArchived, after, threadId, limit: scanned });
-    const rows = await mergedPages(owners, scan, { order: newestFirst, limit: scanned });
-    const found = cutPage(rows.filter(fits), limit);
-    const last = rows.at(-1);
-    if (found.next !== null || rows.length < scanned || last === undefined) return found;
-    return { rows: found.rows, next: cursorOf(last) };
+    const fitting: SummaryRow[] = [];
+    let last = after;
+    // Begins with as many as a page has: where most of them fit, the rest is never read.
+    for (let seen = 0, size = limit + 1; seen < MAX_SCANNED && fitting.length <= limit; seen += size, size *= 2) {
+      const from = { isArchived, after: last, threadId, limit: Math.min(size, MAX_SCANNED - seen) };
+      const scan = (owner: string | undefined) => store.scan({ ...from, owner });
+      const rows = await mergedPages(owners, scan, { order: newestFirst, limit: from.limit });
+      fitting.push(...rows.filter(fits));
+      const end = rows.at(-1);
+      if (end === undefined || rows.length < from.limit) return cutPage(fitting, limit);
+      last = positionOf(end);
+    }
+    const found = cutPage(fitting, limit);
+    if (found.next !== null || last === undefined) return found;
+    return { rows: found.rows, next: encodeCursor(last.updatedAt, last.key) };
   }
 
   return {
@@ -171,7 +178,7 @@ export function createSessionList(options: SessionListOptions): SessionList {
       const { key: sessionKey, owner: ownerOf } = session;
       const [[summary, row], queued, open] = await Promise.all([
         Promise.all([one(session), store.find([sessionKey])]),
-        store.queuedTurns(sessionKey),
+        store.queuedTurns(ownerOf, sessionKey),
         permissions.list(principal, { sessionKey, owner: ownerOf }),
       ]);
       return {

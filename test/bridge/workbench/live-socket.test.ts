@@ -184,6 +184,8 @@ test('a slow follower gets everything and holds up nobody', async (t) => {
   const numbers = live.updates().map(({ seq }) => seq);
   assert.equal(numbers.length, burst + 3);
   assert.ok(numbers.every((seq, index) => index === 0 || seq > (numbers[index - 1] ?? 0)));
+  const page = (await stored('slow')).map(({ seq }) => seq);
+  assert.deepEqual(page, numbers.slice(-2000), 'a page is put together from as many chunks as it takes');
 });
 
 test('a session or job that changes all the time is sent ten times a second, with its newest state', async () => {
@@ -216,6 +218,11 @@ test('a session or job that changes all the time is sent ten times a second, wit
     assert.ok(count >= 9 && count <= 10, `${topic} ${count} times`);
   }
   assert.deepEqual(other, []);
+  told.length = 0;
+  changes.changed('quiet');
+  await clock.advance(50);
+  const items = told.map(({ item }) => (item as Summary).sessionId);
+  assert.ok(items.includes('quiet'), 'a session that was quiet does not wait for the others');
   isBehind = true;
   for (let count = 0; count < 1500; count += 1) changes.changed(`s${count}`);
   await clock.advance(500);

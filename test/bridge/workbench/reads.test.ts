@@ -139,6 +139,8 @@ test('lists are newest first, filtered, and paged without gaps', async () => {
   }
   assert.deepEqual(found, ['p5', 'p4', 'p3', 'p2', 'p1']);
   assert.deepEqual(ids((await get<SessionPage>('sessions?search=PAGE%20P3')).body), ['p3']);
+  // Behind more sessions than are read first.
+  assert.deepEqual(ids((await get<SessionPage>('sessions?search=fix%20the%20build&limit=1')).body), ['one']);
   assert.deepEqual(ids((await get<SessionPage>(`sessions?folder=${join(root, 'project')}`)).body), ['one']);
   assert.deepEqual(ids((await get<SessionPage>('sessions?providerId=nobody')).body), []);
   assert.deepEqual(ids((await get<SessionPage>('sessions?owner=review')).body), ['secret']);

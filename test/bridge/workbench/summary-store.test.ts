@@ -4,6 +4,7 @@ import { sql } from 'kysely';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import { createHistoryStore } from '../../../src/bridge/storage/history-store.ts';
+import { createPermissionStore } from '../../../src/bridge/storage/permission-store.ts';
 import { createSessionStore } from '../../../src/bridge/storage/session-store.ts';
 import { createSummaryStore, type SummaryEnd } from '../../../src/bridge/storage/summary-store.ts';
 import { createTurnStore } from '../../../src/bridge/storage/turn-store.ts';
@@ -106,10 +107,20 @@ for (const engine of engines) {
       await store.scan({ ...scan, owner: undefined, isArchived: true });
       await store.count('main', 1001);
       await store.openTurns('main');
+      await store.queuedTurns('main', 's7');
+      for (const statement of reads) assert.doesNotMatch(await planOf(database, statement), /turns_session/);
       await history.turns('s7', 'turn-9', 51, 100);
       await history.audit({ owner: 'main', from: 1, to: 5000, after: { at: 4000, id: 'x' }, limit: 51 });
       await history.audit({ owner: undefined, from: 1, to: 5000, after: undefined, limit: 51 });
-      for (const statement of reads) await checkPlan(database, statement);
+      for (const statement of reads.splice(0)) await checkPlan(database, statement);
+      const permissions = createPermissionStore(noting);
+      for (const owner of ['main', undefined]) {
+        assert.equal((await store.openPermissions(owner)).length, 1);
+        assert.equal((await permissions.open(owner, undefined, 200)).length, 1);
+      }
+      assert.equal((await permissions.open('main', 's0', 200)).length, 1);
+      // Those that are open are few, so they may be sorted.
+      for (const statement of reads) assert.match(await planOf(database, statement), /permissions_open/, statement.sql);
     });
 
     test('a turn that died with its bridge is the last one of its session', async () => {
@@ -153,7 +164,7 @@ for (const engine of engines) {
   });
 }
 
-/** So many sessions with a summary, a turn and an audit record each; one turn is open. */
+/** So many sessions with a summary, a turn, a request and an audit record each; one turn and its request are open. */
 async function fill(database: Database<BridgeSchema>, count: number): Promise<void> {
   const numbers = sql<{
     n: number;
@@ -163,6 +174,7 @@ async function fill(database: Database<BridgeSchema>, count: number): Promise<vo
     sql`${numbers} insert into session_summaries select ${text('s')}, ${text('s')}, 'th', 'main', 'default', '""', '', 'alpha', '', '', '', 0, 0, 0, 0, null, '', '', '', 0, '', n, n, case when n % 2 = 1 then n else null end, 0, 0, 0, 0, '', '' from numbers`,
     sql`${numbers} insert into sessions select ${text('s')}, ${text('s')}, 'th', 'main', 'default', '', 'alpha', 'r', '', 0, n, n, null, '' from numbers`,
     sql`${numbers} insert into turns select ${text('turn-')}, ${text('s')}, 'main', 'default', 'dead', 'session.start', '1', 'f', '', '""', 'running', '{}', '', 1, 0, n, case when n = 0 then null else n end, '[]' from numbers`,
+    sql`${numbers} insert into permissions select ${text('perm-')}, ${text('s')}, ${text('s')}, 'main', 'default', ${text('turn-')}, 'dead', '', '', '""', '""', '[]', '""', 'execute', case when n = 0 then 'open' else 'allowed' end, '', '', '', n, n, null, '', '' from numbers`,
     sql`${numbers} insert into audit_records select ${text('aud-')}, n, 'main', 'default', 'permission', 'allowed', ${text('s')}, '', '', '{}' from numbers`,
   ];
   await database.write(statements.map((statement) => statement.compile(database.query)));
@@ -170,12 +182,15 @@ async function fill(database: Database<BridgeSchema>, count: number): Promise<vo
 
 /** No step may go over a whole table or sort many rows: lists walk along an index and stop. */
 async function checkPlan(database: Database<BridgeSchema>, statement: Runnable): Promise<void> {
-  const isSqlite = database.engine === 'sqlite';
-  const explain = { ...statement, sql: `${isSqlite ? 'explain query plan' : 'explain'} ${statement.sql}` };
-  const { textId: _prepared, ...plain } = explain as typeof explain & { textId?: number };
-  const rows = (await database.read(plain as Runnable<Record<string, unknown>>)).map((row) => JSON.stringify(row));
-  const plan = rows.join('\n');
-  if (isSqlite)
+  const plan = await planOf(database, statement);
+  if (database.engine === 'sqlite')
     assert.doesNotMatch(plan, /"SCAN (?:session_summaries|turns|audit_records)"|FOR ORDER BY/, statement.sql);
   else assert.doesNotMatch(plan, /Seq Scan|[>"]\s*Sort {2}\(/, `${statement.sql}\n${plan}`);
+}
+
+async function planOf(database: Database<BridgeSchema>, statement: Runnable): Promise<string> {
+  const explain = `${database.engine === 'sqlite' ? 'explain query plan' : 'explain'} ${statement.sql}`;
+  const { textId: _prepared, ...plain } = { ...statement, sql: explain } as Runnable & { textId?: number };
+  const rows = await database.read(plain as Runnable<Record<string, unknown>>);
+  return rows.map((row) => JSON.stringify(row)).join('\n');
 }
