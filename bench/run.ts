@@ -13,6 +13,7 @@ import { drawChart } from './report/chart.ts';
 import type { Table } from './report/figure.ts';
 import { toMarkdown } from './report/markdown.ts';
 import { chartName, type SuiteReport, updatePage } from './report/measurements-page.ts';
+import { workbenchSuite } from './workbench/suite.ts';
 
 export interface SuiteOptions {
   /** Fewer and shorter rounds: a sign, not a result. */
@@ -23,6 +24,7 @@ export interface SuiteOptions {
 const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonly Table[]>>> = {
   platform: platformSuite,
   bridge: bridgeSuite,
+  workbench: workbenchSuite,
   jobs: jobsSuite,
   completions: completionsSuite,
   accounts: accountsSuite,

@@ -22,9 +22,9 @@ interface Message {
   readonly error?: { readonly message: string };
 }
 
-/** An app on the bridge's WebSocket, with nothing in it that could hold it up. */
-export async function openBridgeClient(url: string): Promise<BridgeClient> {
-  const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/acp`, { perMessageDeflate: false });
+/** An app on a socket of the bridge, with nothing in it that could hold it up. */
+export async function openBridgeClient(url: string, path = '/acp'): Promise<BridgeClient> {
+  const socket = new WebSocket(`${url.replace(/^http/, 'ws')}${path}`, { perMessageDeflate: false });
   const waiting = new Map<number, PromiseWithResolvers<Message>>();
   let listener: (update: SessionUpdate) => void = () => undefined;
   let lastId = 0;

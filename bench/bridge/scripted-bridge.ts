@@ -15,6 +15,7 @@ export const AGENT_ID = 'scripted';
 export async function startScriptedBridge(
   scope: Scope,
   environment: Record<string, string> = {},
+  dataDirectory?: string,
 ): Promise<RunningProgram> {
   const folder = await temporaryFolder(scope);
   const config = join(folder, 'trestle.yaml');
@@ -27,6 +28,7 @@ export async function startScriptedBridge(
   const program = await startProgram(scope, {
     args: ['bridge', '--config', config, '--log-level', 'error'],
     environment,
+    ...(dataDirectory !== undefined && { dataDirectory }),
   });
   // In good order, so that it ends its agents: what was registered last is ended first.
   scope.after(() => program.stop());

@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { FORM_SCHEMA, kindUpdates, workUpdates } from './scripted-work.ts';
+import { FORM_SCHEMA, kindUpdates, timedReports, workUpdates } from './scripted-work.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -63,6 +63,10 @@ const update = (sessionId: string, fields: object) =>
 const text = (value: string) => ({ type: 'text', text: value });
 const say = (sessionId: string, value: string) =>
   update(sessionId, { sessionUpdate: 'agent_message_chunk', content: text(value) });
+const tell = async (sessionId: string, updates: Iterable<object> | AsyncIterable<object>) => {
+  for await (const one of updates) update(sessionId, one);
+  return 'end_turn';
+};
 
 function ask(method: string, params: object): Promise<Message> {
   lastQuestion += 1;
@@ -141,10 +145,8 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     say(id, `refused ${refused.error?.code}`);
     return 'end_turn';
   },
-  kinds({ id }) {
-    for (const one of kindUpdates) update(id, one);
-    return 'end_turn';
-  },
+  kinds: ({ id }) => tell(id, kindUpdates),
+  report: ({ id }, rest) => tell(id, timedReports(rest)),
   async work(conversation) {
     for (const one of workUpdates(conversation.folder)) update(conversation.id, one);
     return (await commands.ask?.(conversation, '')) ?? 'end_turn';

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 
 const STEPS = ['Find where the code is read', 'Accept spaces in a pasted code', 'Run the tests'];
 const FILE = 'src/login/code-step.ts';
@@ -99,3 +100,14 @@ export const kindUpdates: readonly object[] = [
   { sessionUpdate: 'agent_message_chunk', content: text('after') },
   { sessionUpdate: 'usage_update', used: 55, size: 100 },
 ];
+
+/** `FIRST EVERY END`: begins a call at that moment and again every so many ms; each is named after its moment. */
+export async function* timedReports(given: string): AsyncGenerator<object> {
+  const [first = 0, every = 0, end = 0] = given.split(' ').map(Number);
+  for (let moment = first; moment < end; moment += every) {
+    await pause(Math.max(0, moment - Date.now()));
+    yield { sessionUpdate: 'tool_call', toolCallId: `call-${moment}`, title: String(Date.now()) };
+  }
+  // What a turn does is forgotten at its end: watchers are told before.
+  await pause(Math.max(0, end - Date.now()) + 1000);
+}
