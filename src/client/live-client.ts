@@ -138,15 +138,18 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
     }
   }
 
-  function sendWatch(): void {
+  /** Says what is watched. Those who are new read their lists when the server has answered: what changes after that is told. */
+  async function sendWatch(fresh: Iterable<Watched>): Promise<void> {
     if (watched.size === 0) {
-      void call('unwatch', {});
+      await call('unwatch', {});
       return;
     }
     const owners = new Set([...watched].map((one) => one.owner));
     const [owner] = owners.size === 1 ? owners : [];
     const topics = [...new Set([...watched].flatMap((one) => one.topics))];
-    void call('watch', { topics, ...(owner !== undefined && { owner }) });
+    const readers = [...fresh];
+    await call('watch', { topics, ...(owner !== undefined && { owner }) });
+    for (const one of readers) readAgain(one);
   }
 
   async function sendFollow(one: Followed): Promise<void> {
@@ -202,10 +205,9 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
       }
       patience.progressed();
       change({ isOpen: true, heardAt: Date.now(), problem: undefined });
-      if (watched.size > 0) sendWatch();
-      for (const one of followed) void sendFollow(one);
       // What happened before the connection is in the lists only.
-      for (const one of watched) readAgain(one);
+      if (watched.size > 0) void sendWatch(watched);
+      for (const one of followed) void sendFollow(one);
       closeUnlessWanted();
       await link.closed;
       link = undefined;
@@ -236,14 +238,11 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
     watch(topics, listener, { owner } = {}) {
       const one: Watched = { topics, owner, listener };
       watched.add(one);
-      if (link !== undefined) {
-        sendWatch();
-        readAgain(one);
-      }
+      if (link !== undefined) void sendWatch([one]);
       start();
       return () => {
         if (!watched.delete(one)) return;
-        if (link !== undefined) sendWatch();
+        if (link !== undefined) void sendWatch([]);
         closeUnlessWanted();
       };
     },

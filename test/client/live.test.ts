@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { createLive } from '../../src/client/live-client.ts';
 import type { LiveChange, LiveUpdate } from '../../src/client/trestle-client.ts';
 import { clientOf } from '../kit/bridge/client-of.ts';
 import { MAIN_TOKEN, startBridge } from '../kit/bridge/start-bridge.ts';
@@ -89,4 +90,30 @@ test('what the server refuses is the status, and the next listener tries again',
   await until('one too many', () => many.live.status().problem?.code === 'TOO_MANY_FOLLOWED');
   const none = clientOf(t, { url, token, openSocket: () => assert.fail('nobody listens') });
   assert.deepEqual([none.live.status().isOpen, none.live.status().heardAt], [false, 0]);
+});
+
+test('a watcher is told to read the lists when the server has taken the watch, so that no change falls in between', async () => {
+  const answers: (() => void)[] = [];
+  const closed = new AbortController();
+  const live = createLive({
+    closed: closed.signal,
+    makeCallId: () => 'call',
+    openLink: async () => ({
+      send: (request) => new Promise((resolve) => answers.push(() => resolve({ id: request.id, result: {} }))),
+      close: () => undefined,
+      closed: new Promise(() => undefined),
+    }),
+  });
+  const told: string[] = [];
+  live.watch(['sessions'], () => told.push('first'));
+  await until('the first watch', () => answers.length === 1);
+  live.watch(['permissions'], () => told.push('second'));
+  await until('the second watch', () => answers.length === 2);
+  assert.deepEqual(told, []);
+  answers[0]?.();
+  await until('the first one to read', () => told.length === 1);
+  answers[1]?.();
+  await until('the second one to read', () => told.length === 2);
+  assert.deepEqual(told, ['first', 'second']);
+  closed.abort();
 });

@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 import { openPage } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
@@ -32,7 +33,8 @@ test('agents are listed with what to do, and tried; models are found by name', a
   assert.deepEqual(left.sessions, [], 'the sessions of the tests are gone');
   await scripted.getByRole('link', { name: 'New session' }).click();
   await page.getByLabel('What should be done?').waitFor();
-  assert.equal(await page.getByLabel('Agent').inputValue(), 'scripted');
+  const chosen = page.getByLabel('Agent');
+  await until('the agent to be chosen', async () => (await chosen.inputValue()) === 'scripted');
 
   await page.getByRole('link', { name: 'Models', exact: true }).click();
   const echo = page.getByRole('row', { name: /^demo\/echo / });

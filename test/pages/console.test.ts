@@ -253,7 +253,11 @@ test('messages go with what the session was started with, until someone chooses 
   await log(page).focus();
   await page.keyboard.press('?');
   const keys = await page.getByRole('dialog', { name: 'Keys' }).locator('kbd').allInnerTexts();
-  assert.deepEqual(keys.slice(0, 5), ['g b', 'g j', 'g u', 'g c', 'n'], 'nobody is logged in: no keys and no account');
+  assert.deepEqual(
+    keys.filter((key) => key.startsWith('g ')),
+    ['g b', 'g j', 'g a', 'g u', 'g c'],
+    'nobody is logged in: no keys and no account',
+  );
   await page.keyboard.press('Escape');
   await log(page).focus();
   await page.keyboard.press('g');

@@ -60,7 +60,9 @@ test('a running turn is steered; mode and model are chosen for the next turns; a
   await send(page, 'third');
   await log.locator('.markdown', { hasText: /^third$/ }).waitFor();
   const original = page.url();
-  await log.getByRole('button', { name: 'Fork from here' }).nth(-2).click();
+  const forks = log.getByRole('button', { name: 'Fork from here' });
+  await until('every turn to offer a copy', async () => (await forks.count()) === 3);
+  await forks.nth(-2).click();
   await page.waitForURL((address) => address.href !== original);
   await page.getByText('Nothing yet.').waitFor();
   await send(page, 'another way');
@@ -86,12 +88,10 @@ test('an agent that offers modes and models; a denial with a reason is shown wit
   await page.locator('.session-bar .facts', { hasText: `· ${other} ·` }).waitFor();
   await send(page, 'model');
   await log.locator('.markdown', { hasText: String(other) }).waitFor();
-  assert.equal(
-    await page.getByRole('button', { name: 'Fork from here' }).count(),
-    2,
-    'forking is offered, and may be refused',
-  );
-  await log.getByRole('button', { name: 'Fork from here' }).last().click();
+  // Forking is offered, and may be refused.
+  const forks = log.getByRole('button', { name: 'Fork from here' });
+  await until('both turns to offer a copy', async () => (await forks.count()) === 2);
+  await forks.last().click();
   await page
     .getByRole('alert')
     .getByText(/not_forkable/)
