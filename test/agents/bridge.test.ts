@@ -58,7 +58,7 @@ test('the agents appear by themselves, with their versions', async () => {
   };
   // An agent that answers too late on a busy machine is offered without its version, and is asked again.
   const isKnown = ({ enabled, version }: { enabled: boolean; version: string }) => enabled && version !== '';
-  await until('every agent to be found', async () => (await probes()).every(isKnown), 100_000);
+  await until('every agent to be found', async () => (await probes()).every(isKnown), 200_000);
   for (const { providerId, version } of await probes()) assert.match(version, /^\d+\.\d+\.\d+/, providerId);
 });
 
