@@ -138,7 +138,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
     }
   }
 
-  /** Says what is watched. Those who are new read their lists when the server has answered: what changes after that is told. */
+  /** Says what is watched. Those who are new read their lists when the server has answered: what changes after that arrives. */
   async function sendWatch(fresh: Iterable<Watched>): Promise<void> {
     if (watched.size === 0) {
       await call('unwatch', {});

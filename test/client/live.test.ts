@@ -92,7 +92,7 @@ test('what the server refuses is the status, and the next listener tries again',
   assert.deepEqual([none.live.status().isOpen, none.live.status().heardAt], [false, 0]);
 });
 
-test('a watcher is told to read the lists when the server has taken the watch, so that no change falls in between', async () => {
+test('a watcher reads its lists when the server has taken the watch, so that no change is lost in between', async () => {
   const answers: (() => void)[] = [];
   const closed = new AbortController();
   const live = createLive({

@@ -229,6 +229,8 @@ test('a session is loaded again after the program has ended, with all that was s
 
   const second = await startEditor(t, place);
   await second.agent.request('session/load', { sessionId, cwd: place.work, mcpServers: [] });
+  // The library answers a request before it has handed over the last of the notifications that came with the answer.
+  await until('all that was said', () => second.seen.length >= 5);
   const told = second.seen.map(({ update }) => [update.sessionUpdate, 'content' in update && update.content]);
   assert.deepEqual(
     told.map(([kind, content]) => `${kind}: ${(content as { text: string }).text}`),
