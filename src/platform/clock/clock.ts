@@ -4,15 +4,19 @@ export interface Clock {
   now(): number;
   /** Milliseconds since some fixed moment. Never jumps, never goes back. */
   monotonic(): number;
-  /** Runs `action` once after `ms` milliseconds; the returned function cancels it. Does not keep the process alive. */
+  /** Runs `action` once, never before `ms` milliseconds; the result cancels it. Does not keep the process alive. */
   after(ms: number, action: () => void): () => void;
 }
+
+/** Node runs a timer with a longer time after a millisecond. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(ms, action) {
-    const timer = setTimeout(action, ms).unref();
+    // Node counts in whole milliseconds: alone, a timer may run before its time by a part of one.
+    const timer = setTimeout(action, ms > 0 ? Math.min(Math.ceil(ms) + 1, LONGEST_TIMER_MS) : ms).unref();
     return () => clearTimeout(timer);
   },
 };
