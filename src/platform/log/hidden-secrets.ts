@@ -50,38 +50,24 @@ function base64Forms(bytes: Buffer): string[] {
 
 /** One pass over the text: a table of the forms' first two characters says where a closer look is needed. */
 function createHider(forms: readonly string[]): (text: string) => string {
-  const starts = new Map<number, string[]>();
+  const starts = Map.groupBy(forms, (form) => slotAt(form, 0));
   const maybe = new Uint8Array(0x1_0000);
-  for (const form of forms) {
-    const slot = slotAt(form, 0);
-    maybe[slot] = 1;
-    starts.set(slot, [...(starts.get(slot) ?? []), form]);
-  }
-
-  const longestAt = (text: string, index: number): number => {
-    let longest = 0;
-    for (const form of starts.get(slotAt(text, index)) ?? []) {
-      if (form.length > longest && text.startsWith(form, index)) longest = form.length;
-    }
-    return longest;
-  };
+  for (const slot of starts.keys()) maybe[slot] = 1;
 
   return (text) => {
     let hidden = '';
-    let copied = 0;
     let end = -1;
     for (let index = 0; index < text.length - 1; index += 1) {
-      if (maybe[slotAt(text, index)] !== 1) continue;
-      const length = longestAt(text, index);
-      if (length === 0) continue;
-      // Secrets that overlap become one gap: no half of one is left standing.
-      if (index > end) {
-        hidden += text.slice(copied, index) + REDACTED;
+      const slot = slotAt(text, index);
+      if (maybe[slot] !== 1) continue;
+      for (const form of starts.get(slot) ?? []) {
+        if (!text.startsWith(form, index)) continue;
+        // Secrets that overlap become one gap: no half of one is left standing.
+        if (index > end) hidden += text.slice(Math.max(end, 0), index) + REDACTED;
+        end = Math.max(end, index + form.length);
       }
-      end = Math.max(end, index + length);
-      copied = end;
     }
-    return end === -1 ? text : hidden + text.slice(copied);
+    return end === -1 ? text : hidden + text.slice(end);
   };
 }
 
@@ -97,8 +83,8 @@ const SHAPES =
 const WEB_TOKENS = /(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?/g;
 const USER_INFO = /([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#"'<>\\]{1,1000}@/gi;
 const NAMED = /(?<![\w.%-])([A-Za-z_][\w.%-]{1,63})(\\*["']?\s{0,3}[:=]\s{0,3})/g;
-const QUOTED_VALUE = /(\\*["'])(.*?)(?:\1|$)/sy;
-const PLAIN_VALUE = /[^\s,;&"'\\}\])]+/y;
+/** In quotes, which may be escaped, or up to the next sign that ends a value. */
+const VALUE = /(\\*["'])(.*?)(?:\1|$)|[^\s,;&"'\\}\])]+/sy;
 
 /** Replaces what looks like a credential in free text, no matter whose it is. The rest stays readable. */
 export function hideCredentials(text: string): string {
@@ -121,46 +107,22 @@ function hideNamed(text: string): string {
     const name = match[1] ?? '';
     const before = text.charAt(match.index - 1);
     const inQuery = before === '?' || before === '&';
-    if (!(inQuery ? isSecretParameter(decodeName(name)) : isSecretName(name))) continue;
-    const value = valueAt(text, NAMED.lastIndex);
-    if (value === undefined || isCount(name, value.text)) continue;
-    hidden += text.slice(copied, value.start) + REDACTED;
-    copied = value.start + value.text.length;
+    if (!(inQuery ? isSecretParameter(name) : isSecretName(name))) continue;
+    VALUE.lastIndex = NAMED.lastIndex;
+    const [whole = '', quote = '', value = whole] = VALUE.exec(text) ?? [];
+    if (whole === '' || isCount(name, value)) continue;
+    const start = NAMED.lastIndex + quote.length;
+    hidden += text.slice(copied, start) + REDACTED;
+    copied = start + value.length;
     NAMED.lastIndex = copied;
   }
   return copied === 0 ? text : hidden + text.slice(copied);
 }
 
-function valueAt(text: string, index: number): { readonly start: number; readonly text: string } | undefined {
-  QUOTED_VALUE.lastIndex = index;
-  const quoted = QUOTED_VALUE.exec(text);
-  if (quoted !== null) return { start: index + (quoted[1]?.length ?? 0), text: quoted[2] ?? '' };
-  PLAIN_VALUE.lastIndex = index;
-  const plain = PLAIN_VALUE.exec(text);
-  return plain === null ? undefined : { start: index, text: plain[0] };
-}
-
-function decodeName(name: string): string {
-  return name.replaceAll(/%([0-7][0-9a-f])/gi, (_whole, code: string) =>
-    String.fromCharCode(Number.parseInt(code, 16)),
-  );
-}
-
-const EXACT: ReadonlySet<string> = new Set(['auth', 'bearer', 'creds', 'jwt', 'otp', 'pass', 'pin', 'pwd', 'sid']);
-
-const WITHIN =
-  /authorization|cookie|credential|password|passwd|passphrase|passcode|secret|apikey|accesskey|privatekey|signingkey|encryptionkey|masterkey|otpauth|recoverycode|exchangecode|verificationcode|totpcode|mfacode|mfaticket|tokens?$|xcsession/;
-
+const SECRET_NAME =
+  /^(?:auth|bearer|creds|jwt|otp|pass|pin|pwd|sid)$|authorization|cookie|credential|password|passwd|passphrase|passcode|secret|apikey|accesskey|privatekey|signingkey|encryptionkey|masterkey|otpauth|recoverycode|exchangecode|verificationcode|totpcode|mfacode|mfaticket|tokens?$|xcsession/;
 /** Ordinary words elsewhere, but in the query of a URL they carry credentials. */
-const IN_A_QUERY: ReadonlySet<string> = new Set([
-  'key',
-  'sslkey',
-  'code',
-  'sig',
-  'signature',
-  'xamzsignature',
-  'session',
-]);
+const SECRET_IN_A_QUERY = /^(?:key|sslkey|code|sig|signature|xamzsignature|session)$/;
 
 const CACHED_NAMES = 2000;
 const known = new Map<string, boolean>();
@@ -169,8 +131,7 @@ const known = new Map<string, boolean>();
 export function isSecretName(name: string): boolean {
   const cached = known.get(name);
   if (cached !== undefined) return cached;
-  const plain = plainName(name);
-  const secret = EXACT.has(plain) || WITHIN.test(plain);
+  const secret = SECRET_NAME.test(plainName(name));
   if (known.size >= CACHED_NAMES) known.clear();
   known.set(name, secret);
   return secret;
@@ -178,7 +139,7 @@ export function isSecretName(name: string): boolean {
 
 /** As `isSecretName`, for a parameter in the query of a URL. */
 export function isSecretParameter(name: string): boolean {
-  return isSecretName(name) || IN_A_QUERY.has(plainName(name));
+  return isSecretName(name) || SECRET_IN_A_QUERY.test(plainName(name));
 }
 
 /** `max_tokens: 100`: a number under a plural is a count, not a secret. */
@@ -190,6 +151,7 @@ export function isCount(name: string, value: unknown): boolean {
 function plainName(name: string): string {
   return name
     .slice(0, 200)
+    .replaceAll(/%([0-7][0-9a-f])/gi, (_whole, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
     .toLowerCase()
     .replaceAll(/[^a-z0-9]/g, '');
 }

@@ -1,7 +1,5 @@
-import { writeSync } from 'node:fs';
 import { pino } from 'pino';
 import type { Clock } from '../clock/clock.ts';
-import { errorCode } from '../errors/app-error.ts';
 
 /** Where finished lines go. */
 export interface LogOutput {
@@ -39,15 +37,7 @@ export function createBufferedOutput({ clock, descriptor = STANDARD_ERROR }: Buf
 
   // Before the stream is made: handlers run in this order, and the stream ends itself in its own.
   process.once('exit', flush);
-  const stream = pino.destination({
-    dest: descriptor,
-    sync: false,
-    maxLength: LARGEST_BACKLOG_BYTES,
-    retryEAGAIN: () => {
-      triesLeft -= 1;
-      return triesLeft > 0;
-    },
-  });
+  const stream = pino.destination({ dest: descriptor, sync: false, maxLength: LARGEST_BACKLOG_BYTES, retryEAGAIN });
   stream.on('drop', (text: string) => {
     dropped += text.split('\n').length - 1;
   });
@@ -61,6 +51,11 @@ export function createBufferedOutput({ clock, descriptor = STANDARD_ERROR }: Buf
   });
   // Nowhere is left to report it to, and a full disk must not end the program.
   stream.on('error', () => undefined);
+
+  function retryEAGAIN(): boolean {
+    triesLeft -= 1;
+    return triesLeft > 0;
+  }
 
   function takePiece(): string {
     stopTimer?.();
@@ -82,8 +77,8 @@ export function createBufferedOutput({ clock, descriptor = STANDARD_ERROR }: Buf
     // A write that is under way cannot be waited for here, only given the moment that it takes.
     if (writing) Atomics.wait(NOBODY_WAKES, 0, 0, MOMENT_MS);
     quietly(() => stream.flushSync());
-    // Not through the stream: that would start a write in the background, which the end of the process would cut off.
-    quietly(() => writeAll(descriptor, text));
+    // Not through the same stream: that would start a write in the background, which the end of the process would cut off.
+    quietly(() => pino.destination({ dest: descriptor, sync: true, retryEAGAIN }).write(text));
   }
 
   return {
@@ -94,19 +89,6 @@ export function createBufferedOutput({ clock, descriptor = STANDARD_ERROR }: Buf
     },
     flush,
   };
-}
-
-function writeAll(descriptor: number, text: string): void {
-  let rest = Buffer.from(text);
-  for (let tries = TRIES_AT_THE_END; rest.length > 0 && tries > 0; ) {
-    try {
-      rest = rest.subarray(writeSync(descriptor, rest));
-    } catch (error) {
-      if (errorCode(error) !== 'EAGAIN') throw error;
-      tries -= 1;
-      Atomics.wait(NOBODY_WAKES, 0, 0, MOMENT_MS);
-    }
-  }
 }
 
 /** The program goes on when a log line cannot be written. */

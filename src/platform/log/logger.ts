@@ -1,4 +1,3 @@
-import { pino } from 'pino';
 import type { Clock } from '../clock/clock.ts';
 import {
   createKnownSecrets,
@@ -23,11 +22,10 @@ const LOOK_BEYOND = 1200;
 /** Control characters that JSON leaves as they are, and those that turn the direction of a line: a terminal obeys both. */
 const UNSAFE = /[\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
-interface Cleaner {
-  fields(fields: Readonly<Record<string, unknown>>): Record<string, unknown>;
-  text(text: string): string;
-}
+/** Names that the line itself uses: a field cannot pass itself off as them. */
+const OWN_NAMES: readonly string[] = ['level', 'time', 'msg'];
 
+/** What is left for one line. */
 interface Budget {
   values: number;
   characters: number;
@@ -36,7 +34,7 @@ interface Budget {
 }
 
 /** Makes copies of what is to be logged that are small, free of secrets, and plain JSON. Never throws. */
-function createCleaner(known: KnownSecrets): Cleaner {
+function createCleaner(known: KnownSecrets) {
   function cleanText(text: string, most: number, budget: Budget): string {
     const limit = Math.max(0, Math.min(most, budget.characters));
     const beyond = known.longest + LOOK_BEYOND;
@@ -52,20 +50,11 @@ function createCleaner(known: KnownSecrets): Cleaner {
   function cleanValue(value: unknown, budget: Budget): unknown {
     budget.values -= 1;
     if (budget.values < 0) return '[more]';
-    switch (typeof value) {
-      case 'string':
-        return cleanText(value, MOST_OF_A_TEXT, budget);
-      case 'number':
-        return known.hide(String(value)) === String(value) ? value : REDACTED;
-      case 'bigint':
-        return cleanText(String(value), MOST_OF_A_NAME, budget);
-      case 'object':
-        return value === null ? null : cleanNested(value, budget);
-      case 'boolean':
-        return value;
-      default:
-        return undefined;
-    }
+    if (typeof value === 'string') return cleanText(value, MOST_OF_A_TEXT, budget);
+    if (typeof value === 'bigint') return cleanText(String(value), MOST_OF_A_NAME, budget);
+    if (typeof value === 'number') return known.hide(String(value)) === String(value) ? value : REDACTED;
+    if (typeof value === 'object' && value !== null) return cleanNested(value, budget);
+    return typeof value === 'boolean' || value === null ? value : undefined;
   }
 
   function cleanNested(value: object, budget: Budget): unknown {
@@ -73,24 +62,18 @@ function createCleaner(known: KnownSecrets): Cleaner {
     if (budget.around.length >= DEEPEST) return '[deeper]';
     budget.around.push(value);
     try {
-      return cleanObject(value, budget);
+      if (Array.isArray(value)) return cleanList(value, budget);
+      if (value instanceof Error) return cleanError(value, budget);
+      if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return `[${value.byteLength} bytes]`;
+      if (value instanceof Map || value instanceof Set) return `[${value.size} entries]`;
+      if (value instanceof URLSearchParams) return cleanText(`?${value}`, MOST_OF_A_TEXT, budget);
+      if ('toJSON' in value && typeof value.toJSON === 'function') return cleanValue(value.toJSON(), budget);
+      return cleanMembers(value, budget);
     } catch {
       return '[unreadable]';
     } finally {
       budget.around.pop();
     }
-  }
-
-  function cleanObject(value: object, budget: Budget): unknown {
-    if (Array.isArray(value)) return cleanList(value, budget);
-    if (value instanceof Error) return cleanError(value, budget);
-    if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return `[${value.byteLength} bytes]`;
-    if (value instanceof Map || value instanceof Set) return `[${value.size} entries]`;
-    if (value instanceof URLSearchParams) return cleanText(`?${value}`, MOST_OF_A_TEXT, budget);
-    if ('toJSON' in value && typeof value.toJSON === 'function') return cleanValue(value.toJSON(), budget);
-    const copy: Record<string, unknown> = {};
-    copyMembers(value, copy, budget);
-    return copy;
   }
 
   function cleanList(list: readonly unknown[], budget: Budget): unknown[] {
@@ -106,76 +89,65 @@ function createCleaner(known: KnownSecrets): Cleaner {
     return copy;
   }
 
-  function copyMembers(from: object, copy: Record<string, unknown>, budget: Budget): void {
-    let members = 0;
-    for (const name in from) {
-      if (!Object.hasOwn(from, name)) continue;
-      members += 1;
-      if (members > MOST_MEMBERS || budget.values <= 0) {
-        copy['[more]'] = true;
-        return;
-      }
+  function cleanMembers(from: object, budget: Budget): Record<string, unknown> {
+    const copy: Record<string, unknown> = {};
+    let left = MOST_MEMBERS;
+    for (const name of Object.keys(from)) {
+      left -= 1;
+      if (left < 0 || budget.values <= 0) return { ...copy, '[more]': true };
       const shown = name === '__proto__' ? '[__proto__]' : cleanText(name, MOST_OF_A_NAME, budget);
-      copy[shown] = cleanMember(name, from, budget);
+      try {
+        const value: unknown = Reflect.get(from, name);
+        const secret = isSecretName(name) && typeof value !== 'boolean' && value !== null && value !== undefined;
+        copy[shown] = secret && !isCount(name, value) ? REDACTED : cleanValue(value, budget);
+      } catch {
+        copy[shown] = '[unreadable]';
+      }
     }
-  }
-
-  function cleanMember(name: string, from: object, budget: Budget): unknown {
-    try {
-      const value: unknown = Reflect.get(from, name);
-      const secret = isSecretName(name) && typeof value !== 'boolean' && value !== null && value !== undefined;
-      return secret && !isCount(name, value) ? REDACTED : cleanValue(value, budget);
-    } catch {
-      return '[unreadable]';
-    }
-  }
-
-  function cleanError(error: Error, budget: Budget): Record<string, unknown> {
-    const copy: Record<string, unknown> = {
-      type: cleanText(String(error.name), MOST_OF_A_NAME, budget),
-      message: cleanText(String(error.message), MOST_OF_A_TEXT, budget),
-    };
-    copyMembers(error, copy, budget);
-    if (typeof error.stack === 'string') copy.stack = cleanText(framesOf(error.stack), MOST_OF_A_TEXT, budget);
-    if (error.cause !== undefined) copy.cause = cleanValue(error.cause, budget);
-    if (error instanceof AggregateError) copy.errors = cleanValue(error.errors, budget);
     return copy;
   }
 
+  function cleanError(error: Error, budget: Budget): Record<string, unknown> {
+    const { name, message, stack, cause } = error;
+    return {
+      type: cleanText(String(name), MOST_OF_A_NAME, budget),
+      message: cleanText(String(message), MOST_OF_A_TEXT, budget),
+      ...cleanMembers(error, budget),
+      // The stack repeats the message in front of the frames.
+      ...(typeof stack === 'string' && {
+        stack: cleanText(stack.slice(stack.indexOf('\n    at ') + 1), MOST_OF_A_TEXT, budget),
+      }),
+      ...(cause !== undefined && { cause: cleanValue(cause, budget) }),
+      ...(error instanceof AggregateError && { errors: cleanValue(error.errors, budget) }),
+    };
+  }
+
   return {
-    fields(fields) {
-      const copy: Record<string, unknown> = {};
-      const budget: Budget = { values: MOST_VALUES, characters: MOST_CHARACTERS, around: [fields] };
-      try {
-        copyMembers(fields, copy, budget);
-      } catch {
-        copy['[unreadable]'] = true;
+    fields(fields: LogFields): Record<string, unknown> {
+      const budget: Budget = { values: MOST_VALUES, characters: MOST_CHARACTERS, around: [] };
+      const cleaned = cleanNested(fields, budget);
+      const copy = typeof cleaned === 'object' ? (cleaned as Record<string, unknown>) : { fields: cleaned };
+      for (const name of OWN_NAMES) {
+        if (!Object.hasOwn(copy, name)) continue;
+        copy[`${name}_`] = copy[name];
+        delete copy[name];
       }
       return copy;
     },
-    text: (text) => cleanText(text, MOST_OF_A_TEXT, { values: 0, characters: MOST_OF_A_TEXT, around: [] }),
+    text: (text: string) => cleanText(text, MOST_OF_A_TEXT, { values: 0, characters: MOST_OF_A_TEXT, around: [] }),
   };
 }
 
-/** The message stands in a field of its own; the stack repeats it in front of the frames. */
-function framesOf(stack: string): string {
-  const first = stack.indexOf('\n    at ');
-  return first === -1 ? stack : stack.slice(first + 1);
-}
-
 export type LogFields = Readonly<Record<string, unknown>>;
-type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
-
+/** The higher ones later. */
+const LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
+type LogLevel = Exclude<(typeof LEVELS)[number], 'silent'>;
 type Write = (fields: LogFields, message: string) => void;
 
 /** Fields first, then a message that is the same every time: `log.warn({ address }, 'too many wrong credentials')`. */
-export interface Logger {
-  readonly debug: Write;
-  readonly info: Write;
-  readonly warn: Write;
-  readonly error: Write;
+export interface Logger extends Readonly<Record<LogLevel, Write>> {
   /** For callers that would otherwise prepare fields that nobody reads. */
-  isLevelEnabled(level: Exclude<LogLevel, 'silent'>): boolean;
+  isLevelEnabled(level: LogLevel): boolean;
   /** A logger that puts these fields into each of its lines. */
   child(fields: LogFields): Logger;
   /** Returns when all lines are out. */
@@ -183,7 +155,7 @@ export interface Logger {
 }
 
 export interface LoggerOptions {
-  readonly level: LogLevel;
+  readonly level: LogLevel | 'silent';
   /** `pretty` for a person at a terminal. */
   readonly format: 'json' | 'pretty';
   readonly output: LogOutput;
@@ -192,89 +164,55 @@ export interface LoggerOptions {
   readonly secrets: () => readonly string[];
 }
 
-/** Names that the line itself uses: a field cannot pass itself off as them. */
-const OWN_NAMES: readonly string[] = ['level', 'time', 'msg'];
-
 /** Every line passes through a cleaner: no secret, no control character, no endless object reaches the output. */
 export function createLogger({ level, format, output, clock, secrets }: LoggerOptions): Logger {
-  const currentCleaner = cleanerFor(secrets);
-  const time = () => new Date(clock.now()).toISOString();
-  const lines = pino(
-    {
-      level,
-      base: null,
-      timestamp: () => `,"time":"${time()}"`,
-      formatters: { level: (label) => ({ level: label }) },
-    },
-    output,
-  );
-
-  const write = (at: Exclude<LogLevel, 'silent'>, bound: LogFields, fields: LogFields, message: string): void => {
-    if (!lines.isLevelEnabled(at)) return;
-    const cleaner = currentCleaner();
-    const cleaned = withoutOwnNames({ ...bound, ...cleaner.fields(fields) });
-    const text = cleaner.text(message);
-    if (format === 'json') lines[at](cleaned, text);
-    else output.write(prettyLine(time(), at, text, cleaned));
+  let list: readonly string[] = [];
+  let cleaner = createCleaner(createKnownSecrets(list));
+  const currentCleaner = (): typeof cleaner => {
+    const current = secrets();
+    if (current !== list) cleaner = createCleaner(createKnownSecrets(current));
+    list = current;
+    return cleaner;
   };
+  const lowest = LEVELS.indexOf(level);
+  const isLevelEnabled = (at: LogLevel): boolean => LEVELS.indexOf(at) >= lowest;
 
-  const loggerWith = (bound: LogFields): Logger => ({
-    debug: (fields, message) => write('debug', bound, fields, message),
-    info: (fields, message) => write('info', bound, fields, message),
-    warn: (fields, message) => write('warn', bound, fields, message),
-    error: (fields, message) => write('error', bound, fields, message),
-    isLevelEnabled: (level) => lines.isLevelEnabled(level),
-    child: (fields) => loggerWith({ ...bound, ...currentCleaner().fields(fields) }),
-    flush: () => output.flush(),
-  });
+  const loggerWith = (bound: LogFields): Logger => {
+    const writer = (at: LogLevel) => (fields: LogFields, message: string) => {
+      if (!isLevelEnabled(at)) return;
+      const clean = currentCleaner();
+      const time = new Date(clock.now()).toISOString();
+      const line = { level: at, time, ...bound, ...clean.fields(fields), msg: clean.text(message) };
+      output.write(format === 'json' ? `${JSON.stringify(line)}\n` : prettyLine(line));
+    };
+    return {
+      debug: writer('debug'),
+      info: writer('info'),
+      warn: writer('warn'),
+      error: writer('error'),
+      isLevelEnabled,
+      child: (fields) => loggerWith({ ...bound, ...currentCleaner().fields(fields) }),
+      flush: () => output.flush(),
+    };
+  };
   return loggerWith({});
 }
 
-function cleanerFor(secrets: () => readonly string[]): () => Cleaner {
-  let list: readonly string[] = [];
-  let cleaner = createCleaner(createKnownSecrets(list));
-  return () => {
-    const current = secrets();
-    if (current !== list) {
-      list = current;
-      cleaner = createCleaner(createKnownSecrets(list));
-    }
-    return cleaner;
-  };
-}
-
-function withoutOwnNames(fields: Record<string, unknown>): Record<string, unknown> {
-  for (const name of OWN_NAMES) {
-    if (!(name in fields)) continue;
-    fields[`${name}_`] = fields[name];
-    delete fields[name];
-  }
-  return fields;
-}
-
 /** One line for a person at a terminal: time of day, level, message, then the fields; an error's frames below it. */
-function prettyLine(time: string, level: string, message: string, fields: Readonly<Record<string, unknown>>): string {
-  const parts = [time.slice(11, 23), level.toUpperCase().padEnd(5), escapeControls(message)];
+function prettyLine({ level, time, msg, ...fields }: Record<'level' | 'time' | 'msg', string>): string {
   const frames: string[] = [];
-  for (const [name, value] of Object.entries(fields)) {
-    if (value === undefined) continue;
-    if (isErrorCopy(value)) {
-      const { stack, ...rest } = value;
-      frames.push(...stack.split('\n').map((frame) => `    ${escapeControls(frame.trim())}`));
-      parts.push(`${escapeControls(name)}=${formatValue(rest)}`);
-    } else {
-      parts.push(`${escapeControls(name)}=${formatValue(value)}`);
-    }
-  }
-  return `${[parts.join(' '), ...frames].join('\n')}\n`;
+  const parts = Object.entries<{ readonly stack?: unknown } | null | undefined>(fields).flatMap(([name, value]) => {
+    if (value === undefined) return [];
+    if (typeof value?.stack !== 'string') return `${name}=${formatValue(value)}`;
+    frames.push(...value.stack.split('\n').map((frame) => `    ${frame.trim()}`));
+    return `${name}=${formatValue({ ...value, stack: undefined })}`;
+  });
+  const first = [time.slice(11, 23), level.toUpperCase().padEnd(5), msg, ...parts].join(' ');
+  return `${[first, ...frames].map(escapeControls).join('\n')}\n`;
 }
 
 function formatValue(value: unknown): string {
   return typeof value === 'string' && /^[^\s"=\p{Cc}]+$/u.test(value) ? value : JSON.stringify(value);
-}
-
-function isErrorCopy(value: unknown): value is { readonly stack: string } {
-  return typeof value === 'object' && value !== null && 'stack' in value && typeof value.stack === 'string';
 }
 
 function escapeControls(text: string): string {
