@@ -83,6 +83,7 @@ export const accountsErrors = {
   TOO_MANY_TEAMS: { status: 409, message: 'One person can be in {most} teams.' },
   CALLBACK_URL_REFUSED: { status: 400, message: 'The url cannot be called: {reason}.' },
   WEBHOOK_NOT_FOUND: { status: 404, message: 'There is no such webhook; list them at GET admin/webhooks.' },
+  TOO_MANY_INVITATIONS: { status: 409, message: 'There are {most} open invitations already; revoke one first.' },
   TOO_MANY_WEBHOOKS: { status: 409, message: 'There are {most} webhooks already; remove one first.' },
   INVALID_PLAN: { status: 400, message: 'There is no plan "{plan}"; use one of {plans}.' },
   USER_NOT_FOUND: { status: 404, message: 'There is no such user.' },

@@ -118,12 +118,12 @@ export function createPasskeys(parts: AccountsCore): Passkeys {
       const name = normalizeName(given.name ?? '') ?? DEFAULT_NAME;
       const id = makeId('pk_');
       const value = secretBox.seal(JSON.stringify(key), contextOf(subject));
-      const added = credentials.addPasskey({ id, userId: user.id, subject, value, label: name, counter, now });
+      const row = { id, userId: user.id, subject, value, label: name, counter, now };
       const entry = { event: 'credential.added', actor: user.id, subject: user.id, head };
       await database.write(
         [
           flows.take('passkey_add', challenge),
-          added,
+          ...credentials.addPasskey(row, MAX_PASSKEYS),
           audit.statement({ ...entry, details: { credential: 'passkey', id } }),
           mail.enqueue(securityNoticeMail(user.email, 'passkeyAdded')),
         ],

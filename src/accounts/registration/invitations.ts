@@ -19,6 +19,8 @@ import { requireEmail } from './identity.ts';
 import { createPersonCreation } from './new-user.ts';
 
 const LIFETIME_MS = 7 * DAY_MS;
+/** Of those that are open. A script that invites without end must not fill the disk. */
+export const MAX_INVITATIONS = 10_000;
 
 /** People whom an administrator lets in, with the role and the plan that they get. */
 export interface Invitations {
@@ -66,7 +68,11 @@ export function createInvitations(parts: Parts): Invitations {
       const details = { role: row.role, plan: row.plan, team: row.team, mailed };
       const link = linkOf(parts.frontendUrl(), token);
       const message = mailed ? [parts.mail.enqueue(invitationMail(email, token, link))] : [];
-      await database.write([store.add(row), ...message, entryOf('invitation.created', row.id, actor, details)]);
+      const entry = entryOf('invitation.created', row.id, actor, details);
+      await database.write([...store.add(row, MAX_INVITATIONS), ...message, entry], {
+        conflict: 'TOO_MANY_INVITATIONS',
+        details: { most: MAX_INVITATIONS },
+      });
       parts.mail.wake();
       return { invitation: describe(row), ...(!mailed && { link, token }) };
     },

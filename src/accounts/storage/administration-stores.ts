@@ -1,6 +1,7 @@
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, BlacklistRow, InvitationRow, PermissionMatrixRow } from './accounts-schema.ts';
+import { insertWithin } from './within-limit.ts';
 
 /** Addresses that may neither register nor log in. */
 export interface BlacklistStore {
@@ -35,7 +36,8 @@ export function createBlacklistStore(database: Database<AccountsSchema>): Blackl
 
 /** Invitations that were not accepted yet. One that has expired is never found, swept or not. */
 export interface InvitationStore {
-  add(invitation: InvitationRow): Runnable;
+  /** Undoes the batch when `most` invitations are open. */
+  add(invitation: InvitationRow, most: number): readonly Runnable[];
   byTokenHash(tokenHash: string, now: number): Promise<InvitationRow | undefined>;
   /** The newest one for an address. */
   byEmail(email: string, now: number): Promise<InvitationRow | undefined>;
@@ -49,7 +51,12 @@ export function createInvitationStore(database: Database<AccountsSchema>): Invit
   const { query } = database;
   const open = (now: number) => query.selectFrom('invitations').selectAll().where('expires_at', '>', now);
   return {
-    add: (invitation) => query.insertInto('invitations').values(invitation).compile(),
+    add: (invitation, most) =>
+      insertWithin(database, query.insertInto('invitations').values(invitation).compile(), {
+        name: 'invitations',
+        rows: query.selectFrom('invitations').where('expires_at', '>', invitation.created_at),
+        most,
+      }),
     async byTokenHash(tokenHash, now) {
       return (await database.readKeyed(open(now).where('token_hash', '=', tokenHash).compile()))[0];
     },

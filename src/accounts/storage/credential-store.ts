@@ -1,6 +1,7 @@
 import type { Database, Transaction } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, CredentialKind, CredentialRow } from './accounts-schema.ts';
+import { insertWithin } from './within-limit.ts';
 
 export interface NewLink {
   readonly id: string;
@@ -43,7 +44,8 @@ export interface CredentialStore {
   replaceRecoveryCodes(userId: string, codeHashes: readonly string[], now: number): readonly Runnable[];
 
   addLink(link: NewLink): Runnable;
-  addPasskey(passkey: NewPasskey): Runnable;
+  /** Undoes the batch when the user has `most` passkeys. */
+  addPasskey(passkey: NewPasskey, most: number): readonly Runnable[];
   /** Notes a use; undoes the batch when the passkey was used or removed since it was read. */
   usePasskey(use: { subject: string; userId: string; before: number; after: number; now: number }): Runnable;
   /** Removes accounts elsewhere and passkeys: what somebody else may have added to an account. */
@@ -166,11 +168,14 @@ export function createCredentialStore(database: Database<AccountsSchema>): Crede
         .insertInto('credentials')
         .values({ ...blank('oauth', id, userId, now), subject: linkSubject(provider, providerUserId), label: email })
         .compile(),
-    addPasskey: ({ userId, now, id, ...passkey }) =>
-      query
-        .insertInto('credentials')
-        .values({ ...blank('passkey', id, userId, now), ...passkey })
-        .compile(),
+    addPasskey({ userId, now, id, ...passkey }, most) {
+      const row = { ...blank('passkey', id, userId, now), ...passkey };
+      return insertWithin(database, query.insertInto('credentials').values(row).compile(), {
+        name: `passkeys of ${userId}`,
+        rows: query.selectFrom('credentials').where('user_id', '=', userId).where('kind', '=', 'passkey'),
+        most,
+      });
+    },
     usePasskey: ({ subject, userId, before, after, now }) =>
       expectChanges(
         query

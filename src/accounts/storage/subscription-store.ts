@@ -3,6 +3,7 @@ import { expectChanges, type Runnable } from '../../platform/database/statement.
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { AccountsSchema, SubscriptionRow, UserRow } from './accounts-schema.ts';
 import { createUserCountStore } from './user-store.ts';
+import { insertWithin } from './within-limit.ts';
 
 export type SubscriptionKey = { readonly id: string } | { readonly userId: string; readonly externalId: string };
 
@@ -17,8 +18,11 @@ export interface SubscriptionStore {
   add(subscription: SubscriptionRow): Runnable;
   /** Oldest first. */
   ofUser(userId: string, limit: number): Promise<SubscriptionRow[]>;
-  /** Stores what its user says of it, unless someone has decided about it before; answers with the one that is stored. */
-  claim(subscription: SubscriptionRow, also: readonly Runnable[]): Promise<SubscriptionRow>;
+  /**
+   * Stores what its user says of it, unless someone has decided about it before; answers with the one that is stored.
+   * Undefined when the user has `most` others.
+   */
+  claim(subscription: SubscriptionRow, also: readonly Runnable[], most: number): Promise<SubscriptionRow | undefined>;
   /**
    * Changes one, and counts its user again, as if nothing else ran at the same time. `decide` answers undefined to leave all as
    * it is, and on PostgreSQL may be asked more than once. `once` are names of which none may have been stored before:
@@ -93,7 +97,8 @@ export function createSubscriptionStore(
           .limit(limit)
           .compile(),
       ),
-    async claim(subscription, also) {
+    async claim(subscription, also, most) {
+      const { user_id: userId, external_id: externalId } = subscription;
       const { provider, payment_method, payment_qr, kind, plan_id, meta, updated_at } = subscription;
       const put = query
         .insertInto('subscriptions')
@@ -112,17 +117,19 @@ export function createSubscriptionStore(
               revision: build('subscriptions.revision', '+', 1),
             }))
             .where('subscriptions.status', '=', 'pending'),
-        )
-        .returningAll();
-      let rows: readonly SubscriptionRow[] = [];
+        );
+      const limit = {
+        name: `subscriptions of ${userId}`,
+        rows: query.selectFrom('subscriptions').where('user_id', '=', userId),
+        most,
+      };
       try {
-        rows = (await database.write([expectChanges(put.compile(), 1), ...also]))[0].rows;
+        await database.write([...insertWithin(database, expectChanges(put.compile(), 1), limit), ...also]);
       } catch (error) {
         // A claim on what was decided before changes nothing, and nothing is recorded.
         if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
       }
-      const key = { userId: subscription.user_id, externalId: subscription.external_id };
-      return rows[0] ?? (await database.readKeyed(selectBy(key)))[0] ?? subscription;
+      return (await database.readKeyed(selectBy({ userId, externalId })))[0];
     },
     async change(key, decide, once) {
       let userId = 'userId' in key ? key.userId : '';

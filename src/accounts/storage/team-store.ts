@@ -29,7 +29,10 @@ export interface TeamStore {
   change(id: string, change: Partial<Omit<TeamRow, 'id'>>): Runnable;
   /** Removes the team, who is in it, and invitations to it. Undoes the batch when there is no such team. */
   remove(id: string): readonly Runnable[];
-  /** Adds someone, or changes their role; undoes the batch when there is no such team or user. */
+  /**
+   * Adds someone, or changes their role; undoes the batch when there is no such team or user, or when they are in
+   * MAX_TEAMS_OF_ONE teams.
+   */
   putMember(member: TeamMemberRow): readonly Runnable[];
   /** Undoes the batch when they are not in the team. */
   removeMember(teamId: string, userId: string): readonly Runnable[];
@@ -72,6 +75,19 @@ export function createTeamStore(database: Database<AccountsSchema>): TeamStore {
             query,
           ),
         ];
+
+  const isPostgres = database.engine === 'postgres';
+  /**
+   * Keeps a user from being counted twice at the same time: on PostgreSQL, where transactions do not see each other's
+   * rows, the second would count without the team of the first.
+   */
+  const lockUser = (id: string) =>
+    query
+      .selectFrom('users')
+      .select('id')
+      .where('id', '=', id)
+      .$if(isPostgres, (select) => select.forUpdate())
+      .compile();
 
   return {
     byId: async (id) => (await database.readKeyed(byId({ id })))[0],
@@ -119,16 +135,35 @@ export function createTeamStore(database: Database<AccountsSchema>): TeamStore {
       query.deleteFrom('invitations').where('team', '=', id).compile(),
     ],
     putMember: ({ team_id, user_id, role, created_at }) => [
-      expectChanges(query.selectFrom('teams').select('id').where('id', '=', team_id).compile(), 1),
-      expectChanges(query.selectFrom('users').select('id').where('id', '=', user_id).compile(), 1),
+      expectChanges(
+        query
+          .selectFrom('teams')
+          .select('id')
+          .where('id', '=', team_id)
+          // A team that is being removed at the same time takes its new member along.
+          .$if(isPostgres, (select) => select.forShare())
+          .compile(),
+        1,
+      ),
+      expectChanges(lockUser(user_id), 1),
       query
         .insertInto('team_members')
         .values({ team_id, user_id, role, created_at })
         .onConflict((conflict) => conflict.columns(['team_id', 'user_id']).doUpdateSet({ role }))
         .compile(),
       ...recount([user_id]),
+      expectChanges(
+        query
+          .selectFrom('users')
+          .select('id')
+          .where('id', '=', user_id)
+          .where('teams', '<=', MAX_TEAMS_OF_ONE)
+          .compile(),
+        1,
+      ),
     ],
     removeMember: (teamId, userId) => [
+      lockUser(userId),
       expectChanges(
         query.deleteFrom('team_members').where('team_id', '=', teamId).where('user_id', '=', userId).compile(),
         1,

@@ -2,12 +2,13 @@ import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import type { AccessTokenRow, AccountsSchema, ServiceAccountRow, SigningKeyRow } from './accounts-schema.ts';
+import { insertWithin } from './within-limit.ts';
 
 /** Personal access tokens, by digest and by owner, and the service accounts that have tokens and nothing else. */
 export interface AccessTokenStore {
   byHash(hash: string): Promise<AccessTokenRow | undefined>;
   /** Undoes the batch when the owner has `most` tokens that have not ended. */
-  add(token: AccessTokenRow, most: number): Runnable;
+  add(token: AccessTokenRow, most: number): readonly Runnable[];
   /** Those that have not ended, newest first. */
   ofOwner(owner: string, now: number): Promise<readonly AccessTokenRow[]>;
   /** Undoes the batch when the owner has no such token. */
@@ -16,7 +17,8 @@ export interface AccessTokenStore {
   touch(use: { id: string; now: number }): Runnable;
   service(id: string): Promise<ServiceAccountRow | undefined>;
   services(): Promise<readonly ServiceAccountRow[]>;
-  addService(service: ServiceAccountRow): Runnable;
+  /** Undoes the batch when there are `most` service accounts. */
+  addService(service: ServiceAccountRow, most: number): readonly Runnable[];
   /** Undoes the batch when there is no such service account. */
   removeService(id: string): Runnable;
 }
@@ -36,41 +38,15 @@ export function createAccessTokenStore(database: Database<AccountsSchema>): Acce
   );
   return {
     byHash: async (hash) => (await database.readKeyed(byHash({ hash })))[0],
-    add: ({ id, token_hash, hint, owner, name, scopes, team, created_at, expires_at, last_used_at }, most) => {
-      const text = (value: string) => sql<string>`cast(${value} as text)`;
-      const integer = (value: number | null) => sql<number>`cast(${value} as bigint)`;
-      const insert = query
-        .insertInto('access_tokens')
-        .columns([
-          ...(['id', 'token_hash', 'hint', 'owner', 'name', 'scopes', 'team'] as const),
-          ...(['created_at', 'expires_at', 'last_used_at'] as const),
-        ])
-        .expression(
-          query
-            .selectNoFrom([
-              text(id).as('new_id'),
-              text(token_hash).as('new_token_hash'),
-              text(hint).as('new_hint'),
-              text(owner).as('new_owner'),
-              text(name).as('new_name'),
-              text(scopes).as('new_scopes'),
-              text(team).as('new_team'),
-              integer(created_at).as('new_created_at'),
-              integer(expires_at).as('new_expires_at'),
-              integer(last_used_at).as('new_last_used_at'),
-            ])
-            .where(
-              ({ selectFrom }) =>
-                selectFrom('access_tokens')
-                  .select(({ fn }) => fn.countAll<number>().as('count'))
-                  .where('owner', '=', owner)
-                  .where('expires_at', '>', created_at),
-              '<',
-              most,
-            ),
-        );
-      return expectChanges(insert.compile(), 1);
-    },
+    add: (token, most) =>
+      insertWithin(database, query.insertInto('access_tokens').values(token).compile(), {
+        name: `tokens of ${token.owner}`,
+        rows: query
+          .selectFrom('access_tokens')
+          .where('owner', '=', token.owner)
+          .where('expires_at', '>', token.created_at),
+        most,
+      }),
     ofOwner: (owner, now) =>
       database.read(
         query
@@ -89,7 +65,12 @@ export function createAccessTokenStore(database: Database<AccountsSchema>): Acce
     service: async (id) => (await database.readKeyed(service({ id })))[0],
     services: () =>
       database.read(query.selectFrom('service_accounts').selectAll().orderBy('id').limit(MAX_LISTED_TOKENS).compile()),
-    addService: (row) => query.insertInto('service_accounts').values(row).compile(),
+    addService: (row, most) =>
+      insertWithin(database, query.insertInto('service_accounts').values(row).compile(), {
+        name: 'service accounts',
+        rows: query.selectFrom('service_accounts'),
+        most,
+      }),
     removeService: (id) => expectChanges(query.deleteFrom('service_accounts').where('id', '=', id).compile(), 1),
   };
 }

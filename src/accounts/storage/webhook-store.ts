@@ -3,6 +3,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, WebhookDeliveryRow, WebhookRow } from './accounts-schema.ts';
 import { CLAIM_CANDIDATES, claimDue } from './claim-due.ts';
+import { insertWithin } from './within-limit.ts';
 
 /** An event, as it is stored for each webhook that wants it. */
 export interface StoredEvent {
@@ -14,7 +15,8 @@ export interface StoredEvent {
 
 /** Webhooks and their deliveries. Several instances share the tables: the instance that claims a delivery makes it. */
 export interface WebhookStore {
-  add(webhook: WebhookRow): Runnable;
+  /** Undoes the batch when there are `most` webhooks. */
+  add(webhook: WebhookRow, most: number): readonly Runnable[];
   find(id: string): Promise<WebhookRow | undefined>;
   /** All of them, oldest first, with the number of deliveries that wait. */
   list(): Promise<(WebhookRow & { waiting: number })[]>;
@@ -68,7 +70,12 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
       .compile();
 
   return {
-    add: (webhook) => query.insertInto('webhooks').values(webhook).compile(),
+    add: (webhook, most) =>
+      insertWithin(database, query.insertInto('webhooks').values(webhook).compile(), {
+        name: 'webhooks',
+        rows: query.selectFrom('webhooks'),
+        most,
+      }),
     find: async (id) => (await database.readKeyed(find({ id })))[0],
     list: () =>
       database.read(query.selectFrom('webhooks').selectAll().select(waitingOf.as('waiting')).orderBy('id').compile()),

@@ -31,14 +31,12 @@ export function createSubscriptions({ subscriptions: store, audit, webhooks, clo
     },
     async claim(claim, { caller: { user }, head }) {
       const externalId = requireExternalId(claim.externalId);
-      const own = await store.ofUser(user.id, MOST_PER_USER + 1);
-      if (own.length >= MOST_PER_USER && !own.some((row) => row.external_id === externalId)) {
-        throw new AppError('TOO_MANY_SUBSCRIPTIONS', { most: MOST_PER_USER });
-      }
       const row = { ...newSubscription(makeId('sub_'), user.id, externalId, clock.now()), ...claimed(claim) };
       const details = { externalId, planId: row.plan_id };
       const entry = { event: 'subscription.claimed', actor: user.id, subject: user.id, head, details };
-      return described(await store.claim(row, [audit.statement(entry)]));
+      const stored = await store.claim(row, [audit.statement(entry)], MOST_PER_USER);
+      if (stored === undefined) throw new AppError('TOO_MANY_SUBSCRIPTIONS', { most: MOST_PER_USER });
+      return described(stored);
     },
     async cancel(given, { caller: { user }, head }) {
       const externalId = requireExternalId(given);

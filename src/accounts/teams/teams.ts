@@ -1,5 +1,5 @@
 import type { Runnable } from '../../platform/database/statement.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { UserCall, UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { actorOf, requirePlan } from '../administration/user-administration.ts';
@@ -155,16 +155,18 @@ export function createTeams(parts: AccountsCore): Teams {
       const person = await personFor(given, call);
       const before = await store.roleOf(team.id, person.id);
       const role = given.role ?? 'member';
-      if (before === undefined && (await store.teamsOf(person.id)).length >= MAX_TEAMS_OF_ONE) {
-        throw new AppError('TOO_MANY_TEAMS', { most: MAX_TEAMS_OF_ONE });
-      }
       const now = clock.now();
       const row = { team_id: team.id, user_id: person.id, role, created_at: now };
       const entry = entryOf('team.member_put', team.id, call, { user: person.id, role });
       const joined = role === 'owner' ? 'teamOwner' : 'teamMember';
       const notice =
         before === role ? [] : [mail.enqueue(securityNoticeMail(person.email, joined, { team: team.name }))];
-      await withMail([...allowed, ...store.putMember(row), entry, ...notice], 'FORBIDDEN', person.id);
+      const statements = [...allowed, ...store.putMember(row), entry, ...notice];
+      await withMail(statements, 'FORBIDDEN', person.id).catch(async (error) => {
+        if (errorCode(error) !== 'FORBIDDEN' || before !== undefined) throw error;
+        const isFull = (await store.teamsOf(person.id)).length >= MAX_TEAMS_OF_ONE;
+        throw isFull ? new AppError('TOO_MANY_TEAMS', { most: MAX_TEAMS_OF_ONE }) : error;
+      });
       return { member: { userId: person.id, name: person.name, role, createdAt: timeText(now) } };
     },
     async drop(id, given, call) {

@@ -91,7 +91,7 @@ export function createAccessTokens(parts: Parts) {
     };
     const created = audit.statement(entryOf('token.created', owner, actor, details));
     const notice = await noticeFor(row, input);
-    const statements = [...(take === undefined ? [] : [take]), store.add(row, MAX_TOKENS), created, ...notice];
+    const statements = [...(take === undefined ? [] : [take]), ...store.add(row, MAX_TOKENS), created, ...notice];
     await database.write(statements).catch(async (error) => {
       if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
       // Requests that come together see the same list before: the last of them fail here.
@@ -142,12 +142,12 @@ export function createAccessTokens(parts: Parts) {
     services: {
       async create({ name, plan = '' }: NewServiceAccount, actor: Actor): Promise<{ service: ServiceAccount }> {
         requirePlan(plan, settings());
-        if ((await store.services()).length >= MAX_SERVICES) {
-          throw new AppError('TOO_MANY_SERVICE_ACCOUNTS', { most: MAX_SERVICES });
-        }
         const row = { id: makeId('svc_'), name, plan, created_by: actor.id, created_at: clock.now() };
         const entry = entryOf('service.created', `service:${row.id}`, actor, { name });
-        await database.write([store.addService(row), audit.statement(entry)]);
+        await database.write([...store.addService(row, MAX_SERVICES), audit.statement(entry)], {
+          conflict: 'TOO_MANY_SERVICE_ACCOUNTS',
+          details: { most: MAX_SERVICES },
+        });
         return { service: describeService(row) };
       },
       list: async () => ({ services: (await store.services()).map(describeService) }),

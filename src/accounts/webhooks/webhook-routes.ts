@@ -48,7 +48,6 @@ function createWebhooks({ database, webhooks: post, secretBox, audit, clock, ran
   return {
     async create(given: NewWebhook, actor: Actor) {
       const url = await post.check(given.url);
-      if ((await store.list()).length >= MAX_WEBHOOKS) throw new AppError('TOO_MANY_WEBHOOKS', { most: MAX_WEBHOOKS });
       const events = [...new Set(given.events)];
       const id = makeId('whk_');
       const secret = createToken(randomness, SECRET_PREFIX);
@@ -64,7 +63,10 @@ function createWebhooks({ database, webhooks: post, secretBox, audit, clock, ran
         dropped: 0,
       };
       const entry = entryOf('webhook.created', id, actor, { host: new URL(url).host, events });
-      await database.write([store.add(webhook), entry]);
+      await database.write([...store.add(webhook, MAX_WEBHOOKS), entry], {
+        conflict: 'TOO_MANY_WEBHOOKS',
+        details: { most: MAX_WEBHOOKS },
+      });
       return { webhook: describeWebhook({ ...webhook, waiting: 0 }), secret };
     },
     list: async () => ({ webhooks: (await store.list()).map(describeWebhook) }),
