@@ -6,8 +6,6 @@ import {
   DataTypeNode,
   type Driver,
   Kysely,
-  type KyselyPlugin,
-  OperationNodeTransformer,
   PostgresAdapter,
   PostgresIntrospector,
   PostgresQueryCompiler,
@@ -23,11 +21,15 @@ import type { StatementResult } from './statement.ts';
 type Execute = (query: CompiledQuery) => Promise<StatementResult>;
 
 /** Kysely's query builder for an engine; what it executes goes through `execute`. */
-export function createQueryBuilder<Schema>(engine: EngineName, execute: Execute): Kysely<Schema> {
+export function createQueryBuilder<Schema>(
+  engine: EngineName,
+  execute: Execute,
+  compiler = engine === 'sqlite' ? new SqliteQueryCompiler() : new PostgresQueryCompiler(),
+): Kysely<Schema> {
   return new Kysely<Schema>({
     dialect: {
       createAdapter: () => (engine === 'sqlite' ? new SqliteAdapter() : new PostgresAdapter()),
-      createQueryCompiler: () => (engine === 'sqlite' ? new SqliteQueryCompiler() : new PostgresQueryCompiler()),
+      createQueryCompiler: () => compiler,
       createIntrospector: (query) =>
         engine === 'sqlite' ? new SqliteIntrospector(query) : new PostgresIntrospector(query),
       createDriver: () => createDriver(execute),
@@ -84,37 +86,39 @@ const COLUMN_TYPES: ReadonlyMap<string, Readonly<Record<EngineName, string>>> = 
   ['blob', { sqlite: 'blob', postgres: 'bytea' }],
 ]);
 
-/** Rewrites the statements of a migration for an engine. */
-export function createPortableSchema(engine: EngineName): KyselyPlugin {
-  const transformer = new PortableSchema(engine);
-  return {
-    transformQuery: ({ node, queryId }) => transformer.transformNode(node, queryId),
-    transformResult: async ({ result }) => result,
+/** Builds the statements of migrations: the same source for both engines. */
+export function createMigrationBuilder<Schema>(engine: EngineName): Kysely<Schema> {
+  const refuse: Execute = () => {
+    throw new Error('a migration lists its statements; it does not run them');
   };
+  return createQueryBuilder<Schema>(
+    engine,
+    refuse,
+    engine === 'sqlite' ? new PortableSqliteCompiler() : new PortablePostgresCompiler(),
+  );
 }
 
-class PortableSchema extends OperationNodeTransformer {
-  readonly #engine: EngineName;
-
-  constructor(engine: EngineName) {
-    super();
-    this.#engine = engine;
-  }
-
-  protected override transformColumnDefinition(node: ColumnDefinitionNode): ColumnDefinitionNode {
-    const column = node.column.column.name;
-    const type = DataTypeNode.is(node.dataType) ? COLUMN_TYPES.get(node.dataType.dataType) : undefined;
-    if (type === undefined) throw new TypeError(`column ${column}: use text, integer, real or blob`);
-    if (node.autoIncrement || node.identity)
-      throw new TypeError(`column ${column}: columns do not count by themselves`);
-    const dataType = RawNode.createWithSql(type[this.#engine]);
-    return super.transformColumnDefinition({ ...node, dataType });
+class PortableSqliteCompiler extends SqliteQueryCompiler {
+  protected override visitColumnDefinition(node: ColumnDefinitionNode): void {
+    super.visitColumnDefinition(portableColumn(node, 'sqlite'));
   }
 
   /** SQLite then refuses values of another type, as PostgreSQL does by itself. */
-  protected override transformCreateTable(node: CreateTableNode): CreateTableNode {
-    const table = super.transformCreateTable(node);
-    if (this.#engine === 'postgres') return table;
-    return CreateTableNode.cloneWithEndModifier(table, RawNode.createWithSql('strict'));
+  protected override visitCreateTable(node: CreateTableNode): void {
+    super.visitCreateTable(CreateTableNode.cloneWithEndModifier(node, RawNode.createWithSql('strict')));
   }
+}
+
+class PortablePostgresCompiler extends PostgresQueryCompiler {
+  protected override visitColumnDefinition(node: ColumnDefinitionNode): void {
+    super.visitColumnDefinition(portableColumn(node, 'postgres'));
+  }
+}
+
+function portableColumn(node: ColumnDefinitionNode, engine: EngineName): ColumnDefinitionNode {
+  const column = node.column.column.name;
+  const type = DataTypeNode.is(node.dataType) ? COLUMN_TYPES.get(node.dataType.dataType) : undefined;
+  if (type === undefined) throw new TypeError(`column ${column}: use text, integer, real or blob`);
+  if (node.autoIncrement || node.identity) throw new TypeError(`column ${column}: columns do not count by themselves`);
+  return { ...node, dataType: RawNode.createWithSql(type[engine]) };
 }

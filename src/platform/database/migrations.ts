@@ -4,7 +4,7 @@ import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { DatabaseLocation, Engine, EngineName, SqlConnection } from './database.ts';
 import { FACTS_COLUMNS, FACTS_TABLE } from './database-facts.ts';
-import { createPortableSchema, createQueryBuilder } from './kysely-dialect.ts';
+import { createMigrationBuilder } from './kysely-dialect.ts';
 import { MIGRATIONS_TABLE, readTables } from './tables.ts';
 
 /** What a migration builds its statements with. Rows are loosely typed: the schema is what it was at that time. */
@@ -36,10 +36,7 @@ interface PlannedMigration {
 }
 
 export function planMigrations(engine: EngineName, migrations: readonly Migration[]): PlannedMigration[] {
-  const builder = createQueryBuilder<Record<string, Record<string, unknown>>>(engine, () => {
-    throw new Error('a migration lists its statements; it does not run them');
-  });
-  const query = builder.withPlugin(createPortableSchema(engine));
+  const query = createMigrationBuilder<Record<string, Record<string, unknown>>>(engine);
   return migrations.map(({ id, statements }, index) => {
     const before = migrations[index - 1]?.id;
     if (before !== undefined && before >= id) throw new TypeError(`migration ${id} must sort after ${before}`);
@@ -83,8 +80,9 @@ const DIFFERENCES = {
 } as const;
 
 /**
- * Brings the schema up to date. Each migration is one transaction together with the row that records it, so that a
- * killed process leaves it done or not begun; instances that start at the same time do it one after another.
+ * Brings the schema up to date. All missing migrations and the rows that record them are one transaction: a killed
+ * process leaves the old schema or the new one, and a first start waits for the disk once. Instances that start at the
+ * same time do it one after another.
  */
 export async function migrate(
   engine: Engine,
@@ -103,16 +101,16 @@ export async function refuseNewerSchema(
   { name, migrations }: DatabaseDefinition,
 ): Promise<void> {
   const { rows } = await runner(connection)(`SELECT id, checksum FROM ${MIGRATIONS_TABLE} ORDER BY id`);
-  nextMigration(name, planMigrations(connection.engine, migrations), rows);
+  missingMigrations(name, planMigrations(connection.engine, migrations), rows);
 }
 
 async function runMigrations(given: MigrationRun): Promise<void> {
   const run = runner(given.connection);
   if (given.location.engine === 'sqlite') {
-    // As SQLite advises for changing tables that others refer to; the references are checked before each commit.
+    // As SQLite advises for changing tables that others refer to; the references are checked before the commit.
     await run('PRAGMA foreign_keys = OFF');
     try {
-      while (await runNext(given));
+      await runMissing(given);
     } finally {
       await run('PRAGMA foreign_keys = ON');
     }
@@ -122,12 +120,11 @@ async function runMigrations(given: MigrationRun): Promise<void> {
     await run('SET statement_timeout = 0');
     await run('SELECT pg_advisory_lock(hashtextextended($1, 0))', [`migrations ${schema}`]);
     await run(`CREATE SCHEMA IF NOT EXISTS "${schema}"`);
-    while (await runNext(given));
+    await runMissing(given);
   }
 }
 
-/** One transaction: looks what is done, does the next. False when there was nothing left to do. */
-async function runNext({ connection, name, plan, clock }: MigrationRun): Promise<boolean> {
+async function runMissing({ connection, name, plan, clock }: MigrationRun): Promise<void> {
   const { begin, columns, end, values } = DIFFERENCES[connection.engine];
   const run = runner(connection);
   await run(begin);
@@ -135,15 +132,17 @@ async function runNext({ connection, name, plan, clock }: MigrationRun): Promise
     await run(`CREATE TABLE IF NOT EXISTS ${MIGRATIONS_TABLE} (${columns}) ${end}`);
     await run(`CREATE TABLE IF NOT EXISTS ${FACTS_TABLE} (${FACTS_COLUMNS[connection.engine]}) ${end}`);
     const { rows } = await run(`SELECT id, checksum FROM ${MIGRATIONS_TABLE} ORDER BY id`);
-    const next = nextMigration(name, plan, rows);
-    if (next !== undefined) {
-      for (const statement of next.statements) await connection.execute(statement);
-      const record = [next.id, clock.now(), next.checksum];
-      await run(`INSERT INTO ${MIGRATIONS_TABLE} (id, applied_at, checksum) VALUES (${values})`, record);
-      await checkSchema(connection, next.id);
+    const missing = missingMigrations(name, plan, rows);
+    for (const { id, checksum, statements } of missing) {
+      for (const statement of statements) await connection.execute(statement);
+      await run(`INSERT INTO ${MIGRATIONS_TABLE} (id, applied_at, checksum) VALUES (${values})`, [
+        id,
+        clock.now(),
+        checksum,
+      ]);
     }
+    if (missing.length > 0) await checkSchema(connection, name);
     await run('COMMIT');
-    return next !== undefined;
   } catch (error) {
     await run('ROLLBACK').catch(() => undefined);
     throw error;
@@ -155,11 +154,11 @@ function runner(connection: SqlConnection) {
 }
 
 /** What was applied must be the beginning of what this program knows. */
-function nextMigration(
+function missingMigrations(
   name: string,
   plan: readonly PlannedMigration[],
   applied: readonly Applied[],
-): PlannedMigration | undefined {
+): readonly PlannedMigration[] {
   const known = new Set(plan.map(({ id }) => id));
   const unknown = applied.filter(({ id }) => !known.has(id)).map(({ id }) => id);
   if (unknown.length > 0) throw new AppError('SCHEMA_TOO_NEW', { name, ids: unknown });
@@ -167,13 +166,13 @@ function nextMigration(
     const planned = plan[index];
     if (planned?.id !== id || planned.checksum !== checksum) throw new AppError('SCHEMA_CHANGED', { name, id });
   }
-  return plan[applied.length];
+  return plan.slice(applied.length);
 }
 
 /** Every table must have a primary key, and every reference must lead somewhere. */
-async function checkSchema(connection: SqlConnection, id: string): Promise<void> {
+async function checkSchema(connection: SqlConnection, name: string): Promise<void> {
   await readTables(connection);
   if (connection.engine !== 'sqlite') return;
   const { rows } = await connection.execute({ sql: 'PRAGMA foreign_key_check', parameters: [] });
-  if (rows.length > 0) throw new Error(`migration ${id} would leave rows that refer to nothing`);
+  if (rows.length > 0) throw new Error(`the migrations of ${name} would leave rows that refer to nothing`);
 }

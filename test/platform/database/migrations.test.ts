@@ -143,6 +143,21 @@ for (const engine of engines) {
       await checkGrown(location);
     });
 
+    test('of several missing migrations none stays when one of them fails', async () => {
+      const location = await prepare(1);
+      const failing: Migration = {
+        id: '9999-failing',
+        statements: ({ query }) => [sql`insert into nowhere values (1)`.compile(query)],
+      };
+      const migrations = [...grownDatabase.migrations, failing];
+      await assert.rejects(places.open({ name: 'grown', migrations }, { location }), /nowhere/);
+      const left = await openEngine(location);
+      const applied = await left.read({ sql: 'select id from schema_migrations', parameters: [] });
+      await left.close();
+      assert.equal(applied.length, versionOf(1).migrations.length);
+      await checkGrown(location);
+    });
+
     test('what would not mean the same on both engines is refused', async () => {
       const first = (statements: (tools: MigrationTools) => ReturnType<Migration['statements']>) =>
         places.open({ name: 'bad', migrations: [{ id: '0001', statements }] });
