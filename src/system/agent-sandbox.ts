@@ -1,4 +1,4 @@
-import { type IncomingMessage, request, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ModelAccess } from '../bridge/agents/agent-launcher.ts';
 import type { Completions } from '../completions/create-completions.ts';
 import { openSandbox, type Sandbox, type SandboxState } from '../platform/child-process/sandbox.ts';
@@ -6,7 +6,7 @@ import { relayThrough, SANDBOX_URL, type ServeOwn } from '../platform/child-proc
 import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { type Payer, payerOf } from '../platform/identity/owner.ts';
-import type { Environment } from '../platform/runtime/runtime.ts';
+import { type Environment, nodeHttp } from '../platform/runtime/runtime.ts';
 import { broken, type Finding, fine, note } from './doctor/findings.ts';
 import type { Settings } from './settings.ts';
 
@@ -105,7 +105,7 @@ export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
     }
     const { hostname, port } = new URL(url());
     const headers = Object.fromEntries(Object.entries(asked.headers).filter(([name]) => !DROPPED.has(name)));
-    const onward = request({
+    const onward = nodeHttp.request({
       host: hostname.replace(/^\[|\]$/g, ''),
       port,
       method: asked.method,

@@ -71,7 +71,7 @@ test('the program has the same flags from npm and from its package', () => {
 });
 
 test('starting the program loads neither fetch nor WebSocket of Node', async (t) => {
-  const source = `await import('${projectRoot}src/platform/http/http-server.ts');
+  const source = `await import('${projectRoot}src/system/start-system.ts');
     console.log(process.moduleLoadList.some((name) => name.includes('deps/undici')));`;
   const { child } = startEntry(t, source);
   assert.equal((await text(child.stdout)).trim(), 'false');

@@ -1,20 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
-import {
-  type ClientRequest,
-  createServer,
-  type IncomingMessage,
-  request,
-  type Server,
-  type ServerResponse,
-} from 'node:http';
+import type { ClientRequest, IncomingMessage, Server, ServerResponse } from 'node:http';
 import { connect, Server as NetServer, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Duplex } from 'node:stream';
 import { type Clock, withinTime } from '../clock/clock.ts';
 import { classifyAddress, classifyHost, isMetadataName } from '../network-address/classify-address.ts';
 import { createAddressMatcher } from '../network-address/ip-address.ts';
+import { nodeHttp } from '../runtime/runtime.ts';
 
 /** The only address that exists inside a network of ours. It is served by this process. */
 const NETWORK_PORT = 47_113;
@@ -205,7 +199,7 @@ const UNREACHED = 'The host did not answer.\n';
 
 /** Serves one namespace: tunnels (`CONNECT`), plain requests to other hosts, and what is for this program itself. */
 function createProxy(mayReach: MayReach, serveOwn: (asked: IncomingMessage, response: ServerResponse) => void): Server {
-  const server = createServer((asked, response) => {
+  const server = nodeHttp.createServer((asked, response) => {
     if (asked.url?.startsWith('/') === true) serveOwn(asked, response);
     else void relayRequest(asked, response, mayReach);
   });
@@ -225,7 +219,7 @@ async function relayRequest(asked: IncomingMessage, response: ServerResponse, ma
     return;
   }
   const headers = Object.fromEntries(Object.entries(asked.headers).filter(([name]) => !name.startsWith('proxy-')));
-  const onward = request({
+  const onward = nodeHttp.request({
     host: address,
     port,
     method: asked.method,

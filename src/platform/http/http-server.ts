@@ -1,8 +1,8 @@
-import type * as http from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { STALLED_AFTER_MS } from '../queue/stalled-writes.ts';
+import { nodeHttp } from '../runtime/runtime.ts';
 import { plainAddress } from './request-state.ts';
 
 interface ServerEvents {
@@ -157,9 +157,3 @@ export function stopListening(server: Server): Promise<void> {
     setImmediate(look);
   });
 }
-
-/**
- * `node:http` as `require` gives it. To import it by name makes Node read all its exports, among them the getters that
- * load its own fetch and WebSocket: 2 MiB and some milliseconds of every start, for nothing.
- */
-export const nodeHttp: typeof http = process.getBuiltinModule('node:http');

@@ -1,5 +1,4 @@
 import { mkdtemp, realpath, rm, stat, statfs, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { LEGACY_PLAN } from '../../accounts/owners.ts';
 import { createPrivatePlaces } from '../../bridge/sessions/private-places.ts';
@@ -8,6 +7,7 @@ import { countRows, inspectDatabase, readRows } from '../../platform/database/in
 import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError, platformErrors } from '../../platform/errors/error-table.ts';
 import { openAddress } from '../../platform/http/listen-address.ts';
+import { nodeHttp } from '../../platform/runtime/runtime.ts';
 import { readSecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { type DataFiles, opens, prepareDataDirectory } from '../data-directory.ts';
 import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
@@ -178,7 +178,7 @@ const timeText = (at: unknown) => new Date(Number(at)).toISOString();
 export async function portFinding(settings: Settings, serverPid: number | undefined): Promise<Finding> {
   const address = listenAddress(settings);
   const text = `${address.host}:${address.port}`;
-  const server = createServer();
+  const server = nodeHttp.createServer();
   try {
     await openAddress(server, address);
     return fine('port', `${text} is free`);

@@ -1,5 +1,5 @@
 import type { TSchema } from 'typebox';
-import { nodeHttp } from '../http-server.ts';
+import { nodeHttp } from '../../runtime/runtime.ts';
 import type { RouteSchema } from '../surface.ts';
 import {
   type ComponentSchemas,
