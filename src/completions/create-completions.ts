@@ -86,6 +86,8 @@ export function createCompletions(options: CompletionsOptions): Completions {
   const routes = completionsRoutes({
     access,
     models,
+    aliases: settings.models,
+    targets: engine.targets,
     chat: createChatHandler({ pipeline, cache: createResponseCache({ clock }), strictParams, clock }),
     text: createTextHandler({ pipeline, findApi, openChat, openOperation, strictParams, clock, makeId }),
     embeddings: createEmbeddingsHandler({ pipeline, findApi, openOperation, send, strictParams, clock, makeId }),

@@ -6,10 +6,11 @@ import type { KeyHolder } from './keys/admission.ts';
 import { ownerOnly, ownOnly } from './keys/key-register.ts';
 import type { MeteredKeys } from './metered-keys.ts';
 import type { PathFamily } from './operations/chat-handler.ts';
+import { createTargetView, type TargetViewOptions } from './routing/target-board.ts';
 
 type Handler = (call: Call<KeyHolder, Buffer>) => Promise<unknown>;
 
-export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'report' | 'calls'> {
+export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'report' | 'calls'>, TargetViewOptions {
   readonly models: Models;
   readonly chat: (family: PathFamily) => Handler;
   readonly text: (family: PathFamily) => Handler;
@@ -27,6 +28,7 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
   const { access, models, chat, text, embeddings, ingress, register, report, calls, bodyLimit } = parts;
   const { withKey, withMasterKey, withOwnKeys } = access;
   const views = createModelViews(models);
+  const listTargets = createTargetView(parts);
   const inBothFamilies = (['', '/v1'] as const).flatMap((prefix) => {
     const family = prefix === '' ? 'document' : 'openai';
     return [
@@ -58,6 +60,7 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
   });
   return [
     ...inBothFamilies,
+    row('GET /v1/targets', withKey, op.listTargets, async ({ caller }) => listTargets(caller)),
     row('POST /v1/embeddings', withKey, op.embed, embeddings),
     row('POST /v1/responses', withKey, op.createResponse, ingress.createResponse),
     row('POST /v1/messages', withKey, op.createMessage, ingress.createMessage),

@@ -146,6 +146,7 @@ export const ROUTES = [
   '/v1/models GET',
   '/v1/models/{path} GET',
   '/v1/responses POST',
+  '/v1/targets GET',
   '/v1/usage GET',
   '/v1/usage/calls GET',
   '/v1/usage/calls/{id} GET',

@@ -138,6 +138,12 @@ export const UsageQuery = Type.Object({
   from: Type.Optional(Type.String({ description: 'First day, in UTC: 2030-01-01. Default: 30 days ago.' })),
   to: Type.Optional(Type.String({ description: 'Last day, in UTC. Default: today.' })),
   group_by: Type.Optional(GroupBy),
+  then_by: Type.Optional(
+    Type.Literal('day', {
+      description:
+        'Each group has a row for each day, `bucket`. Beyond 50 groups, the smaller ones are one group `other`.',
+    }),
+  ),
   key: Type.Optional(Type.String({ description: 'Only the calls of this key; for the master key.' })),
   owner: Type.Optional(
     Type.String({
@@ -154,7 +160,7 @@ export const UsageReport = Type.Object(
     from: Type.String(),
     to: Type.String(),
     group_by: GroupBy,
-    data: Type.Array(Type.Object({ group: Type.String(), ...Counts })),
+    data: Type.Array(Type.Object({ group: Type.String(), bucket: Type.Optional(Type.String()), ...Counts })),
     total: Type.Object(Counts),
   },
   { $id: 'UsageReport' },
@@ -203,5 +209,35 @@ export const ModelEntry = Type.Object(
 
 export const ModelList = Type.Object({ object: Type.Literal('list'), data: Type.Array(ModelEntry) });
 
+/** `GET /v1/targets`: how the models behind aliases fare. */
+export const TargetList = Type.Object(
+  {
+    object: Type.Literal('list'),
+    data: Type.Array(
+      Type.Object({
+        target: Type.String({ description: '<api>/<model>' }),
+        state: Type.Enum(['closed', 'open', 'probing'], {
+          description:
+            '`closed`: it is asked. `open`: it failed too often, and is left out. `probing`: one call tries it.',
+        }),
+        in_flight: Type.Integer({ description: 'Calls under way.' }),
+      }),
+      {
+        description: 'Targets that were used lately: those of the aliases that you may use, or all for administrators.',
+      },
+    ),
+    aliases: Type.Array(
+      Type.Object({
+        name: Type.String(),
+        strategy: Type.String(),
+        targets: Type.Array(Type.Object({ target: Type.String(), weight: Type.Number(), priority: Type.Integer() })),
+        fallbacks: Type.Array(Type.String()),
+      }),
+    ),
+  },
+  { $id: 'TargetList' },
+);
+
+export type TargetList = Static<typeof TargetList>;
 export type ModelEntry = Static<typeof ModelEntry>;
 export type ModelList = Static<typeof ModelList>;

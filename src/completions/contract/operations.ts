@@ -13,6 +13,7 @@ import {
   ModelEntry,
   ModelList,
   NewKey,
+  TargetList,
   UsageQuery,
   UsageReport,
 } from './keys.ts';
@@ -148,6 +149,10 @@ export const completionsOperations = {
   },
   listModels: { summary: 'List the models that your key may use.', response: { 200: ModelList } },
   showModel: { summary: 'Show one model.', response: { 200: ModelEntry } },
+  listTargets: {
+    summary: 'List the aliases that you may use, and how the models behind them fare.',
+    response: { 200: TargetList },
+  },
   issueKey: { summary: 'Issue a key. It is shown this once.', body: NewKey, response: { 201: IssuedKey } },
   listKeys: {
     summary: 'List the issued keys: all with the master key, your own for people.',

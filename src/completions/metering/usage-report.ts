@@ -22,6 +22,9 @@ const DAY_MS = 86_400_000;
 const USUAL_DAYS = 30;
 const MAX_EXPORTED_KEYS = 1000;
 const CONTENTS_AT_ONCE = 200;
+/** Groups that have a sum for each day; the others are one together. */
+const MAX_GROUPS_BY_DAY = 50;
+const OTHERS = 'other';
 
 /**
  * Reports of usage (contract/completions 6). A key sees its own calls, a person those of all their keys, tokens and logins. The
@@ -38,7 +41,9 @@ export function createUsageReport({ store, flush, clock }: UsageReportOptions) {
     // The rows of a key or an owner are their own already: they are not split by the same once more.
     const isOwn = groupBy === scope.kind || (groupBy === 'owner' && scope.kind === 'key');
     const dimension = isOwn ? 'day' : groupBy;
-    const sums = await store.report({ scope: scope.text, dimension, fromDay, toDay, byDay: groupBy === 'day' });
+    const by = groupBy === 'day' ? 'day' : query.then_by === 'day' ? 'value and day' : 'value';
+    const found = await store.report({ scope: scope.text, dimension, fromDay, toDay, by });
+    const sums = by === 'value and day' ? largestGroups(found) : found;
     const data = isOwn
       ? sums.map((sum) => ({ ...sum, group: groupBy === 'owner' && scope.kind === 'key' ? holder.owner : scope.name }))
       : sums;
@@ -99,7 +104,7 @@ export function createOwnUsage(parts: {
       await flush();
       const own = await keys.list({ owner, after: '', limit: MAX_EXPORTED_KEYS });
       const spent = await keys.spending(owner);
-      const all = { dimension: 'model', fromDay: '', toDay: '9999', byDay: false };
+      const all = { dimension: 'model', fromDay: '', toDay: '9999', by: 'value' } as const;
       return {
         keys: await Promise.all(
           own.map(async ({ id }) => ({ key: id, models: (await store.report({ scope: id, ...all })).map(asReported) })),
@@ -127,6 +132,24 @@ function readDay(name: string, text: string): string {
 
 function asReported<Sum extends Omit<UsageSum, 'group'>>({ cost_nano_usd: nano, ...sum }: Sum) {
   return { ...sum, cost_usd: usdOfNano(nano) };
+}
+
+/** Keeps the groups that cost most, then those with most calls; the rest becomes one group, so that the sums stay the same. */
+function largestGroups(sums: readonly UsageSum[]): readonly UsageSum[] {
+  const byGroup = Map.groupBy(sums, ({ group }) => group);
+  if (byGroup.size <= MAX_GROUPS_BY_DAY) return sums;
+  const ranked = [...byGroup]
+    .map(([group, own]) => ({ group, ...totalOf(own) }))
+    .sort((a, b) => Number(b.cost_nano_usd - a.cost_nano_usd) || b.requests - a.requests);
+  const kept = new Set(ranked.slice(0, MAX_GROUPS_BY_DAY).map(({ group }) => group));
+  const rest = Map.groupBy(
+    sums.filter(({ group }) => !kept.has(group)),
+    ({ bucket = '' }) => bucket,
+  );
+  return [
+    ...sums.filter(({ group }) => kept.has(group)),
+    ...[...rest].map(([bucket, own]) => ({ group: OTHERS, bucket, ...totalOf(own) })),
+  ];
 }
 
 function totalOf(sums: readonly UsageSum[]): Omit<UsageSum, 'group'> {

@@ -1,6 +1,10 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import { ownersSought } from '../../platform/identity/principal.ts';
 import type { PriceOf } from '../apis/prices.ts';
+import type { TargetList } from '../contract/keys.ts';
+import type { KeyHolder } from '../keys/admission.ts';
 import { createTokenBucket, type TokenBucket } from '../keys/rate-limits.ts';
+import type { CompletionsSettings } from '../settings.ts';
 import type { ModelPlan, Target } from './model-plan.ts';
 
 /** Keeps a target that fails for several callers out of the way for a while (contract/completions 3). */
@@ -358,4 +362,30 @@ export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOpti
 function correct(bucket: TokenBucket | undefined, taken: number, used: number): void {
   if (used > taken) bucket?.take(used - taken);
   else bucket?.giveBack(taken - used);
+}
+
+export interface TargetViewOptions {
+  readonly aliases: CompletionsSettings['models'];
+  targets(): readonly TargetStatus[];
+}
+
+/** How targets are shown. Callers may name any model, so only those who see the work of others see targets outside of aliases. */
+export function createTargetView({ aliases, targets }: TargetViewOptions) {
+  return (holder: KeyHolder): TargetList => {
+    const { isMaster, principal } = holder;
+    const usable = aliases.filter(({ name }) => holder.mayUse(name));
+    const inAliases = new Set(usable.flatMap((alias) => alias.targets.map(({ model }) => model)));
+    const seesAll = isMaster || (principal !== undefined && ownersSought(principal) === undefined);
+    const shown = targets().filter(({ target }) => seesAll || inAliases.has(target));
+    return {
+      object: 'list',
+      data: shown.map(({ target, state, inFlight }) => ({ target, state, in_flight: inFlight })),
+      aliases: usable.map(({ name, strategy, targets: behind, fallbacks }) => ({
+        name,
+        strategy,
+        targets: behind.map(({ model, weight, priority }) => ({ target: model, weight, priority })),
+        fallbacks: [...fallbacks],
+      })),
+    };
+  };
 }

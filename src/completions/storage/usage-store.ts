@@ -24,12 +24,14 @@ interface UsageQuery {
   readonly dimension: string;
   readonly fromDay: string;
   readonly toDay: string;
-  /** Whether each day is a group of its own, instead of each value. */
-  readonly byDay: boolean;
+  /** What makes a group: each value, each day, or each value on each day. */
+  readonly by: 'value' | 'day' | 'value and day';
 }
 
 export interface UsageSum {
   readonly group: string;
+  /** The day that it counts, where each value has a sum for each day. */
+  readonly bucket?: string;
   readonly requests: number;
   readonly errors: number;
   readonly prompt_tokens: number;
@@ -156,11 +158,12 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
         ...contents.map((row) => addContent(row)),
       ]);
     },
-    async report({ scope, dimension, fromDay, toDay, byDay }) {
-      const group = byDay ? 'day' : 'value';
+    async report({ scope, dimension, fromDay, toDay, by }) {
+      const group = by === 'day' ? 'day' : 'value';
       const rows = await database.read(
         query
           .selectFrom('usage_totals')
+          .$if(by === 'value and day', (select) => select.select('day as bucket').groupBy('day').orderBy('day'))
           .select((select) => [
             select.ref(group).as('group'),
             select.fn.sum<number>('requests').as('requests'),
@@ -201,9 +204,10 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
 type SumRow = Omit<UsageSum, 'cost_nano_usd'> & { readonly cost_nano_usd: number | bigint | string };
 
 /** PostgreSQL gives the sum of whole numbers as text, since it may be larger than they are. */
-function readSum({ group, ...sums }: SumRow): UsageSum {
+function readSum({ group, bucket, ...sums }: SumRow): UsageSum {
   return {
     group,
+    ...(bucket !== undefined && { bucket }),
     requests: Number(sums.requests),
     errors: Number(sums.errors),
     prompt_tokens: Number(sums.prompt_tokens),

@@ -12,7 +12,7 @@ import { createFakeClock } from '../../kit/fake-clock.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
 
 const DAY = '2030-01-01';
-const everything = { scope: '', dimension: 'day', fromDay: DAY, toDay: DAY, byDay: true };
+const everything = { scope: '', dimension: 'day', fromDay: DAY, toDay: DAY, by: 'day' } as const;
 
 function startMeter(store: Pick<UsageStore, 'add'>, capacity = 1000) {
   const clock = createFakeClock(Date.UTC(2030, 0, 1, 12));
@@ -86,7 +86,7 @@ for (const engine of engines) {
       assert.deepEqual(await store.report(everything), [
         { group: DAY, requests: 3, errors: 1, prompt_tokens: 30, completion_tokens: 15, cost_nano_usd: 45_000_000n },
       ]);
-      const byModel = await store.report({ ...everything, dimension: 'model', byDay: false });
+      const byModel = await store.report({ ...everything, dimension: 'model', by: 'value' });
       assert.deepEqual(
         byModel.map(({ group, requests }) => [group, requests]),
         [

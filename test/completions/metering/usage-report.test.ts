@@ -11,7 +11,12 @@ import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
 interface Report {
-  readonly data: { readonly group: string; readonly requests: number; readonly cost_usd: number }[];
+  readonly data: {
+    readonly group: string;
+    readonly bucket?: string;
+    readonly requests: number;
+    readonly cost_usd: number;
+  }[];
   readonly total: Record<string, number>;
 }
 
@@ -112,6 +117,56 @@ for (const engine of engines) {
       assert.equal((await usage(keys, MASTER_KEY, lastDay)).total.requests, 2);
       assert.equal((await usage(keys, MASTER_KEY, { from: '2029-01-01', to: '2029-12-31' })).total.requests, 0);
       await assert.rejects(usage(keys, MASTER_KEY, { from: 'monday' }), { code: 'INVALID_REQUEST' });
+    });
+
+    test('with then_by each group has a row for each day; the smallest of many groups are one, and the total stays', async (t) => {
+      const clock = createFakeClock(Date.UTC(2030, 0, 31, 12));
+      const keys = startKeys(await open(), { clock });
+      t.after(() => keys.stop());
+      const first = await keys.register.create({ name: 'first' });
+      const call = async (key: string) => callOnce(keys, await keys.access.withKey(headWith(key)));
+      await call(first.key);
+      await call(MASTER_KEY);
+      clock.stepWall(86_400_000);
+      await call(first.key);
+      await call(first.key);
+      const rows = async (key: string, query: Record<string, string>) => {
+        const { data, total } = await usage(keys, key, { then_by: 'day', ...query });
+        return { rows: data.map(({ group, bucket, requests }) => [group, bucket, requests]), total: total.requests };
+      };
+      const byKey = await rows(MASTER_KEY, { group_by: 'key' });
+      assert.deepEqual(byKey, {
+        rows: [
+          [first.id, '2030-01-31', 1],
+          ['master', '2030-01-31', 1],
+          [first.id, '2030-02-01', 2],
+        ],
+        total: 4,
+      });
+      const own = await rows(first.key, { group_by: 'key' });
+      assert.deepEqual(own.rows, [
+        [first.id, '2030-01-31', 1],
+        [first.id, '2030-02-01', 2],
+      ]);
+      const byDay = await rows(MASTER_KEY, { group_by: 'day' });
+      assert.deepEqual(byDay.rows[1], ['2030-02-01', undefined, 2], 'a day is not divided by days');
+
+      for (let more = 0; more < 50; more += 1) {
+        const { key } = await keys.register.create({ name: `key ${more}` });
+        await call(key);
+        await call(key);
+      }
+      const many = await rows(MASTER_KEY, { group_by: 'key' });
+      const groups = new Set(many.rows.map(([group]) => group));
+      assert.equal(groups.size, 51);
+      assert.deepEqual([groups.has(first.id), groups.has('master')], [true, false]);
+      const others = many.rows.filter(([group]) => group === 'other');
+      assert.deepEqual(others.map(([, bucket]) => bucket).sort(), ['2030-01-31', '2030-02-01']);
+      assert.equal(many.total, 104);
+      assert.equal(
+        many.rows.reduce((sum, [, , requests]) => sum + Number(requests), 0),
+        104,
+      );
     });
 
     test('usage that is too old is removed in steps; what a key spent in all is kept', async () => {

@@ -138,3 +138,45 @@ test('a key with max_parallel gets 429 while its calls run; one that the caller 
     return (await post('/v1/chat/completions', chat, { headers })).status === 200;
   });
 });
+
+test('targets: a key sees the aliases that it may use and how their models fare; models that others named are for the operator', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('ok')));
+  const { url, post } = await startCompletions(t, {
+    settings: {
+      master_key: MASTER,
+      apis: { lab: { base_url: upstream.url, api_key: 'key-1', dialect: 'openai' } },
+      models: [
+        { name: 'fast', targets: [{ model: 'lab/small', weight: 3 }], fallbacks: ['lab/large'] },
+        { name: 'hidden', targets: [{ model: 'lab/hidden' }] },
+      ],
+    },
+  });
+  const as = (key: string) => ({ authorization: `Bearer ${key}` });
+  const made = await post('/v1/keys', { name: 'one', models: ['fast'] }, { headers: as(MASTER) });
+  const { key } = (await made.json()) as Json;
+  for (const model of ['fast', 'hidden', 'lab/secret-project']) {
+    const answer = await post(
+      '/v1/chat/completions',
+      { model, messages: [{ role: 'user', content: 'Hi' }] },
+      { headers: as(MASTER) },
+    );
+    assert.equal(answer.status, 200);
+  }
+  const read = async (credential: string): Promise<Json> =>
+    (await fetch(`${url}/v1/targets`, { headers: as(credential) })).json();
+  assert.deepEqual(await read(key), {
+    object: 'list',
+    data: [{ target: 'lab/small', state: 'closed', in_flight: 0 }],
+    aliases: [
+      {
+        name: 'fast',
+        strategy: 'weighted',
+        targets: [{ target: 'lab/small', weight: 3, priority: 1 }],
+        fallbacks: ['lab/large'],
+      },
+    ],
+  });
+  const all = await read(MASTER);
+  const names = all.data.map(({ target }: Json) => target).sort();
+  assert.deepEqual(names, ['lab/hidden', 'lab/secret-project', 'lab/small']);
+});

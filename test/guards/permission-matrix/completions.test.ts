@@ -133,6 +133,7 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
   'POST /v1/messages/count_tokens': ANTHROPIC(WITH_KEY),
   'GET /models': WITH_KEY,
   'GET /v1/models': WITH_KEY,
+  'GET /v1/targets': WITH_KEY,
   // A model that a key may not use does not exist for it.
   'GET /models/*': { ...WITH_KEY, 'key for another model': 'model_not_found' },
   'GET /v1/models/*': { ...WITH_KEY, 'key for another model': 'model_not_found' },

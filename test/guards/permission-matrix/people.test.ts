@@ -191,6 +191,7 @@ const EXPECTED: Readonly<Record<string, Row>> = {
       [`GET ${prefix}/usage/calls/{id}`, READ],
     ]),
   ),
+  'GET /v1/targets': READ,
   'POST /v1/embeddings': MODEL,
   'POST /v1/responses': MODEL,
   'POST /v1/messages': MODEL,
