@@ -22,6 +22,11 @@ const SCREENS: readonly Screen[] = [
   { path: '/console/jobs/:jobId', title: 'Job', show: lazy(() => import('./screens/jobs/job.tsx')) },
   { path: '/console/schedules', title: 'Schedules', show: lazy(() => import('./screens/jobs/schedules.tsx')) },
   { path: '/console/agents', title: 'Agents', show: lazy(() => import('./screens/agents/agents.tsx')) },
+  {
+    path: '/console/playground',
+    title: 'Playground',
+    show: lazy(() => import('./screens/playground/playground.tsx')),
+  },
   { path: '/console/models', title: 'Models', show: lazy(() => import('./screens/models/models.tsx')) },
   { path: '/console/keys', title: 'Keys', show: lazy(() => import('./screens/models/keys.tsx')) },
   { path: '/console/usage', title: 'Usage', show: lazy(() => import('./screens/models/usage.tsx')) },

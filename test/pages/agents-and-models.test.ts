@@ -15,7 +15,8 @@ test('agents are listed with what to do, and tried; models are found by name', a
     { id: 'away', label: 'Away <b>', command: 'a-program-that-is-not-there' },
   ];
   const agents = { catalog: ['builtin', 'scripted', 'away'], custom };
-  await writeFile(config, JSON.stringify({ agents }));
+  const models = [{ name: 'fast', targets: [{ model: 'demo/echo' }], fallbacks: ['demo/echo?status=500'] }];
+  await writeFile(config, JSON.stringify({ agents, completions: { models } }));
   const program = await startProgram(t, { args: ['--config', config] });
   const { page, problems } = await openPage(t, `${program.url}/console`);
   await page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Agents' }).click();
@@ -39,6 +40,12 @@ test('agents are listed with what to do, and tried; models are found by name', a
   await page.getByRole('link', { name: 'Models', exact: true }).click();
   const echo = page.getByRole('row', { name: /^demo\/echo / });
   await echo.waitFor();
+  const aliases = page.getByRole('region', { name: 'Aliases' });
+  await aliases.getByText('then demo/echo?status=500').waitFor();
+  await page.getByRole('button', { name: 'Test fast' }).click();
+  const fast = page.getByRole('row', { name: /^fast / });
+  await fast.getByText(/first token after [\d,]+ ms/).waitFor();
+  await aliases.getByText('ok').waitFor();
   await page.getByLabel('Search models').fill('no such model');
   await page.getByText('No model matches.').waitFor();
   await page.getByLabel('Search models').fill('ECHO');

@@ -16,6 +16,14 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await page.getByText(`export OPENAI_BASE_URL=${url}/v1`).waitFor();
   await page.getByRole('button', { name: 'I have stored it' }).click();
   await page.getByRole('row', { name: /laptop.*demo\/\*, openai\/\*.*\$2\.50 a day.*never/ }).waitFor();
+  await page.getByRole('button', { name: 'Change' }).click();
+  const changes = page.getByRole('dialog', { name: 'Change “laptop”' });
+  await changes.getByText('Limits').click();
+  await changes.getByLabel('Requests a minute').fill('700');
+  await changes.getByLabel('Budget in US dollars').fill('');
+  await changes.getByRole('button', { name: 'Save' }).click();
+  await changes.waitFor({ state: 'detached' });
+  await page.getByRole('row', { name: /laptop.*demo\/\*, openai\/\* 700 requests a minute / }).waitFor();
 
   const call = (model: string, credential = key) =>
     fetch(`${url}/v1/chat/completions`, {
@@ -38,6 +46,11 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   const row = page.getByRole('row', { name: /^demo\/echo 2 0 / });
   await row.waitFor();
   assert.equal(await page.locator('.figures dd').first().innerText(), '2', 'the total is the sum of its parts');
+  await page.getByRole('img', { name: /^Cost for each day by model, / }).waitFor();
+  await page.getByRole('button', { name: 'requests', exact: true }).click();
+  const chart = page.getByRole('img', { name: /^Requests for each day by model, / });
+  await chart.waitFor();
+  assert.equal(await chart.locator('.series-1').count(), 1, 'there were calls on one day');
   const [download] = await Promise.all([
     page.waitForEvent('download'),
     page.getByRole('link', { name: 'CSV' }).click(),
@@ -47,6 +60,8 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   assert.match(line ?? '', /^"demo\/echo",2,0,\d+,\d+,/);
   await page.getByRole('button', { name: 'key', exact: true }).click();
   await page.waitForURL(/by=key/);
+  await page.getByRole('button', { name: 'person', exact: true }).click();
+  await page.getByRole('row', { name: /^Ada 2 0 / }).waitFor();
   await page.getByRole('button', { name: 'model', exact: true }).click();
   await row.getByRole('link').click();
 

@@ -88,30 +88,47 @@ export async function request<Value>(method: string, path: string, options: Requ
   }
 }
 
+/** Sends a body and returns the response as soon as it begins. The caller reads its stream, and ends it by the signal. */
+export async function openStream(path: string, body: unknown, signal: AbortSignal): Promise<Response> {
+  await replacing;
+  const response = await open('POST', path, { body, signal }, signal);
+  if (response.ok) return response;
+  const problem = problemOf(response, readJson(await response.text()));
+  if (problem.status === 401) onSignedOut();
+  throw problem;
+}
+
 async function send<Value>(method: string, path: string, options: RequestOptions): Promise<Value> {
-  const { body, query = {}, signal } = options;
-  const address = new URL(`${BASE}${path}`, location.origin);
-  for (const [name, value] of Object.entries(query))
-    if (value !== undefined) address.searchParams.set(name, `${value}`);
+  const { signal } = options;
   const limit = AbortSignal.timeout(TIMEOUT_MS);
-  let response: Response;
-  try {
-    response = await fetch(address, {
-      method,
-      headers: { ...authorization(), ...(body !== undefined && { 'content-type': 'application/json' }) },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-      signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
-    });
-  } catch (error) {
-    if (signal?.aborted === true) throw error;
-    throw new Problem('The server cannot be reached.', { code: 'connection_lost' });
-  }
+  const response = await open(method, path, options, signal === undefined ? limit : AbortSignal.any([signal, limit]));
   if (response.status === 204) return undefined as Value;
   const text = await response.text();
   const document = readJson(text);
   if (!response.ok) throw problemOf(response, document);
   if (document === undefined) throw new Problem('The response could not be read.', { status: response.status });
   return document as Value;
+}
+
+type Sent = Pick<RequestOptions, 'body' | 'query' | 'signal'>;
+
+/** `signal` ends the request; the one of the options says that the caller wanted that. */
+async function open(method: string, path: string, options: Sent, signal: AbortSignal): Promise<Response> {
+  const { body, query = {} } = options;
+  const address = new URL(`${BASE}${path}`, location.origin);
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) address.searchParams.set(name, `${value}`);
+  try {
+    return await fetch(address, {
+      method,
+      headers: { ...authorization(), ...(body !== undefined && { 'content-type': 'application/json' }) },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      signal,
+    });
+  } catch (error) {
+    if (options.signal?.aborted === true) throw error;
+    throw new Problem('The server cannot be reached.', { code: 'connection_lost' });
+  }
 }
 
 function readJson(text: string): unknown {

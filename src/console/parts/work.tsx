@@ -133,26 +133,12 @@ export function proofOf(code: string): { readonly code: string } | { readonly re
 /** A text that is shown once: to copy, and to download where a name for the file is given. */
 export function ShownOnce(props: { label: string; text: string; file?: string }) {
   const { label, text, file } = props;
-  const [isCopied, setCopied] = useState(false);
   return (
     <div className="shown-once">
       <p>{label}</p>
       <pre>{text}</pre>
       <div className="answers">
-        {/* Browsers offer it on secure addresses only. */}
-        {'clipboard' in navigator ? (
-          <button
-            type="button"
-            onClick={() =>
-              void navigator.clipboard.writeText(text).then(
-                () => setCopied(true),
-                () => setCopied(false),
-              )
-            }
-          >
-            {isCopied ? 'Copied' : 'Copy'}
-          </button>
-        ) : null}
+        <CopyButton text={text} />
         {file === undefined ? null : (
           <a
             className="button"
@@ -164,6 +150,25 @@ export function ShownOnce(props: { label: string; text: string; file?: string })
         )}
       </div>
     </div>
+  );
+}
+
+export function CopyButton({ text }: { readonly text: string }) {
+  const [isCopied, setCopied] = useState(false);
+  // Browsers offer it on secure addresses only.
+  if (!('clipboard' in navigator)) return null;
+  return (
+    <button
+      type="button"
+      onClick={() =>
+        void navigator.clipboard.writeText(text).then(
+          () => setCopied(true),
+          () => setCopied(false),
+        )
+      }
+    >
+      {isCopied ? 'Copied' : 'Copy'}
+    </button>
   );
 }
 

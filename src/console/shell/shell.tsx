@@ -10,6 +10,7 @@ import {
   ListTodo,
   LogOut,
   type LucideIcon,
+  MessagesSquare,
   Plus,
   ScrollText,
   SquareKanban,
@@ -101,6 +102,7 @@ const GROUPS = ['Work', 'Models', 'Operate'] as const;
 const BOARD = '/console';
 
 const hasModels = ({ system }: Seen) => system.services.includes('completions');
+const mayAsk = (seen: Seen) => hasModels(seen) && seen.person?.role !== 'readonly';
 const hasKeys = (seen: Seen) => hasModels(seen) && seen.person !== undefined;
 const may =
   (permission: string) =>
@@ -121,6 +123,14 @@ const ROWS: readonly {
   { group: 'Work', path: '/console/new', label: 'New session', icon: Plus },
   { group: 'Work', path: '/console/jobs', label: 'Jobs', icon: ListTodo, key: 'j' },
   { group: 'Work', path: '/console/agents', label: 'Agents', icon: Bot, key: 'a' },
+  {
+    group: 'Models',
+    path: '/console/playground',
+    label: 'Playground',
+    icon: MessagesSquare,
+    key: 'p',
+    isFor: mayAsk,
+  },
   { group: 'Models', path: '/console/models', label: 'Models', icon: Boxes, isFor: hasModels },
   { group: 'Models', path: '/console/keys', label: 'Keys', icon: KeyRound, key: 'k', isFor: hasKeys },
   { group: 'Models', path: '/console/usage', label: 'Usage', icon: ChartColumn, key: 'u', isFor: hasModels },

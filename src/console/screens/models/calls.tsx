@@ -7,11 +7,12 @@ import { Dialog, ErrorBox } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
 
 const OUTCOMES = ['ok', 'error', 'aborted', 'partial', 'cached'] as const;
-const TEXTS = ['model', 'api', 'key', 'request_id', 'from', 'to'] as const;
+const TEXTS = ['model', 'api', 'key', 'owner', 'request_id', 'from', 'to'] as const;
 const LABELS: Readonly<Record<(typeof TEXTS)[number], string>> = {
   model: 'Model',
   api: 'API',
   key: 'Key',
+  owner: 'Owner',
   request_id: 'Request',
   from: 'From (UTC)',
   to: 'To (UTC)',

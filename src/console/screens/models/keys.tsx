@@ -1,18 +1,17 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { type FormEvent, useId, useState } from 'react';
+import { useState } from 'react';
 import { Link } from 'wouter';
-import type { NewKey } from '../../../accounts/contract/own-data.ts';
 import type { KeyInfo } from '../../../completions/contract/keys.ts';
-import { createKey, enableKey, listKeys, removeKey, rotateKey } from '../../data/completions.ts';
+import { changeKey, createKey, listKeys, removeKey, rotateKey } from '../../data/completions.ts';
 import { BASE } from '../../data/request.ts';
-import { ErrorBox, Field } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
 import { Confirm, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
+import { KeyForm } from './key-form.tsx';
 
 /** How long a key stays valid after it was replaced, so that programs can be given the new one. */
 const GRACE_SECONDS = 3600;
-const PERIODS = ['day', 'month', 'total'] as const;
 
 /** The own keys of the completions API. */
 export default function Keys() {
@@ -23,6 +22,7 @@ export default function Keys() {
   const [made, setMade] = useState<string>();
   const [removed, setRemoved] = useState<KeyInfo>();
   const [rotated, setRotated] = useState<KeyInfo>();
+  const [changed, setChanged] = useState<KeyInfo>();
   const refresh = () => queries.invalidateQueries({ queryKey: ['keys'] });
   if (person === undefined) {
     return (
@@ -44,9 +44,10 @@ export default function Keys() {
           keys={keys.data}
           onRemove={setRemoved}
           onRotate={setRotated}
+          onChange={setChanged}
           onEnable={(key) =>
             work.run(async () => {
-              await enableKey(key.id, !key.enabled);
+              await changeKey(key.id, { enabled: !key.enabled });
               await refresh();
             })
           }
@@ -56,12 +57,16 @@ export default function Keys() {
         {keys.data?.length === 0 ? <p>You have no keys yet.</p> : null}
         <WorkNotes work={work} />
         {made === undefined ? (
-          <NewKeyForm
-            onMade={(key) => {
-              setMade(key);
-              void refresh();
-            }}
-          />
+          <>
+            <h2>New key</h2>
+            <KeyForm
+              action="Create the key"
+              onSubmit={async (terms) => {
+                setMade((await createKey(terms)).key);
+                await refresh();
+              }}
+            />
+          </>
         ) : (
           <div className="stack">
             <ShownOnce label="Copy the key now: it is shown only this once." text={made} />
@@ -75,6 +80,19 @@ export default function Keys() {
           </div>
         )}
       </div>
+      {changed === undefined ? null : (
+        <Dialog title={`Change “${visible(changed.name)}”`} onClose={() => setChanged(undefined)}>
+          <KeyForm
+            action="Save"
+            before={changed}
+            onSubmit={async (_terms, changes) => {
+              if (Object.keys(changes).length > 0) await changeKey(changed.id, changes);
+              setChanged(undefined);
+              await refresh();
+            }}
+          />
+        </Dialog>
+      )}
       {rotated === undefined ? null : (
         <Confirm
           title={`Replace “${visible(rotated.name)}”?`}
@@ -111,9 +129,11 @@ interface TableActions {
   readonly onRemove: (key: KeyInfo) => void;
   readonly onRotate: (key: KeyInfo) => void;
   readonly onEnable: (key: KeyInfo) => void;
+  readonly onChange: (key: KeyInfo) => void;
 }
 
-function Table({ keys, onRemove, onRotate, onEnable }: TableActions & { readonly keys: readonly KeyInfo[] }) {
+function Table(props: TableActions & { readonly keys: readonly KeyInfo[] }) {
+  const { keys, onRemove, onRotate, onEnable, onChange } = props;
   return (
     <div className="scrolls">
       <table className="list stacks">
@@ -147,6 +167,9 @@ function Table({ keys, onRemove, onRotate, onEnable }: TableActions & { readonly
                 <button type="button" onClick={() => onEnable(key)}>
                   {key.enabled ? 'Disable' : 'Enable'}
                 </button>{' '}
+                <button type="button" onClick={() => onChange(key)}>
+                  Change …
+                </button>{' '}
                 <button type="button" onClick={() => onRotate(key)}>
                   Replace …
                 </button>{' '}
@@ -162,88 +185,13 @@ function Table({ keys, onRemove, onRotate, onEnable }: TableActions & { readonly
   );
 }
 
-function limitText({ budget, requests_per_minute: requests, tokens_per_minute: tokens }: KeyInfo): string {
+function limitText(key: KeyInfo): string {
+  const { budget, requests_per_minute: requests, tokens_per_minute: tokens, max_parallel: parallel } = key;
   const parts = [
     budget === null ? '' : `${moneyText(budget.usd)} ${budget.period === 'total' ? 'in all' : `a ${budget.period}`}`,
     requests === null ? '' : `${countText(requests)} requests a minute`,
     tokens === null ? '' : `${countText(tokens)} tokens a minute`,
+    parallel === null ? '' : `${countText(parallel)} at the same time`,
   ].filter((part) => part !== '');
   return parts.length === 0 ? 'none' : parts.join(', ');
-}
-
-function NewKeyForm({ onMade }: { readonly onMade: (key: string) => void }) {
-  const id = useId();
-  const work = useWork();
-  const [name, setName] = useState('');
-  const [models, setModels] = useState('');
-  const [usd, setUsd] = useState('');
-  const [period, setPeriod] = useState<(typeof PERIODS)[number]>('month');
-  const [until, setUntil] = useState('');
-  function submit(event: FormEvent): void {
-    event.preventDefault();
-    const patterns = models.split(/[\s,]+/).filter((pattern) => pattern !== '');
-    const input: NewKey = {
-      name: name.trim(),
-      ...(patterns.length > 0 && { models: patterns }),
-      ...(usd !== '' && { budget: { usd: Number(usd), period } }),
-      ...(until !== '' && { expires_at: new Date(`${until}T23:59:59`).toISOString() }),
-    };
-    work.run(async () => onMade((await createKey(input)).key));
-  }
-  return (
-    <>
-      <form className="stack" onSubmit={submit}>
-        <h2>New key</h2>
-        <Field
-          label="Name"
-          value={name}
-          onChange={setName}
-          required
-          maxLength={200}
-          autoComplete="off"
-          hint="Such as “laptop”."
-        />
-        <Field
-          label="Models"
-          value={models}
-          onChange={setModels}
-          autoComplete="off"
-          hint="Names or patterns such as openai/*, separated by commas. Empty: all that you may use."
-        />
-        <div className="field">
-          <label htmlFor={`${id}-usd`}>Budget in US dollars</label>
-          <div className="with-button">
-            <input
-              id={`${id}-usd`}
-              type="number"
-              min={0.01}
-              step={0.01}
-              placeholder="none"
-              value={usd}
-              onChange={(event) => setUsd(event.target.value)}
-            />
-            <select
-              aria-label="Period of the budget"
-              value={period}
-              onChange={(event) => setPeriod(PERIODS.find((one) => one === event.target.value) ?? 'month')}
-            >
-              {PERIODS.map((one) => (
-                <option key={one} value={one}>
-                  {one === 'total' ? 'in all' : `a ${one}`}
-                </option>
-              ))}
-            </select>
-          </div>
-        </div>
-        <div className="field">
-          <label htmlFor={`${id}-until`}>Last day</label>
-          <input id={`${id}-until`} type="date" value={until} onChange={(event) => setUntil(event.target.value)} />
-        </div>
-        <button type="submit" disabled={work.isBusy}>
-          Create the key
-        </button>
-      </form>
-      <WorkNotes work={work} />
-    </>
-  );
 }

@@ -1,20 +1,26 @@
 import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
-import type { ModelEntry } from '../../../completions/contract/keys.ts';
-import { listModels } from '../../data/completions.ts';
-import { ErrorBox } from '../../parts/parts.tsx';
+import type { ModelEntry, TargetList } from '../../../completions/contract/keys.ts';
+import { type ChatAnswer, NO_ANSWER, streamChat } from '../../data/chat-stream.ts';
+import { listModels, listTargets } from '../../data/completions.ts';
+import { ErrorBox, Part } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
+import { useConsole } from '../../shell/console-context.ts';
 
 /** Servers may offer thousands of models: only so many rows are drawn until more are wanted. */
 const PAGE = 100;
 const MILLION = 1_000_000;
+/** How often the state of targets is read again while it is shown. */
+const STATUS_MS = 5000;
+const TEST_TOKENS = 64;
 
 /** The models that the person may call, with what is known of each. The search is in the address. */
 export default function Models() {
   const [given, setGiven] = useSearchParams();
   const [shown, setShown] = useState(PAGE);
   const models = useQuery({ queryKey: ['models'], queryFn: listModels });
+  const targets = useQuery({ queryKey: ['targets'], queryFn: listTargets, refetchInterval: STATUS_MS });
   const search = given.get('search') ?? '';
   const wanted = search.toLowerCase();
   const found = (models.data ?? []).filter(({ id, owned_by: api }) => `${id} ${api}`.toLowerCase().includes(wanted));
@@ -38,7 +44,8 @@ export default function Models() {
           }}
         />
       </header>
-      <ErrorBox error={models.error} />
+      <ErrorBox error={models.error ?? targets.error} />
+      {targets.data === undefined ? null : <Aliases list={targets.data} />}
       {models.data === undefined && models.error === null ? <p className="quiet loading">Loading …</p> : null}
       {models.data !== undefined && found.length === 0 ? <p className="empty">No model matches.</p> : null}
       {found.length === 0 ? null : <Table models={found.slice(0, shown)} />}
@@ -53,6 +60,104 @@ export default function Models() {
   );
 }
 
+const STATES: Readonly<Record<TargetList['data'][number]['state'], { className: string; text: string }>> = {
+  closed: { className: 'completed', text: 'ok' },
+  open: { className: 'failed', text: 'out after repeated failures' },
+  probing: { className: 'in_progress', text: 'tried again' },
+};
+
+/** The own names for models: what is behind each, and which of it is out. */
+function Aliases({ list: { data, aliases } }: { readonly list: TargetList }) {
+  const statusOf = new Map(data.map((one) => [one.target, one]));
+  const inAliases = new Set(aliases.flatMap(({ targets }) => targets.map(({ target }) => target)));
+  const troubled = data.filter(({ target, state }) => state !== 'closed' && !inAliases.has(target));
+  if (aliases.length === 0 && troubled.length === 0) return null;
+  const stateOf = (target: string) => {
+    const status = statusOf.get(target);
+    if (status === undefined) return <span className="quiet">not used lately</span>;
+    const { className, text } = STATES[status.state];
+    return (
+      <>
+        <span className={`dot ${className}`} />
+        {text}
+        {status.in_flight === 0 ? '' : `, ${countText(status.in_flight)} under way`}
+      </>
+    );
+  };
+  return (
+    <div className="aliases">
+      <Part title="Aliases">
+        <ul className="rows">
+          {aliases.map(({ name, strategy, targets, fallbacks }) => (
+            <li key={name}>
+              <div>
+                <strong>{visible(name)}</strong> <span className="quiet">{strategy.replaceAll('_', ' ')}</span>
+                <ul>
+                  {targets.map(({ target, weight, priority }) => (
+                    <li key={target}>
+                      <code>{visible(target)}</code> {stateOf(target)}
+                      <span className="quiet">
+                        weight {weight}, priority {priority}
+                      </span>
+                    </li>
+                  ))}
+                </ul>
+                {fallbacks.length === 0 ? null : <p className="quiet">then {visible(fallbacks.join(', '))}</p>}
+              </div>
+            </li>
+          ))}
+          {troubled.map(({ target }) => (
+            <li key={target}>
+              <div>
+                <code>{visible(target)}</code> {stateOf(target)}
+              </div>
+            </li>
+          ))}
+        </ul>
+      </Part>
+    </div>
+  );
+}
+
+/** Asks the model for a few words, as the person who is logged in. */
+function TestModel({ model }: { readonly model: string }) {
+  const { person } = useConsole();
+  const call = useRef<AbortController>(undefined);
+  const [isRunning, setRunning] = useState(false);
+  const [result, setResult] = useState<{ readonly isOk: boolean; readonly text: string }>();
+  useEffect(() => () => call.current?.abort(), []);
+  if (person?.role === 'readonly') return null;
+  async function run(): Promise<void> {
+    call.current = new AbortController();
+    setRunning(true);
+    setResult(undefined);
+    let answer: ChatAnswer = NO_ANSWER;
+    try {
+      const messages = [{ role: 'user' as const, content: 'Say hello.' }];
+      await streamChat({ model, messages, max_tokens: TEST_TOKENS }, call.current.signal, (next) => {
+        answer = next;
+      });
+      const { firstMs = 0, totalMs = 0 } = answer;
+      setResult({ isOk: true, text: `first token after ${countText(firstMs)} ms, ${countText(totalMs)} ms in all` });
+    } catch (error) {
+      setResult({ isOk: false, text: error instanceof Error ? error.message : String(error) });
+    }
+    setRunning(false);
+  }
+  return (
+    <>
+      <button type="button" disabled={isRunning} aria-label={`Test ${model}`} onClick={() => void run()}>
+        {isRunning ? 'Runs …' : 'Test'}
+      </button>
+      {result === undefined ? null : (
+        <p className={result.isOk ? 'quiet' : 'failed'} role="status">
+          {visible(result.text)}
+        </p>
+      )}
+    </>
+  );
+}
+
 const NAMES = ['Model', 'From', 'Context', 'Longest answer', 'Input', 'Output', 'Reads', ''] as const;
 
 function Table({ models }: { readonly models: readonly ModelEntry[] }) {
@@ -62,7 +167,7 @@ function Table({ models }: { readonly models: readonly ModelEntry[] }) {
         <thead>
           <tr>
             {NAMES.map((name) => (
-              <th key={name}>{name === '' ? <span className="hidden-label">Calls</span> : name}</th>
+              <th key={name}>{name === '' ? <span className="hidden-label">Actions</span> : name}</th>
             ))}
           </tr>
         </thead>
@@ -79,6 +184,7 @@ function Table({ models }: { readonly models: readonly ModelEntry[] }) {
               <td data-name="Output">{priceText(model.pricing?.output)}</td>
               <td data-name="Reads">{(model.input_modalities ?? []).join(', ')}</td>
               <td>
+                <TestModel model={model.id} />{' '}
                 <Link href={`/console/calls?model=${encodeURIComponent(model.id)}`}>Calls</Link>
               </td>
             </tr>

@@ -1,11 +1,17 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import type { UsageReport } from '../../../completions/contract/keys.ts';
+import { listUsers } from '../../data/administration.ts';
 import { readUsage } from '../../data/completions.ts';
+import { BarChart, MAX_SERIES } from '../../parts/chart.tsx';
 import { ErrorBox } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
+import { useConsole } from '../../shell/console-context.ts';
 
-const GROUPS = ['model', 'key', 'api', 'day', 'team'] as const;
+const GROUPS = ['model', 'key', 'api', 'day', 'team', 'owner'] as const;
+type Group = (typeof GROUPS)[number];
+const GROUP_NAMES: Readonly<Partial<Record<string, string>>> = { api: 'API', owner: 'person' };
 const RANGES = [1, 7, 30, 90] as const;
 const DAY_MS = 86_400_000;
 const COLUMNS = ['requests', 'errors', 'prompt_tokens', 'completion_tokens', 'cost_usd'] as const;
@@ -16,19 +22,49 @@ const LABELS = {
   completion_tokens: 'Tokens out',
   cost_usd: 'Cost',
 } as const;
+type Row = UsageReport['data'][number];
+/** What the chart can show. */
+const METRICS = {
+  cost: { label: 'Cost', read: (row: Row) => row.cost_usd, text: moneyText },
+  tokens: { label: 'Tokens', read: (row: Row) => row.prompt_tokens + row.completion_tokens, text: countText },
+  requests: { label: 'Requests', read: (row: Row) => row.requests, text: countText },
+} as const;
+type Metric = keyof typeof METRICS;
+const METRIC_NAMES = Object.keys(METRICS) as Metric[];
+const OTHERS = 'other';
 
 const dayText = (at: number) => new Date(at).toISOString().slice(0, 10);
 
 /** What the calls to models have used and cost. The choice is in the address. */
 export default function Usage() {
   const [given, setGiven] = useSearchParams();
+  const { person } = useConsole();
   const group = GROUPS.find((one) => one === given.get('by')) ?? 'model';
+  const metric = METRIC_NAMES.find((one) => one === given.get('metric')) ?? 'cost';
   const days = RANGES.find((one) => `${one}` === given.get('days')) ?? 30;
+  const from = dayText(Date.now() - (days - 1) * DAY_MS);
   const { data, error } = useQuery({
     queryKey: ['usage', group, days],
-    queryFn: () => readUsage({ group_by: group, from: dayText(Date.now() - (days - 1) * DAY_MS) }),
+    queryFn: () => readUsage({ group_by: group, from }),
     placeholderData: keepPreviousData,
   });
+  const daily = useQuery({
+    queryKey: ['usage', group, days, 'daily'],
+    queryFn: () => readUsage({ group_by: group, then_by: 'day', from }),
+    placeholderData: keepPreviousData,
+  });
+  const before = useQuery({
+    queryKey: ['usage', group, days, 'before'],
+    queryFn: () =>
+      readUsage({
+        group_by: group,
+        from: dayText(Date.now() - (2 * days - 1) * DAY_MS),
+        to: dayText(Date.now() - days * DAY_MS),
+      }),
+  });
+  const nameOf = useNames(group);
+  // Others' calls are for those who see the work of others; where nobody logs in, that is everyone.
+  const seesOthers = person === undefined || person.permissions.includes('admin.bridge.read');
   function change(name: string, value: string): void {
     const next = new URLSearchParams(given);
     next.set(name, value);
@@ -48,9 +84,17 @@ export default function Usage() {
         </fieldset>
         <fieldset className="choice">
           <legend className="hidden-label">Grouped by</legend>
-          {GROUPS.map((one) => (
+          {GROUPS.filter((one) => one !== 'owner' || seesOthers).map((one) => (
             <button key={one} type="button" aria-pressed={group === one} onClick={() => change('by', one)}>
-              {one === 'api' ? 'API' : one}
+              {GROUP_NAMES[one] ?? one}
+            </button>
+          ))}
+        </fieldset>
+        <fieldset className="choice">
+          <legend className="hidden-label">Shown in the chart</legend>
+          {METRIC_NAMES.map((one) => (
+            <button key={one} type="button" aria-pressed={metric === one} onClick={() => change('metric', one)}>
+              {one}
             </button>
           ))}
         </fieldset>
@@ -64,14 +108,78 @@ export default function Usage() {
           </a>
         )}
       </header>
-      <ErrorBox error={error} />
+      <ErrorBox error={error ?? daily.error} />
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
-      {data === undefined ? null : <Report report={data} />}
+      {data === undefined ? null : (
+        <Report
+          report={data}
+          before={before.data?.total}
+          nameOf={nameOf}
+          chart={daily.data === undefined ? null : <DailyChart report={daily.data} metric={metric} nameOf={nameOf} />}
+        />
+      )}
     </>
   );
 }
 
-function Report({ report }: { readonly report: UsageReport }) {
+type NameOf = (value: string) => string;
+
+/** The names of people, for those who may list them; everything else has its own name. */
+function useNames(group: Group): NameOf {
+  const { person } = useConsole();
+  const mayList = person?.permissions.includes('admin.users.list.read') === true;
+  const users = useQuery({
+    queryKey: ['users', 'names'],
+    queryFn: () => listUsers({ limit: 200 }),
+    enabled: group === 'owner' && mayList,
+  });
+  const names = new Map(users.data?.users.map(({ id, name }) => [`user:${id}`, name]));
+  return (value) => visible(names.get(value) ?? (value === '' ? 'nobody' : value));
+}
+
+interface DailyChartProps {
+  readonly report: UsageReport;
+  readonly metric: Metric;
+  readonly nameOf: NameOf;
+}
+
+/** The groups with most of what is shown, day by day; the others are one. */
+function DailyChart({ report, metric, nameOf }: DailyChartProps) {
+  const { data, from, to, group_by: group } = report;
+  const { label, read, text } = METRICS[metric];
+  const axis: string[] = [];
+  for (let at = Date.parse(from); at <= Date.parse(to); at += DAY_MS) axis.push(dayText(at));
+  if (data.length === 0) return null;
+  const sums = new Map<string, number>();
+  for (const row of data) {
+    const name = group === 'day' ? label : row.group;
+    sums.set(name, (sums.get(name) ?? 0) + read(row));
+  }
+  const ranked = [...sums.keys()].sort((a, b) => (sums.get(b) ?? 0) - (sums.get(a) ?? 0));
+  const shown = ranked.length > MAX_SERIES ? ranked.filter((name) => name !== OTHERS).slice(0, MAX_SERIES - 1) : ranked;
+  const valuesOf = (isIn: (name: string) => boolean) =>
+    axis.map((day) =>
+      data
+        .filter((row) => (group === 'day' ? row.group === day : row.bucket === day && isIn(row.group)))
+        .reduce((sum, row) => sum + read(row), 0),
+    );
+  const series = shown.map((name) => ({ name: nameOf(name), values: valuesOf((one) => one === name) }));
+  if (shown.length < ranked.length) series.push({ name: OTHERS, values: valuesOf((one) => !shown.includes(one)) });
+  const by = group === 'day' ? '' : ` by ${GROUP_NAMES[group] ?? group}`;
+  return (
+    <BarChart label={`${label} for each day${by}, ${from} to ${to}`} axis={axis} series={series} valueText={text} />
+  );
+}
+
+interface ReportProps {
+  readonly report: UsageReport;
+  /** Of as many days before; undefined while it is read. */
+  readonly before: UsageReport['total'] | undefined;
+  readonly nameOf: NameOf;
+  readonly chart: ReactNode;
+}
+
+function Report({ report, before, nameOf, chart }: ReportProps) {
   const { data, total, from, to, group_by: group } = report;
   return (
     <>
@@ -79,13 +187,17 @@ function Report({ report }: { readonly report: UsageReport }) {
         {COLUMNS.map((name) => (
           <div key={name}>
             <dt>{LABELS[name]}</dt>
-            <dd>{valueText(name, total[name])}</dd>
+            <dd>
+              {valueText(name, total[name])}{' '}
+              {before === undefined ? null : <small>{changeText(total[name], before[name])}</small>}
+            </dd>
           </div>
         ))}
       </dl>
       <p className="quiet more">
-        {from} to {to}, days in UTC.
+        {from} to {to}, days in UTC; compared with as many days before.
       </p>
+      {chart}
       {data.length === 0 ? (
         <p className="empty">No model was called in this time.</p>
       ) : (
@@ -93,7 +205,7 @@ function Report({ report }: { readonly report: UsageReport }) {
           <table className="list stacks">
             <thead>
               <tr>
-                <th>{group}</th>
+                <th>{GROUP_NAMES[group] ?? group}</th>
                 {COLUMNS.map((name) => (
                   <th key={name} className="number">
                     {LABELS[name]}
@@ -105,7 +217,7 @@ function Report({ report }: { readonly report: UsageReport }) {
               {data.map((row) => (
                 <tr key={row.group}>
                   <td>
-                    <CallsLink group={group} value={row.group} from={from} to={to} />
+                    <CallsLink group={group} value={row.group} name={nameOf(row.group)} from={from} to={to} />
                   </td>
                   {COLUMNS.map((name) => (
                     <td key={name} className="number" data-name={LABELS[name]}>
@@ -125,20 +237,28 @@ function Report({ report }: { readonly report: UsageReport }) {
 interface CallsLinkProps {
   readonly group: string;
   readonly value: string;
+  readonly name: string;
   readonly from: string;
   readonly to: string;
 }
 
 /** Leads to the calls that a row counts, where the list of calls can be filtered by it. */
-function CallsLink({ group, value, from, to }: CallsLinkProps) {
+function CallsLink({ group, value, name, from, to }: CallsLinkProps) {
   const filter =
     group === 'day'
       ? { from: value, to: value }
       : ['model', 'key', 'api'].includes(group)
         ? { [group]: value, from, to }
         : undefined;
-  if (filter === undefined) return visible(value);
-  return <Link href={`/console/calls?${new URLSearchParams(filter)}`}>{visible(value)}</Link>;
+  if (filter === undefined) return name;
+  return <Link href={`/console/calls?${new URLSearchParams(filter)}`}>{name}</Link>;
+}
+
+/** `+12 %`; nothing where there was nothing before. */
+function changeText(now: number, before: number): string {
+  if (before === 0) return '';
+  const percent = Math.round(((now - before) / before) * 100);
+  return `${percent > 0 ? '+' : ''}${percent} %`;
 }
 
 function valueText(name: (typeof COLUMNS)[number], value: number): string {

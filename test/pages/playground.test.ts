@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
+import { startGatedModel } from './gated-model.ts';
+import { openAsAda } from './logged-in.ts';
+import { openPage } from './open-page.ts';
+
+test('two models answer side by side as they stream; one is stopped, one is asked again, and one fails as it was told', async (t) => {
+  const model = await startGatedModel(t, 'the first half ', 'and <b>the second</b>');
+  const config = join(await temporaryFolder(t), 'trestle.yaml');
+  const apis = { lab: { dialect: 'openai', base_url: model.baseUrl } };
+  await writeFile(config, JSON.stringify({ completions: { apis } }));
+  const program = await startProgram(t, { args: ['--config', config] });
+  const { page, problems } = await openPage(t, `${program.url}/console`);
+  await page.getByRole('link', { name: 'Playground' }).click();
+  await page.getByRole('heading', { name: 'Playground' }).waitFor();
+  const first = page.getByRole('region', { name: 'Model 1' });
+  const second = page.getByRole('region', { name: 'Model 2' });
+  await first.getByLabel('Model 1', { exact: true }).fill('demo/echo');
+  await page.getByRole('button', { name: 'Add a model' }).click();
+  await second.getByLabel('Model 2', { exact: true }).fill('lab/small');
+  await page.getByText('Parameters').click();
+  await page.getByLabel('System prompt').fill("it's a test");
+  await page.getByLabel('Longest answer, in tokens').fill('3');
+  await page.getByLabel('Message').fill('one two three four');
+  await page.getByRole('button', { name: 'As curl' }).click();
+  const code = await page.getByRole('dialog', { name: 'As curl' }).locator('pre').first().innerText();
+  assert.match(code, /^curl -N http:.*\/v1\/chat\/completions/);
+  assert.match(code, /"content": "it'\\''s a test"/, 'a quote does not end the text of the shell');
+  assert.match(code, /"max_tokens": 3/);
+  await page.keyboard.press('Escape');
+
+  await page.getByLabel('Message').press('Enter');
+  await first.getByText('one two three', { exact: true }).waitFor();
+  await first.getByText(/ms in all · 7 \+ 3 tokens · .*ended by length · by demo\/echo/).waitFor();
+  await second.getByText('the first half').waitFor();
+  assert.equal(await second.getByText('the second').count(), 0, 'the rest has not come yet');
+  assert.equal(await page.getByRole('button', { name: 'Send' }).isEnabled(), false);
+  model.sendRest();
+  await second.getByText('and <b>the second</b>').waitFor();
+  await second.getByText(/by lab\/small/).waitFor();
+
+  // The next message goes with the conversation before it.
+  await page.getByLabel('Longest answer, in tokens').fill('');
+  await second.getByRole('button', { name: 'Remove model 2' }).click();
+  await second.waitFor({ state: 'detached' });
+  await first.getByLabel('Model 1', { exact: true }).fill('demo/echo?delay=3000');
+  await page.getByLabel('Message').fill('go on a b c d e f g h');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await first
+    .getByText(/^go on/)
+    .nth(1)
+    .waitFor();
+  await page.getByLabel('Message').press('Escape');
+  await page.getByLabel('Message').press('Escape');
+  await first.getByText(/^stopped · /).waitFor();
+  await first.getByLabel('Model 1', { exact: true }).fill('demo/echo');
+  await first.getByRole('button', { name: 'Ask again' }).click();
+  await first.getByText(/ms in all · 20 \+ 10 tokens/).waitFor();
+
+  await first.getByLabel('Model 1', { exact: true }).fill('demo/echo?status=429');
+  await page.getByLabel('Message').fill('and now');
+  await page.getByLabel('Message').press('Enter');
+  await first.getByRole('alert').waitFor();
+  await page.reload();
+  assert.equal(await first.getByLabel('Model 1', { exact: true }).inputValue(), 'demo/echo?status=429');
+  await page.setViewportSize({ width: 390, height: 844 });
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  assert.deepEqual(
+    problems.filter((problem) => !problem.includes('429')),
+    [],
+  );
+});
+
+test('the calls of the playground are those of the person who is logged in, with their cost', async (t) => {
+  const { page, problems } = await openAsAda(t, '/console/playground?model=demo/echo');
+  await page.getByLabel('Message').fill('hello there');
+  await page.getByLabel('Message').press('Enter');
+  const answers = page.getByRole('log');
+  await answers.getByText(/2 \+ 2 tokens · \$0\.00/).waitFor();
+  await answers.getByRole('link', { name: 'Call' }).click();
+  const row = page.getByRole('row', { name: /demo\/echo ok 200/ });
+  await row.waitFor();
+  assert.equal(await row.count(), 1);
+  await row.getByRole('button').click();
+  const owner = page.getByRole('dialog', { name: 'Call' }).getByText(/^user:usr_/);
+  await until('the owner of the call', async () => (await owner.count()) === 1);
+  assert.deepEqual(problems, []);
+});
