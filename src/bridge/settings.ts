@@ -170,6 +170,11 @@ export const agentsSettings = setting.group('The agents that do the work.', {
       description: 'OpenAI-compatible API to use. Empty: the completions service inside this program.',
     }),
     api_key: setting.token({ default: '', description: 'Key for that API. Empty: none is sent.' }),
+    charge_people: setting.choice(['here', 'there'], {
+      default: 'here',
+      description:
+        'Who charges people for what `base_url` answers: `here` is the completions service of this program, by `completions.prices`; `there` is a Trestle at `base_url` that knows the same people, and gets a token for five minutes of the person with each call.',
+    }),
     max_requests: setting.integer({
       default: 50,
       minimum: 1,

@@ -5,6 +5,7 @@ import { systemCallbackNetwork } from '../platform/callbacks/callback-post.ts';
 import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Payer } from '../platform/identity/owner.ts';
+import type { PersonTokens } from '../platform/identity/principal.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { buildAgentCatalog } from './agents/agent-catalog.ts';
 import { agentHomes, createAgentFence, identityOf, NO_FENCE } from './agents/agent-fence.ts';
@@ -22,7 +23,7 @@ import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
 import { createGit } from './checkpoints/run-git.ts';
 import { createCheckpoints } from './checkpoints/turn-checkpoints.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
-import { refuseUncharged } from './principal.ts';
+import { isPersons, refuseUncharged } from './principal.ts';
 import { createOwnerRoots } from './sessions/owner-roots.ts';
 import { createPrivatePlaces, type PrivatePaths } from './sessions/private-places.ts';
 import { createWorkingDirectories } from './sessions/working-directory.ts';
@@ -50,6 +51,8 @@ export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers
   readonly modelAccess?: ((payer: Payer, isFenced: boolean) => ModelAccess | undefined) | undefined;
   /** The completions service of this program, for the built-in agent. */
   readonly complete: CompleteChat;
+  /** Charges people for what the API at `agents.builtin.base_url` answers. */
+  chargeElsewhere(complete: CompleteChat): CompleteChat;
 }
 
 /** A tool may have another agent do something. */
@@ -102,10 +105,15 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
   const launch = createAgentLauncher({ ...launcher, fence, homes, modelAccess: options.modelAccess });
 
   function createBuiltin(): AgentProvider {
-    const { base_url: baseUrl, api_key: apiKey, ...builtin } = settings.agents.builtin;
+    const { base_url: baseUrl, api_key: apiKey, charge_people: charge, ...builtin } = settings.agents.builtin;
+    const completeElsewhere = (): CompleteChat => {
+      const api = { baseUrl, apiKey, clock, randomness };
+      if (charge === 'here') return options.chargeElsewhere(createCompleteOverHttp(api));
+      return createCompleteOverHttp({ ...api, tokenFor: tokenOfPerson(options.personTokens) });
+    };
     return createBuiltinAgent({
       version: options.ping.version,
-      complete: baseUrl === '' ? options.complete : completeElsewhere({ baseUrl, apiKey, clock, randomness }),
+      complete: baseUrl === '' ? options.complete : completeElsewhere(),
       model: builtin.model,
       modelProblem: options.builtinModelProblem,
       // Of models behind another address nothing is known.
@@ -179,15 +187,15 @@ function realOrAsGiven(path: string): Promise<string> {
   return realpath(path).catch(() => path);
 }
 
-/** The API at `base_url`. One that wants a key gets that of the operator, and would charge the operator for people. */
-function completeElsewhere(options: Parameters<typeof createCompleteOverHttp>[0]): CompleteChat {
-  const complete = createCompleteOverHttp(options);
-  if (options.apiKey === '') return complete;
-  return (request, signal, payer) => {
-    refuseUncharged(payer.owner, OPERATORS_KEY);
-    return complete(request, signal, payer);
+/** The token with which another Trestle charges a person. The operator's own work is sent with the key of the operator. */
+function tokenOfPerson(tokens: PersonTokens | undefined) {
+  return async (payer: Payer): Promise<string | undefined> => {
+    if (!isPersons(payer.owner)) return undefined;
+    const token = await tokens?.forPayer(payer);
+    if (token === undefined) refuseUncharged(payer.owner, NO_TOKEN);
+    return token;
   };
 }
 
-const OPERATORS_KEY =
-  'agents.builtin.api_key is a key of the operator, who would pay for them. Leave agents.builtin.base_url empty and run the completions service in this program, or name another agent.';
+const NO_TOKEN =
+  'agents.builtin.charge_people is "there", and there is no token of theirs to send. Run accounts in this program; without it, only turns within five minutes of a call with a token for completions are served.';

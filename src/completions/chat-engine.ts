@@ -9,6 +9,7 @@ import type { PriceOf } from './apis/prices.ts';
 import { createAuthoriseUpstream } from './dialects/authorise-upstream.ts';
 import type { Admissions } from './keys/admission.ts';
 import { type ChatPipeline, createChatPipeline } from './operations/chat-pipeline.ts';
+import { createMeterChat, type MeterChat } from './operations/meter-chat.ts';
 import { createOpenChat, type OpenChat } from './operations/open-chat.ts';
 import { createOpenLanes } from './operations/open-lane.ts';
 import { createOpenOperation, type OpenOperation } from './operations/open-operation.ts';
@@ -32,6 +33,7 @@ export interface ChatEngineOptions extends Runtime {
 /** Everything between a checked request and the upstreams. */
 export interface ChatEngine {
   readonly runChat: RunChat;
+  readonly meterChat: MeterChat;
   readonly pipeline: ChatPipeline;
   readonly models: Models;
   readonly openChat: OpenChat;
@@ -100,6 +102,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
 
   return {
     runChat: createRunChat(pipeline),
+    meterChat: createMeterChat({ admissions, priceOf, clock }),
     pipeline,
     models,
     openChat,

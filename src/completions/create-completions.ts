@@ -19,6 +19,7 @@ import { createUpstreamObjects } from './lanes/upstream-objects.ts';
 import { createMeteredKeys, type KeyOwners, type MeteredKeys } from './metered-keys.ts';
 import { createChatHandler } from './operations/chat-handler.ts';
 import { createEmbeddingsHandler } from './operations/embeddings-handler.ts';
+import type { MeterChat } from './operations/meter-chat.ts';
 import { createResponseCache } from './operations/response-cache.ts';
 import type { RunChat } from './operations/run-chat.ts';
 import { createTextHandler } from './operations/text-handler.ts';
@@ -32,6 +33,10 @@ export interface Completions {
   readonly surface: HttpSurface;
   /** The same pipeline for other parts of the program. */
   readonly runChat: RunChat;
+  /** For calls that other parts of the program send to an API of their own: limits, budgets and records. */
+  readonly meterChat: MeterChat;
+  /** Whether the price of a model of such an API is known. */
+  isPriced(api: string, model: string): boolean;
   /** Whom such a call is charged to: an owner, as the bridge names them. */
   readonly holderOf: KeyAccess['forOwner'];
   /** A key for programs that work for an owner, until this program ends. */
@@ -78,7 +83,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
   });
   if (keys === undefined) throw new Error('the engine asked for no admissions');
   const metered: MeteredKeys = keys;
-  const { runChat, pipeline, models, openChat, openOperation, send } = engine;
+  const { runChat, meterChat, pipeline, models, openChat, openOperation, send } = engine;
   const { findApi } = models;
   const strictParams = () => settings.strict_params;
   const { access } = metered;
@@ -111,6 +116,8 @@ export function createCompletions(options: CompletionsOptions): Completions {
 
   return {
     runChat,
+    meterChat,
+    isPriced: (api, model) => models.priceOf(api, model).known,
     surface: {
       name: 'completions',
       title: 'Completions',

@@ -6,9 +6,7 @@ import { createAgentFence, identityOf } from '../bridge/agents/agent-fence.ts';
 import { createAgentLauncher, createFindProgram } from '../bridge/agents/agent-launcher.ts';
 import { installedPrograms } from '../bridge/agents/agent-packages.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
-import type { CompleteChat, CompletionChunk } from '../bridge/agents/builtin/complete-chat.ts';
 import type { Bridge, BridgeOptions } from '../bridge/create-bridge.ts';
-import { refuseUncharged } from '../bridge/principal.ts';
 import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';
@@ -16,29 +14,23 @@ import { knownModels } from '../completions/apis/known-models.ts';
 import { splitModel } from '../completions/apis/models.ts';
 import { resolveApis } from '../completions/apis/resolve-apis.ts';
 import { type ChatEngine, createChatEngine } from '../completions/chat-engine.ts';
-import type { ChatRequest } from '../completions/contract/chat.ts';
 import { type Completions, createCompletions } from '../completions/create-completions.ts';
-import { completionsErrors } from '../completions/errors.ts';
-import type { KeyHolder } from '../completions/keys/admission.ts';
 import type { OwnKeys } from '../completions/keys/key-register.ts';
 import type { KeyOwners } from '../completions/metered-keys.ts';
-import type { RunChat } from '../completions/operations/run-chat.ts';
 import { DEMO_API } from '../completions/routing/model-plan.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
 import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
 import type { AnyDatabase, Database } from '../platform/database/database.ts';
-import { AppError } from '../platform/errors/app-error.ts';
-import { describeError, isExpected } from '../platform/errors/error-table.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
-import type { Payer } from '../platform/identity/owner.ts';
 import type { Identify, PersonTokens } from '../platform/identity/principal.ts';
-import { createSortableIds, type MakeId } from '../platform/ids/sortable-id.ts';
+import { createSortableIds } from '../platform/ids/sortable-id.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { createSecretBox, deriveKeys, type SecretBox, type SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createModelAccess, createModelGate, openAgentSandbox } from './agent-sandbox.ts';
+import { createChargeElsewhere, createCompleteInProcess } from './builtin-models.ts';
 import { type DataFiles, openSecretKeys } from './data-directory.ts';
 import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION, readBuildFacts } from './environment.ts';
 import { accountsSettingsOf, listenAddress, type ServiceName, type Settings } from './settings.ts';
@@ -76,7 +68,10 @@ export interface RunningService {
 export interface RunningServices {
   readonly bridge?: RunningService & Pick<Bridge, 'methods' | 'acceptStdio' | 'agents' | 'probed'>;
   readonly completions?: RunningService &
-    Pick<Completions, 'runChat' | 'holderOf' | 'temporaryKey' | 'keyForProgram' | 'ownKeys' | 'figures'>;
+    Pick<
+      Completions,
+      'runChat' | 'meterChat' | 'isPriced' | 'holderOf' | 'temporaryKey' | 'keyForProgram' | 'ownKeys' | 'figures'
+    >;
   readonly accounts?: RunningService &
     Pick<Accounts, 'owners' | 'identify' | 'announce' | 'personTokens' | 'offerSetup' | 'needsSetup'>;
   /** The people of another Trestle, where accounts does not run and `accounts.issuer` names one. */
@@ -192,7 +187,8 @@ async function startBridge(
     builtinModelProblem: builtinModelProblem(settings, environment),
     seesImages: (model) => seesImages(settings.completions, model),
     modelAccess: createModelAccess(listeningAt, completions),
-    complete: createCompleteInProcess(runChat, completions?.holderOf ?? uncharged, makeId),
+    complete: createCompleteInProcess(runChat, completions, makeId),
+    chargeElsewhere: createChargeElsewhere(completions, makeId),
   });
   return {
     ...bridge,
@@ -290,39 +286,6 @@ export async function prepareServiceParts(options: ServicePartsOptions): Promise
     clock,
     makeId: createSortableIds(clock, randomness),
     logger,
-  };
-}
-
-/** What this program itself asks of models is recorded under this name. */
-const INTERNAL: KeyHolder = { id: 'internal', owner: '', isMaster: false, mayUse: () => true, buckets: [] };
-
-const NO_COMPLETIONS =
-  'the completions service, which charges them, does not run in this program. Run both in one program, or name another agent.';
-
-/** Who the engine of a bridge alone works for: the operator, who pays for it. */
-async function uncharged({ owner }: Payer): Promise<KeyHolder> {
-  refuseUncharged(owner, NO_COMPLETIONS);
-  return INTERNAL;
-}
-
-/** Lets the built-in agent use the completions service of this program. `runChat` is asked for at the first use. */
-function createCompleteInProcess(
-  runChat: () => RunChat,
-  holderOf: Completions['holderOf'],
-  makeId: MakeId,
-): CompleteChat {
-  return async function* complete(request, signal, payer): AsyncGenerator<CompletionChunk> {
-    try {
-      const holder = await holderOf(payer);
-      const call = { request: request as ChatRequest, holder, requestId: makeId('req_'), strict: false, signal };
-      const answer = await runChat()(call);
-      if (answer.kind !== 'stream') throw new Error('a stream was asked for');
-      yield* answer.chunks;
-    } catch (error) {
-      if (!isExpected(completionsErrors, error)) throw error;
-      const { code, message } = describeError(completionsErrors, error);
-      throw new AppError(code === 'BUDGET_EXCEEDED' ? code : 'MODEL_FAILED', { reason: message }, { cause: error });
-    }
   };
 }
 

@@ -34,9 +34,9 @@ async function startNode(id: string, services: readonly string[], settings: obje
 
 // The address of accounts, which other nodes read its keys from: it leads nowhere at first.
 const accounts = await startFaultProxy(scope, 9);
-// A bridge alone charges nobody: its built-in agent works for people with models that cost the operator nothing.
-const models = await startNode('m', ['completions'], {});
-const builtin = { model: 'demo/echo', base_url: `${models.url}/v1` };
+// A bridge alone charges nobody: it sends the token of a person to completions that do.
+const models = await startNode('m', ['completions'], { accounts: { issuer: accounts.url } });
+const builtin = { model: 'demo/echo', base_url: `${models.url}/v1`, charge_people: 'there' };
 const b = await startNode('b', ['bridge'], {
   accounts: { issuer: accounts.url },
   agents: { catalog: ['builtin'], builtin },
@@ -154,6 +154,10 @@ test('a forwarded session runs as the person there, who sees it on both nodes, a
   assert.equal(direct.body.result?.success, true, JSON.stringify(direct.body));
   const stolen = await rpc(b.url, await signed(bob), 'session.message', { ...QUICK, sessionId: 'by-login' });
   assert.equal(stolen.body.error?.data.code, 'SESSION_CONTINUATION_UNAVAILABLE');
+  await until('both to be charged where the models are', async () => {
+    const usage = JSON.stringify((await send(models.url, '/usage?group_by=owner', {})).body);
+    return [ann, bob].every(({ id }) => usage.includes(`user:${id}`));
+  });
   for (const node of [a, b]) {
     for (const secret of [ann.token, personal.token]) assert.ok(!node.stderr().includes(secret), 'logged');
   }

@@ -1,8 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type ServerResponse } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import { createIssuedPeople } from '../../src/accounts/issuer/issued-people.ts';
@@ -10,58 +7,22 @@ import { systemClock } from '../../src/platform/clock/clock.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
 import type { RequestHead } from '../../src/platform/http/surface.ts';
 import { issuerFindings } from '../../src/system/doctor/diagnose.ts';
-import type { ServiceName } from '../../src/system/settings.ts';
 import { accountsSettingsOf } from '../../src/system/settings.ts';
-import { startSystem } from '../../src/system/start-system.ts';
 import { createFakeClock } from '../kit/fake-clock.ts';
 import { listenOnLoopback } from '../kit/loopback-server.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';
 import type { Scope } from '../kit/running-program.ts';
-import { silentLogger } from '../kit/silent-logger.ts';
-import { BRIDGE_TOKEN, bearer, CHAT, type Headers, type Json, MASTER_KEY, startPeople } from '../kit/start-people.ts';
+import {
+  BRIDGE_TOKEN,
+  bearer,
+  ELSEWHERE,
+  type Headers,
+  MASTER_KEY,
+  startElsewhere,
+  startPeople,
+} from '../kit/start-people.ts';
 
-const MAIN = bearer('elsewhere-main-token-4d3c2b');
-const MASTER = bearer('elsewhere-master-key-8f7e6d');
-
-/** Other services of the same people, on a machine without accounts. */
-async function startElsewhere(
-  scope: Scope,
-  more: object,
-  services: readonly ServiceName[] = ['bridge', 'completions'],
-) {
-  const folder = await mkdtemp(join(tmpdir(), 'trestle-elsewhere-'));
-  const { settings, problems } = resolveTrestle(
-    JSON.stringify({
-      listen: '127.0.0.1:0',
-      data_dir: folder,
-      bridge: { auth_token: MAIN.authorization?.slice(7), trust_users: true },
-      agents: { builtin: { model: 'demo/echo' } },
-      completions: { master_key: MASTER.authorization?.slice(7) },
-      plans: { worker: { bridge: true }, slow: { requests_per_minute: 1 } },
-      ...more,
-    }),
-  );
-  assert.deepEqual(problems, []);
-  scope.after(() => rm(folder, { recursive: true, force: true }));
-  const options = { environment: {}, homeDirectory: folder, privatePaths: { folders: [], files: [] } };
-  const system = await startSystem({ ...options, settings, services, logger: silentLogger, requestLines: undefined });
-  scope.after(() => system.stop());
-  async function send(method: string, path: string, headers: Headers = {}, body?: unknown) {
-    const response = await fetch(`${system.summary().url}${path}`, {
-      method,
-      headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    return { status: response.status, body: (text === '' ? undefined : JSON.parse(text)) as Json, response };
-  }
-  return {
-    send,
-    chat: (headers: Headers, model = CHAT.model) => send('POST', '/v1/chat/completions', headers, { ...CHAT, model }),
-    rpc: (method: string, headers: Headers, params: object = {}) =>
-      send('POST', '/acp/rpc', headers, { jsonrpc: '2.0', id: '1', method, params }),
-  };
-}
+const { main: MAIN, master: MASTER } = ELSEWHERE;
 
 const people = await startPeople(
   { after },
@@ -137,7 +98,11 @@ test('where nobody could charge people, the built-in agent works for the operato
   const anns = await signedFor(await people.newPerson('user', 'worker'));
   for (const [more, services, reason] of [
     [{}, ['bridge'], /the completions service, which charges them, does not run/],
-    [{ agents: { builtin } }, ['bridge', 'completions'], /agents\.builtin\.api_key is a key of the operator/],
+    [
+      { agents: { builtin } },
+      ['bridge', 'completions'],
+      /completions\.prices has no price for \\"agents\.builtin\/lab\/model\\"/,
+    ],
   ] as const) {
     const alone = await startElsewhere(t, { ...issued, ...more }, services);
     const { body } = await alone.rpc('session.start', anns, start('of-ann'));

@@ -92,12 +92,15 @@ export function chunkOf(delta: object, finishReason: string | null = null, extra
 }
 
 /** The events of a usual stream, as text: role, words, finish, usage where it is asked for, end. */
-export function eventsOf(words: readonly string[], { usage = true, done = true } = {}): string[] {
+export function eventsOf(
+  words: readonly string[],
+  { usage = USAGE, done = true }: { usage?: typeof USAGE | false; done?: boolean } = {},
+): string[] {
   const chunks = [
     chunkOf({ role: 'assistant', content: '' }),
     ...words.map((word) => chunkOf({ content: word })),
     chunkOf({}, 'stop'),
-    ...(usage ? [{ ...chunkOf({}), choices: [], usage: USAGE }] : []),
+    ...(usage ? [{ ...chunkOf({}), choices: [], usage }] : []),
   ];
   const events = chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`);
   return done ? [...events, 'data: [DONE]\n\n'] : events;

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { WebSocket } from 'ws';
+import type { ServiceName } from '../../src/system/settings.ts';
 import { startSystem } from '../../src/system/start-system.ts';
 import { GOOD_PASSWORD } from './accounts/accounts-client.ts';
 import { inTime } from './in-time.ts';
@@ -160,5 +161,52 @@ export async function startPeople(
     setPlan,
     pause,
     openSocket,
+  };
+}
+
+/** The credentials of the operator there. */
+export const ELSEWHERE = {
+  main: bearer('elsewhere-main-token-4d3c2b'),
+  master: bearer('elsewhere-master-key-8f7e6d'),
+};
+
+/** Other services of the same people, on a machine without accounts. */
+export async function startElsewhere(
+  scope: Scope,
+  more: object,
+  services: readonly ServiceName[] = ['bridge', 'completions'],
+) {
+  const folder = await mkdtemp(join(tmpdir(), 'trestle-elsewhere-'));
+  const { settings, problems } = resolveTrestle(
+    JSON.stringify({
+      listen: '127.0.0.1:0',
+      data_dir: folder,
+      bridge: { auth_token: ELSEWHERE.main.authorization?.slice(7), trust_users: true },
+      agents: { builtin: { model: 'demo/echo' } },
+      completions: { master_key: ELSEWHERE.master.authorization?.slice(7) },
+      plans: { worker: { bridge: true }, slow: { requests_per_minute: 1 } },
+      ...more,
+    }),
+  );
+  assert.deepEqual(problems, []);
+  scope.after(() => rm(folder, { recursive: true, force: true }));
+  const options = { environment: {}, homeDirectory: folder, privatePaths: { folders: [], files: [] } };
+  const system = await startSystem({ ...options, settings, services, logger: silentLogger, requestLines: undefined });
+  scope.after(() => system.stop());
+  async function send(method: string, path: string, headers: Headers = {}, body?: unknown) {
+    const response = await fetch(`${system.summary().url}${path}`, {
+      method,
+      headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return { status: response.status, body: (text === '' ? undefined : JSON.parse(text)) as Json, response };
+  }
+  return {
+    url: system.summary().url,
+    send,
+    chat: (headers: Headers, model = CHAT.model) => send('POST', '/v1/chat/completions', headers, { ...CHAT, model }),
+    rpc: (method: string, headers: Headers, params: object = {}) =>
+      send('POST', '/acp/rpc', headers, { jsonrpc: '2.0', id: '1', method, params }),
   };
 }

@@ -41,6 +41,8 @@ interface Entry {
   readonly owner: Writable<Owner>;
   /** Undefined until a token of theirs was seen. */
   facts: Facts | undefined;
+  /** By the team of the token (empty: none), the newest one that pays for models. */
+  readonly paying: Map<string, { readonly token: string; readonly expiresAt: number }>;
 }
 
 interface Held {
@@ -75,7 +77,11 @@ export function createIssuedPeople(options: IssuedPeopleOptions): IssuedPeople {
   function entryOf(id: string): Entry {
     const known = entries.get(id);
     if (known !== undefined) return known;
-    const entry = { owner: { ...describeOwner(id, undefined, settings), revision: 0 }, facts: undefined };
+    const entry = {
+      owner: { ...describeOwner(id, undefined, settings), revision: 0 },
+      facts: undefined,
+      paying: new Map(),
+    };
     entries.set(id, entry);
     dropOldest(entries, MAX_OWNERS);
     return entry;
@@ -100,6 +106,13 @@ export function createIssuedPeople(options: IssuedPeopleOptions): IssuedPeople {
     return entry.owner;
   }
 
+  function keepPaying(token: string, { owner, scopes, team, expiresAt }: SignedClaims): void {
+    const { paying } = entryOf(owner);
+    if (!scopes.includes('completions') || expiresAt < (paying.get(team)?.expiresAt ?? 0)) return;
+    for (const [name, old] of paying) if (old.expiresAt <= clock.now()) paying.delete(name);
+    paying.set(team, { token, expiresAt });
+  }
+
   function describe(token: string, claims: SignedClaims, owner: Owner, credential: Credential): Principal {
     const { scopes: granted, team, role: ownerRole } = claims;
     const principal = describePrincipal({ owner, ownerRole, credential, granted, team }, MATRIX);
@@ -117,6 +130,7 @@ export function createIssuedPeople(options: IssuedPeopleOptions): IssuedPeople {
     const claims = await verifySignedToken(token, keys.keyOf, expected);
     if (claims === undefined || (claims.team !== '' && !claims.teams.includes(claims.team))) return undefined;
     const owner = learn(claims);
+    keepPaying(token, claims);
     return describe(token, claims, owner, createCredential(claims, owner, clock));
   }
 
@@ -148,6 +162,14 @@ export function createIssuedPeople(options: IssuedPeopleOptions): IssuedPeople {
     },
     personTokens: {
       issue: (principal) => tokens.get(principal),
+      forPayer({ owner, member }) {
+        const paying = entries.get(member ?? owner)?.paying;
+        // A token of a team pays for the work of that team alone, one without a team for everything.
+        const team = member === undefined ? '' : owner.slice(owner.indexOf(':') + 1);
+        const found = [paying?.get(team), paying?.get('')].filter((one) => one !== undefined);
+        const [newest] = found.sort((one, other) => other.expiresAt - one.expiresAt);
+        return newest !== undefined && clock.now() < newest.expiresAt ? newest.token : undefined;
+      },
       async read(token) {
         if (!(await namesIssuer(token, issuer))) return 'foreign';
         const principal = await read(token);

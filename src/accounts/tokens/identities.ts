@@ -85,8 +85,9 @@ const NOTED_EVERY_MS = 60_000;
 const LOOK_EVERY_MS = 15_000;
 const ADMIN_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
 const OF_LOGIN: readonly Scope[] = SCOPES;
-/** What another bridge needs to know of a caller. */
-const FORWARDED_SCOPES: readonly Scope[] = ['bridge', 'admin'];
+/** What another bridge needs to know of a caller, and to have models charge the caller. */
+const PAYING_SCOPES: readonly Scope[] = ['completions'];
+const FORWARDED_SCOPES: readonly Scope[] = ['bridge', 'completions', 'admin'];
 
 export function createIdentities(options: IdentitiesOptions): Identities {
   const { checkSession, tokens, signed, credentials, owners, matrix, publicUrl, clock, freshMs, used } = options;
@@ -232,6 +233,16 @@ export function createIdentities(options: IdentitiesOptions): Identities {
         if (principal.credential === undefined) return undefined;
         const scopes = FORWARDED_SCOPES.filter((scope) => principal.scopes.has(scope));
         return (await signed.issue(principal, scopes)).token;
+      },
+      async forPayer({ owner: id, member }) {
+        const owner = await owners.ownerOf(member ?? id);
+        const team = member === undefined ? '' : rawIdOf(id);
+        const isInTeam = team === '' || owner?.teams.some((one) => one.id === team) === true;
+        if (owner?.state !== 'active' || !isInTeam) return undefined;
+        // Issued for no login: it counts on other machines only.
+        const credential: Credential = { id: '', owner, isLive: () => true, onEnd: () => () => undefined };
+        const principal = describePrincipal({ owner, credential, granted: PAYING_SCOPES, team }, {});
+        return (await signed.issue(principal, PAYING_SCOPES)).token;
       },
       async read(token) {
         if (!(await namesIssuer(token, publicUrl()))) return 'foreign';

@@ -260,7 +260,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
 
 const MAX_SHOWN_NAME = 200;
 
-function notAllowed(model: string): AppError {
+export function notAllowed(model: string): AppError {
   return new AppError('MODEL_NOT_ALLOWED', { model: model.slice(0, MAX_SHOWN_NAME) });
 }
 

@@ -155,5 +155,5 @@ export interface AttemptRecord {
   attempts: number;
   /** Made with the first try that fails. */
   failures?: FailedAttempt[];
-  target: Target | undefined;
+  target: Pick<Target, 'apiId' | 'model'> | undefined;
 }

@@ -1,5 +1,5 @@
 import type { RequestHead } from '../http/surface.ts';
-import type { Bucket, Owner, OwnerTeam } from './owner.ts';
+import type { Bucket, Owner, OwnerTeam, Payer } from './owner.ts';
 
 export type Role = 'root' | 'admin' | 'operator' | 'user' | 'readonly';
 
@@ -50,6 +50,8 @@ export type Identify = (
 export interface PersonTokens {
   /** A token of the principal. Undefined for static tokens and nodes. */
   issue(principal: Principal): string | undefined | Promise<string | undefined>;
+  /** A token with which the completions of another Trestle charge a payer. Undefined: there is none for this payer now. */
+  forPayer(payer: Payer): string | undefined | Promise<string | undefined>;
   /** The principal of a token: `foreign` when its issuer is not known here, `refused` when it is, and the token does not count. */
   read(token: string): Promise<Principal | 'foreign' | 'refused'>;
 }

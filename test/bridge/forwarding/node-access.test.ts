@@ -88,6 +88,7 @@ test('forwarding: a call for a person is theirs where the token counts, refused 
   const read: string[] = [];
   const access = accessWith('main', FORWARD_TOKEN, {
     issue: () => undefined,
+    forPayer: () => undefined,
     async read(given) {
       read.push(given);
       if (given === token('ann')) return principalOf('user:ann');

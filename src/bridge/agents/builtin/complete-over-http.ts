@@ -1,6 +1,7 @@
 import { type Clock, deadline } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
-import { AppError } from '../../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../../platform/errors/app-error.ts';
+import type { Payer } from '../../../platform/identity/owner.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { hideCredentials } from '../../../platform/log/hidden-secrets.ts';
 import { retry } from '../../../platform/retry/retry.ts';
@@ -20,6 +21,8 @@ interface CompleteOverHttpOptions {
   readonly baseUrl: string;
   /** Empty: none is sent. */
   readonly apiKey: string;
+  /** The token of a payer whom that API charges, in the place of `apiKey`. Undefined: the payer is not charged there. */
+  readonly tokenFor?: ((payer: Payer) => Promise<string | undefined>) | undefined;
   readonly clock: Pick<Clock, 'after'>;
   readonly randomness: Pick<Randomness, 'below'>;
   readonly limits?: Partial<typeof LIMITS>;
@@ -37,21 +40,37 @@ const MAX_EVENT_CHARACTERS = 4 * 1024 * 1024;
 const LONGEST_REASON = 300;
 /** An answer that may come out better a moment later. */
 const PASSING: ReadonlySet<number> = new Set([408, 429, 502, 503, 504]);
+/** What a Trestle says when the budget of the caller is used up. */
+const SPENT: ReadonlySet<string> = new Set(['insufficient_quota', 'budget_exceeded']);
+const KNOWN: ReadonlySet<string> = new Set(['MODEL_FAILED', 'BUDGET_EXCEEDED', 'PERSON_NOT_CHARGED']);
 
 /** Asks any API that speaks OpenAI's chat completions. What fails before the answer begins is tried again, a few times. */
 export function createCompleteOverHttp(options: CompleteOverHttpOptions): CompleteChat {
   const { apiKey, clock } = options;
   const limits = { ...LIMITS, ...options.limits };
   const url = `${options.baseUrl.replace(/\/$/, '')}/chat/completions`;
-  const headers: Record<string, string> = apiKey === '' ? {} : { authorization: `Bearer ${apiKey}` };
 
-  const failed = (reason: string, passing = false, retryAfterMs = 0, cause?: unknown): AppError => {
+  async function headersFor(payer: Payer): Promise<Record<string, string>> {
+    const token = await options.tokenFor?.(payer);
+    const key = token ?? apiKey;
+    return {
+      ...(key !== '' && { authorization: `Bearer ${key}` }),
+      ...(token !== undefined && payer.member !== undefined && { 'x-team': payer.owner.slice('team:'.length) }),
+    };
+  }
+
+  const shown = (reason: string): string => {
     const known = apiKey === '' ? reason : reason.replaceAll(apiKey, '[hidden]');
-    const shown = hideCredentials(known).slice(0, LONGEST_REASON);
-    return new AppError('MODEL_FAILED', { reason: shown, passing, retryAfterMs }, { cause });
+    return hideCredentials(known).slice(0, LONGEST_REASON);
   };
+  const failed = (reason: string, passing = false, retryAfterMs = 0, cause?: unknown): AppError =>
+    new AppError('MODEL_FAILED', { reason: shown(reason), passing, retryAfterMs }, { cause });
 
-  async function begin(request: CompletionRequest, signal: AbortSignal): Promise<AsyncIterable<ReceivedEvent>> {
+  async function begin(
+    request: CompletionRequest,
+    signal: AbortSignal,
+    headers: Record<string, string>,
+  ): Promise<AsyncIterable<ReceivedEvent>> {
     const response = await postForEvents({
       url,
       headers,
@@ -64,13 +83,18 @@ export function createCompleteOverHttp(options: CompleteOverHttpOptions): Comple
       throw failed(networkReason(error), true, 0, error);
     });
     if (response.kind === 'events') return response.events;
+    // Elsewhere it is the operator who has nothing left, and no budget of ours.
+    if (options.tokenFor !== undefined && SPENT.has(String(errorIn(response.text).code))) {
+      throw new AppError('BUDGET_EXCEEDED', { reason: shown(refusal(response)) });
+    }
     throw failed(refusal(response), PASSING.has(response.status), (response.retryAfter ?? 0) * 1000);
   }
 
-  return async function* complete(request, signal) {
+  return async function* complete(request, signal, payer) {
     const limit = deadline(clock, limits.totalMs, [signal]);
     try {
-      const events = await retry(() => begin(request, limit.signal), {
+      // Each try has a token of its own: the one before may have ended.
+      const events = await retry(async () => begin(request, limit.signal, await headersFor(payer)), {
         attempts: limits.attempts,
         baseMs: limits.pauseMs,
         maxMs: limits.longestPauseMs,
@@ -83,9 +107,8 @@ export function createCompleteOverHttp(options: CompleteOverHttpOptions): Comple
       yield* readChunks(events, failed);
     } catch (error) {
       if (limit.hasPassed()) throw failed(`the answer took longer than ${limits.totalMs} ms`);
-      throw error instanceof AppError && error.code === 'MODEL_FAILED'
-        ? error
-        : failed(networkReason(error), false, 0, error);
+      if (KNOWN.has(errorCode(error))) throw error;
+      throw failed(networkReason(error), false, 0, error);
     } finally {
       limit.release();
     }
@@ -122,15 +145,17 @@ function readJson(text: string, failed: Failed): unknown {
 function refusal({ status, contentType, text }: Extract<EventResponse, { kind: 'document' }>): string {
   if (status === 200)
     return `it answered with ${contentType === '' ? 'no content type' : contentType} instead of a stream`;
-  const said = documentError(text);
+  const said = errorText(errorIn(text));
   return said === '' ? `it answered with status ${status}` : `it answered with status ${status}: ${said}`;
 }
 
-function documentError(text: string): string {
+/** The member `error` of a document; a text stands for its message. */
+function errorIn(text: string): Loose {
   try {
-    return errorText(asObject(parseJson(text)).error);
+    const { error } = asObject(parseJson(text));
+    return typeof error === 'string' ? { message: error } : asObject(error);
   } catch {
-    return '';
+    return {};
   }
 }
 
