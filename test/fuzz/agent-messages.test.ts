@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import {
-  choosePermission,
   findModel,
   findReadOnlyMode,
   readChoice,
@@ -14,9 +13,10 @@ import { asObject } from '../../src/bridge/agents/agent-text.ts';
 import { toChunk } from '../../src/bridge/agents/builtin/complete-over-http.ts';
 import { emptyAnswer, readAnswer, toMessage } from '../../src/bridge/agents/builtin/read-answer.ts';
 import { createCodexReader } from '../../src/bridge/agents/codex/codex-messages.ts';
-import { answerApproval, readFormQuestion } from '../../src/bridge/agents/codex/codex-questions.ts';
+import { readRequest } from '../../src/bridge/agents/codex/codex-questions.ts';
 import { findWrongValue, readForm, toSchema } from '../../src/bridge/agents/question-form.ts';
 import { readTurnEnd, readUpdate } from '../../src/bridge/agents/remote/remote-messages.ts';
+import { choosePermission } from '../../src/bridge/agents/supervise-turn.ts';
 import { readPeerDocument } from '../../src/bridge/forwarding/call-peer.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
 
@@ -184,7 +184,17 @@ test('G18: notifications and questions of Codex, whatever they hold, are events 
         for (const event of events) assertEvent(event);
         if (end !== undefined) assert.equal(typeof JSON.stringify(end), 'string');
       }
-      for (const method of [...APPROVALS, ...METHODS]) assertEvent(answerApproval(method, asked, 'allow')?.event);
+      for (const method of APPROVALS) {
+        const { question, accept } = readRequest(method, asked) ?? assert.fail(method);
+        assertEvent({
+          kind: 'permission',
+          title: question.title,
+          decision: 'allowed',
+          toolCallId: question.toolCallId,
+        });
+        assert.equal(typeof JSON.stringify(accept({})), 'string');
+      }
+      for (const method of METHODS) assert.equal(readRequest(method, asked), undefined);
     }),
     runs(300),
   );
@@ -209,8 +219,8 @@ test('G18: a form of an agent, whatever it holds, is shown or not, and no answer
           assert.deepEqual(readForm(toSchema(form)), form);
         }
         for (const method of ['mcpServer/elicitation/request', 'item/tool/requestUserInput']) {
-          const asked = readFormQuestion(method, asObject(one));
-          assert.equal(typeof asked?.title, 'string');
+          const asked = readRequest(method, asObject(one));
+          assert.equal(typeof asked?.question.title, 'string');
         }
         assertNothingPolluted();
       },

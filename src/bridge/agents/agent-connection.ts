@@ -2,7 +2,7 @@ import type { RunningProcess } from '../../platform/child-process/start-process.
 import type { Clock } from '../../platform/clock/clock.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
 import { createLineChannel, type LineChannel } from '../../platform/json-rpc/message-channel.ts';
-import type { AgentEvent, AgentTurn, AskPermission, PermissionOption, Steer, TurnUsage } from './agent-provider.ts';
+import type { AgentEvent, AgentTurn, PermissionOption, Steer, SupervisedTurn, TurnUsage } from './agent-provider.ts';
 import type { AcceptedContent, PromptPart } from './prompt-content.ts';
 
 /**
@@ -50,8 +50,7 @@ export interface PromptRequest {
   usedModel(model: string): void;
   /** As `AgentTurn.isReadOnly`. */
   readonly isReadOnly: boolean;
-  /** Asks a person; absent when there is no person to ask. */
-  readonly ask?: AskPermission | undefined;
+  readonly permit: SupervisedTurn['permit'];
   /** As those of `AgentTurn`. */
   readonly mode?: string | undefined;
   readonly offers?: AgentTurn['offers'] | undefined;
@@ -72,9 +71,6 @@ export type PromptEnd =
   | { readonly kind: 'failed'; readonly error: string; readonly usage?: TurnUsage }
   /** The agent does not know the conversation, and has done nothing. */
   | { readonly kind: 'lost'; readonly detail: string };
-
-/** What agents may do: `bridge.permissions`. `deny` makes them read-only, by their own modes and by our answers. */
-export type PermissionPolicy = 'allow' | 'deny';
 
 /** For agents that do not say which answers they take. */
 export const PLAIN_OPTIONS: readonly PermissionOption[] = [

@@ -8,8 +8,9 @@ import type { Payer } from '../../platform/identity/owner.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { Environment } from '../../platform/runtime/runtime.ts';
 import { isPersons } from '../principal.ts';
-import type { AgentConnection, PermissionPolicy } from './agent-connection.ts';
+import type { AgentConnection } from './agent-connection.ts';
 import { type AgentFence, environmentFor } from './agent-fence.ts';
+import type { PermissionPolicy } from './agent-provider.ts';
 
 /** How long an agent program is waited for, and kept. */
 export interface AgentLimits {

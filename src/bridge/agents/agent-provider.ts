@@ -155,6 +155,21 @@ export interface SupervisedTurn extends AgentTurn {
   begun(): void;
   /** The final text so far. */
   output(): string;
+  /**
+   * Decides a request of the agent and reports the decision. A person is asked where there is one and both the policy and the turn
+   * let the agent do more than read; otherwise the policy decides, and a form is declined, because nobody makes up values.
+   */
+  permit(question: PermissionQuestion, policy: PermissionPolicy, signal: AbortSignal): Promise<Permit>;
+}
+
+/** What agents may do: `bridge.permissions`. `deny` makes them read-only, by their own modes and by our answers. */
+export type PermissionPolicy = 'allow' | 'deny';
+
+/** How a request of the agent was decided. `optionId` undefined: none of the options fits. */
+export interface Permit extends PermissionReply {
+  readonly decision: PermissionDecision;
+  /** Whether a person was asked. */
+  readonly isAsked: boolean;
 }
 
 export interface Closing {
@@ -178,8 +193,11 @@ export interface PermissionQuestion {
   readonly toolKind: string;
   readonly input?: unknown;
   readonly options: readonly PermissionOption[];
-  /** Of a question that is answered with values instead of an option. Rules and settings may decline it, and never answer it. */
-  readonly form?: QuestionForm;
+  /**
+   * Of a question that is answered with values instead of an option. Rules and settings may decline it, and never answer it.
+   * Undefined: a form that cannot be shown.
+   */
+  readonly form?: QuestionForm | undefined;
 }
 
 export interface PermissionReply {

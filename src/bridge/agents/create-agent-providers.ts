@@ -1,12 +1,11 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { type AgentPlace, type CatalogAgent, readOnlyEnvironment } from './agent-catalog.ts';
-import type { PermissionPolicy } from './agent-connection.ts';
 import type { AgentFence } from './agent-fence.ts';
 import { type AgentLimits, connectAgent, DEFAULT_AGENT_LIMITS, type LaunchAgent } from './agent-launcher.ts';
 import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
 import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
-import type { AgentAbilities, AgentMode, AgentProvider } from './agent-provider.ts';
+import type { AgentAbilities, AgentMode, AgentProvider, PermissionPolicy } from './agent-provider.ts';
 import { createProgramAgent } from './create-program-agent.ts';
 
 type Place<Kind extends AgentPlace['kind']> = Extract<AgentPlace, { kind: Kind }>;

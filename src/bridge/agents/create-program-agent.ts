@@ -149,7 +149,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
 
   async function prompt(turn: SupervisedTurn, found: Found, signal: AbortSignal): Promise<AgentEnd> {
     const { process, conversation } = found;
-    const { workingDirectory: folder, model, report, usedModel, ask, steerable, isReadOnly = false } = turn;
+    const { workingDirectory: folder, model, report, usedModel, permit, steerable, isReadOnly = false } = turn;
     const prompt = promptWithSkills(turn.prompt, turn.skills);
     const { text, parts, notes } = await promptContent(prompt, turn.files, process.connection.accepts);
     for (const note of notes) report({ kind: 'status', text: note });
@@ -162,7 +162,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       ...choices,
       report,
       usedModel,
-      ask,
+      permit,
       steerable,
     });
     const releases = [

@@ -7,8 +7,7 @@ import {
   type QuestionValue,
   type QuestionValues,
 } from '../contract/question-form.ts';
-import type { PromptRequest } from './agent-connection.ts';
-import type { PermissionReply } from './agent-provider.ts';
+import type { PermissionQuestion } from './agent-provider.ts';
 import { asObject, cutText, textOf } from './agent-text.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -23,37 +22,9 @@ const QUESTION = 'question';
 const FORMATS: readonly unknown[] = ['email', 'uri', 'date', 'date-time'] satisfies QuestionField['format'][];
 const NUMBERS = ['minLength', 'maxLength', 'minimum', 'maximum', 'minItems', 'maxItems'] as const;
 
-interface AskedForm {
-  readonly toolCallId: string;
-  readonly title: string;
-  /** Undefined: the question cannot be shown. */
-  readonly form: QuestionForm | undefined;
-}
-
-/**
- * Puts a question to the person of a turn, and reports how it ended. Where there is no person, or the form cannot be shown,
- * the question is declined: nobody makes up values.
- */
-export async function askQuestion(
-  { ask, report }: Pick<PromptRequest, 'ask' | 'report'>,
-  { toolCallId, title: given, form }: AskedForm,
-  isAsked: boolean,
-  signal: AbortSignal,
-): Promise<PermissionReply> {
-  const title = given === '' ? 'a question' : given;
-  const question = { toolCallId, title, toolKind: QUESTION, options: [] };
-  const reply: PermissionReply =
-    isAsked && ask !== undefined && form !== undefined
-      ? await ask({ ...question, form }, signal)
-      : { optionId: undefined };
-  report({
-    kind: 'permission',
-    title,
-    decision: reply.values === undefined ? 'declined' : 'answered',
-    ...(toolCallId !== '' && { toolCallId }),
-    ...(reply.reason !== undefined && { reason: reply.reason }),
-  });
-  return reply;
+/** A question that is answered with values, as a person sees it. Without a form it cannot be shown. */
+export function formQuestion(toolCallId: string, title: string, form: QuestionForm | undefined): PermissionQuestion {
+  return { toolCallId, title: title === '' ? 'a question' : title, toolKind: QUESTION, options: [], form };
 }
 
 /**

@@ -1,5 +1,16 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import type { AgentEnd, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd } from './agent-provider.ts';
+import type {
+  AgentEnd,
+  AgentEvent,
+  AgentProvider,
+  AgentTurn,
+  PermissionOption,
+  PermissionPolicy,
+  Permit,
+  StepMark,
+  SupervisedTurn,
+  TurnEnd,
+} from './agent-provider.ts';
 import { createFinalText, createProgressThinning } from './agent-text.ts';
 
 export interface Supervision {
@@ -80,26 +91,43 @@ export async function superviseTurn({ provider, turn, signal, clock, keep }: Sup
     usedModel(model) {
       if (!isOver) turn.usedModel(model);
     },
-    report(event, step) {
-      if (isOver) return undefined;
-      lastSign = clock.monotonic();
-      // What a step tells was supervised already.
-      if (step !== undefined) return turn.report(event, step);
-      if (!isWorthPassingOn(event)) return undefined;
-      if (event.kind === 'usage') {
-        if (lastSign - lastUsage < USAGE_PAUSE_MS) return undefined;
-        lastUsage = lastSign;
-      }
-      text.add(event);
-      const room = turn.report(event);
-      if (room === undefined) return undefined;
-      waits += 1;
-      return room.then(() => {
-        waits -= 1;
-        lastSign = clock.monotonic();
-      });
+    async permit(question, setting, asking) {
+      const { toolCallId, title, options } = question;
+      const policy = turn.isReadOnly === true ? 'deny' : setting;
+      const isForm = 'form' in question;
+      const isAsked = policy === 'allow' && !(isForm && question.form === undefined) && turn.ask !== undefined;
+      const reply = isAsked ? await turn.ask?.(question, asking) : undefined;
+      const choice =
+        reply === undefined ? choosePermission(policy, options) : chosenPermission(reply.optionId, options);
+      const answer = reply?.values === undefined ? 'declined' : 'answered';
+      const permit: Permit = { ...reply, ...choice, ...(isForm && { decision: answer }), isAsked };
+      const { decision, reason } = permit;
+      const named = { ...(toolCallId !== '' && { toolCallId }), ...(reason !== undefined && { reason }) };
+      void report({ kind: 'permission', title, decision, ...named });
+      return permit;
     },
+    report,
   };
+
+  function report(event: AgentEvent, step?: StepMark): Promise<void> | undefined {
+    if (isOver) return undefined;
+    lastSign = clock.monotonic();
+    // What a step tells was supervised already.
+    if (step !== undefined) return turn.report(event, step);
+    if (!isWorthPassingOn(event)) return undefined;
+    if (event.kind === 'usage') {
+      if (lastSign - lastUsage < USAGE_PAUSE_MS) return undefined;
+      lastUsage = lastSign;
+    }
+    text.add(event);
+    const room = turn.report(event);
+    if (room === undefined) return undefined;
+    waits += 1;
+    return room.then(() => {
+      waits -= 1;
+      lastSign = clock.monotonic();
+    });
+  }
 
   signal.addEventListener('abort', requestStop);
   try {
@@ -116,4 +144,29 @@ export async function superviseTurn({ provider, turn, signal, clock, keep }: Sup
     cancelForce();
     cancelAbandoning();
   }
+}
+
+/** Which of its options an agent gets as the answer. */
+interface PermissionChoice {
+  readonly decision: 'allowed' | 'denied';
+  /** Undefined: none of the options fits, and the question is answered as cancelled. */
+  readonly optionId: string | undefined;
+}
+
+/** In order of preference: once before always, since the next question deserves an answer of its own. */
+const WANTED: Readonly<Record<PermissionPolicy, readonly string[]>> = {
+  allow: ['allow_once', 'allow_always'],
+  deny: ['reject_once', 'reject_always'],
+};
+
+/** Chooses by kind, never by place: agents order their options differently, and some have several of one kind. */
+export function choosePermission(policy: PermissionPolicy, options: readonly PermissionOption[]): PermissionChoice {
+  const option = WANTED[policy].flatMap((wanted) => options.find(({ kind }) => kind === wanted) ?? []).at(0);
+  return { decision: policy === 'allow' && option !== undefined ? 'allowed' : 'denied', optionId: option?.optionId };
+}
+
+/** What a person chose. An id that is not one of the options allows nothing. */
+function chosenPermission(optionId: string | undefined, options: readonly PermissionOption[]): PermissionChoice {
+  const option = options.find((offered) => offered.optionId === optionId);
+  return { decision: option?.kind.startsWith('allow_') ? 'allowed' : 'denied', optionId: option?.optionId };
 }

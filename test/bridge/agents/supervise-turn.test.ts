@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { AgentProvider, SupervisedTurn, TurnTimeouts } from '../../../src/bridge/agents/agent-provider.ts';
+import type {
+  AgentProvider,
+  PermissionDecision,
+  PermissionPolicy,
+  PermissionReply,
+  SupervisedTurn,
+  TurnTimeouts,
+} from '../../../src/bridge/agents/agent-provider.ts';
 import { superviseTurn } from '../../../src/bridge/agents/supervise-turn.ts';
+import type { QuestionForm } from '../../../src/bridge/contract/question-form.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import { recordTurn } from './recorded-turn.ts';
 
@@ -116,3 +124,55 @@ test('a turn that was stopped before it began is not run', async () => {
   const end = await superviseTurn({ provider, turn, signal: AbortSignal.abort(), clock, keep: () => undefined });
   assert.deepEqual(end, { kind: 'cancelled', output: '' });
 });
+
+const OPTIONS = [
+  { optionId: 'yes', name: 'Yes', kind: 'allow_once' },
+  { optionId: 'no', name: 'No', kind: 'reject_once' },
+];
+const FORM: QuestionForm = { fields: [] };
+
+interface Asking {
+  readonly policy?: PermissionPolicy;
+  readonly isReadOnly?: boolean;
+  /** Undefined: there is nobody to ask. */
+  readonly reply?: PermissionReply;
+  /** One form; undefined: it cannot be shown. */
+  readonly form?: readonly (QuestionForm | undefined)[];
+}
+
+for (const [name, { policy = 'allow', isReadOnly = false, reply, form }, decision, optionId] of [
+  ['the policy allows where there is nobody to ask', {}, 'allowed', 'yes'],
+  ['the policy denies', { policy: 'deny', reply: { optionId: 'yes' } }, 'denied', 'no'],
+  ['a turn that may only read denies', { isReadOnly: true, reply: { optionId: 'yes' } }, 'denied', 'no'],
+  ['a person allows', { reply: { optionId: 'yes' } }, 'allowed', 'yes'],
+  ['a person denies, with a reason', { reply: { optionId: 'no', reason: 'not now' } }, 'denied', 'no'],
+  ['an answer that is not one of the options denies', { reply: { optionId: 'other' } }, 'denied', undefined],
+  ['a form is answered by a person', { form: [FORM], reply: { optionId: undefined, values: {} } }, 'answered'],
+  ['a form is declined by a person', { form: [FORM], reply: { optionId: undefined } }, 'declined'],
+  ['a form is declined where there is nobody to ask', { form: [FORM] }, 'declined'],
+  ['a form that cannot be shown is declined', { form: [undefined], reply: { optionId: '', values: {} } }, 'declined'],
+] as readonly [string, Asking, PermissionDecision, string?][]) {
+  test(`permission: ${name}, and the decision is reported`, async () => {
+    let asked = 0;
+    const ask = async () => {
+      asked += 1;
+      return reply;
+    };
+    const question = { toolCallId: 't1', title: 'run x', toolKind: 'execute', ...(form && { form: form[0] }) };
+    const { turn, end } = watched(
+      async ({ permit }, signal) => {
+        const permitted = await permit({ ...question, options: form === undefined ? OPTIONS : [] }, policy, signal);
+        assert.deepEqual([permitted.decision, permitted.optionId], [decision, optionId]);
+        assert.deepEqual([permitted.isAsked, permitted.values], [asked === 1, asked === 1 ? reply?.values : undefined]);
+        return { kind: 'completed', stopReason: 'end_turn' };
+      },
+      {},
+      { isReadOnly, ...(reply !== undefined && { ask }) },
+    );
+    assert.equal((await end).kind, 'completed');
+    const why = reply?.reason === undefined ? {} : { reason: reply.reason };
+    assert.deepEqual(turn.events, [{ kind: 'permission', title: 'run x', decision, toolCallId: 't1', ...why }]);
+    const isUnasked = policy === 'deny' || isReadOnly || reply === undefined || form?.includes(undefined);
+    assert.equal(asked, isUnasked ? 0 : 1);
+  });
+}

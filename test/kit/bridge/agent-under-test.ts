@@ -1,7 +1,12 @@
-import type { PermissionPolicy } from '../../../src/bridge/agents/agent-connection.ts';
 import { NO_FENCE } from '../../../src/bridge/agents/agent-fence.ts';
 import { type AgentLimits, createAgentLauncher } from '../../../src/bridge/agents/agent-launcher.ts';
-import type { AgentEvent, AgentTurn, AskPermission, TurnEnd } from '../../../src/bridge/agents/agent-provider.ts';
+import type {
+  AgentEvent,
+  AgentTurn,
+  AskPermission,
+  PermissionPolicy,
+  TurnEnd,
+} from '../../../src/bridge/agents/agent-provider.ts';
 import { createAgentProviders } from '../../../src/bridge/agents/create-agent-providers.ts';
 import {
   type ProcessIdentity,

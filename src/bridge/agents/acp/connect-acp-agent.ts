@@ -2,21 +2,13 @@ import { pathToFileURL } from 'node:url';
 import type { ClientContext, ContentBlock } from '@agentclientprotocol/sdk';
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
-import {
-  type AgentConnection,
-  createAgentChannel,
-  type PermissionPolicy,
-  type PromptEnd,
-  type PromptRequest,
-} from '../agent-connection.ts';
-import type { AgentOffers } from '../agent-provider.ts';
+import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
+import type { AgentOffers, PermissionPolicy } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
 import type { PromptPart } from '../prompt-content.ts';
-import { askQuestion, readForm } from '../question-form.ts';
+import { formQuestion, readForm } from '../question-form.ts';
 import {
   acpQuirks,
-  choosePermission,
-  chosenPermission,
   findModel,
   findReadOnlyMode,
   readChoice,
@@ -95,26 +87,19 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     prompt.worked = true;
     const { toolCallId, title: given, kind, rawInput } = asObject(toolCall);
     const title = typeof given === 'string' && given !== '' ? given : 'a tool';
-    const choices = readPermissionOptions(offered);
-    const { ask } = prompt.request;
-    const question = { toolCallId: textOf(toolCallId), title, toolKind: textOf(kind) || 'other', options: choices };
-    const isAsked = ask !== undefined && !mayOnlyRead(prompt.request);
-    const reply = isAsked ? await ask({ ...question, input: rawInput }, prompt.stopped.signal) : undefined;
-    const policy = mayOnlyRead(prompt.request) ? 'deny' : 'allow';
-    const { decision, optionId } =
-      reply === undefined ? choosePermission(policy, choices) : chosenPermission(reply.optionId, choices);
-    const why = reply?.reason === undefined ? {} : { reason: reply.reason };
-    prompt.request.report({
-      kind: 'permission',
+    const question = {
+      toolCallId: textOf(toolCallId),
       title,
-      decision,
-      ...(typeof toolCallId === 'string' && { toolCallId }),
-      ...why,
-    });
+      toolKind: textOf(kind) || 'other',
+      input: rawInput,
+      options: readPermissionOptions(offered),
+    };
+    const { request, stopped } = prompt;
+    const { decision, optionId, reason } = await request.permit(question, options.permissions, stopped.signal);
     return {
       outcome: optionId === undefined ? { outcome: 'cancelled' } : { outcome: 'selected', optionId },
       // The protocol has no member for a reason; agents may look for it here.
-      ...(decision === 'denied' && reply?.reason !== undefined && { _meta: why }),
+      ...(decision === 'denied' && reason !== undefined && { _meta: { reason } }),
     };
   }
 
@@ -124,9 +109,8 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     if (prompt === undefined || prompt.stopped.signal.aborted) return { action: 'cancel' };
     prompt.worked = true;
     const form = mode === 'form' ? readForm(requestedSchema) : undefined;
-    const asked = { toolCallId: textOf(toolCallId), title: textOf(message), form };
-    const isAsked = !mayOnlyRead(prompt.request);
-    const { values, reason } = await askQuestion(prompt.request, asked, isAsked, prompt.stopped.signal);
+    const question = formQuestion(textOf(toolCallId), textOf(message), form);
+    const { values, reason } = await prompt.request.permit(question, options.permissions, prompt.stopped.signal);
     if (values !== undefined) return { action: 'accept', content: values };
     if (prompt.stopped.signal.aborted) return { action: 'cancel' };
     return { action: 'decline', ...(reason !== undefined && { _meta: { reason } }) };

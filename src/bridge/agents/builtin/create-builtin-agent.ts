@@ -6,7 +6,7 @@ import { bridgeErrors } from '../../errors.ts';
 import type { BuiltinConversationStore } from '../../storage/builtin-conversation-store.ts';
 import { type AgentFence, environmentFor } from '../agent-fence.ts';
 import { createBuiltinProbe } from '../agent-probe.ts';
-import type { AgentMode, AgentProvider, AgentTurn, TurnEnd } from '../agent-provider.ts';
+import type { AgentMode, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd } from '../agent-provider.ts';
 import { promptContent } from '../prompt-content.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
@@ -76,7 +76,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
   /** `position`: where the prompt of this turn goes. */
   async function converse(
     reference: string,
-    turn: AgentTurn,
+    turn: SupervisedTurn,
     before: readonly ConversationMessage[],
     position: number,
     signal: AbortSignal,

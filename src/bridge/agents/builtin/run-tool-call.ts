@@ -3,7 +3,7 @@ import { AppError, errorCode } from '../../../platform/errors/app-error.ts';
 import { findIssues, firstIssue } from '../../../platform/json/describe-issues.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { PLAIN_OPTIONS } from '../agent-connection.ts';
-import type { AgentEvent, AskPermission } from '../agent-provider.ts';
+import type { AgentEvent, PermissionPolicy, SupervisedTurn } from '../agent-provider.ts';
 import type { RequestedToolCall } from './complete-chat.ts';
 import type { Tool, ToolContext, ToolOutput } from './tools/tool.ts';
 
@@ -11,12 +11,11 @@ export interface ToolCallOptions {
   readonly call: RequestedToolCall;
   /** The id under which the call is shown; a model's own ids repeat from answer to answer. */
   readonly eventId: string;
-  readonly permissions: 'allow' | 'deny';
+  readonly permissions: PermissionPolicy;
   readonly context: ToolContext;
   readonly tools: readonly Tool[];
   report(event: AgentEvent): void;
-  /** Asks a person; absent when there is no person to ask. */
-  readonly ask?: AskPermission | undefined;
+  readonly permit: SupervisedTurn['permit'];
 }
 
 const MAX_OUTPUT_CHARACTERS = 40 * 1024;
@@ -67,16 +66,15 @@ export async function runToolCall(options: ToolCallOptions): Promise<string> {
   };
   if (tool === undefined || read.wrong !== undefined) return end('failed', { text: read.wrong ?? '' });
   if (tool.needsPermission) {
-    const { ask, permissions, context } = options;
-    const isAsked = ask !== undefined && permissions === 'allow';
-    const question = { toolCallId: eventId, title: shown.title, toolKind: shown.toolKind, input };
-    const { optionId, reason } = isAsked
-      ? await ask({ ...question, options: PLAIN_OPTIONS }, context.signal)
-      : { optionId: permissions };
-    context.signal.throwIfAborted();
-    const decision = optionId === 'allow' ? 'allowed' : 'denied';
-    const why = reason === undefined ? {} : { reason };
-    report({ kind: 'permission', title: shown.title, decision, toolCallId: eventId, ...why });
+    const question = {
+      toolCallId: eventId,
+      title: shown.title,
+      toolKind: shown.toolKind,
+      input,
+      options: PLAIN_OPTIONS,
+    };
+    const { decision, isAsked, reason } = await options.permit(question, options.permissions, options.context.signal);
+    options.context.signal.throwIfAborted();
     if (decision === 'denied') return end('failed', { text: isAsked ? rejected(reason) : DENIED });
   }
   report({ ...shown, status: 'in_progress', input });

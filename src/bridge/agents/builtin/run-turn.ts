@@ -1,6 +1,6 @@
 import { errorCode } from '../../../platform/errors/app-error.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
-import type { AgentEvent, AgentTurn, TurnEnd, TurnUsage } from '../agent-provider.ts';
+import type { AgentEvent, AgentTurn, SupervisedTurn, TurnEnd, TurnUsage } from '../agent-provider.ts';
 import type {
   CompleteChat,
   CompletionChunk,
@@ -16,7 +16,7 @@ import type { Confine } from './tools/confinement.ts';
 import type { CommandLimits, Tool, ToolContext } from './tools/tool.ts';
 
 interface TurnOptions {
-  readonly turn: AgentTurn;
+  readonly turn: SupervisedTurn;
   readonly model: string;
   readonly signal: AbortSignal;
   readonly complete: CompleteChat;
@@ -88,8 +88,8 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
       signal.throwIfAborted();
       const eventId = makeId('tool-');
       const { permissions, tools, turn } = options;
-      const { ask } = turn;
-      const text = await runToolCall({ call, eventId, permissions, context, tools, report: speech.report, ask });
+      const { report } = speech;
+      const text = await runToolCall({ call, eventId, permissions, context, tools, report, permit: turn.permit });
       await keep(resultOf(call.id, text));
     }
   }

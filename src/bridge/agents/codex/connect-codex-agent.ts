@@ -6,18 +6,12 @@ import { bareEnvelope, RemoteError } from '../../../platform/json-rpc/envelope.t
 import type { MessageChannel } from '../../../platform/json-rpc/message-channel.ts';
 import { createPeer } from '../../../platform/json-rpc/peer.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
-import {
-  type AgentConnection,
-  createAgentChannel,
-  type PermissionPolicy,
-  type PromptEnd,
-  type PromptRequest,
-} from '../agent-connection.ts';
+import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
+import type { PermissionPolicy } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, textOf } from '../agent-text.ts';
 import { type PromptPart, textOfPart } from '../prompt-content.ts';
-import { askQuestion } from '../question-form.ts';
 import { type CodexReader, createCodexReader } from './codex-messages.ts';
-import { answerApproval, questionOf, readFormQuestion } from './codex-questions.ts';
+import { readRequest } from './codex-questions.ts';
 
 interface CodexAgentOptions {
   readonly process: RunningProcess;
@@ -117,28 +111,15 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
 
   async function answer(method: string, params: Fields): Promise<unknown> {
     const prompt = prompts.get(textOf(params.threadId));
-    const isDenied = prompt === undefined || prompt.stopped.signal.aborted || prompt.request.isReadOnly;
-    let policy = isDenied ? 'deny' : options.permissions;
-    let why: { readonly reason?: string } = {};
-    const asked = readFormQuestion(method, params);
-    if (asked !== undefined) {
-      if (prompt === undefined) return asked.decline;
-      const { values, reason } = await askQuestion(prompt.request, asked, policy === 'allow', prompt.stopped.signal);
-      if (values !== undefined) return asked.accept(values);
-      if (reason !== undefined) tellReason(prompt, reason);
-      return asked.decline;
-    }
-    const question = questionOf(method, params);
-    if (prompt?.request.ask !== undefined && question !== undefined && policy === 'allow') {
-      const { optionId, reason } = await prompt.request.ask(question, prompt.stopped.signal);
-      policy = optionId === 'allow' ? 'allow' : 'deny';
-      if (reason !== undefined) why = { reason };
-    }
-    const given = answerApproval(method, params, policy);
-    if (given === undefined) throw new AppError('METHOD_NOT_FOUND', { method });
-    if (given.event !== undefined) prompt?.request.report({ ...given.event, ...why });
-    if (policy === 'deny' && why.reason !== undefined && prompt !== undefined) tellReason(prompt, why.reason);
-    return given.response;
+    const asked = readRequest(method, params);
+    if (asked === undefined) throw new AppError('METHOD_NOT_FOUND', { method });
+    if (prompt === undefined) return asked.decline;
+    const { signal } = prompt.stopped;
+    const policy = signal.aborted ? 'deny' : options.permissions;
+    const { decision, values, reason } = await prompt.request.permit(asked.question, policy, signal);
+    if (decision === 'allowed' || decision === 'answered') return asked.accept(values ?? {});
+    if (reason !== undefined) tellReason(prompt, reason);
+    return asked.decline;
   }
 
   /** A refusal of Codex has no place for a reason: the reason is sent ahead of it, for the same turn. */

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
-  choosePermission,
   findModel,
   findReadOnlyMode,
   readChoice,
@@ -9,6 +8,7 @@ import {
 } from '../../../../src/bridge/agents/acp/acp-choices.ts';
 import { createUpdateReader, readUsage } from '../../../../src/bridge/agents/acp/acp-messages.ts';
 import { saysUnknownConversation } from '../../../../src/bridge/agents/agent-text.ts';
+import { choosePermission } from '../../../../src/bridge/agents/supervise-turn.ts';
 
 const option = (optionId: string, kind: string) => ({ optionId, kind, name: kind });
 const ONCE = option('1', 'allow_once');
