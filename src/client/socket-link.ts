@@ -5,6 +5,8 @@ import { clientError, connectionLost } from './trestle-error.ts';
 
 /** As much of a WebSocket as the client uses: the browser's, Node's, or that of the `ws` package. */
 export interface WebSocketLike {
+  /** 1 while it is open. Where it is absent, the events alone tell. */
+  readonly readyState?: number;
   send(text: string): void;
   close(code?: number): void;
   addEventListener(type: 'open' | 'close' | 'error', listener: () => void): void;
@@ -28,6 +30,7 @@ interface SocketLinkOptions {
   onMessage(message: RpcMessage): void;
 }
 
+const OPEN = 1;
 const OPEN_MS = 10_000;
 const SIGN_OF_LIFE = '{"jsonrpc":"2.0","id":"alive","method":"acp.capabilities","params":{}}';
 
@@ -72,11 +75,14 @@ async function openSocketLink({ socket, silenceMs, onMessage }: SocketLinkOption
     waiting.delete(id);
   }
 
+  /** The other side may have closed it already, although the event is still to come. */
+  const canSend = () => !isClosed && (socket.readyState ?? OPEN) === OPEN;
+
   function look(): void {
     const silentMs = performance.now() - heardAt;
     if (silentMs > 3 * silenceMs) end(`nothing came for ${Math.round(silentMs)} ms`);
     // Browsers do not show the pings of the other side; any answer will do.
-    else if (silentMs > silenceMs) socket.send(SIGN_OF_LIFE);
+    else if (silentMs > silenceMs && canSend()) socket.send(SIGN_OF_LIFE);
   }
 
   const opening = setTimeout(() => end('the connection was not opened in time'), OPEN_MS);
@@ -95,7 +101,7 @@ async function openSocketLink({ socket, silenceMs, onMessage }: SocketLinkOption
     closed: closed.promise,
     close: () => end('it was closed here'),
     send(request) {
-      if (isClosed) throw connectionLost('the connection was closed');
+      if (!canSend()) throw connectionLost('the connection was closed');
       const answer = defer<RpcMessage>();
       waiting.set(request.id, answer);
       socket.send(JSON.stringify(request));
