@@ -139,6 +139,8 @@ interface ConsoleSurfaceOptions {
   /** Whether the bridge takes callers without any credential. */
   isOpen(): boolean;
   setupNeeded(): Promise<boolean>;
+  /** Whether accounts serves proxy nodes. */
+  readonly proxyNodes: boolean;
   /** Of the address that browsers use: empty, or a path such as `/trestle` behind a proxy. */
   publicPath(): string;
   findFiles(): Promise<ConsoleFiles | undefined>;
@@ -163,6 +165,7 @@ const SystemFacts = Type.Object({
     description: '`open`: no credential is needed. `session`: people log in. `token`: only the token of the bridge.',
   }),
   setupNeeded: Type.Boolean({ description: 'True until the first administrator exists.' }),
+  proxyNodes: Type.Boolean({ description: 'Whether proxy nodes are served here.' }),
 });
 
 /** Where mails and other services send people. The part behind the "#" never reaches a server. */
@@ -170,7 +173,7 @@ const PAGES_OF_ACCOUNTS = ['login', 'register', 'reset-password', 'set-password'
 
 /** `/console`, the pages that mails link to, and `/api/system`. */
 export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurface {
-  const { names, isOpen, setupNeeded, publicPath, findFiles } = options;
+  const { names, isOpen, setupNeeded, proxyNodes, publicPath, findFiles } = options;
 
   function signIn(): 'open' | 'session' | 'token' {
     if (names.includes('bridge') && isOpen()) return 'open';
@@ -215,6 +218,7 @@ export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurfac
           services: [...names],
           signIn: signIn(),
           setupNeeded: await setupNeeded(),
+          proxyNodes,
         }),
       ),
       defineRoute('GET /console', anyone, shown, showPage),

@@ -121,6 +121,8 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     names,
     isOpen: () => bridge?.surface.isOpen() ?? false,
     setupNeeded: async () => (await accounts?.needsSetup()) ?? false,
+    // As it was at the start: a reload does not change which paths there are.
+    proxyNodes: accounts !== undefined && settings.accounts.proxy_nodes,
     publicPath: () => publicPath(settings),
     findFiles: createConsoleFiles({ environment, clock, logger }),
   });

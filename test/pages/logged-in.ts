@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { freePort } from '../kit/free-port.ts';
-import { type RunningProgram, type Scope, startProgram } from '../kit/running-program.ts';
+import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { type OpenPage, openPage } from './open-page.ts';
 
 export const PASSWORD = 'copper kettle 47 over the pass';
@@ -18,9 +20,12 @@ export interface LoggedIn extends OpenPage {
 }
 
 /** A program with Ada as its first administrator, who has logged in and looks at the given path. */
-export async function openAsAda(scope: Scope, path: string): Promise<LoggedIn> {
+export async function openAsAda(scope: Scope, path: string, settings: object = {}): Promise<LoggedIn> {
   const port = await freePort();
-  const program = await startProgram(scope, { environment: TOKENS, args: ['--listen', `127.0.0.1:${port}`] });
+  const config = join(await temporaryFolder(scope), 'trestle.yaml');
+  await writeFile(config, JSON.stringify(settings));
+  const args = ['--config', config, '--listen', `127.0.0.1:${port}`];
+  const program = await startProgram(scope, { environment: TOKENS, args });
   const url = `http://localhost:${port}`;
   const token = String(program.summary.firstAdmin).split('#')[1];
   const made = await fetch(`${url}/api/auth/setup`, {
@@ -33,6 +38,18 @@ export async function openAsAda(scope: Scope, path: string): Promise<LoggedIn> {
   await logIn(opened.page, 'ada@example.com', PASSWORD);
   await opened.page.waitForURL(`${url}${path}`);
   return { program, url, ...opened };
+}
+
+/** Opens the link of an invitation in another browser, and creates the account of it. */
+export async function openInvited(scope: Scope, link: string, name: string): Promise<OpenPage> {
+  const opened = await openPage(scope, link.replace('127.0.0.1', 'localhost'));
+  const { page } = opened;
+  await page.getByLabel('Name', { exact: true }).fill(name);
+  await page.getByLabel('E-mail address').fill(`${name.toLowerCase()}@example.com`);
+  await page.getByLabel('Password').fill(PASSWORD);
+  await page.getByRole('button', { name: 'Create my account' }).click();
+  await page.getByRole('navigation').getByText(name).waitFor();
+  return opened;
 }
 
 export async function logIn(page: Page, name: string, password: string): Promise<void> {

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { logIn, openAsAda, PASSWORD } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { logIn, openAsAda, openInvited, PASSWORD } from './logged-in.ts';
 
 test('administrators invite, change, pause and remove people, and see what happened; others see none of it', async (t) => {
   const { page, problems, url } = await openAsAda(t, '/console/users');
@@ -13,12 +12,7 @@ test('administrators invite, change, pause and remove people, and see what happe
   await invitations.getByRole('button', { name: 'Done' }).click();
   await invitations.getByText('anyone who has the link').first().waitFor();
 
-  const ben = await openPage(t, link.replace('127.0.0.1', 'localhost'));
-  await ben.page.getByLabel('Name', { exact: true }).fill('Ben');
-  await ben.page.getByLabel('E-mail address').fill('ben@example.com');
-  await ben.page.getByLabel('Password').fill(PASSWORD);
-  await ben.page.getByRole('button', { name: 'Create my account' }).click();
-  await ben.page.getByRole('navigation').getByText('Ben').waitFor();
+  const ben = await openInvited(t, link, 'Ben');
   assert.equal(await ben.page.getByRole('link', { name: 'Users' }).count(), 0);
   await ben.page.goto(`${url}/console/users`);
   await ben.page.getByText('forbidden').first().waitFor();

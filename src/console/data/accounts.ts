@@ -6,6 +6,8 @@ export interface SystemFacts {
   /** `open`: no credential is needed; `session`: people log in; `token`: only the token of the bridge. */
   readonly signIn: 'open' | 'session' | 'token';
   readonly setupNeeded: boolean;
+  /** Whether proxy nodes are served here. */
+  readonly proxyNodes: boolean;
 }
 
 export interface Person {

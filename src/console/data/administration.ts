@@ -1,4 +1,5 @@
-import type { AuditQuery, UserQuery } from '../../accounts/contract/administration.ts';
+import type { AuditQuery, MatrixSettings, UserQuery } from '../../accounts/contract/administration.ts';
+import type { Agent, AgentStatus, NewAgent } from '../../accounts/contract/proxy-node.ts';
 import type { Invitation, NewInvitation } from '../../accounts/contract/registration.ts';
 import type { User } from '../../accounts/contract/user.ts';
 import { auth } from './accounts.ts';
@@ -42,3 +43,19 @@ export const listInvitations = () =>
 export const revokeInvitation = (id: string) => auth<void>('DELETE', `admin/invitations/${encodeURIComponent(id)}`);
 
 export const listAudit = (query: AuditQuery) => auth<AuditPage>('GET', 'admin/audit', undefined, { query });
+
+export const readMatrix = () => auth<MatrixSettings>('GET', 'admin/settings');
+/** Refused with status 409 when someone else has saved since. */
+export const replaceMatrix = (given: MatrixSettings) => auth<MatrixSettings>('POST', 'admin/settings', given);
+
+/** The proxy nodes with what they last reported. */
+export async function listProxyNodes() {
+  const [{ agents }, statuses] = await Promise.all([
+    auth<{ agents: Agent[] }>('GET', 'admin/agents'),
+    auth<{ agents: AgentStatus[] }>('GET', 'admin/agents/status'),
+  ]);
+  return agents.map((agent) => ({ agent, status: statuses.agents.find(({ id }) => id === agent.id) }));
+}
+/** The token is in this answer and nowhere else. */
+export const createProxyNode = (given: NewAgent) => auth<{ token: string }>('POST', 'admin/agents', given);
+export const removeProxyNode = (id: string) => auth<void>('DELETE', `admin/agents/${encodeURIComponent(id)}`);

@@ -59,7 +59,8 @@ export const answerPermission = (permissionId: string, answer: PermissionAnswer)
     ({ permission }) => permission,
   );
 export const listAgents = () => request<AgentList>('GET', '/api/bridge/agents').then(({ agents }) => agents);
-export const listFolders = (path?: string) => request<FolderPage>('GET', '/api/bridge/folders', { query: { path } });
+export const listFolders = (path?: string, team?: string) =>
+  request<FolderPage>('GET', '/api/bridge/folders', { query: { path }, team });
 
 const SCHEDULES = '/api/bridge/schedules';
 const schedulePlace = (scheduleId: string) => `${SCHEDULES}/${encodeURIComponent(scheduleId)}`;
@@ -77,12 +78,15 @@ export const removeSchedule = (scheduleId: string) => request('DELETE', schedule
 export const exportAddress = (name: SessionName, form: 'markdown' | 'json') =>
   `${BASE}${place(name)}/export?form=${form}${name.owner === undefined ? '' : `&owner=${encodeURIComponent(name.owner)}`}`;
 
-let client: TrestleClient | undefined;
+const clients = new Map<string, TrestleClient>();
 
-/** Runs turns over HTTP. `/acp` takes no cookies: a person's cookie is exchanged for a short token. */
-export function trestle(signIn: SystemFacts['signIn']): TrestleClient {
-  client ??= createTrestleClient({
+/** Runs turns over HTTP, for a team where one is named. `/acp` takes no cookies: a person's cookie is exchanged for a short token. */
+export function trestle(signIn: SystemFacts['signIn'], team = ''): TrestleClient {
+  const known = clients.get(team);
+  if (known !== undefined) return known;
+  const client = createTrestleClient({
     url: `${location.origin}${BASE}`,
+    ...(team !== '' && { team }),
     fetch: async (input, init) => {
       const headers = new Headers(init?.headers);
       const credential = signIn === 'session' ? { authorization: `Bearer ${await bearerToken()}` } : authorization();
@@ -90,5 +94,6 @@ export function trestle(signIn: SystemFacts['signIn']): TrestleClient {
       return fetch(input, { ...init, headers, credentials: 'omit' });
     },
   });
+  clients.set(team, client);
   return client;
 }

@@ -24,6 +24,8 @@ export interface RequestOptions {
   readonly body?: unknown;
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly signal?: AbortSignal;
+  /** The id of the team that the request is for. */
+  readonly team?: string | undefined;
   /** The response has the cookie of another login session, and the one before ends: other requests wait for it. */
   readonly replacesLogin?: true;
 }
@@ -110,18 +112,22 @@ async function send<Value>(method: string, path: string, options: RequestOptions
   return document as Value;
 }
 
-type Sent = Pick<RequestOptions, 'body' | 'query' | 'signal'>;
+type Sent = Pick<RequestOptions, 'body' | 'query' | 'signal' | 'team'>;
 
 /** `signal` ends the request; the one of the options says that the caller wanted that. */
 async function open(method: string, path: string, options: Sent, signal: AbortSignal): Promise<Response> {
-  const { body, query = {} } = options;
+  const { body, query = {}, team } = options;
   const address = new URL(`${BASE}${path}`, location.origin);
   for (const [name, value] of Object.entries(query))
     if (value !== undefined) address.searchParams.set(name, `${value}`);
   try {
     return await fetch(address, {
       method,
-      headers: { ...authorization(), ...(body !== undefined && { 'content-type': 'application/json' }) },
+      headers: {
+        ...authorization(),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...(team !== undefined && { 'x-team': team }),
+      },
       ...(body !== undefined && { body: JSON.stringify(body) }),
       signal,
     });

@@ -16,6 +16,8 @@ interface Common {
   readonly at: number;
   readonly turnId: string;
   readonly providerId?: string | undefined;
+  /** Of a multi-agent run: the step that it belongs to. */
+  readonly stepIndex?: number;
 }
 
 export type ToolCall = Pick<
@@ -79,7 +81,10 @@ function addItem(items: Item[], update: Update): void {
     key: `${seq}`,
     at,
     turnId,
-    ...(update.stepIndex !== undefined && { providerId: `${update.stepIndex + 1} ${update.providerId ?? ''}` }),
+    ...(update.stepIndex !== undefined && {
+      providerId: `${update.stepIndex + 1} ${update.providerId ?? ''}`,
+      stepIndex: update.stepIndex,
+    }),
   };
   if (kind === 'text' || kind === 'thinking') addText(items, common, kind, 'text' in update ? `${update.text}` : '');
   else if (isKind(update, 'tool_call')) addCall(items, common, update);

@@ -11,10 +11,14 @@ import {
   LogOut,
   type LucideIcon,
   MessagesSquare,
+  Network,
   Plus,
   ScrollText,
+  ShieldCheck,
   SquareKanban,
   Users,
+  UsersRound,
+  Workflow,
 } from 'lucide-react';
 import { Fragment, type ReactNode, useEffect, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation } from 'wouter';
@@ -103,11 +107,14 @@ const BOARD = '/console';
 
 const hasModels = ({ system }: Seen) => system.services.includes('completions');
 const mayAsk = (seen: Seen) => hasModels(seen) && seen.person?.role !== 'readonly';
-const hasKeys = (seen: Seen) => hasModels(seen) && seen.person !== undefined;
+const isPerson = ({ person }: Seen) => person !== undefined;
+const hasKeys = (seen: Seen) => hasModels(seen) && isPerson(seen);
 const may =
   (permission: string) =>
   ({ person }: Seen) =>
     person?.permissions.includes(permission) === true;
+
+const hasProxyNodes = (seen: Seen) => seen.system.proxyNodes && may('admin.agents.status.read')(seen);
 
 /** THE TABLE of the navigation: a row that the person may not use is absent. */
 const ROWS: readonly {
@@ -121,8 +128,10 @@ const ROWS: readonly {
 }[] = [
   { group: 'Work', path: BOARD, label: 'Board', icon: SquareKanban, key: 'b' },
   { group: 'Work', path: '/console/new', label: 'New session', icon: Plus },
+  { group: 'Work', path: '/console/runs', label: 'Runs', icon: Workflow, key: 'r' },
   { group: 'Work', path: '/console/jobs', label: 'Jobs', icon: ListTodo, key: 'j' },
   { group: 'Work', path: '/console/agents', label: 'Agents', icon: Bot, key: 'a' },
+  { group: 'Work', path: '/console/teams', label: 'Teams', icon: UsersRound, key: 't', isFor: isPerson },
   {
     group: 'Models',
     path: '/console/playground',
@@ -136,6 +145,8 @@ const ROWS: readonly {
   { group: 'Models', path: '/console/usage', label: 'Usage', icon: ChartColumn, key: 'u', isFor: hasModels },
   { group: 'Models', path: '/console/calls', label: 'Calls', icon: ScrollText, key: 'c', isFor: hasModels },
   { group: 'Operate', path: '/console/users', label: 'Users', icon: Users, isFor: may('admin.users.list.read') },
+  { group: 'Operate', path: '/console/roles', label: 'Roles', icon: ShieldCheck, isFor: may('admin.settings.read') },
+  { group: 'Operate', path: '/console/proxy-nodes', label: 'Proxy nodes', icon: Network, isFor: hasProxyNodes },
   { group: 'Operate', path: '/console/audit', label: 'Audit', icon: History, isFor: may('admin.audit.read') },
 ];
 

@@ -1,11 +1,13 @@
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { Link } from 'wouter';
+import { Link, useSearchParams } from 'wouter';
 import type { Summary } from '../../../bridge/contract/workbench.ts';
 import { listSessions } from '../../data/bridge.ts';
+import { ownerOfTeam } from '../../data/teams.ts';
 import { ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
+import { useOwnerText, useOwnTeams } from '../teams/own-teams.ts';
 import { NewSessionForm } from './new-session.tsx';
 
 const COLUMNS = [
@@ -22,15 +24,17 @@ export default function Board() {
   const { live } = useConsole();
   const [search, setSearch] = useState('');
   const [view, setView] = useState<'board' | 'list'>('board');
+  const [given, setGiven] = useSearchParams();
+  const owner = given.get('owner') ?? '';
   const { data, error } = useQuery({
-    queryKey: ['sessions', search],
-    queryFn: () => listSessions({ limit: 200, ...(search !== '' && { search }) }),
+    queryKey: ['sessions', search, owner],
+    queryFn: () => listSessions({ limit: 200, ...(search !== '' && { search }), ...(owner !== '' && { owner }) }),
     // The rows stay while new ones are read.
     placeholderData: (before) => before,
     ...(live === undefined && { refetchInterval: POLL_MS }),
   });
   const sessions = data?.sessions ?? [];
-  const isEmpty = data !== undefined && sessions.length === 0 && search === '';
+  const isEmpty = data !== undefined && sessions.length === 0 && search === '' && owner === '';
   return (
     <>
       <header className="bar">
@@ -43,6 +47,10 @@ export default function Board() {
             </button>
           ))}
         </fieldset>
+        <OwnerChoice
+          owner={owner}
+          onChange={(chosen) => setGiven(chosen === '' ? {} : { owner: chosen }, { replace: true })}
+        />
         <input
           type="search"
           aria-label="Search sessions"
@@ -58,11 +66,30 @@ export default function Board() {
       {isEmpty ? (
         <Empty />
       ) : view === 'board' ? (
-        <Columns sessions={sessions} counts={data?.counts} />
+        <Columns sessions={sessions} counts={owner === '' ? data?.counts : undefined} />
       ) : (
         <List sessions={sessions} />
       )}
     </>
+  );
+}
+
+/** Whose sessions are shown, for those who see more than their own. */
+function OwnerChoice({ owner, onChange }: { readonly owner: string; readonly onChange: (owner: string) => void }) {
+  const teams = useOwnTeams();
+  const own = useOwnName();
+  const known = [{ owner: own, name: 'mine' }, ...teams.map(({ id, name }) => ({ owner: ownerOfTeam(id), name }))];
+  if (teams.length === 0 && owner === '') return null;
+  const others = owner === '' || known.some((one) => one.owner === owner) ? [] : [{ owner, name: owner }];
+  return (
+    <select aria-label="Whose sessions" value={owner} onChange={({ target }) => onChange(target.value)}>
+      <option value="">all sessions</option>
+      {[...known, ...others].map((one) => (
+        <option key={one.owner} value={one.owner}>
+          {visible(one.name)}
+        </option>
+      ))}
+    </select>
   );
 }
 
@@ -111,6 +138,7 @@ export function sessionAddress({ sessionId, owner }: Pick<Summary, 'sessionId' |
 
 function Card({ session }: { readonly session: Summary }) {
   const own = useOwnName();
+  const ownerText = useOwnerText();
   const { title, providerId, doing, state, updatedAt, lastTurn, costUsd, folder, queuedTurns } = session;
   const failed = state === 'idle' && lastTurn !== null && lastTurn.status !== 'completed';
   const line = doing !== '' ? doing : failed ? `${lastTurn.status} ${lastTurn.code}` : shortPath(folder);
@@ -124,7 +152,7 @@ function Card({ session }: { readonly session: Summary }) {
         {costUsd === null || costUsd === 0 ? '' : `${moneyText(costUsd)} · `}
         <Since at={updatedAt} />
       </span>
-      {session.owner === own ? null : <span className="quiet">{visible(session.owner)}</span>}
+      {session.owner === own ? null : <span className="quiet">{ownerText(session.owner)}</span>}
     </Link>
   );
 }

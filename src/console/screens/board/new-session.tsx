@@ -3,11 +3,14 @@ import { useId, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
 import { listFolders, trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, PERMISSIONS, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
+import { ownerOfTeam } from '../../data/teams.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
+import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { rememberTurn, STARTED_MS } from '../session/running-turns.ts';
+import { useOwnTeams } from '../teams/own-teams.ts';
 
-/** `/console/new?prompt=…&agent=…&folder=…`: everything can be filled in by a link. */
+/** `/console/new?prompt=…&agent=…&folder=…&team=…`: everything can be filled in by a link. */
 export default function NewSession() {
   return (
     <section className="page">
@@ -30,14 +33,10 @@ export function NewSessionForm() {
   const [permissions, setPermissions] = useState<PermissionChoice>('ask');
   const [problem, setProblem] = useState<unknown>();
   const [isStarting, setStarting] = useState(false);
-  const client = trestle(system.signIn);
+  const teams = useOwnTeams();
+  const [team, setTeam] = useState(given.get('team') ?? '');
+  const client = trestle(system.signIn, team);
   const capabilities = useQuery({ queryKey: ['capabilities'], queryFn: () => client.capabilities() });
-  const folders = useQuery({
-    queryKey: ['folders', folder],
-    queryFn: () => listFolders(folder === '' ? undefined : folder),
-    retry: false,
-    placeholderData: (before) => before,
-  });
   const agents = (capabilities.data?.providerCatalog ?? []).filter(({ providerId }) => providerId !== 'multi-agent');
 
   async function start(): Promise<void> {
@@ -57,7 +56,8 @@ export function NewSessionForm() {
       await rememberTurn(sessionId, turn, STARTED_MS);
       keepPermissionChoice(sessionId, permissions);
       if (folder !== '') localStorage.setItem(LAST_FOLDER, folder);
-      go(`/console/sessions/${sessionId}`);
+      const owner = team === '' ? '' : `?owner=${encodeURIComponent(ownerOfTeam(team))}`;
+      go(`/console/sessions/${sessionId}${owner}`);
     } catch (error) {
       setProblem(error);
       setStarting(false);
@@ -95,36 +95,81 @@ export function NewSessionForm() {
             ))}
           </select>
         </div>
-        <div className="field grows">
-          <label htmlFor={`${id}-folder`}>Folder</label>
-          <input
-            id={`${id}-folder`}
-            value={folder}
-            list={`${id}-folders`}
-            placeholder="A private folder of the session"
-            spellCheck={false}
-            autoComplete="off"
-            onChange={(event) => setFolder(event.target.value)}
-          />
-          <datalist id={`${id}-folders`}>
-            {[...(folders.data?.roots ?? []), ...(folders.data?.entries ?? []).map(({ path }) => path)].map((path) => (
-              <option key={path} value={path} />
-            ))}
-          </datalist>
-        </div>
+        {teams.length === 0 ? null : (
+          <div className="field">
+            <label htmlFor={`${id}-team`}>For</label>
+            <select id={`${id}-team`} value={team} onChange={(event) => setTeam(event.target.value)}>
+              <option value="">Me</option>
+              {teams.map((one) => (
+                <option key={one.id} value={one.id}>
+                  {visible(one.name)}
+                </option>
+              ))}
+            </select>
+          </div>
+        )}
+        <FolderField folder={folder} team={team} onChange={setFolder} />
       </div>
-      <fieldset className="choice">
-        <legend>Before it runs commands or changes files</legend>
-        {PERMISSIONS.map(({ value, label }) => (
-          <button key={value} type="button" aria-pressed={permissions === value} onClick={() => setPermissions(value)}>
-            {label}
-          </button>
-        ))}
-      </fieldset>
+      <PermissionField choice={permissions} onChange={setPermissions} />
       <ErrorBox error={problem} />
       <button type="submit" className="primary" disabled={isStarting}>
         {isStarting ? 'Starting …' : 'Start'} <kbd>Ctrl Enter</kbd>
       </button>
     </form>
+  );
+}
+
+interface FolderFieldProps {
+  readonly folder: string;
+  /** The id of the team that the work is for; empty: for no team. */
+  readonly team: string;
+  readonly onChange: (folder: string) => void;
+}
+
+/** Where the agents work; folders inside of the one that was typed are offered. */
+export function FolderField({ folder, team, onChange }: FolderFieldProps) {
+  const id = useId();
+  const folders = useQuery({
+    queryKey: ['folders', folder, team],
+    queryFn: () => listFolders(folder === '' ? undefined : folder, team === '' ? undefined : team),
+    retry: false,
+    placeholderData: (before) => before,
+  });
+  return (
+    <div className="field grows">
+      <label htmlFor={id}>Folder</label>
+      <input
+        id={id}
+        value={folder}
+        list={`${id}-folders`}
+        placeholder="A private folder of the session"
+        spellCheck={false}
+        autoComplete="off"
+        onChange={(event) => onChange(event.target.value)}
+      />
+      <datalist id={`${id}-folders`}>
+        {[...(folders.data?.roots ?? []), ...(folders.data?.entries ?? []).map(({ path }) => path)].map((path) => (
+          <option key={path} value={path} />
+        ))}
+      </datalist>
+    </div>
+  );
+}
+
+interface PermissionFieldProps {
+  readonly choice: PermissionChoice;
+  readonly onChange: (choice: PermissionChoice) => void;
+}
+
+export function PermissionField({ choice, onChange }: PermissionFieldProps) {
+  return (
+    <fieldset className="choice">
+      <legend>Before it runs commands or changes files</legend>
+      {PERMISSIONS.map(({ value, label }) => (
+        <button key={value} type="button" aria-pressed={choice === value} onClick={() => onChange(value)}>
+          {label}
+        </button>
+      ))}
+    </fieldset>
   );
 }

@@ -30,7 +30,7 @@ export default function Me() {
         <span className="chip">{person.role}</span>
       </header>
       <div className="page settings">
-        <Profile name={person.name} />
+        <Profile id={person.id} name={person.name} />
         <Password />
         <SecondFactor />
         <Passkeys />
@@ -46,7 +46,7 @@ export default function Me() {
   );
 }
 
-function Profile({ name: current }: { readonly name: string }) {
+function Profile({ id, name: current }: { readonly id: string; readonly name: string }) {
   const queries = useQueryClient();
   const work = useWork();
   const [name, setName] = useState(current);
@@ -70,6 +70,9 @@ function Profile({ name: current }: { readonly name: string }) {
         </button>
       </form>
       {isSaved ? <p role="status">Your name is saved.</p> : null}
+      <p className="quiet">
+        Your id, by which an owner of a team adds you: <code>{id}</code>
+      </p>
       <WorkNotes work={work} />
     </Part>
   );

@@ -13,6 +13,7 @@ import {
 import { ErrorBox } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
+import { useTeamOf } from '../teams/own-teams.ts';
 import { onTurnFailure, rememberTurn } from './running-turns.ts';
 
 interface ComposerProps {
@@ -35,6 +36,7 @@ export function useAgent(providerId: string | undefined) {
 export function Composer({ name, isRunning, view }: ComposerProps) {
   const { system } = useConsole();
   const { sessionId, owner } = name;
+  const team = useTeamOf(owner);
   const draft = `trestle.draft.${sessionId}`;
   const id = useId();
   const agent = useAgent(view?.session.providerId);
@@ -59,7 +61,7 @@ export function Composer({ name, isRunning, view }: ComposerProps) {
     setSending(true);
     setProblem(undefined);
     try {
-      const session = trestle(system.signIn).session(sessionId, { routing: routingOf(permissions) });
+      const session = trestle(system.signIn, team).session(sessionId, { routing: routingOf(permissions) });
       if (isSteering) await steerSession(name, message);
       else await rememberTurn(sessionId, session.message(message));
       write('');
@@ -70,8 +72,9 @@ export function Composer({ name, isRunning, view }: ComposerProps) {
   }
   const { queued = [] } = view ?? {};
   const choices = hasFixedModes ? [...PERMISSIONS, BY_MODE] : PERMISSIONS;
-  // A message goes to the own session of this name.
-  if (owner !== undefined) return <p className="quiet composer">This session belongs to {visible(owner)}.</p>;
+  // A message goes to the session of this name that is the caller's, or that of a team that the caller is in.
+  if (owner !== undefined && team === undefined)
+    return <p className="quiet composer">This session belongs to {visible(owner)}.</p>;
   return (
     <form
       className="composer"

@@ -16,6 +16,7 @@ import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
+import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
 import { Composer, useAgent } from './composer.tsx';
 import { Conversation } from './conversation.tsx';
 import { PermissionCard } from './permission-card.tsx';
@@ -147,7 +148,8 @@ function Header({ name, session, isRunning, usage }: HeaderProps) {
   const [problem, setProblem] = useState<unknown>();
   const [isClosing, setClosing] = useState(false);
   const [title, setTitle] = useState<string>();
-  const agentSession = trestle(system.signIn).session(name.sessionId);
+  const agentSession = trestle(system.signIn, useTeamOf(name.owner)).session(name.sessionId);
+  const ownerText = useOwnerText();
   const stop = () => void agentSession.cancel().then(() => setProblem(undefined), setProblem);
   useShortcuts({ 'Escape Escape': () => isRunning && stop() });
   async function change(changes: Parameters<typeof changeSession>[1]): Promise<void> {
@@ -185,6 +187,7 @@ function Header({ name, session, isRunning, usage }: HeaderProps) {
           <span className={`chip ${session.state}`}>
             {state} {isRunning ? <Since at={session.updatedAt} /> : null}
           </span>
+          {name.owner === undefined ? null : <span className="chip">{ownerText(name.owner)}</span>}
           <span className="quiet facts">
             {[session.providerId, session.model, shortPath(session.folder), session.branch].filter(Boolean).join(' · ')}
           </span>

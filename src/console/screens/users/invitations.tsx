@@ -15,8 +15,8 @@ export function rolesFor(role: string): readonly string[] {
   return from < 0 ? [] : ROLES.slice(Math.max(1, from));
 }
 
-/** Invites people, and lists the invitations that nobody has accepted yet. */
-export function Invitations() {
+/** Invites people, and lists the invitations that nobody has accepted yet: all, or those into a team. */
+export function Invitations({ team }: { readonly team?: string }) {
   const { person } = useConsole();
   const queries = useQueryClient();
   const id = useId();
@@ -26,13 +26,14 @@ export function Invitations() {
   const [revoked, setRevoked] = useState<Invitation>();
   const mayInvite = person?.permissions.includes('admin.users.role.write') === true;
   const refresh = () => queries.invalidateQueries({ queryKey: ['invitations'] });
+  const shown = invitations.data?.filter((one) => team === undefined || one.team === team);
   return (
     <section className="page settings" aria-labelledby={id}>
       <h2 id={id}>Invitations</h2>
       <ErrorBox error={invitations.error} />
-      {invitations.data?.length === 0 ? <p className="quiet">No invitation is open.</p> : null}
+      {shown?.length === 0 ? <p className="quiet">No invitation is open.</p> : null}
       <ul className="rows">
-        {(invitations.data ?? []).map((invitation) => (
+        {(shown ?? []).map((invitation) => (
           <li key={invitation.id}>
             <div>
               <b>{visible(invitation.email ?? 'anyone who has the link')}</b> as {invitation.role}
@@ -52,6 +53,7 @@ export function Invitations() {
       <WorkNotes work={work} />
       {!mayInvite ? null : link === undefined ? (
         <NewInvitationForm
+          team={team}
           onMade={(made) => {
             setLink(made);
             void refresh();
@@ -83,8 +85,13 @@ export function Invitations() {
   );
 }
 
-/** `onMade` gets the link, or undefined where it was mailed. */
-function NewInvitationForm({ onMade }: { readonly onMade: (link: string | undefined) => void }) {
+interface NewInvitationProps {
+  readonly team: string | undefined;
+  /** Gets the link, or undefined where it was mailed. */
+  readonly onMade: (link: string | undefined) => void;
+}
+
+function NewInvitationForm({ team, onMade }: NewInvitationProps) {
   const { person } = useConsole();
   const id = useId();
   const work = useWork();
@@ -96,7 +103,11 @@ function NewInvitationForm({ onMade }: { readonly onMade: (link: string | undefi
     event.preventDefault();
     setSentTo('');
     work.run(async () => {
-      const { link } = await invite({ role, ...(email !== '' && { email, mail: isMailed }) });
+      const { link } = await invite({
+        role,
+        ...(team !== undefined && { team }),
+        ...(email !== '' && { email, mail: isMailed }),
+      });
       if (link === undefined) setSentTo(email);
       setEmail('');
       onMade(link);
@@ -105,7 +116,7 @@ function NewInvitationForm({ onMade }: { readonly onMade: (link: string | undefi
   return (
     <>
       <form className="stack" onSubmit={submit}>
-        <h3>Invite someone</h3>
+        <h3>{team === undefined ? 'Invite someone' : 'Invite someone who has no account yet'}</h3>
         <Field
           label="E-mail address"
           type="email"

@@ -1,0 +1,188 @@
+import { useQuery } from '@tanstack/react-query';
+import { type FormEvent, useId, useState } from 'react';
+import { useLocation } from 'wouter';
+import { trestle } from '../../data/bridge.ts';
+import { keepPermissionChoice, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
+import { ErrorBox } from '../../parts/parts.tsx';
+import { visible } from '../../parts/text.ts';
+import { useConsole } from '../../shell/console-context.ts';
+import { FolderField, PermissionField } from '../board/new-session.tsx';
+import { rememberTurn, STARTED_MS } from '../session/running-turns.ts';
+
+const MODES = [
+  { value: 'sequence', label: 'Sequence', text: 'One step after the other, until one fails.' },
+  { value: 'parallel', label: 'Parallel', text: 'All steps at the same time; every one has to succeed.' },
+  {
+    value: 'race',
+    label: 'Race',
+    text: 'All steps at the same time; the first that completes wins, the others are stopped.',
+  },
+  {
+    value: 'conversation',
+    label: 'Conversation',
+    text: 'The agents speak in turn, and hear what the others have said.',
+  },
+] as const;
+
+interface StepInput {
+  readonly key: number;
+  readonly providerId: string;
+  readonly prompt: string;
+  readonly outputAs: string;
+}
+
+const MAX_STEPS = 64;
+
+/** Several agents for one task. */
+export default function NewRun() {
+  const { system } = useConsole();
+  const [, go] = useLocation();
+  const id = useId();
+  const client = trestle(system.signIn);
+  const capabilities = useQuery({ queryKey: ['capabilities'], queryFn: () => client.capabilities() });
+  const agents = (capabilities.data?.providerCatalog ?? []).filter(({ providerId }) => providerId !== 'multi-agent');
+  const [task, setTask] = useState('');
+  const [mode, setMode] = useState<(typeof MODES)[number]['value']>('sequence');
+  const [steps, setSteps] = useState<readonly StepInput[]>([newStep(1), newStep(2)]);
+  const [rounds, setRounds] = useState('2');
+  const [folder, setFolder] = useState('');
+  const [permissions, setPermissions] = useState<PermissionChoice>('ask');
+  const [problem, setProblem] = useState<unknown>();
+  const [isStarting, setStarting] = useState(false);
+  const change = (key: number, changes: Partial<StepInput>) =>
+    setSteps(steps.map((step) => (step.key === key ? { ...step, ...changes } : step)));
+  async function start(event: FormEvent): Promise<void> {
+    event.preventDefault();
+    setStarting(true);
+    setProblem(undefined);
+    const sessionId = `r-${crypto.randomUUID().slice(0, 8)}`;
+    const session = client.session(sessionId, {
+      multiAgent: true,
+      ...(folder !== '' && { workingDirectory: folder }),
+      routing: {
+        ...routingOf(permissions),
+        orchestrationMode: mode,
+        ...(mode === 'conversation' && { maxTurns: Number(rounds) * steps.length }),
+        steps: steps.map(({ providerId, prompt, outputAs }) => ({
+          providerId: providerId === '' ? (agents[0]?.providerId ?? '') : providerId,
+          ...(prompt.trim() !== '' && { prompt: prompt.trim() }),
+          ...(mode === 'sequence' && outputAs.trim() !== '' && { outputAs: outputAs.trim() }),
+        })),
+      },
+    });
+    try {
+      await rememberTurn(sessionId, session.start(task.trim()), STARTED_MS);
+      keepPermissionChoice(sessionId, permissions);
+      go(`/console/runs/${sessionId}`);
+    } catch (error) {
+      setProblem(error);
+      setStarting(false);
+    }
+  }
+  return (
+    <section className="page">
+      <h1>New run</h1>
+      <form className="new-session" onSubmit={(event) => void start(event)}>
+        <label htmlFor={`${id}-task`}>What should be done?</label>
+        <textarea id={`${id}-task`} rows={4} required value={task} onChange={({ target }) => setTask(target.value)} />
+        <fieldset className="choice">
+          <legend>How the agents work together</legend>
+          {MODES.map(({ value, label }) => (
+            <button key={value} type="button" aria-pressed={mode === value} onClick={() => setMode(value)}>
+              {label}
+            </button>
+          ))}
+        </fieldset>
+        <p className="quiet">{MODES.find(({ value }) => value === mode)?.text}</p>
+        {steps.map((step, place) => (
+          <fieldset key={step.key} className="step-input">
+            <legend>Step {place + 1}</legend>
+            <div className="row">
+              <div className="field">
+                <label htmlFor={`${id}-agent-${step.key}`}>Agent</label>
+                <select
+                  id={`${id}-agent-${step.key}`}
+                  value={step.providerId}
+                  onChange={({ target }) => change(step.key, { providerId: target.value })}
+                >
+                  {agents.map(({ providerId, label }) => (
+                    <option key={providerId} value={providerId}>
+                      {visible(label)}
+                    </option>
+                  ))}
+                </select>
+              </div>
+              {mode === 'sequence' && place < steps.length - 1 ? (
+                <div className="field">
+                  <label htmlFor={`${id}-name-${step.key}`}>Name of its output</label>
+                  <input
+                    id={`${id}-name-${step.key}`}
+                    value={step.outputAs}
+                    maxLength={128}
+                    spellCheck={false}
+                    onChange={({ target }) => change(step.key, { outputAs: target.value })}
+                  />
+                </div>
+              ) : null}
+              {steps.length > 2 ? (
+                <button type="button" onClick={() => setSteps(steps.filter(({ key }) => key !== step.key))}>
+                  Remove step {place + 1}
+                </button>
+              ) : null}
+            </div>
+            <div className="field">
+              <label htmlFor={`${id}-prompt-${step.key}`}>Prompt (the task unless given)</label>
+              <textarea
+                id={`${id}-prompt-${step.key}`}
+                rows={2}
+                value={step.prompt}
+                onChange={({ target }) => change(step.key, { prompt: target.value })}
+              />
+            </div>
+          </fieldset>
+        ))}
+        <p className="quiet">{hintOf(mode)}</p>
+        <button
+          type="button"
+          disabled={steps.length >= MAX_STEPS}
+          onClick={() => setSteps([...steps, newStep(Math.max(...steps.map(({ key }) => key)) + 1)])}
+        >
+          Add a step
+        </button>
+        {mode === 'conversation' ? (
+          <div className="field">
+            <label htmlFor={`${id}-rounds`}>Rounds</label>
+            <input
+              id={`${id}-rounds`}
+              type="number"
+              min={1}
+              max={15}
+              required
+              value={rounds}
+              onChange={({ target }) => setRounds(target.value)}
+            />
+          </div>
+        ) : null}
+        <FolderField folder={folder} team="" onChange={setFolder} />
+        <PermissionField choice={permissions} onChange={setPermissions} />
+        <ErrorBox error={problem} />
+        <button type="submit" className="primary" disabled={isStarting || agents.length === 0}>
+          {isStarting ? 'Starting …' : 'Start the run'}
+        </button>
+      </form>
+    </section>
+  );
+}
+
+function newStep(key: number): StepInput {
+  return { key, providerId: '', prompt: '', outputAs: '' };
+}
+
+function hintOf(mode: string): string {
+  const input = '{{input}} stands for the task';
+  if (mode === 'sequence')
+    return `In prompts ${input}, {{previousOutput}} for the output of the step before, and {{name}} for a named output.`;
+  if (mode === 'conversation')
+    return 'It ends with STATUS: DONE or STATUS: CONSENSUS in a speech, or after the last round.';
+  return `In prompts ${input}.`;
+}
