@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { type Kysely, sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, TeamMemberRow, TeamRow } from './accounts-schema.ts';
@@ -65,6 +65,10 @@ export function createTeamStore(database: Database<AccountsSchema>): TeamStore {
       .where('team_id', '=', given.teamId)
       .where('user_id', '=', given.userId),
   );
+  /** Known ahead, because every check of a login asks it: building and preparing a query costs more than running it. */
+  const namesOfOne = database.statement((select, given: { userId: string }) =>
+    selectNames(select).where('team_members.user_id', '=', given.userId),
+  );
   const membersOf = (teamId: string) => query.selectFrom('team_members').where('team_id', '=', teamId);
   /** `users.teams` says whether there is anything to read; here it is counted again after a change. */
   const recount = (userIds: readonly string[]): readonly Runnable[] =>
@@ -94,14 +98,13 @@ export function createTeamStore(database: Database<AccountsSchema>): TeamStore {
     teamsOf: (userId) => database.readKeyed(teamsOf({ userId })),
     async namesOf(userIds) {
       const names = new Map<string, string[]>();
-      if (userIds.length === 0) return names;
-      const rows = query
-        .selectFrom('team_members')
-        .innerJoin('teams', 'teams.id', 'team_members.team_id')
-        .select(['team_members.user_id', 'teams.name'])
-        .where('team_members.user_id', 'in', userIds)
-        .orderBy('teams.name');
-      for (const { user_id: id, name } of await database.readKeyed(rows.compile())) {
+      const [userId] = userIds;
+      if (userId === undefined) return names;
+      const rows =
+        userIds.length === 1
+          ? namesOfOne({ userId })
+          : selectNames(query).where('team_members.user_id', 'in', userIds).compile();
+      for (const { user_id: id, name } of await database.readKeyed(rows)) {
         names.set(id, [...(names.get(id) ?? []), name]);
       }
       return names;
@@ -176,4 +179,12 @@ export function createTeamStore(database: Database<AccountsSchema>): TeamStore {
         1,
       ),
   };
+}
+
+function selectNames(query: Kysely<AccountsSchema>) {
+  return query
+    .selectFrom('team_members')
+    .innerJoin('teams', 'teams.id', 'team_members.team_id')
+    .select(['team_members.user_id', 'teams.name'])
+    .orderBy('teams.name');
 }
