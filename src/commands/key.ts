@@ -12,6 +12,7 @@ interface KeyInfo {
   readonly owner: string;
   readonly hint: string;
   readonly models: readonly string[];
+  readonly tags: readonly string[];
   readonly requests_per_minute: number | null;
   readonly tokens_per_minute: number | null;
   readonly max_parallel: number | null;
@@ -25,6 +26,7 @@ interface KeyInfo {
 interface CreateOptions {
   readonly owner?: string;
   readonly models?: readonly string[];
+  readonly tags?: readonly string[];
   readonly requestsPerMinute?: number;
   readonly tokensPerMinute?: number;
   readonly maxParallel?: number;
@@ -35,6 +37,7 @@ interface CreateOptions {
 interface ChangeOptions {
   readonly name?: string;
   readonly models?: readonly string[];
+  readonly tags?: readonly string[] | typeof NONE;
   readonly requestsPerMinute?: number | typeof NONE;
   readonly tokensPerMinute?: number | typeof NONE;
   readonly maxParallel?: number | typeof NONE;
@@ -69,6 +72,7 @@ function registerCreate(key: Command, context: CommandContext): void {
     .option('--tokens-per-minute <number>', 'limit of tokens per minute', readCount)
     .option('--max-parallel <number>', 'how many calls may run at the same time', readCount)
     .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total', readBudget)
+    .option('--tags <names>', 'what its calls are marked with in reports, separated by commas', commaList)
     .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z', readExpiry)
     .addHelpText(
       'after',
@@ -80,6 +84,7 @@ function registerCreate(key: Command, context: CommandContext): void {
         name,
         ...(given.owner !== undefined && { owner: given.owner }),
         ...(given.models !== undefined && { models: given.models }),
+        ...(given.tags !== undefined && { tags: given.tags }),
         ...(given.requestsPerMinute !== undefined && { requests_per_minute: given.requestsPerMinute }),
         ...(given.tokensPerMinute !== undefined && { tokens_per_minute: given.tokensPerMinute }),
         ...(given.maxParallel !== undefined && { max_parallel: given.maxParallel }),
@@ -136,6 +141,7 @@ function registerChange(key: Command, context: CommandContext): void {
     .option('--tokens-per-minute <number>', 'limit of tokens per minute, or "none"', orNone(readCount))
     .option('--max-parallel <number>', 'how many calls may run at the same time, or "none"', orNone(readCount))
     .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total, or "none"', orNone(readBudget))
+    .option('--tags <names>', 'what its calls are marked with, separated by commas, or "none"', orNone(commaList))
     .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z, or "none"', orNone(readExpiry))
     .addOption(new Option('--disable', 'refuse the key until it is enabled again').conflicts('enable'))
     .option('--enable', 'let a disabled key work again')
@@ -148,6 +154,7 @@ function registerChange(key: Command, context: CommandContext): void {
       const change = {
         ...(given.name !== undefined && { name: given.name }),
         ...(given.models !== undefined && { models: given.models }),
+        ...(given.tags !== undefined && { tags: given.tags === NONE ? [] : given.tags }),
         ...(given.requestsPerMinute !== undefined && { requests_per_minute: nullOf(given.requestsPerMinute) }),
         ...(given.tokensPerMinute !== undefined && { tokens_per_minute: nullOf(given.tokensPerMinute) }),
         ...(given.maxParallel !== undefined && { max_parallel: nullOf(given.maxParallel) }),
@@ -204,6 +211,7 @@ function keyLine(key: KeyInfo): string {
   const limits = [
     !key.enabled && 'disabled',
     key.models.length > 0 && `models ${key.models.join(', ')}`,
+    key.tags.length > 0 && `tags ${key.tags.join(', ')}`,
     key.requests_per_minute !== null && `${key.requests_per_minute} requests/min`,
     key.tokens_per_minute !== null && `${key.tokens_per_minute} tokens/min`,
     key.max_parallel !== null && `${key.max_parallel} calls at the same time`,

@@ -44,7 +44,7 @@ interface SessionCounts {
   readonly costUsd: number | null;
 }
 
-const GROUPS = ['model', 'day', 'key', 'owner', 'api', 'team'] as const;
+const GROUPS = ['model', 'day', 'key', 'owner', 'api', 'team', 'tag', 'outcome', 'hour'] as const;
 const MAX_PAGES = 10;
 const PAGE = 200;
 const REPORT_MS = 30_000;
@@ -61,6 +61,7 @@ export function registerUsage(program: Command, context: CommandContext): void {
     .option('--by <what>', `group by ${GROUPS.join(', ')}; model unless given`)
     .option('--from <day>', 'first day, in UTC, such as 2030-01-01; 30 days ago unless given')
     .option('--to <day>', 'last day, in UTC; today unless given')
+    .option('--tag <name>', 'only calls that are marked with this tag')
     .option('--owner <id>', 'only this owner, such as user:usr_... or team:<id>')
     .addHelpText(
       'after',
@@ -70,7 +71,7 @@ export function registerUsage(program: Command, context: CommandContext): void {
       commandAction(context)(() => async (trestle, _server, options) => {
         const by = oneOf(options.by ?? 'model', GROUPS, '--by', context);
         const login = await findLogin(options, context);
-        const query = { group_by: by, ...textOptions(options, ['from', 'to', 'owner']) };
+        const query = { group_by: by, ...textOptions(options, ['from', 'to', 'owner', 'tag']) };
         const completions =
           login === undefined
             ? ((await callFromCommand(options, context, 'completions', 'usage.report', query)) as Report)

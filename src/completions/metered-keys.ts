@@ -26,6 +26,7 @@ import type { CompletionsSettings } from './settings.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
 import { createKeyStore } from './storage/key-store.ts';
 import { createObjectStore } from './storage/object-store.ts';
+import { createUsageReportStore } from './storage/usage-report-store.ts';
 import { createCallStore, createUsageRetentionStore, createUsageStore } from './storage/usage-store.ts';
 
 /** Keys, their limits and budgets, and what is recorded of their use: made together, because each needs the others. */
@@ -72,6 +73,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
   const freshMs = database.engine === 'postgres' ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY;
   const keyStore = createKeyStore(database);
   const usageStore = createUsageStore(database);
+  const reports = createUsageReportStore(database);
   const objects = createObjectStore(database);
   const lookup = createKeyLookup({ store: keyStore, clock, freshMs });
   const record = async (event: KeyEvent): Promise<void> => {
@@ -128,7 +130,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     keepMs: options.usageRetentionMs,
     onError: warnOf('old usage not removed'),
   });
-  const report = createUsageReport({ store: usageStore, flush: meter.flush, clock });
+  const report = createUsageReport({ store: reports, flush: meter.flush, clock });
 
   return {
     access,
@@ -136,7 +138,14 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     register,
     ownKeys: createOwnKeys(
       register,
-      createOwnUsage({ keys: keyStore, store: usageStore, objects, flush: meter.flush, emptyLog: database.emptyLog }),
+      createOwnUsage({
+        keys: keyStore,
+        store: usageStore,
+        reports,
+        objects,
+        flush: meter.flush,
+        emptyLog: database.emptyLog,
+      }),
     ),
     report,
     calls: createCallLog({ store: createCallStore(database), flush: meter.flush, clock }),

@@ -44,6 +44,7 @@ const record = {
   key_id: 'key_1',
   owner: '',
   team: '',
+  tags: '',
   model: 'fast',
   api: 'x',
   upstream_model: 'm',
@@ -64,7 +65,8 @@ const record = {
   reasoning_tokens: 0,
   failures: '',
 };
-const total = { scope: '', dimension: 'key', day: '2030-01-01', value: 'key_1', requests: 1, errors: 0 };
+const { key_id, owner, team, tags, model, api, outcome } = record;
+const total = { quarter: 1, id: 'a', key_id, owner, team, tags, model, api, outcome, requests: 1, errors: 0 };
 const stored: StoredUsage = {
   records: [record],
   totals: [{ ...total, prompt_tokens: 1, completion_tokens: 2, cost_nano_usd: 500_000_000 }],

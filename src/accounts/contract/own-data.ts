@@ -80,6 +80,12 @@ export const NewKey = Type.Object(
     ),
     requests_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
     tokens_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 })),
+    tags: Type.Optional(
+      Type.Array(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$' }), {
+        maxItems: 10,
+        description: 'What all its calls are marked with, for reports.',
+      }),
+    ),
     max_parallel: nullable(
       Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Calls that may run at the same time.' }),
     ),

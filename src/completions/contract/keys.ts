@@ -11,6 +11,10 @@ const Budget = Type.Object(
   { additionalProperties: false },
 );
 
+/** A tag can be part of a list that is separated by commas, and of an address. */
+const TAG_PATTERN = '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$';
+export const MAX_TAGS = 10;
+
 /** What a key is called and what it may use; null takes a limit away. */
 const KeyTerms = {
   name: Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000-\\u001f\\u007f]*$', examples: ['laptop'] }),
@@ -24,6 +28,12 @@ const KeyTerms = {
   tokens_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 })),
   max_parallel: nullable(
     Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Calls that may run at the same time.' }),
+  ),
+  tags: Type.Optional(
+    Type.Array(Type.String({ pattern: TAG_PATTERN }), {
+      maxItems: MAX_TAGS,
+      description: 'What all its calls are marked with, for reports: `project:blue`.',
+    }),
   ),
   budget: nullable(Budget),
   expires_at: nullable(Type.String({ maxLength: 64, description: 'A time such as 2030-01-31T00:00:00Z.' })),
@@ -76,6 +86,7 @@ const KeyFields = {
   team: Type.Union([Type.String(), Type.Null()], { description: 'The team that every call with it is for.' }),
   hint: Type.String({ description: 'How the key begins.' }),
   models: Type.Array(Type.String()),
+  tags: Type.Array(Type.String()),
   requests_per_minute: Type.Union([Type.Integer(), Type.Null()]),
   tokens_per_minute: Type.Union([Type.Integer(), Type.Null()]),
   max_parallel: Type.Union([Type.Integer(), Type.Null()]),
@@ -130,20 +141,44 @@ const GroupBy = Type.Union([
   Type.Literal('model'),
   Type.Literal('api'),
   Type.Literal('day'),
+  Type.Literal('hour'),
   Type.Literal('owner'),
   Type.Literal('team'),
+  Type.Literal('tag'),
+  Type.Literal('outcome'),
 ]);
 
+const UsageGroup = {
+  group: Type.String({
+    description:
+      '`none`: calls without an owner, a team or tags; `other`: all but the 50 largest groups; `unknown`: calls from before the group was recorded. An hour is named by its beginning: 2030-01-31T10:00:00+01:00. Calls with several tags are a group of their own: `a,b`.',
+  }),
+  bucket: Type.Optional(Type.String({ description: 'With `then_by`: the part of the group that the row counts.' })),
+  ...Counts,
+};
+
 export const UsageQuery = Type.Object({
-  from: Type.Optional(Type.String({ description: 'First day, in UTC: 2030-01-01. Default: 30 days ago.' })),
-  to: Type.Optional(Type.String({ description: 'Last day, in UTC. Default: today.' })),
-  group_by: Type.Optional(GroupBy),
-  then_by: Type.Optional(
-    Type.Literal('day', {
+  from: Type.Optional(
+    Type.String({
       description:
-        'Each group has a row for each day, `bucket`. Beyond 50 groups, the smaller ones are one group `other`.',
+        'First day (2030-01-01), or a moment (2030-01-01T10:00:00Z), which counts with its quarter of an hour. Default: 30 days ago.',
     }),
   ),
+  to: Type.Optional(Type.String({ description: 'Last day, or a moment. Default: today.' })),
+  tz: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 64,
+      description: 'The time zone of days and hours, such as `Europe/Berlin`. Default: UTC.',
+    }),
+  ),
+  group_by: Type.Optional(GroupBy),
+  then_by: Type.Optional(
+    Type.Union(GroupBy.anyOf, {
+      description: 'Splits each group once more: it has a row for each `bucket`. The same as `group_by`: no split.',
+    }),
+  ),
+  tag: Type.Optional(Type.String({ maxLength: 64, description: 'Only the calls that are marked with this tag.' })),
   key: Type.Optional(Type.String({ description: 'Only the calls of this key; for the master key.' })),
   owner: Type.Optional(
     Type.String({
@@ -159,8 +194,10 @@ export const UsageReport = Type.Object(
     object: Type.Literal('list'),
     from: Type.String(),
     to: Type.String(),
+    tz: Type.String(),
     group_by: GroupBy,
-    data: Type.Array(Type.Object({ group: Type.String(), bucket: Type.Optional(Type.String()), ...Counts })),
+    then_by: Type.Optional(GroupBy),
+    data: Type.Array(Type.Object(UsageGroup)),
     total: Type.Object(Counts),
   },
   { $id: 'UsageReport' },

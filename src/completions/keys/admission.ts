@@ -13,6 +13,8 @@ export interface KeyHolder {
   readonly owner: string;
   /** `team:<id>` of the team that the call is for. */
   readonly team?: string;
+  /** What the call is marked with, by its key and by its own header; sorted. */
+  readonly tags?: readonly string[];
   /** Only the master key, or anybody while nothing is configured, may manage keys and see all usage. */
   readonly isMaster: boolean;
   /** Whether the key may use a model: an alias, or `<api>/<model>`. */

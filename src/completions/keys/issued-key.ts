@@ -5,6 +5,7 @@ import type { KeyInfo } from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
 import type { FoundRow, KeyStore } from '../storage/key-store.ts';
 import type { KeyHolder } from './admission.ts';
+import { readTags } from './tags.ts';
 
 /** An issued key that was looked up. */
 export interface FoundKey {
@@ -35,6 +36,7 @@ function readKey(row: FoundRow): FoundKey {
     owner: row.owner,
     isMaster: false,
     mayUse: (model) => matchesAny(models, model),
+    ...(row.tags !== '' && { tags: readTags(row.tags) }),
     buckets: Object.keys(limits).length > 0 ? [{ id: row.id, name: 'this key', limits }] : [],
   };
   const team = row.team === '' ? {} : { team: row.team };
@@ -86,6 +88,7 @@ export function describeKey(row: KeyRow): KeyInfo {
     team: row.team === '' ? null : row.team,
     hint: row.hint,
     models: JSON.parse(row.models) as string[],
+    tags: readTags(row.tags),
     requests_per_minute: row.requests_per_minute,
     tokens_per_minute: row.tokens_per_minute,
     max_parallel: row.max_parallel,

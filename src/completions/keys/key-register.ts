@@ -20,6 +20,7 @@ import type { KeyRow } from '../storage/completions-schema.ts';
 import type { KeyStore } from '../storage/key-store.ts';
 import type { KeyHolder } from './admission.ts';
 import { describeKey } from './issued-key.ts';
+import { storedTags } from './tags.ts';
 
 export const KEY_PREFIX = 'tsk_';
 
@@ -123,6 +124,7 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
         digest: keyDigest(key),
         hint: key.slice(0, HINT_LENGTH),
         models: JSON.stringify(input.models ?? []),
+        tags: storedTags(input.tags),
         requests_per_minute: input.requests_per_minute ?? null,
         tokens_per_minute: input.tokens_per_minute ?? null,
         max_parallel: input.max_parallel ?? null,
@@ -200,6 +202,7 @@ function columnsOf(change: KeyChange, now: number): Partial<KeyRow> {
   return {
     ...(name !== undefined && { name }),
     ...(models !== undefined && { models: JSON.stringify(models) }),
+    ...(change.tags !== undefined && { tags: storedTags(change.tags) }),
     ...(requests !== undefined && { requests_per_minute: requests }),
     ...(tokens !== undefined && { tokens_per_minute: tokens }),
     ...(change.max_parallel !== undefined && { max_parallel: change.max_parallel }),

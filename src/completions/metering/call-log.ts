@@ -5,9 +5,11 @@ import { createSortableIds } from '../../platform/ids/sortable-id.ts';
 import { usdOfNano } from '../apis/prices.ts';
 import type { CallDetails, CallList, CallsQuery } from '../contract/calls.ts';
 import { dayOf, type FailedAttempt, type KeyHolder } from '../keys/admission.ts';
+import { readTags } from '../keys/tags.ts';
 import type { UsageRecordRow } from '../storage/completions-schema.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import type { CallStore, UsageRetentionStore } from '../storage/usage-store.ts';
+import { quarterOf, readMoment } from './usage-time.ts';
 
 interface CallLogOptions {
   readonly store: CallStore;
@@ -32,7 +34,7 @@ export interface CallLog {
 
 export function createCallLog({ store, flush, clock }: CallLogOptions): CallLog {
   async function list(holder: KeyHolder, given: CallsQuery): Promise<CallList> {
-    const { from, to, key, owner, model, api, outcome, request_id: requestId, limit = USUAL_LIMIT } = given;
+    const { from, to, key, owner, model, api, outcome, tag, request_id: requestId, limit = USUAL_LIMIT } = given;
     const start =
       from === undefined ? (requestId === undefined ? clock.now() - USUAL_DAYS * DAY_MS : 0) : readMoment('from', from);
     const end = to === undefined ? END : firstIdAt(PREFIX, endOf(to));
@@ -55,6 +57,7 @@ export function createCallLog({ store, flush, clock }: CallLogOptions): CallLog 
       fromId: firstIdAt(PREFIX, start),
       beforeId: before < end ? before : end,
       equal: { ...equal, ...own },
+      tag,
       minDurationMs: given.min_duration_ms ?? 0,
       limit: limit + 1,
     });
@@ -97,15 +100,6 @@ function maySee(team: string, { principal }: KeyHolder): boolean {
   return team !== '' && principal !== undefined && sees(principal, team);
 }
 
-const MOMENT = /^\d{4}-\d{2}-\d{2}(?:T[\d:.]{5,15}(?:Z|[+-]\d{2}:\d{2}))?$/;
-
-function readMoment(name: string, text: string): number {
-  const at = MOMENT.test(text) ? Date.parse(text) : Number.NaN;
-  if (!Number.isNaN(at)) return at;
-  const reason = `${name} is not a day such as 2030-01-31, or a moment such as 2030-01-31T10:00:00Z`;
-  throw new AppError('INVALID_REQUEST', { reason, issues: [{ path: `/${name}`, message: reason }] });
-}
-
 /** A day ends with its last moment. */
 function endOf(text: string): number {
   return readMoment('to', text) + (text.includes('T') ? 1 : DAY_MS);
@@ -120,6 +114,7 @@ function describe(row: UsageRecordRow): CallList['data'][number] {
     key: row.key_id,
     owner: row.owner,
     team: row.team === '' ? null : row.team,
+    tags: readTags(row.tags),
     model: row.model,
     api: row.api,
     upstream_model: row.upstream_model,
@@ -177,7 +172,9 @@ export function startUsageRetention({ store, objects, clock, keepMs, onError }: 
     await inSteps(() => objects.removeBefore(now - KEEP_OBJECTS_MS, ROWS_PER_STEP));
     if (keepMs === 0) return;
     await inSteps(() => store.removeRecords(firstIdAt('usg_', now - keepMs), ROWS_PER_STEP));
-    await inSteps(() => store.removeTotals(dayOf(now - keepMs), ROWS_PER_STEP));
+    const firstDay = dayOf(now - keepMs);
+    await inSteps(() => store.removeQuarters(quarterOf(Date.parse(firstDay)), ROWS_PER_STEP));
+    await inSteps(() => store.removeTotals(firstDay, ROWS_PER_STEP));
   }
   return repeat({ clock, firstAfterMs: FIRST_AFTER_MS, pauseMs: INTERVAL_MS, work: sweep, onError });
 }

@@ -1,21 +1,25 @@
+import { createHash } from 'node:crypto';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createBatcher } from '../../platform/queue/batcher.ts';
 import { countTokens } from '../apis/prices.ts';
-import { type CallObserver, type CallOutcome, type Charge, dayOf, type SettledCall } from '../keys/admission.ts';
-import type { SpendingRow, UsageContentRow, UsageRecordRow, UsageTotalRow } from '../storage/completions-schema.ts';
+import type { CallObserver, CallOutcome, Charge, SettledCall } from '../keys/admission.ts';
+import { storedTags } from '../keys/tags.ts';
+import type { SpendingRow, UsageContentRow, UsageQuarterRow, UsageRecordRow } from '../storage/completions-schema.ts';
+import { OTHER } from '../storage/usage-report-store.ts';
 import type { UsageStore } from '../storage/usage-store.ts';
+import { quarterOf } from './usage-time.ts';
 
 /** What was counted since the sums were last taken. */
 interface UsageSums {
-  readonly totals: readonly UsageTotalRow[];
+  readonly quarters: readonly UsageQuarterRow[];
   readonly spending: readonly SpendingRow[];
 }
 
 /** Adds calls up for all reports, so that the figures are correct even when the calls themselves are not kept. */
 interface UsageAdder {
-  add(record: UsageRecordRow, day: string, charges?: readonly Charge[]): void;
+  add(record: UsageRecordRow, charges?: readonly Charge[]): void;
   /** Returns the sums, and starts again from zero. */
   take(): UsageSums;
   /** What a key or a person spent in a period and was not taken yet. */
@@ -23,86 +27,50 @@ interface UsageAdder {
   isEmpty(): boolean;
 }
 
-type Total = { -readonly [Name in keyof UsageTotalRow]: UsageTotalRow[Name] };
+type Quarter = { -readonly [Name in keyof UsageQuarterRow]: UsageQuarterRow[Name] };
 
-/** While the store is away, what would make more rows than this is added up under one name. */
-const MAX_TOTALS = 50_000;
-const OTHER = 'other';
+/** While the store is away, calls that would make more rows than this lose the names that callers choose. */
+const MAX_QUARTERS = 50_000;
 
-export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
-  let totals = new Map<string, Total>();
-  /** The totals that calls of one key to one model of one API on one day go into: most calls are like the one before. */
-  let alike = new Map<string, readonly Total[]>();
+export function createUsageAdder(maxQuarters = MAX_QUARTERS): UsageAdder {
+  let quarters = new Map<string, Quarter>();
   let spending = new Map<string, { key_id: string; period: string; cost_nano_usd: number }>();
 
-  function totalOf(scope: string, dimension: string, day: string, value: string): Total {
-    const name = `${scope}\n${dimension}\n${day}\n${value}`;
-    const known = totals.get(name);
+  function quarterFor(record: UsageRecordRow, quarter: number): Quarter {
+    const { key_id, owner, team, model, api, outcome, tags } = record;
+    // The model last: callers choose its name.
+    const name = `${quarter}\n${key_id}\n${owner}\n${team}\n${api}\n${outcome}\n${tags}\n${model}`;
+    const known = quarters.get(name);
     if (known !== undefined) return known;
-    if (totals.size >= maxTotals && value !== OTHER && value !== '') return totalOf(scope, dimension, day, OTHER);
-    const fresh = { scope, dimension, day, value, requests: 0, errors: 0, ...NOTHING };
-    totals.set(name, fresh);
+    const short = { ...record, model: OTHER, tags: tags === '' ? '' : `,${OTHER},` };
+    if (quarters.size >= maxQuarters && (model !== short.model || tags !== short.tags))
+      return quarterFor(short, quarter);
+    const fresh = {
+      quarter,
+      id: '',
+      key_id,
+      owner,
+      team,
+      model,
+      api,
+      outcome,
+      tags,
+      requests: 0,
+      errors: 0,
+      ...NOTHING,
+    };
+    quarters.set(name, fresh);
     return fresh;
   }
 
-  function totalsOf({ key_id: key, owner, team, model, api }: UsageRecordRow, day: string): readonly Total[] {
-    // The model last: callers choose its name. Logins of all people have one name, so the owner is part of it.
-    const name = `${key}\n${owner}\n${team}\n${api}\n${day}\n${model}`;
-    const known = alike.get(name);
-    if (known !== undefined) return known;
-    const found = [
-      totalOf('', 'day', day, ''),
-      totalOf('', 'key', day, key),
-      totalOf('', 'model', day, model),
-      totalOf('', 'api', day, api),
-      totalOf(key, 'day', day, ''),
-      totalOf(key, 'model', day, model),
-      totalOf(key, 'api', day, api),
-      ...(owner === '' ? [] : totalsOfOwner('owner', owner, key, day, model, api)),
-      ...(team === '' ? [] : totalsOfTeam(team, owner, key, day, model, api)),
-    ];
-    if (alike.size < maxTotals) alike.set(name, found);
-    return found;
-  }
-
-  function totalsOfOwner(
-    kind: 'owner' | 'team',
-    owner: string,
-    ...[key, day, model, api]: readonly [string, string, string, string]
-  ): readonly Total[] {
-    const scope = ownerScope(owner);
-    return [
-      totalOf('', kind, day, owner),
-      totalOf(scope, 'day', day, ''),
-      totalOf(scope, 'key', day, key),
-      totalOf(scope, 'model', day, model),
-      totalOf(scope, 'api', day, api),
-    ];
-  }
-
-  /** A team has the sums of an owner; its members see what each of them did for it, and what they did for which team. */
-  function totalsOfTeam(
-    team: string,
-    owner: string,
-    ...[key, day, model, api]: readonly [string, string, string, string]
-  ): readonly Total[] {
-    return [
-      ...totalsOfOwner('team', team, key, day, model, api),
-      totalOf(ownerScope(team), 'owner', day, owner),
-      totalOf(ownerScope(owner), 'team', day, team),
-      totalOf(key, 'team', day, team),
-    ];
-  }
-
   return {
-    add(record, day, charges = []) {
-      for (const total of totalsOf(record, day)) {
-        total.requests += 1;
-        if (record.outcome === 'error' || record.outcome === 'partial') total.errors += 1;
-        total.prompt_tokens += record.prompt_tokens;
-        total.completion_tokens += record.completion_tokens;
-        total.cost_nano_usd += record.cost_nano_usd;
-      }
+    add(record, charges = []) {
+      const sums = quarterFor(record, quarterOf(record.at));
+      sums.requests += 1;
+      if (record.outcome === 'error' || record.outcome === 'partial') sums.errors += 1;
+      sums.prompt_tokens += record.prompt_tokens;
+      sums.completion_tokens += record.completion_tokens;
+      sums.cost_nano_usd += record.cost_nano_usd;
       if (record.cost_nano_usd === 0) return;
       for (const { bucket, period } of charges) {
         const name = `${bucket}\n${period}`;
@@ -112,21 +80,24 @@ export function createUsageAdder(maxTotals = MAX_TOTALS): UsageAdder {
       }
     },
     take() {
-      const taken = { totals: inOrder(totals), spending: inOrder(spending) };
-      totals = new Map();
-      alike = new Map();
+      const taken = { quarters: inOrder(quarters).map(withId), spending: inOrder(spending) };
+      quarters = new Map();
       spending = new Map();
       return taken;
     },
     spent: (bucket, period) => spending.get(`${bucket}\n${period}`)?.cost_nano_usd ?? 0,
-    isEmpty: () => totals.size === 0,
+    isEmpty: () => quarters.size === 0,
   };
 }
 
-/** Where the sums of one owner are kept, apart from those of keys. */
-export function ownerScope(owner: string): string {
-  return `owner:${owner}`;
+function withId(row: Quarter): UsageQuarterRow {
+  const { key_id, owner, team, model, api, outcome, tags } = row;
+  const names = JSON.stringify([key_id, owner, team, model, api, outcome, tags]);
+  return { ...row, id: createHash('sha256').update(names).digest('base64url').slice(0, ID_LENGTH) };
 }
+
+/** 132 bits. */
+const ID_LENGTH = 22;
 
 const NOTHING = { prompt_tokens: 0, completion_tokens: 0, cost_nano_usd: 0 };
 
@@ -189,7 +160,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
       const { call, id, at } = item;
       if (call === undefined) continue;
       item.record = usageRecord(call, id, at);
-      adder.add(item.record, dayOf(at), call.charges);
+      adder.add(item.record, call.charges);
       item.content = call.outcome.content;
       item.call = undefined;
     }
@@ -278,6 +249,7 @@ export function usageRecord(call: SettledCall, id: string, now: number): UsageRe
     key_id: holder.id,
     owner: holder.owner,
     team: holder.team ?? '',
+    tags: storedTags(holder.tags),
     model: nameOf(outcome.model),
     api: nameOf(outcome.api),
     upstream_model: nameOf(outcome.upstreamModel),

@@ -88,6 +88,19 @@ export const completionsMigrations: readonly Migration[] = [
     id: '0009-parallel-calls',
     statements: ({ schema }) => [schema.alterTable('keys').addColumn('max_parallel', 'integer')],
   },
+  {
+    // Usage by anything and anything else, in any time zone. The sums per day stay as they are.
+    id: '0010-usage-quarters',
+    statements: ({ schema }) => [
+      ...['keys', 'usage_records'].map((table) =>
+        schema.alterTable(table).addColumn('tags', 'text', (column) => column.notNull().defaultTo('')),
+      ),
+      quarterTable(schema),
+      ...['key_id', 'owner', 'team'].map((name) =>
+        schema.createIndex(`usage_quarters_${name}`).on('usage_quarters').columns([name, 'quarter']),
+      ),
+    ],
+  },
 ];
 
 function keyTables(schema: SchemaModule) {
@@ -116,6 +129,18 @@ function keyTables(schema: SchemaModule) {
       .addColumn('cost_usd', 'real', (column) => column.notNull())
       .addPrimaryKeyConstraint('key_spending_key', ['key_id', 'period']),
   ];
+}
+
+function quarterTable(schema: SchemaModule) {
+  const names = ['key_id', 'owner', 'team', 'model', 'api', 'outcome', 'tags'];
+  const counts = ['requests', 'errors', 'prompt_tokens', 'completion_tokens', 'cost_nano_usd'];
+  let table = schema
+    .createTable('usage_quarters')
+    .addColumn('quarter', 'integer', (column) => column.notNull())
+    .addColumn('id', 'text', (column) => column.notNull());
+  for (const name of names) table = table.addColumn(name, 'text', (column) => column.notNull());
+  for (const name of counts) table = table.addColumn(name, 'integer', (column) => column.notNull());
+  return table.addPrimaryKeyConstraint('usage_quarters_key', ['quarter', 'id']);
 }
 
 function usageTables(schema: SchemaModule) {

@@ -12,6 +12,8 @@ export interface KeyRow {
   readonly hint: string;
   /** JSON: patterns of the models that it may use; an empty list stands for all. */
   readonly models: string;
+  /** `,a,b,`: what all its calls are marked with; empty for nothing. */
+  readonly tags: string;
   readonly requests_per_minute: number | null;
   readonly tokens_per_minute: number | null;
   /** Calls that may run at the same time. */
@@ -48,6 +50,8 @@ export interface UsageRecordRow {
   readonly owner: string;
   /** `team:<id>` of the team that it was for; empty for none. */
   readonly team: string;
+  /** `,a,b,`: what the call was marked with; empty for nothing. */
+  readonly tags: string;
   readonly model: string;
   readonly api: string;
   readonly upstream_model: string;
@@ -82,8 +86,33 @@ export interface UsageContentRow {
 }
 
 /**
- * Sums per day, so that reports read few rows. `scope` is empty for all calls, or a key; `dimension` says what `value`
- * is: a key, a model, an API, or nothing (`day`).
+ * The calls of a quarter of an hour that have everything else in common, added up. Some time zones begin their hours and
+ * days at a quarter.
+ */
+export interface UsageQuarterRow {
+  /** Quarters of an hour since 1970. */
+  readonly quarter: number;
+  /** Digest of the columns from `key_id` to `tags`: together they are too long for an index. */
+  readonly id: string;
+  readonly key_id: string;
+  readonly owner: string;
+  readonly team: string;
+  readonly model: string;
+  readonly api: string;
+  readonly outcome: string;
+  readonly tags: string;
+  readonly requests: number;
+  readonly errors: number;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  /** A whole number of nano-USD. */
+  readonly cost_nano_usd: number;
+}
+
+/**
+ * Sums per day in UTC, from before there were sums per quarter of an hour: they are read, and not written any more. `scope`
+ * is empty for all calls, a key, or `owner:<owner>`; `dimension` says what `value` is: a key, a model, an API, an owner, a
+ * team, or nothing (`day`).
  */
 export interface UsageTotalRow {
   readonly scope: string;
@@ -118,6 +147,7 @@ export interface CompletionsSchema {
   key_spending: SpendingRow;
   usage_records: UsageRecordRow;
   usage_contents: UsageContentRow;
+  usage_quarters: UsageQuarterRow;
   usage_totals: UsageTotalRow;
   usage_flushes: UsageFlushRow;
   upstream_objects: UpstreamObjectRow;

@@ -1,48 +1,27 @@
+import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import type { Statement } from '../../platform/database/statement.ts';
 import type {
   CompletionsSchema,
   SpendingRow,
   UsageContentRow,
+  UsageQuarterRow,
   UsageRecordRow,
-  UsageTotalRow,
 } from './completions-schema.ts';
 
 /** What is stored together, or not at all. */
 export interface UsageFlush {
   /** Makes it safe to store the same sums again when it is not known whether they were: STORAGE_DUPLICATE. */
   readonly id: string;
-  readonly totals: readonly UsageTotalRow[];
+  readonly quarters: readonly UsageQuarterRow[];
   readonly spending: readonly SpendingRow[];
   /** A record that is there already is left alone. */
   readonly records: readonly UsageRecordRow[];
   readonly contents: readonly UsageContentRow[];
 }
 
-interface UsageQuery {
-  readonly scope: string;
-  readonly dimension: string;
-  readonly fromDay: string;
-  readonly toDay: string;
-  /** What makes a group: each value, each day, or each value on each day. */
-  readonly by: 'value' | 'day' | 'value and day';
-}
-
-export interface UsageSum {
-  readonly group: string;
-  /** The day that it counts, where each value has a sum for each day. */
-  readonly bucket?: string;
-  readonly requests: number;
-  readonly errors: number;
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly cost_nano_usd: bigint;
-}
-
 export interface UsageStore {
   add(flush: UsageFlush): Promise<void>;
-  /** By group, in order. */
-  report(question: UsageQuery): Promise<readonly UsageSum[]>;
   /** Removes what was asked and answered in calls of a user, at most `limit` of them; returns how many. */
   removeContentsOf(owner: string, limit: number): Promise<number>;
 }
@@ -56,6 +35,7 @@ const RECORD_COLUMNS = [
   'key_id',
   'owner',
   'team',
+  'tags',
   'model',
   'api',
   'upstream_model',
@@ -82,14 +62,19 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
   const addFlush = database.statement((builder, given: { id: string }) =>
     builder.insertInto('usage_flushes').values({ id: given.id }),
   );
-  const addTotal = database.statement((builder, given: UsageTotalRow) =>
+  const addQuarter = database.statement((builder, given: UsageQuarterRow) =>
     builder
-      .insertInto('usage_totals')
+      .insertInto('usage_quarters')
       .values({
-        scope: given.scope,
-        dimension: given.dimension,
-        day: given.day,
-        value: given.value,
+        quarter: given.quarter,
+        id: given.id,
+        key_id: given.key_id,
+        owner: given.owner,
+        team: given.team,
+        model: given.model,
+        api: given.api,
+        outcome: given.outcome,
+        tags: given.tags,
         requests: given.requests,
         errors: given.errors,
         prompt_tokens: given.prompt_tokens,
@@ -97,12 +82,12 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
         cost_nano_usd: given.cost_nano_usd,
       })
       .onConflict((conflict) =>
-        conflict.columns(['scope', 'dimension', 'day', 'value']).doUpdateSet((update) => ({
-          requests: update('usage_totals.requests', '+', update.ref('excluded.requests')),
-          errors: update('usage_totals.errors', '+', update.ref('excluded.errors')),
-          prompt_tokens: update('usage_totals.prompt_tokens', '+', update.ref('excluded.prompt_tokens')),
-          completion_tokens: update('usage_totals.completion_tokens', '+', update.ref('excluded.completion_tokens')),
-          cost_nano_usd: update('usage_totals.cost_nano_usd', '+', update.ref('excluded.cost_nano_usd')),
+        conflict.columns(['quarter', 'id']).doUpdateSet((update) => ({
+          requests: update('usage_quarters.requests', '+', update.ref('excluded.requests')),
+          errors: update('usage_quarters.errors', '+', update.ref('excluded.errors')),
+          prompt_tokens: update('usage_quarters.prompt_tokens', '+', update.ref('excluded.prompt_tokens')),
+          completion_tokens: update('usage_quarters.completion_tokens', '+', update.ref('excluded.completion_tokens')),
+          cost_nano_usd: update('usage_quarters.cost_nano_usd', '+', update.ref('excluded.cost_nano_usd')),
         })),
       ),
   );
@@ -149,38 +134,14 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
   }
 
   return {
-    async add({ id, totals, spending, records, contents }) {
+    async add({ id, quarters, spending, records, contents }) {
       await database.write([
         addFlush({ id }),
-        ...totals.map((row) => addTotal(row)),
+        ...quarters.map((row) => addQuarter(row)),
         ...spending.map((row) => addSpending(row)),
         ...recordStatements(records),
         ...contents.map((row) => addContent(row)),
       ]);
-    },
-    async report({ scope, dimension, fromDay, toDay, by }) {
-      const group = by === 'day' ? 'day' : 'value';
-      const rows = await database.read(
-        query
-          .selectFrom('usage_totals')
-          .$if(by === 'value and day', (select) => select.select('day as bucket').groupBy('day').orderBy('day'))
-          .select((select) => [
-            select.ref(group).as('group'),
-            select.fn.sum<number>('requests').as('requests'),
-            select.fn.sum<number>('errors').as('errors'),
-            select.fn.sum<number>('prompt_tokens').as('prompt_tokens'),
-            select.fn.sum<number>('completion_tokens').as('completion_tokens'),
-            select.fn.sum<number | bigint | string>('cost_nano_usd').as('cost_nano_usd'),
-          ])
-          .where('scope', '=', scope)
-          .where('dimension', '=', dimension)
-          .where('day', '>=', fromDay)
-          .where('day', '<=', toDay)
-          .groupBy(group)
-          .orderBy(group)
-          .compile(),
-      );
-      return rows.map(readSum);
     },
     async removeContentsOf(owner, limit) {
       // Contents are rare, records are not: this looks up the record of each content.
@@ -201,24 +162,10 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
   };
 }
 
-type SumRow = Omit<UsageSum, 'cost_nano_usd'> & { readonly cost_nano_usd: number | bigint | string };
-
-/** PostgreSQL gives the sum of whole numbers as text, since it may be larger than they are. */
-function readSum({ group, bucket, ...sums }: SumRow): UsageSum {
-  return {
-    group,
-    ...(bucket !== undefined && { bucket }),
-    requests: Number(sums.requests),
-    errors: Number(sums.errors),
-    prompt_tokens: Number(sums.prompt_tokens),
-    completion_tokens: Number(sums.completion_tokens),
-    cost_nano_usd: BigInt(sums.cost_nano_usd),
-  };
-}
-
 /** Removes old rows in small steps, so that other writers need not wait. Each step returns how many rows it removed. */
 export interface UsageRetentionStore {
   removeRecords(beforeId: string, limit: number): Promise<number>;
+  removeQuarters(before: number, limit: number): Promise<number>;
   removeTotals(beforeDay: string, limit: number): Promise<number>;
   removeFlushes(beforeId: string, limit: number): Promise<number>;
 }
@@ -231,6 +178,26 @@ export function createUsageRetentionStore(database: Database<CompletionsSchema>)
       const [, removed] = await database.write([
         query.deleteFrom('usage_contents').where('record_id', 'in', old).compile(),
         query.deleteFrom('usage_records').where('id', 'in', old).compile(),
+      ]);
+      return removed.changes;
+    },
+    async removeQuarters(before, limit) {
+      const [removed] = await database.write([
+        query
+          .deleteFrom('usage_quarters')
+          .where(({ eb, refTuple }) =>
+            eb(
+              refTuple('quarter', 'id'),
+              'in',
+              query
+                .selectFrom('usage_quarters')
+                .select(['quarter', 'id'])
+                .where('quarter', '<', before)
+                .limit(limit)
+                .$asTuple('quarter', 'id'),
+            ),
+          )
+          .compile(),
       ]);
       return removed.changes;
     },
@@ -264,11 +231,17 @@ export function createUsageRetentionStore(database: Database<CompletionsSchema>)
   };
 }
 
+/** `like` ignores case on one engine only, and has characters with a meaning. */
+export function hasTag(tag: string) {
+  return sql<boolean>`replace(tags, ${`,${tag},`}, '') <> tags`;
+}
+
 /** Which calls: those with an id from `fromId` to before `beforeId` (ids sort by time) that have all the given values. */
 interface CallFilter {
   readonly fromId: string;
   readonly beforeId: string;
   readonly equal: Readonly<Partial<Pick<UsageRecordRow, CallColumn>>>;
+  readonly tag?: string | undefined;
   readonly minDurationMs: number;
   readonly limit: number;
 }
@@ -286,7 +259,7 @@ export interface CallStore {
 export function createCallStore(database: Database<CompletionsSchema>): CallStore {
   const { query } = database;
   return {
-    list({ fromId, beforeId, equal, minDurationMs, limit }) {
+    list({ fromId, beforeId, equal, tag, minDurationMs, limit }) {
       let calls = query
         .selectFrom('usage_records')
         .selectAll()
@@ -298,6 +271,7 @@ export function createCallStore(database: Database<CompletionsSchema>): CallStor
         const value = equal[name];
         if (value !== undefined) calls = calls.where(name, '=', value);
       }
+      if (tag !== undefined) calls = calls.where(hasTag(tag));
       if (minDurationMs > 0) calls = calls.where('duration_ms', '>=', minDurationMs);
       return database.read(calls.compile());
     },

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { createUsageMeter, type UsageMeter } from '../../../src/completions/metering/usage-meter.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
+import { createUsageReportStore } from '../../../src/completions/storage/usage-report-store.ts';
 import { createUsageStore, type UsageFlush, type UsageStore } from '../../../src/completions/storage/usage-store.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
@@ -11,8 +12,7 @@ import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
 
-const DAY = '2030-01-01';
-const everything = { scope: '', dimension: 'day', fromDay: DAY, toDay: DAY, by: 'day' } as const;
+const everything = { from: 0, to: Number.MAX_SAFE_INTEGER };
 
 function startMeter(store: Pick<UsageStore, 'add'>, capacity = 1000) {
   const clock = createFakeClock(Date.UTC(2030, 0, 1, 12));
@@ -63,6 +63,7 @@ for (const engine of engines) {
         key_id: 'key_1',
         owner: 'usr_1',
         team: '',
+        tags: '',
         model: 'fast',
         api: 'lab',
         upstream_model: 'small',
@@ -83,18 +84,15 @@ for (const engine of engines) {
         reasoning_tokens: 0,
         failures: '',
       });
-      assert.deepEqual(await store.report(everything), [
-        { group: DAY, requests: 3, errors: 1, prompt_tokens: 30, completion_tokens: 15, cost_nano_usd: 45_000_000n },
-      ]);
-      const byModel = await store.report({ ...everything, dimension: 'model', by: 'value' });
-      assert.deepEqual(
-        byModel.map(({ group, requests }) => [group, requests]),
-        [
-          ['fast', 1],
-          ['lab/small', 2],
-        ],
-      );
-      const ofSecond = await store.report({ ...everything, scope: 'key_2' });
+      const reports = createUsageReportStore(database);
+      const counts = { requests: 3, errors: 1, prompt_tokens: 30, completion_tokens: 15, cost_nano_usd: 45_000_000n };
+      assert.deepEqual(await reports.sums(everything, []), [{ ...counts, values: [], slot: 0 }]);
+      const byModel = await reports.sums(everything, [{ column: 'model' }]);
+      assert.deepEqual(Object.fromEntries(byModel.map(({ values, requests }) => [values[0], requests])), {
+        fast: 1,
+        'lab/small': 2,
+      });
+      const ofSecond = await reports.sums({ ...everything, of: { column: 'key_id', value: 'key_2' } }, []);
       assert.equal(ofSecond[0]?.requests, 1);
       await meter.close();
     });
@@ -107,7 +105,7 @@ for (const engine of engines) {
       await meter.flush();
       for (let call = 0; call < 50; call += 1) observe(meter);
       await meter.close();
-      const [sum] = await store.report(everything);
+      const [sum] = await createUsageReportStore(database).sums(everything, []);
       assert.equal(sum?.requests, 173);
       assert.equal(sum?.cost_nano_usd, 173n * 15_000_000n);
       const { count } = await database.query
@@ -137,7 +135,7 @@ for (const engine of engines) {
       observe(meter);
       for (let round = 0; round < 5; round += 1) await meter.flush().catch(() => undefined);
       await meter.close();
-      const [sum] = await store.report(everything);
+      const [sum] = await createUsageReportStore(database).sums(everything, []);
       assert.equal(sum?.requests, 2);
       assert.equal(meter.unstored('key_1', 'total'), 0);
       assert.equal((await database.query.selectFrom('usage_records').select('id').execute()).length, 2);
@@ -187,11 +185,9 @@ test('under overload records are dropped and counted, and the sums stay right', 
   assert.equal(lost.length, 20);
   gate.resolve();
   await meter.close();
-  const totals = flushes
-    .flatMap(({ totals }) => totals)
-    .filter(({ scope, dimension }) => scope === '' && dimension === 'day');
+  const quarters = flushes.flatMap(({ quarters }) => quarters);
   assert.equal(
-    totals.reduce((sum, { requests }) => sum + requests, 0),
+    quarters.reduce((sum, { requests }) => sum + requests, 0),
     30,
   );
   assert.equal(flushes.flatMap(({ records }) => records).length, 10);
@@ -211,7 +207,7 @@ test('while the store is away calls go on, and what they used is stored when it 
   observe(meter);
   away = false;
   await clock.advance(200_000);
-  const requests = flushes.flatMap(({ totals }) => totals.filter((row) => row.dimension === 'day' && row.scope === ''));
+  const requests = flushes.flatMap(({ quarters }) => quarters);
   assert.equal(
     requests.reduce((sum, row) => sum + row.requests, 0),
     2,

@@ -205,15 +205,16 @@ for (const engine of engines) {
         await clock.advance(50);
       }
       for (let wait = 0; wait < 100; wait += 1) {
-        if ((await database.query.selectFrom('usage_totals').select('day').distinct().execute()).length === 1) break;
+        if ((await database.query.selectFrom('usage_quarters').select('quarter').distinct().execute()).length === 1)
+          break;
         await new Promise((resolve) => setTimeout(resolve, 5));
         await clock.advance(50);
       }
       await retention.stop();
       assert.deepEqual(steps, [500, 500, 100]);
       assert.equal((await database.query.selectFrom('usage_records').select('id').execute()).length, 1);
-      const days = await database.query.selectFrom('usage_totals').select('day').distinct().execute();
-      assert.deepEqual(days, [{ day: '2030-01-21' }]);
+      const quarters = await database.query.selectFrom('usage_quarters').select('quarter').distinct().execute();
+      assert.deepEqual(quarters, [{ quarter: Date.UTC(2030, 0, 21) / 900_000 }]);
       const spent = await database.query.selectFrom('key_spending').selectAll().execute();
       assert.equal(spent[0]?.key_id, id);
       assert.equal(spent[0]?.cost_nano_usd, 1_101_000_000);

@@ -9,7 +9,7 @@ export function readStoredUsage(file: string): StoredUsage {
     'SELECT request_id, key_id, prompt_tokens + completion_tokens AS tokens, cost_nano_usd / 1e9 AS cost_usd FROM usage_records',
   );
   const totals = all(
-    "SELECT value, SUM(requests) AS requests, SUM(prompt_tokens + completion_tokens) AS tokens, SUM(cost_nano_usd) / 1e9 AS cost_usd FROM usage_totals WHERE scope = '' AND dimension = 'key' GROUP BY value",
+    'SELECT key_id, SUM(requests) AS requests, SUM(prompt_tokens + completion_tokens) AS tokens, SUM(cost_nano_usd) / 1e9 AS cost_usd FROM usage_quarters GROUP BY key_id',
   );
   return {
     calls: calls.map((row) => ({
@@ -19,7 +19,7 @@ export function readStoredUsage(file: string): StoredUsage {
       costUsd: Number(row.cost_usd),
     })),
     totals: totals.map((row) => ({
-      key: String(row.value),
+      key: String(row.key_id),
       calls: Number(row.requests),
       tokens: Number(row.tokens),
       costUsd: Number(row.cost_usd),

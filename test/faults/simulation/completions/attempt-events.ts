@@ -1,7 +1,7 @@
 import type {
   SpendingRow,
+  UsageQuarterRow,
   UsageRecordRow,
-  UsageTotalRow,
 } from '../../../../src/completions/storage/completions-schema.ts';
 import type { CallTimes, Ended, ProgramEvent } from '../played-program.ts';
 import type { StoreManners } from '../played-store.ts';
@@ -101,7 +101,7 @@ export type AttemptsEvent =
 /** What is stored at the end. */
 export interface StoredUsage {
   readonly records: readonly UsageRecordRow[];
-  readonly totals: readonly UsageTotalRow[];
+  readonly totals: readonly UsageQuarterRow[];
   readonly spending: readonly SpendingRow[];
   readonly keys: readonly { readonly id: string; readonly name: string }[];
 }

@@ -107,7 +107,7 @@ export const attemptsScenario: Scenario = {
     await clock.advance(QUIET_MS);
     const stored: StoredUsage = {
       records: store.look('SELECT * FROM usage_records'),
-      totals: store.look(`SELECT * FROM usage_totals WHERE scope = '' AND dimension = 'key'`),
+      totals: store.look('SELECT * FROM usage_quarters'),
       spending: store.look('SELECT * FROM key_spending'),
       keys: store.look('SELECT id, name FROM keys'),
     };

@@ -71,7 +71,7 @@ function checkSums({ records, totals, spending, keys }: StoredUsage, mayLack: bo
   return keys.flatMap(({ id, name }) => {
     const own = records.filter(({ key_id: key }) => key === id);
     const recorded = own.reduce((sum, { cost_nano_usd: cost }) => sum + usdOfNano(cost), 0);
-    const summed = totals.filter(({ value }) => value === id);
+    const summed = totals.filter(({ key_id: key }) => key === id);
     const total = summed.reduce((sum, { cost_nano_usd: cost }) => sum + usdOfNano(cost), 0);
     const requests = summed.reduce((sum, row) => sum + row.requests, 0);
     const spent = spending

@@ -63,12 +63,7 @@ export const keysScenario: Scenario = {
         0,
       );
     const requests = async () => {
-      const rows = await query
-        .selectFrom('usage_totals')
-        .select('requests')
-        .where('scope', '=', '')
-        .where('dimension', '=', 'model')
-        .execute();
+      const rows = await query.selectFrom('usage_quarters').select('requests').execute();
       return rows.reduce((all, row) => all + row.requests, 0);
     };
 
@@ -121,7 +116,7 @@ export const usageRetentionScenario: Scenario = {
     stage.watch(running.database);
     clock.stepWall(3 * DAY_MS);
     const left = async () => {
-      const tables = ['usage_records', 'usage_totals', 'usage_flushes'] as const;
+      const tables = ['usage_records', 'usage_quarters', 'usage_flushes'] as const;
       const rows = await Promise.all(tables.map((table) => query.selectFrom(table).selectAll().execute()));
       return rows.flat().length;
     };
