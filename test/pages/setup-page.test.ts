@@ -24,10 +24,10 @@ test('the first administrator is made on the set-up page, whose link works once 
   await fill(page, 'another one');
   await message.filter({ hasText: 'The two passwords differ.' }).waitFor();
   await fill(page, PASSWORD);
-  await message.filter({ hasText: 'Done. Log in as ada@example.com.' }).waitFor();
+  await message.filter({ hasText: 'Done. You are logged in as ada@example.com.' }).waitFor();
   assert.equal(await page.getByRole('button', { name: 'Create' }).isVisible(), false);
-  await page.getByRole('link', { name: 'To the login' }).click();
-  await page.getByRole('heading', { name: 'Log in to Trestle' }).waitFor();
+  await page.getByRole('link', { name: 'To the console' }).click();
+  await page.getByRole('heading', { name: 'No sessions yet' }).waitFor();
   assert.deepEqual(problems, []);
 
   const login = await fetch(`${program.url}/api/auth/login`, {

@@ -18,14 +18,31 @@ function field(name) {
   return /** @type {HTMLInputElement} */ (form.elements.namedItem(name)).value;
 }
 
-/** The page of logins is a part of the console, which may be switched off. */
-async function offerLogin() {
-  const { ok } = await fetch('/login', { method: 'HEAD' });
-  if (!ok) return;
+/** @param {string} path @param {object} body */
+function post(path, body) {
+  return fetch(path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+}
+
+/**
+ * Logs the new administrator in, and offers the console, which may be switched off.
+ *
+ * @param {string} email @param {string | undefined} password
+ */
+async function enter(email, password) {
+  const { ok: isLoggedIn } = await post('/api/auth/login', { identifier: email, password });
+  say(isLoggedIn ? `Done. You are logged in as ${email}.` : `Done. Log in as ${email}.`, 'good');
+  const path = isLoggedIn ? '/console' : '/login';
+  const { ok: hasConsole } = await fetch(path, { method: 'HEAD' });
+  if (!hasConsole) return;
   const link = document.createElement('a');
-  link.href = '/login';
-  link.textContent = 'To the login';
+  link.href = path;
+  link.textContent = isLoggedIn ? 'To the console' : 'To the login';
   form.after(link);
+  link.focus();
 }
 
 async function create() {
@@ -36,19 +53,14 @@ async function create() {
   }
   button.disabled = true;
   try {
-    const response = await fetch('/api/auth/setup', {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ token, name, email, password: first }),
-    });
+    const response = await post('/api/auth/setup', { token, name, email, password: first });
     const answer = await response.json();
     if (!response.ok) {
       say(answer.message ?? 'That did not work.', 'bad');
       return;
     }
     form.hidden = true;
-    say(`Done. Log in as ${answer.user.email}.`, 'good');
-    await offerLogin();
+    await enter(answer.user.email, first);
   } catch {
     say('The server did not answer; try again.', 'bad');
   } finally {
