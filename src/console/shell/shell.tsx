@@ -10,6 +10,7 @@ import {
   ListTodo,
   LogOut,
   type LucideIcon,
+  Menu,
   MessagesSquare,
   Network,
   Plus,
@@ -124,12 +125,14 @@ const ROWS: readonly {
   readonly icon: LucideIcon;
   /** The second key after `g`. */
   readonly key?: string;
+  /** Phones show it in the bar at the bottom; the others are behind “More”. */
+  readonly isInBar?: true;
   readonly isFor?: (seen: Seen) => boolean;
 }[] = [
-  { group: 'Work', path: BOARD, label: 'Board', icon: SquareKanban, key: 'b' },
-  { group: 'Work', path: '/console/new', label: 'New session', icon: Plus },
+  { group: 'Work', path: BOARD, label: 'Board', icon: SquareKanban, key: 'b', isInBar: true },
+  { group: 'Work', path: '/console/new', label: 'New session', icon: Plus, isInBar: true },
   { group: 'Work', path: '/console/runs', label: 'Runs', icon: Workflow, key: 'r' },
-  { group: 'Work', path: '/console/jobs', label: 'Jobs', icon: ListTodo, key: 'j' },
+  { group: 'Work', path: '/console/jobs', label: 'Jobs', icon: ListTodo, key: 'j', isInBar: true },
   { group: 'Work', path: '/console/agents', label: 'Agents', icon: Bot, key: 'a' },
   { group: 'Work', path: '/console/teams', label: 'Teams', icon: UsersRound, key: 't', isFor: isPerson },
   {
@@ -138,6 +141,7 @@ const ROWS: readonly {
     label: 'Playground',
     icon: MessagesSquare,
     key: 'p',
+    isInBar: true,
     isFor: mayAsk,
   },
   { group: 'Models', path: '/console/models', label: 'Models', icon: Boxes, isFor: hasModels },
@@ -156,6 +160,9 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
   const { live } = useConsole();
   const queries = useQueryClient();
   const [isHelpShown, setHelpShown] = useState(false);
+  /** On a phone: where the sheet with the whole navigation was opened. Another place closes it. */
+  const [openedAt, setOpenedAt] = useState<string>();
+  const isOpen = openedAt === location;
   const counts = useQuery({ queryKey: ['counts'], queryFn: () => listSessions({ limit: 1 }) }).data?.counts;
   const needsYou = counts?.needsYou ?? 0;
   useEffect(
@@ -179,6 +186,7 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
     n: () => go('/console/new'),
     ...Object.fromEntries(chords.map(({ keys, path }) => [keys, () => go(path)])),
     '?': () => setHelpShown(true),
+    ...(isOpen && { Escape: () => setOpenedAt(undefined) }),
     '/': () => document.querySelector<HTMLInputElement>('input[type=search]')?.focus(),
   });
   async function leave() {
@@ -192,7 +200,7 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
       <a className="skip" href="#main">
         Skip to the content
       </a>
-      <nav aria-label="Console">
+      <nav aria-label="Console" className={isOpen ? 'open' : ''}>
         <p className="brand">
           Trestle <small>{person === undefined ? 'local' : ''}</small>
         </p>
@@ -202,8 +210,8 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
             <Fragment key={group}>
               <h2>{group}</h2>
               <ul>
-                {inGroup.map(({ path, label, icon: Icon }) => (
-                  <li key={path}>
+                {inGroup.map(({ path, label, icon: Icon, isInBar }) => (
+                  <li key={path} className={isInBar ? 'in-bar' : ''}>
                     <Link href={path} aria-current={location === path ? 'page' : undefined}>
                       <Icon aria-hidden="true" /> {label}
                       {path === BOARD && needsYou > 0 ? <span className="badge">{needsYou}</span> : null}
@@ -236,6 +244,14 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
           </div>
         )}
         <p className="quiet version">{system.version}</p>
+        <button
+          type="button"
+          className="plain more-screens"
+          aria-expanded={isOpen}
+          onClick={() => setOpenedAt(isOpen ? undefined : location)}
+        >
+          <Menu aria-hidden="true" /> {isOpen ? 'Close' : 'More'}
+        </button>
       </nav>
       <main id="main" tabIndex={-1}>
         <ConnectionNotice />

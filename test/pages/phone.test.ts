@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { Locator } from 'playwright-core';
+import { startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { openAsAda } from './logged-in.ts';
+import { openPage } from './open-page.ts';
+
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
+const PHONE = { width: 390, height: 844 };
+
+/** Whether a control can be seen and hit with a finger. */
+async function checkReach(control: Locator): Promise<void> {
+  await control.waitFor();
+  const box = await control.boundingBox();
+  assert.ok(box !== null && box.height >= 44, `it is ${box?.height} pixels high`);
+  assert.ok(box.x >= 0 && box.x + box.width <= PHONE.width, 'it is not beside the screen');
+  assert.ok(box.y >= 0 && box.y + box.height <= PHONE.height, 'it is not below the screen');
+}
+
+test('on a phone a session is started, its question answered, its work opened as a sheet, and found on the board', async (t) => {
+  const config = join(await temporaryFolder(t), 'trestle.yaml');
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+  await writeFile(config, JSON.stringify({ agents: { catalog: ['scripted'], default: 'scripted', custom } }));
+  const program = await startProgram(t, { args: ['--config', config] });
+  const { page, problems } = await openPage(t, `${program.url}/console`);
+  await page.setViewportSize(PHONE);
+  const bar = page.getByRole('navigation', { name: 'Console' });
+  await checkReach(bar.getByRole('link', { name: 'New session' }));
+  await bar.getByRole('link', { name: 'New session' }).click();
+  await page.getByLabel('What should be done?').fill('form');
+  await page.getByRole('button', { name: 'Start' }).click();
+
+  const card = page.getByRole('region', { name: 'The agent asks' });
+  await card.getByLabel('Where').selectOption('live');
+  await card.getByLabel('sure').selectOption('Yes');
+  const answer = card.getByRole('button', { name: 'Answer' });
+  await answer.scrollIntoViewIfNeeded();
+  await checkReach(answer);
+  await answer.click();
+  await page.getByRole('log').getByText('"place":"live"').waitFor();
+  await card.waitFor({ state: 'detached' });
+
+  const side = page.getByRole('complementary');
+  const plan = side.getByRole('tab', { name: 'Plan' });
+  assert.equal(await side.getByRole('tabpanel').isVisible(), false, 'only the conversation is shown');
+  await plan.click();
+  await side.getByText('The agent has no plan.').waitFor();
+  await plan.click();
+  await side.getByRole('tabpanel').waitFor({ state: 'hidden' });
+
+  await bar.getByRole('link', { name: 'Board' }).click();
+  await page.getByRole('region', { name: 'Done' }).getByRole('link', { name: 'form' }).waitFor();
+  await page.getByRole('button', { name: 'List' }).click();
+  await page.getByRole('row', { name: /form.*idle.*scripted/ }).waitFor();
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), PHONE.width, 'nothing is wider');
+  assert.deepEqual(problems, []);
+});
+
+test('on a phone the other screens are behind “More”, which a choice and the key Escape close', async (t) => {
+  const { page, problems } = await openAsAda(t, '/console');
+  await page.setViewportSize(PHONE);
+  const bar = page.getByRole('navigation', { name: 'Console' });
+  await checkReach(bar.getByRole('button', { name: 'More' }));
+  assert.equal(await bar.getByRole('link', { name: 'Users' }).isVisible(), false);
+  await bar.getByRole('button', { name: 'More' }).click();
+  await bar.getByRole('button', { name: 'Log out' }).waitFor();
+  await page.keyboard.press('Escape');
+  await bar.getByRole('button', { name: 'Log out' }).waitFor({ state: 'hidden' });
+  await bar.getByRole('button', { name: 'More' }).click();
+  const users = bar.getByRole('link', { name: 'Users' });
+  await users.scrollIntoViewIfNeeded();
+  await checkReach(users);
+  await users.click();
+  await page.getByRole('row', { name: /Ada/ }).waitFor();
+  await bar.getByRole('link', { name: 'Users' }).waitFor({ state: 'hidden' });
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), PHONE.width, 'nothing is wider');
+  assert.deepEqual(problems, []);
+});
