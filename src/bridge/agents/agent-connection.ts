@@ -2,7 +2,7 @@ import type { RunningProcess } from '../../platform/child-process/start-process.
 import type { Clock } from '../../platform/clock/clock.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
 import { createLineChannel, type LineChannel } from '../../platform/json-rpc/message-channel.ts';
-import type { AgentEvent, AgentTurn, PermissionOption, Steer, SupervisedTurn, TurnUsage } from './agent-provider.ts';
+import type { PermissionOption, SupervisedTurn, TurnUsage } from './agent-provider.ts';
 import type { AcceptedContent, PromptPart } from './prompt-content.ts';
 
 /**
@@ -36,26 +36,17 @@ export interface AgentConnection {
   readonly closed: Promise<unknown>;
 }
 
-export interface PromptRequest {
+/** The members of the turn that a protocol needs, and what the agent gets of its prompt. */
+export interface PromptRequest
+  extends Pick<
+    SupervisedTurn,
+    'model' | 'mode' | 'isReadOnly' | 'report' | 'usedModel' | 'permit' | 'offers' | 'steerable'
+  > {
   readonly conversation: string;
   readonly text: string;
   /** Files that are shown with the text. */
   readonly parts: readonly PromptPart[];
   readonly folder: string;
-  /** Empty: as it is. */
-  readonly model: string;
-  /** As `AgentTurn.report`. */
-  report(event: AgentEvent): Promise<void> | undefined;
-  /** Called with the model that works on the turn, as far as the agent says which. */
-  usedModel(model: string): void;
-  /** As `AgentTurn.isReadOnly`. */
-  readonly isReadOnly: boolean;
-  readonly permit: SupervisedTurn['permit'];
-  /** As those of `AgentTurn`. */
-  readonly mode?: string | undefined;
-  readonly offers?: AgentTurn['offers'] | undefined;
-  /** As `AgentTurn.steerable`. */
-  readonly steerable?: ((steer: Steer) => void) | undefined;
 }
 
 /** How a turn ended, according to the agent. Its events were reported before. */

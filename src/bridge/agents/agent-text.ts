@@ -9,6 +9,11 @@ export function asObject(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 }
 
+/** A list from outside, its entries as objects; anything else is empty. */
+export function objectsIn(value: unknown): readonly Readonly<Record<string, unknown>>[] {
+  return Array.isArray(value) ? value.map((entry) => asObject(entry)) : [];
+}
+
 /** Text from outside; anything else is none. */
 export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';

@@ -88,13 +88,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     if (keepers.size >= MAX_IDLE_KEEPERS) {
       for (const [other, { keeper }] of keepers) if (keeper.isUnused()) keepers.delete(other);
     }
-    const keeper = createProcessKeeper({
-      ...options,
-      payer: { owner, member },
-      folder,
-      hide,
-      onStart: noteStart,
-    });
+    const keeper = createProcessKeeper({ ...options, payer: { owner, member }, folder, hide, onStart: noteStart });
     if (isStopped) void keeper.stop();
     keepers.set(name, { keeper, owner, folder });
     return keeper;
@@ -149,22 +143,12 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
 
   async function prompt(turn: SupervisedTurn, found: Found, signal: AbortSignal): Promise<AgentEnd> {
     const { process, conversation } = found;
-    const { workingDirectory: folder, model, report, usedModel, permit, steerable, isReadOnly = false } = turn;
+    const { workingDirectory: folder } = turn;
     const prompt = promptWithSkills(turn.prompt, turn.skills);
     const { text, parts, notes } = await promptContent(prompt, turn.files, process.connection.accepts);
-    for (const note of notes) report({ kind: 'status', text: note });
+    for (const note of notes) turn.report({ kind: 'status', text: note });
     turn.begun();
-    const choices = { folder, model, mode: turn.mode, isReadOnly, offers: turn.offers };
-    const asked = process.connection.prompt({
-      conversation,
-      text,
-      parts,
-      ...choices,
-      report,
-      usedModel,
-      permit,
-      steerable,
-    });
+    const asked = process.connection.prompt({ ...turn, conversation, text, parts, folder });
     const releases = [
       onAbort(signal, () => process.connection.interrupt(conversation)),
       onAbort(turn.force, () => void process.kill('it went on with a turn that was stopped')),

@@ -73,6 +73,7 @@ function convert(setting: Setting<unknown>): Keywords {
   const about = setting.description === '' ? {} : { description: setting.description };
   if (setting.shape === 'group') {
     const members = Object.entries(setting.members);
+    const isRequired = (member: Setting<unknown>) => member.shape !== 'group' && member.fallback === undefined;
     const required = members.flatMap(([key, member]) => (isRequired(member) ? [key] : []));
     const properties = Object.fromEntries(members.map(([key, member]) => [key, convert(member)]));
     return {
@@ -89,10 +90,6 @@ function convert(setting: Setting<unknown>): Keywords {
   const restricted = json.type !== 'string' || json.pattern !== undefined || json.enum !== undefined;
   if (!restricted) return { ...known, ...json };
   return { ...known, anyOf: [json, ...(fallback === '' ? [{ const: '' }] : []), REFERENCE] };
-}
-
-function isRequired(setting: Setting<unknown>): boolean {
-  return setting.shape !== 'group' && setting.fallback === undefined;
 }
 
 /** `${env:NAME}` may stand for any value. */

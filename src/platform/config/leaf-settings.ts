@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { nearestName } from './problem.ts';
-import type { Folders, LeafSetting, RawValue, Reading, Setting } from './setting-declaration.ts';
+import type { Folders, LeafSetting, Reading, Setting } from './setting-declaration.ts';
 
 /** What can be said about any single value. An item of a list needs no description of its own. */
 export interface LeafOptions<Raw> {
@@ -32,14 +32,11 @@ const ONE_LINE = { type: 'string', maxLength: MAX_CHARACTERS };
 
 /** Decodes one line of text; anything else is refused before. */
 export function line(decode: (text: string, folders: Folders) => Reading<unknown>): LeafKind['decode'] {
-  return (raw, _textual, folders) => faultOfText(raw) ?? decode(String(raw), folders);
-}
-
-/** What is wrong with anything that should be one line of text. */
-function faultOfText(raw: RawValue): { readonly wrong: string; readonly fix?: string } | undefined {
-  if (typeof raw !== 'string') return { wrong: `is a ${typeof raw}`, fix: 'quote it to make it a string' };
-  if (raw.length > MAX_CHARACTERS) return { wrong: `is longer than ${MAX_CHARACTERS} characters` };
-  return /\p{Cc}/u.test(raw) ? { wrong: 'has a control character or a line end in it' } : undefined;
+  return (raw, _textual, folders) => {
+    if (typeof raw !== 'string') return { wrong: `is a ${typeof raw}`, fix: 'quote it to make it a string' };
+    if (raw.length > MAX_CHARACTERS) return { wrong: `is longer than ${MAX_CHARACTERS} characters` };
+    return /\p{Cc}/u.test(raw) ? { wrong: 'has a control character or a line end in it' } : decode(raw, folders);
+  };
 }
 
 interface TextOptions extends LeafOptions<string> {

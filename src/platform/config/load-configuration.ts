@@ -46,8 +46,9 @@ export async function loadConfiguration<T>({ configFile, ...input }: LoadInput<T
   const choice = chooseFile(input, configFile);
   const path = resolve(input.workingDirectory, choice.name);
   const read = await readConfigurationFile(choice.name, path);
-  const file = 'text' in read ? read : undefined;
-  const missing = 'code' in read && (choice.mustExist || read.code !== 'ENOENT') ? [unreadableFile(choice, read)] : [];
+  const file = typeof read === 'string' ? undefined : read;
+  const isMissing = file === undefined && (choice.mustExist || read !== 'ENOENT');
+  const missing = isMissing ? [unreadableFile(choice, String(read))] : [];
   const { problems, ...resolution } = resolveSettings({ ...input, file });
   if (missing.length + problems.length > 0)
     throw new ConfigurationError([...missing, ...problems], resolution.warnings);
@@ -80,26 +81,23 @@ interface ConfigurationFile {
   readonly mode?: number;
 }
 
-interface UnreadFile {
-  readonly code: string;
-}
-
-async function readConfigurationFile(name: string, path: string): Promise<ConfigurationFile | UnreadFile> {
+/** The file, or the code of why it cannot be read. */
+async function readConfigurationFile(name: string, path: string): Promise<ConfigurationFile | string> {
   try {
     await using handle = await open(path, 'r');
     const { mode } = await handle.stat();
     // The size of a pipe or device is not known before it is read; the limit is the last byte that is read.
     const bytes = Buffer.concat(await handle.createReadStream({ end: MAX_FILE_BYTES, autoClose: false }).toArray());
-    if (bytes.length > MAX_FILE_BYTES) return { code: 'TOO_LARGE' };
+    if (bytes.length > MAX_FILE_BYTES) return 'TOO_LARGE';
     const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
     const permissions = process.platform === 'win32' ? {} : { mode };
     return { text, name, directory: dirname(path), ...permissions };
   } catch (error) {
-    return { code: errorCode(error) };
+    return errorCode(error);
   }
 }
 
-function unreadableFile({ name, where }: FileChoice, { code }: UnreadFile): Problem {
+function unreadableFile({ name, where }: FileChoice, code: string): Problem {
   const [wrong, right] = FILE_FAULTS[code] ?? ['cannot be read', 'check the path and the disk'];
   return { where, path: '', wrong: `the file ${name} ${wrong}`, right };
 }

@@ -1,5 +1,5 @@
 import type { PermissionOption } from '../agent-provider.ts';
-import { asObject, cutText, shownText } from '../agent-text.ts';
+import { asObject, cutText, objectsIn, shownText } from '../agent-text.ts';
 
 /** How a conversation of an agent lets its model or its mode be chosen, and from what. */
 export interface SessionChoice {
@@ -22,17 +22,17 @@ const OLDER_FORMS = {
 /** Reads the answer to opening or taking up a session; undefined when the agent offers no such choice. */
 export function readChoice(answer: unknown, category: 'model' | 'mode'): SessionChoice | undefined {
   const fields = asObject(answer);
-  const option = fieldsOf(fields.configOptions).find((one) => one.category === category && one.type === 'select');
+  const option = objectsIn(fields.configOptions).find((one) => one.category === category && one.type === 'select');
   if (option !== undefined && typeof option.id === 'string') {
     return {
       way: { kind: 'option', configId: option.id },
       current: shownText(option.currentValue),
-      ...valuesOf(fieldsOf(option.options).flatMap(flatOption), 'value'),
+      ...valuesOf(objectsIn(option.options).flatMap(flatOption), 'value'),
     };
   }
   const { member, list, id, current } = OLDER_FORMS[category];
   const older = asObject(fields[member]);
-  const offered = valuesOf(fieldsOf(older[list]), id);
+  const offered = valuesOf(objectsIn(older[list]), id);
   if (offered.values.length === 0) return undefined;
   return { way: { kind: 'method' }, current: shownText(older[current]), ...offered };
 }
@@ -54,7 +54,7 @@ export function findReadOnlyMode({ values }: SessionChoice): string | undefined 
 
 /** Options come as a list, or as groups of lists. */
 function flatOption(option: Fields): readonly Fields[] {
-  return typeof option.value === 'string' ? [option] : fieldsOf(option.options);
+  return typeof option.value === 'string' ? [option] : objectsIn(option.options);
 }
 
 const MAX_SHOWN = 200;
@@ -67,10 +67,6 @@ function valuesOf(entries: readonly Fields[], member: string): Pick<SessionChoic
     name: cutText(typeof name === 'string' && name !== '' ? name : id, MAX_NAME),
   }));
   return { values: named.map(({ id }) => id), shown };
-}
-
-function fieldsOf(list: unknown): readonly Fields[] {
-  return Array.isArray(list) ? list.map((entry) => asObject(entry)) : [];
 }
 
 /** The options of a request, as far as they can be read. */

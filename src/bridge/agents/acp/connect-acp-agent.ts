@@ -75,8 +75,8 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     channel.holdBack(prompt.request.report(event));
   });
   const connection = client({ name: 'trestle' })
-    .onRequest(methods.client.session.requestPermission, asFields, ({ params }) => answerPermission(params))
-    .onRequest(methods.client.elicitation.create, asFields, ({ params }) => answerQuestion(params))
+    .onRequest(methods.client.session.requestPermission, asObject, ({ params }) => answerPermission(params))
+    .onRequest(methods.client.elicitation.create, asObject, ({ params }) => answerQuestion(params))
     .connect(stream);
   const { agent } = connection;
 
@@ -117,7 +117,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   }
 
   function mayOnlyRead({ isReadOnly }: PromptRequest): boolean {
-    return isReadOnly || options.permissions === 'deny';
+    return isReadOnly === true || options.permissions === 'deny';
   }
 
   /** Follows what a conversation offers, also between its turns. */
@@ -360,8 +360,4 @@ function setChoice(
 /** A capability is there when its member is, whatever stands in it. */
 function isOffered(capability: unknown): boolean {
   return capability !== undefined && capability !== null;
-}
-
-function asFields(params: unknown): Fields {
-  return asObject(params);
 }

@@ -1,7 +1,7 @@
 import type { FileChange } from '../../contract/session-update.ts';
 import type { PromptEnd } from '../agent-connection.ts';
 import type { AgentEvent, TurnUsage } from '../agent-provider.ts';
-import { asObject, shownText, withinBounds } from '../agent-text.ts';
+import { asObject, objectsIn, shownText, withinBounds } from '../agent-text.ts';
 import { changeOfDiff, changeOfTexts, readPlan, withinChangeBounds } from '../file-changes.ts';
 
 interface Taken {
@@ -138,9 +138,9 @@ const DEEDS: Readonly<Record<string, (item: Fields) => Described>> = {
     ...(typeof durationMs === 'number' && { durationMs }),
   }),
   fileChange: ({ changes }) => {
-    const paths = listOf(changes).map(({ path }) => shownText(path));
+    const paths = objectsIn(changes).map(({ path }) => shownText(path));
     const locations = paths.map((path) => ({ path }));
-    const told = listOf(changes).map(readChange);
+    const told = objectsIn(changes).map(readChange);
     const shown = { input: withinBounds(changes), locations, changes: withinChangeBounds(told) };
     return { title: `edit ${paths.join(', ')}`, toolKind: 'edit', ...shown };
   },
@@ -228,10 +228,6 @@ function createItemReader(): ItemReader {
 
 function wordsOf(kind: 'text' | 'thinking' | 'status', text: unknown): readonly AgentEvent[] {
   return typeof text === 'string' && text !== '' ? [{ kind, text }] : [];
-}
-
-function listOf(value: unknown): readonly Fields[] {
-  return Array.isArray(value) ? value.map((entry) => asObject(entry)) : [];
 }
 
 function given<Name extends string>(name: Name, value: unknown): { readonly [Key in Name]?: unknown } {

@@ -153,7 +153,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
   }
 
   async function startTurn(prompt: RunningPrompt): Promise<PromptEnd> {
-    const { conversation: threadId, text, parts, folder, model, usedModel, isReadOnly } = prompt.request;
+    const { conversation: threadId, text, parts, folder, model, usedModel, isReadOnly = false } = prompt.request;
     const thread = threads.get(threadId);
     if (model !== '' && thread !== undefined) thread.model = model;
     usedModel(thread?.model ?? model);

@@ -7,7 +7,7 @@ import { requestFile } from '../../artifacts/artifact-links.ts';
 import { MAX_INLINE_BYTES } from '../../contract/session.ts';
 import { hopHeader } from '../../forwarding/forward-headers.ts';
 import type { AgentEnd, AgentProvider, AgentTurn, SupervisedTurn } from '../agent-provider.ts';
-import { asObject, textOf } from '../agent-text.ts';
+import { asObject, objectsIn, textOf } from '../agent-text.ts';
 import { networkReason } from '../post-for-events.ts';
 import type { ProbeResult } from '../probe-board.ts';
 import type { PlacedFile } from '../prompt-content.ts';
@@ -192,14 +192,10 @@ function readCapabilities(reply: RemoteReply): ProbeResult {
     return { status: `failed: ${reason.slice(0, 80)}`, version: '' };
   }
   const { providerProbeSummary: probes, providerCatalog: catalog } = reply.result;
-  const available = listOf(probes).find((probe) => probe.available === true);
+  const available = objectsIn(probes).find((probe) => probe.available === true);
   if (available === undefined) {
-    return { status: `failed: ${textOf(listOf(probes)[0]?.status).slice(0, 80) || 'no agent there'}`, version: '' };
+    return { status: `failed: ${textOf(objectsIn(probes)[0]?.status).slice(0, 80) || 'no agent there'}`, version: '' };
   }
-  const entry = listOf(catalog).find(({ providerId }) => providerId === available.providerId);
+  const entry = objectsIn(catalog).find(({ providerId }) => providerId === available.providerId);
   return { status: 'ok', version: textOf(entry?.version).slice(0, 40) };
-}
-
-function listOf(value: unknown): readonly Readonly<Record<string, unknown>>[] {
-  return Array.isArray(value) ? value.map(asObject) : [];
 }
