@@ -12,13 +12,15 @@ import { ApiError } from './contract/read-request.ts';
 import { completionsControlMethods } from './control-methods.ts';
 import { apiErrorBody, completionsErrors, statusOf } from './errors.ts';
 import { createIngress } from './ingress/create-ingress.ts';
+import { createGemini } from './ingress/gemini/create-gemini.ts';
+import { geminiErrorBody, speaksGemini } from './ingress/gemini/gemini-answer.ts';
 import { messagesErrorBody, speaksMessages } from './ingress/messages/messages-answer.ts';
 import type { KeyAccess } from './keys/key-access.ts';
 import type { OwnKeys } from './keys/key-register.ts';
 import { createUpstreamObjects } from './lanes/upstream-objects.ts';
 import { createMeteredKeys, type KeyOwners, type MeteredKeys } from './metered-keys.ts';
 import { createChatHandler } from './operations/chat-handler.ts';
-import { createEmbeddingsHandler } from './operations/embeddings-handler.ts';
+import { createEmbed, createEmbeddingsHandler } from './operations/embeddings-handler.ts';
 import type { MeterChat } from './operations/meter-chat.ts';
 import { createResponseCache } from './operations/response-cache.ts';
 import type { RunChat } from './operations/run-chat.ts';
@@ -88,6 +90,20 @@ export function createCompletions(options: CompletionsOptions): Completions {
   const strictParams = () => settings.strict_params;
   const { access } = metered;
 
+  const embed = createEmbed({ pipeline, findApi, openOperation, send, strictParams, clock, makeId });
+  const ingress = {
+    pipeline,
+    objects: createUpstreamObjects({
+      store: createObjectStore(options.database),
+      clock,
+      onError: (error) => logger.error({ err: error }, 'whose stored responses these are was not noted'),
+    }),
+    strictParams,
+    logger,
+    clock,
+    makeId,
+  };
+
   const routes = completionsRoutes({
     access,
     models,
@@ -95,23 +111,13 @@ export function createCompletions(options: CompletionsOptions): Completions {
     targets: engine.targets,
     chat: createChatHandler({ pipeline, cache: createResponseCache({ clock }), strictParams, clock }),
     text: createTextHandler({ pipeline, findApi, openChat, openOperation, strictParams, clock, makeId }),
-    embeddings: createEmbeddingsHandler({ pipeline, findApi, openOperation, send, strictParams, clock, makeId }),
+    embeddings: createEmbeddingsHandler(embed),
     bodyLimit: settings.max_request_bytes,
     register: metered.register,
     report: metered.report,
     calls: metered.calls,
-    ingress: createIngress({
-      pipeline,
-      objects: createUpstreamObjects({
-        store: createObjectStore(options.database),
-        clock,
-        onError: (error) => logger.error({ err: error }, 'whose stored responses these are was not noted'),
-      }),
-      strictParams,
-      logger,
-      clock,
-      makeId,
-    }),
+    ingress: createIngress(ingress),
+    gemini: createGemini({ ...ingress, embed, models }),
   });
 
   return {
@@ -121,7 +127,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
     surface: {
       name: 'completions',
       title: 'Completions',
-      prefixes: ['/v1', '/chat', '/completions', '/models', '/keys', '/usage'],
+      prefixes: ['/v1', '/v1beta', '/chat', '/completions', '/models', '/keys', '/usage'],
       routes: routes.map((route) => withOwnStatuses(route)),
       upgrades: [],
       errors: completionsErrors,
@@ -153,6 +159,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
 
 /** The body of an error in the shape that the clients of a path read. */
 function errorBody(error: ErrorForBody, head: Pick<RequestHead, 'path'>): unknown {
+  if (speaksGemini(head.path)) return geminiErrorBody(error);
   return speaksMessages(head.path) ? messagesErrorBody(error) : apiErrorBody(error);
 }
 
@@ -170,10 +177,10 @@ function errorHeaders(
 
 /**
  * Two errors have no fixed status (contract/completions 5): what an upstream refuses passes with its own, and a budget
- * that is used up is 402 in the document's family and 429 in OpenAI's.
+ * that is used up is 402 in the document's family and 429 in those of OpenAI and Google.
  */
 function withOwnStatuses(route: Route): Route {
-  const isOpenai = route.path.startsWith('/v1/');
+  const isDocument = !/^\/v1(?:beta)?\//.test(route.path);
   return {
     ...route,
     async handle(call) {
@@ -181,7 +188,7 @@ function withOwnStatuses(route: Route): Route {
         return await route.handle(call);
       } catch (error) {
         if (!(error instanceof AppError) || call.reply.sent) throw error;
-        if (error.code === 'BUDGET_EXCEEDED' && isOpenai) throw new AppError('INSUFFICIENT_QUOTA', error.details);
+        if (error.code === 'BUDGET_EXCEEDED' && !isDocument) throw new AppError('INSUFFICIENT_QUOTA', error.details);
         if (error.code !== 'UPSTREAM_REFUSED') throw error;
         return refuse(call, error);
       }

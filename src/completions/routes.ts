@@ -2,6 +2,7 @@ import { type Call, type Route, defineRoute as row } from '../platform/http/surf
 import { createModelViews, type Models } from './apis/models.ts';
 import { completionsOperations as op } from './contract/operations.ts';
 import type { createIngress } from './ingress/create-ingress.ts';
+import type { createGemini } from './ingress/gemini/create-gemini.ts';
 import type { KeyHolder } from './keys/admission.ts';
 import { ownerOnly, ownOnly } from './keys/key-register.ts';
 import type { MeteredKeys } from './metered-keys.ts';
@@ -16,6 +17,7 @@ export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'r
   readonly text: (family: PathFamily) => Handler;
   readonly embeddings: Handler;
   readonly ingress: ReturnType<typeof createIngress>;
+  readonly gemini: ReturnType<typeof createGemini>;
   /** The largest body of a call to a model: attachments travel inline in messages. */
   readonly bodyLimit: number;
 }
@@ -25,7 +27,7 @@ export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'r
  * document has them, and under `/v1` as OpenAI has them.
  */
 export function completionsRoutes(parts: RouteParts): readonly Route[] {
-  const { access, models, chat, text, embeddings, ingress, register, report, calls, bodyLimit } = parts;
+  const { access, models, chat, text, embeddings, ingress, gemini, register, report, calls, bodyLimit } = parts;
   const { withKey, withMasterKey, withOwnKeys } = access;
   const views = createModelViews(models);
   const listTargets = createTargetView(parts);
@@ -65,5 +67,9 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
     row('POST /v1/responses', withKey, op.createResponse, ingress.createResponse),
     row('POST /v1/messages', withKey, op.createMessage, ingress.createMessage),
     row('POST /v1/messages/count_tokens', withKey, op.countTokens, ingress.countTokens),
+    // The operation stands after the last colon of the path.
+    row('POST /v1beta/models/*', withKey, op.callGemini, gemini.call),
+    row('GET /v1beta/models', withKey, op.listGeminiModels, gemini.list),
+    row('GET /v1beta/models/*', withKey, op.showGeminiModel, gemini.show),
   ].map((route) => (route.body === 'bytes' ? { ...route, bodyLimit } : route));
 }

@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  addPartialArguments,
+  createPartialArguments,
+  type PartialArguments,
+} from '../../src/completions/dialects/google/partial-arguments.ts';
+import {
   askThrough,
   dialectOf,
   digestOf,
@@ -49,7 +54,7 @@ function callOf(name: string, argumentsText: string): string {
 
 function eventsOf(text: string): Json[] {
   return text
-    .split('\n\n')
+    .split(/\r?\n\r?\n/)
     .filter((event) => event.includes('data: '))
     .map((event) => event.slice(event.indexOf('data: ') + 'data: '.length))
     .filter((data) => data !== '[DONE]')
@@ -165,7 +170,60 @@ function readResponses(bodies: readonly Json[], stream: boolean): ReadAnswer {
   };
 }
 
-const READERS = { chat: readChat, messages: readMessages, responses: readResponses };
+const GEMINI_FINISHES: Readonly<Record<string, string>> = {
+  STOP: 'stop',
+  MAX_TOKENS: 'length',
+  SAFETY: 'content_filter',
+};
+
+function readGemini(bodies: readonly Json[]): ReadAnswer {
+  const calls: { name: string; args: Json; partial?: PartialArguments }[] = [];
+  let text = '';
+  let reasoning = '';
+  let finish = '';
+  let usage: Json = {};
+  for (const body of bodies) {
+    usage = body.usageMetadata ?? usage;
+    const candidate = body.candidates?.[0];
+    finish = candidate?.finishReason ?? finish;
+    for (const part of candidate?.content?.parts ?? []) {
+      if (part.thought === true) reasoning += part.text ?? '';
+      else text += part.text ?? '';
+      if (part.functionCall === undefined) continue;
+      const { name, args = {}, partialArgs } = part.functionCall;
+      if (name !== undefined) calls.push({ name, args });
+      const call = calls.at(-1);
+      if (partialArgs === undefined || call === undefined) continue;
+      call.partial ??= createPartialArguments(0);
+      assert.ok(addPartialArguments(call.partial, partialArgs));
+      call.args = call.partial.value;
+    }
+  }
+  const thoughts = usage.thoughtsTokenCount ?? 0;
+  return {
+    text: digestOf(text),
+    reasoning: digestOf(reasoning),
+    calls: calls.map(({ name, args }) => callOf(name, JSON.stringify(args))),
+    finish: finish === 'STOP' && calls.length > 0 ? 'tool_calls' : (GEMINI_FINISHES[finish] ?? finish),
+    usage: {
+      prompt: (usage.promptTokenCount ?? 0) + (usage.toolUsePromptTokenCount ?? 0),
+      completion: (usage.candidatesTokenCount ?? 0) + thoughts,
+      cached: usage.cachedContentTokenCount ?? 0,
+      reasoningTokens: thoughts,
+    },
+    failed: bodies.some((body) => body.error !== undefined),
+  };
+}
+
+const READERS = {
+  chat: readChat,
+  messages: readMessages,
+  responses: readResponses,
+  gemini: readGemini,
+  geminiArray: readGemini,
+};
+/** Thoughts are shown to those who ask for them. */
+const THOUGHTS = { generationConfig: { thinkingConfig: { includeThoughts: true } } };
 
 const folder = recordedFolder();
 const skip = folder === undefined ? 'the folder with recorded answers is not there' : false;
@@ -196,12 +254,16 @@ test('DC-7, DC-14, DC-16, DC-20: recorded answers of real providers are read in 
     const { stream } = recording;
     upstreams.script(stream ? streams(recordedEvents(folder, recording)) : answers(recordedBody(folder, recording)));
     for (const ingress of Object.keys(READERS) as (keyof typeof READERS & Ingress)[]) {
-      const more = { stream, ...(ingress === 'chat' && stream && { stream_options: { include_usage: true } }) };
+      const more = {
+        stream,
+        ...(ingress === 'chat' && stream && { stream_options: { include_usage: true } }),
+        ...(ingress.startsWith('gemini') && THOUGHTS),
+      };
       const response = await askThrough(upstreams, ingress, dialectOf(recording), more);
       const text = await response.text();
       try {
         assert.equal(response.status, 200, text);
-        const bodies = stream ? eventsOf(text) : [JSON.parse(text)];
+        const bodies = stream && ingress !== 'geminiArray' ? eventsOf(text) : [JSON.parse(text)].flat();
         compare(recording, ingress, READERS[ingress](bodies, stream));
       } catch (error) {
         problems.push((error as Error).message);

@@ -35,6 +35,7 @@ const EXCEPTIONS: readonly (readonly [part: string, reason: string])[] = [
   ["from '@ai-sdk/openai-compatible'", 'runs in test/clients, which installs the package'],
   ["from '@langchain/openai'", 'runs in test/clients, which installs the package'],
   ["from '@anthropic-ai/sdk'", 'runs in test/clients, which installs the package'],
+  ["from '@google/genai'", 'runs in test/clients, which installs the package'],
   ['trestle models test groq/', 'needs a key of a model API'],
 ];
 

@@ -150,4 +150,6 @@ export const ROUTES = [
   '/v1/usage GET',
   '/v1/usage/calls GET',
   '/v1/usage/calls/{id} GET',
+  '/v1beta/models GET',
+  '/v1beta/models/{path} GET POST',
 ];

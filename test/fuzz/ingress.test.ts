@@ -3,10 +3,13 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { Compile } from 'typebox/schema';
 import { ChatRequest } from '../../src/completions/contract/chat.ts';
+import { GenerateContentRequest } from '../../src/completions/contract/gemini.ts';
 import { MessagesRequest } from '../../src/completions/contract/messages.ts';
 import { TextRequest } from '../../src/completions/contract/operations.ts';
 import { createRequestReader } from '../../src/completions/contract/read-request.ts';
 import { ResponsesRequest } from '../../src/completions/contract/responses.ts';
+import { plainNames, storedInGemini, withOwnSignatures } from '../../src/completions/ingress/gemini/gemini-content.ts';
+import { decodeGeminiRequest } from '../../src/completions/ingress/gemini/gemini-request.ts';
 import { decodeMessagesRequest } from '../../src/completions/ingress/messages/messages-request.ts';
 import { decodeResponsesRequest } from '../../src/completions/ingress/responses/responses-request.ts';
 import { textAsChat } from '../../src/completions/operations/text-handler.ts';
@@ -48,6 +51,8 @@ const WORDS = [
     'developer',
     'call_1',
   ],
+  ...['model', 'function', 'AUTO', 'ANY', 'NONE', 'application/json', 'audio/mpeg', 'image/png', 'HIGH', 'TEXT'],
+  ...['files/a', Buffer.from('trestle1:["a","google:c0:s;"]').toString('base64')],
 ];
 const chat = Compile(ChatRequest);
 const from = (schema: object) => arbitraryFor(schema as JsonSchema, { junkWeight: 0, words: WORDS });
@@ -83,6 +88,23 @@ test('G18: any request of the Responses API becomes a chat completion, or is ref
     fc.property(from(ResponsesRequest), (value) => {
       fc.pre(validator.Check(value));
       assertChat(() => decodeResponsesRequest(read(Buffer.from(JSON.stringify(value)))).chat);
+    }),
+    runs(200),
+  );
+});
+
+test('G18: any request of the Gemini API becomes a chat completion, or is refused', () => {
+  const validator = Compile(GenerateContentRequest);
+  const read = createRequestReader(GenerateContentRequest, undefined, plainNames);
+  fc.assert(
+    fc.property(from(GenerateContentRequest), fc.boolean(), (value, stream) => {
+      fc.pre(validator.Check(value));
+      assertChat(() => {
+        const request = read(Buffer.from(JSON.stringify(value)));
+        assert.ok(validator.Check(withOwnSignatures(request) ?? request));
+        assert.ok(Array.isArray(storedInGemini(request)));
+        return decodeGeminiRequest(request, { model: 'lab/m', stream }).chat;
+      });
     }),
     runs(200),
   );

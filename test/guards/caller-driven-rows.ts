@@ -10,10 +10,13 @@ import { matchSkills } from '../../src/bridge/routing/match-skills.ts';
 import { matchesToolPattern } from '../../src/bridge/tools/invoke-tool.ts';
 import { nearestModels } from '../../src/completions/apis/models.ts';
 import { ChatRequest } from '../../src/completions/contract/chat.ts';
+import { GenerateContentRequest } from '../../src/completions/contract/gemini.ts';
 import { MessagesRequest } from '../../src/completions/contract/messages.ts';
 import { ResponsesRequest } from '../../src/completions/contract/responses.ts';
 import { googleSchema } from '../../src/completions/dialects/google/google-schema.ts';
 import { createAnswerReader } from '../../src/completions/ingress/answer-blocks.ts';
+import { plainNames } from '../../src/completions/ingress/gemini/gemini-content.ts';
+import { decodeGeminiRequest } from '../../src/completions/ingress/gemini/gemini-request.ts';
 import { decodeMessagesRequest } from '../../src/completions/ingress/messages/messages-request.ts';
 import { decodeResponsesRequest } from '../../src/completions/ingress/responses/responses-request.ts';
 import { createCustomToolInput } from '../../src/completions/ingress/responses/responses-tools.ts';
@@ -32,11 +35,12 @@ import { plainEnvelope } from '../../src/platform/json-rpc/envelope.ts';
 import { createExchange } from '../../src/platform/json-rpc/exchange.ts';
 import { createFrameReader } from '../../src/platform/json-rpc/message-channel.ts';
 import { hideCredentials } from '../../src/platform/log/hidden-secrets.ts';
-import { ask, CHATS, MESSAGES, many, RESPONSES } from '../kit/worst-requests.ts';
+import { ask, CHATS, GEMINI, MESSAGES, many, RESPONSES } from '../kit/worst-requests.ts';
 import { LANE_ROWS, type Row } from './lane-rows.ts';
 
 const check = {
   chat: createSchemaCheck(ChatRequest, 'body'),
+  gemini: createSchemaCheck(GenerateContentRequest, 'body'),
   messages: createSchemaCheck(MessagesRequest, 'body'),
   responses: createSchemaCheck(ResponsesRequest, 'body'),
 };
@@ -87,6 +91,15 @@ export const ROWS: readonly Row[] = [
       work: (size) => withInput(make(size), decodeResponsesRequest),
     },
     { name: `responses: ${name} are checked`, size: PARTS, work: (size) => withInput(make(size), check.responses) },
+  ]),
+  ...Object.entries(GEMINI).flatMap(([name, make]): Row[] => [
+    {
+      name: `gemini: ${name} are decoded`,
+      size: PARTS,
+      work: (size) => withInput(make(size), (input) => decodeGeminiRequest(input, { model: 'm', stream: false })),
+    },
+    { name: `gemini: ${name} are checked`, size: PARTS, work: (size) => withInput(make(size), check.gemini) },
+    { name: `gemini: ${name} get plain names`, size: PARTS, work: (size) => withInput(make(size), plainNames) },
   ]),
   {
     name: 'legacy functions become tools',

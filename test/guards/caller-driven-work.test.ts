@@ -4,11 +4,12 @@ import { test } from 'node:test';
 import { IsSchema, type TSchema } from 'typebox';
 import { type CodecName, MAX_STEPS } from '../../src/completions/dialects/dialect.ts';
 import { loadDialect } from '../../src/completions/dialects/dialect-table.ts';
+import { decodeGeminiRequest } from '../../src/completions/ingress/gemini/gemini-request.ts';
 import { decodeMessagesRequest } from '../../src/completions/ingress/messages/messages-request.ts';
 import { decodeResponsesRequest } from '../../src/completions/ingress/responses/responses-request.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
 import { createSchemaCheck } from '../../src/platform/http/request-body.ts';
-import { CHATS, MESSAGES, many, RESPONSES } from '../kit/worst-requests.ts';
+import { CHATS, GEMINI, MESSAGES, many, RESPONSES } from '../kit/worst-requests.ts';
 import { PARTS, quietly, ROWS, withInput } from './caller-driven-rows.ts';
 import type { Row } from './lane-rows.ts';
 
@@ -184,6 +185,12 @@ test('DC-1: past the budget of steps every encoder and decoder refuses, before i
         refused(() => decodeMessagesRequest(make(past))),
         `messages: ${name}`,
       );
+  }
+  for (const [name, make] of Object.entries(GEMINI)) {
+    assert.ok(
+      refused(() => decodeGeminiRequest(make(past), { model: 'm', stream: false })),
+      `gemini: ${name}`,
+    );
   }
   for (const [name, make] of Object.entries(RESPONSES)) {
     assert.ok(

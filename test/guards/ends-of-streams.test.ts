@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadDialect } from '../../src/completions/dialects/dialect-table.ts';
+import { createLaneReader } from '../../src/completions/lanes/lane-reader.ts';
+import { generateLane } from '../../src/completions/lanes/request-lanes.ts';
 import type { StreamReader } from '../../src/completions/relay/open-stream.ts';
 import { createByteReader, createChunkReader, createFraming } from '../../src/completions/relay/stream-readers.ts';
 import {
@@ -138,6 +140,7 @@ interface SeenEnd {
 async function readEnd(ingress: Ingress, response: Response): Promise<SeenEnd> {
   const text = await response.text();
   if (response.status >= 400) return { failed: true, completed: false };
+  if (ingress === 'geminiArray') return readItems(JSON.parse(text));
   const events = text.split('\n\n').filter((event) => event.includes('data: '));
   for (const event of events) {
     const data = event.slice(event.indexOf('data: ') + 'data: '.length);
@@ -154,7 +157,20 @@ async function readEnd(ingress: Ingress, response: Response): Promise<SeenEnd> {
       return { failed: text.includes('event: error'), completed: text.includes('event: message_stop') };
     case 'responses':
       return { failed: text.includes('event: response.failed'), completed: text.includes('event: response.completed') };
+    case 'gemini': {
+      const items = events.map((event) => JSON.parse(event.slice(event.indexOf('data: ') + 'data: '.length)));
+      const seen = readItems(items);
+      // Google's own clients look for the error after the last event.
+      if (seen.failed) assert.deepEqual(JSON.parse(text.slice(text.lastIndexOf('\n\n'))), items.at(-1));
+      return seen;
+    }
   }
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: responses as a client reads them.
+function readItems(items: readonly any[]): SeenEnd {
+  const last = items.at(-1);
+  return { failed: last.error?.code >= 400, completed: Boolean(last.candidates?.[0].finishReason) };
 }
 
 async function endThrough(
@@ -216,6 +232,9 @@ for (const dialect of DIALECTS) {
         }),
         ...(dialect === 'openai'
           ? [createByteReader({ choices: 1, usageAsked: false, promptTokens: 1, chunkObject: 'chat.completion.chunk' })]
+          : []),
+        ...(dialect === 'google'
+          ? [createLaneReader({ lane: generateLane, promptTokens: 1, onKept: () => undefined })]
           : []),
       ];
       for (const reader of readers) {

@@ -1,10 +1,11 @@
+import { storedInGemini, withOwnSignatures } from '../../src/completions/ingress/gemini/gemini-content.ts';
 import { storedInMessages, withOwnProofs } from '../../src/completions/ingress/messages/messages-request.ts';
 import { storedInResponses } from '../../src/completions/ingress/responses/responses-request.ts';
 import { createLaneReader } from '../../src/completions/lanes/lane-reader.ts';
-import { messagesLane, responsesLane } from '../../src/completions/lanes/request-lanes.ts';
+import { generateLane, messagesLane, responsesLane } from '../../src/completions/lanes/request-lanes.ts';
 import { spliceModel } from '../../src/completions/relay/splice-body.ts';
 import { estimateTokensIn } from '../../src/completions/relay/token-usage.ts';
-import { MESSAGES, RESPONSES } from '../kit/worst-requests.ts';
+import { GEMINI, MESSAGES, RESPONSES } from '../kit/worst-requests.ts';
 
 /**
  * Work that a caller drives. Each row makes the worst input of a given size, and does the work on it. Dialects and schemas
@@ -42,6 +43,16 @@ export const LANE_ROWS: readonly Row[] = [
       },
     }),
   ),
+  ...Object.entries(GEMINI).map(
+    ([name, make]): Row => ({
+      name: `gemini: ${name} are looked at before they pass as bytes`,
+      size: PARTS,
+      work: (size) => {
+        const request = make(size);
+        return () => [storedInGemini(request), withOwnSignatures(request), estimateTokensIn(request.contents)];
+      },
+    }),
+  ),
   {
     name: 'the model is found among members that have the same key',
     size: 500_000,
@@ -50,7 +61,7 @@ export const LANE_ROWS: readonly Row[] = [
       return () => spliceModel(bytes, 'a', 'b');
     },
   },
-  ...[messagesLane, responsesLane].map((lane): Row => {
+  ...[messagesLane, responsesLane, generateLane].map((lane): Row => {
     const mark = lane.delta.mark.replaceAll(/[",]/g, '');
     const event = `data: {"type":"x${mark}","delta":{"text":"\\"usage\\""},"usage":{}}\n\n`;
     return {

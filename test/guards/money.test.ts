@@ -106,6 +106,7 @@ const CALLS_A_MODEL = [
   'POST /v1/embeddings',
   'POST /v1/responses',
   'POST /v1/messages',
+  'POST /v1beta/models/{path}',
   'RPC session.start',
   'RPC session.message',
   'RPC app.jobs.submit',
@@ -132,7 +133,10 @@ const CALLS_NONE: readonly string[] = [
 const isOfAccounts = (row: string) => row.includes(' /api/');
 
 /** What would make a model answer, in every row's own words. */
-const BODY = { model: 'lab/small', messages: [{ role: 'user', content: 'Hello' }], input: 'Hello', max_tokens: 9 };
+const BODY = {
+  ...{ model: 'lab/small', messages: [{ role: 'user', content: 'Hello' }], input: 'Hello', max_tokens: 9 },
+  contents: [{ parts: [{ text: 'Hello' }] }],
+};
 const bodyOf = (row: string) => (/ (?:\/v1)?\/completions$/.test(row) ? { ...BODY, prompt: 'Hello' } : BODY);
 let session = 0;
 const paramsOf = (method: string): Json => {
@@ -153,9 +157,13 @@ async function call(row: string, headers: Headers): Promise<number> {
   const response =
     method === 'RPC'
       ? await send('POST', '/acp/rpc', headers, { jsonrpc: '2.0', id: 1, method: path, params: paramsOf(path) })
-      : await send(method, path.replaceAll(/\{\w+\}/g, 'x'), headers, takesBody(row) ? bodyOf(row) : undefined);
+      : await send(method, filled(path), headers, takesBody(row) ? bodyOf(row) : undefined);
   await response.arrayBuffer();
   return response.status;
+}
+
+function filled(path: string): string {
+  return path.replace('/v1beta/models/{path}', '/v1beta/models/lab/small:generateContent').replaceAll(/\{\w+\}/g, 'x');
 }
 
 function takesBody(row: string) {
@@ -218,8 +226,13 @@ test('money: nothing that a stranger sends reaches the model, by any row', async
   const key = await issue();
   const strangers: Readonly<Record<string, Headers>> = {
     nobody: {},
-    garbage: { authorization: 'Bearer nonsense', 'x-api-key': 'nonsense', cookie: 'xc_session=nonsense' },
-    'revoked key': { authorization: `Bearer ${revoked.key}`, 'x-api-key': revoked.key },
+    garbage: {
+      authorization: 'Bearer nonsense',
+      'x-api-key': 'nonsense',
+      'x-goog-api-key': 'no',
+      cookie: 'xc_session=nonsense',
+    },
+    'revoked key': { authorization: `Bearer ${revoked.key}`, 'x-api-key': revoked.key, 'x-goog-api-key': revoked.key },
   };
   const before = { paid: paid(), metered: await metered() };
   for (const [who, headers] of Object.entries(strangers)) {

@@ -156,3 +156,60 @@ export const RESPONSES: Readonly<Record<string, (size: number) => Json>> = {
     input: [{ role: 'user', content: many(size, () => ({ type: 'input_text', text: 'x' })) }],
   }),
 };
+
+export const GEMINI: Readonly<Record<string, (size: number) => Json>> = {
+  'many contents': (size) => ({
+    contents: many(size, (at) => ({ role: at % 2 ? 'model' : 'user', parts: [{ text: 'x' }] })),
+  }),
+  'many parts': (size) => geminiOf(many(size, () => ({ text: 'x' }))),
+  'pieces of one answer': (size) => ({ contents: many(size, () => ({ role: 'model', parts: [{ text: 'x' }] })) }),
+  'thoughts between text': (size) =>
+    geminiOf(
+      many(size, (at) => ({ text: 'x', thought: at % 2 === 1, thoughtSignature: PROOF })),
+      'model',
+    ),
+  'calls of one name and their results': (size) => ({
+    contents: [
+      { role: 'model', parts: many(size, () => ({ functionCall: { name: 'f', args: {} }, thoughtSignature: PROOF })) },
+      { parts: many(size, () => ({ functionResponse: { name: 'f', response: { output: 'x' } } })) },
+    ],
+  }),
+  'images in one result': (size) => ({
+    contents: [
+      { role: 'model', parts: [{ functionCall: { name: 'f' } }] },
+      {
+        parts: [
+          {
+            functionResponse: {
+              name: 'f',
+              parts: many(size, () => ({ inlineData: { mimeType: 'image/png', data: 'AA' } })),
+            },
+          },
+        ],
+      },
+    ],
+  }),
+  'many instructions': (size) => ({ ...geminiOf([]), systemInstruction: { parts: many(size, () => ({ text: 'x' })) } }),
+  'many tools': (size) => ({
+    ...geminiOf([]),
+    tools: [{ functionDeclarations: many(size, (at) => ({ name: `f${at}`, parameters: { type: 'OBJECT' } })) }],
+  }),
+  'a wide schema': (size) => ({
+    ...geminiOf([]),
+    generationConfig: {
+      responseMimeType: 'application/json',
+      responseSchema: {
+        type: 'OBJECT',
+        properties: Object.fromEntries(many(size, (at) => [`m${at}`, { type: 'STRING', nullable: true }])),
+      },
+    },
+  }),
+};
+
+/** A proof of ours, which must be read each time. */
+const PROOF = `${Buffer.from('trestle1:').toString('base64')}${Buffer.from('["x","google:c0:s;"]').toString('base64')}`;
+
+function geminiOf(parts: readonly object[], role = 'user'): Json {
+  const question = { role: 'user', parts: [{ text: 'x' }] };
+  return { contents: parts.length === 0 ? [question] : [question, { role, parts }] };
+}

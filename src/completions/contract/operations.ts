@@ -3,6 +3,18 @@ import type { Operation } from '../../platform/http/surface.ts';
 import { CallDetails, CallList, CallsQuery } from './calls.ts';
 import { ChatCompletion, ChatRequest, SamplingFields, Usage } from './chat.ts';
 import {
+  BatchEmbedRequest,
+  EmbedContentRequest,
+  GeminiCountRequest,
+  GeminiError,
+  GeminiModel,
+  GeminiModelList,
+  GeminiModelsQuery,
+  GeminiResults,
+  GenerateContentRequest,
+  GenerateContentResponse,
+} from './gemini.ts';
+import {
   IssuedKey,
   KeyChange,
   KeyInfo,
@@ -146,6 +158,27 @@ export const completionsOperations = {
     raw: true,
     response: { 200: TokenCount },
     error: MessagesError,
+  },
+  callGemini: {
+    summary:
+      "Call a model in the form of Google's Gemini API: `{model}:generateContent`, `:streamGenerateContent`, `:countTokens`, `:embedContent` or `:batchEmbedContents`.",
+    body: Type.Union([GenerateContentRequest, GeminiCountRequest, EmbedContentRequest, BatchEmbedRequest]),
+    raw: true,
+    response: {
+      200: Type.Union([GenerateContentResponse, Type.Array(GenerateContentResponse), GeminiResults, EventStream]),
+    },
+    error: GeminiError,
+  },
+  listGeminiModels: {
+    summary: "List the models that your key may use, in the form of Google's Gemini API.",
+    query: GeminiModelsQuery,
+    response: { 200: GeminiModelList },
+    error: GeminiError,
+  },
+  showGeminiModel: {
+    summary: "Show one model, in the form of Google's Gemini API.",
+    response: { 200: GeminiModel },
+    error: GeminiError,
   },
   listModels: { summary: 'List the models that your key may use.', response: { 200: ModelList } },
   showModel: { summary: 'Show one model.', response: { 200: ModelEntry } },

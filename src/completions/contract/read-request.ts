@@ -17,17 +17,26 @@ const NULL = Buffer.from('null');
  * Returns the one way to read the body of a request: parses it, checks it (INVALID_PARAMETER in the wording of OpenAI's
  * API), and removes every `null` that stands for an absent field, so that no code behind it meets one.
  */
-export function createRequestReader<T extends TSchema>(schema: T, limits?: Partial<ValueLimits>) {
+export function createRequestReader<T extends TSchema>(
+  schema: T,
+  limits?: Partial<ValueLimits>,
+  /** Brings the value into the form of the schema, before it is checked. */
+  prepare: (value: unknown) => unknown = asItIs,
+) {
   let validator: Validator | undefined;
   const removeNulls = nullRemoval(schema);
   return (body: Buffer): Static<T> => {
-    const request = parseBody(body, limits);
+    const request = prepare(parseBody(body, limits));
     validator ??= Compile(schema);
     if (!validator.Check(request)) throw refusal(findErrors(validator, request)[0] ?? [], schema, request);
     // To search megabytes could take longer than to look at each value.
     if (body.length > MIN_LARGE_BODY || body.includes(NULL)) removeNulls?.(request);
     return request as Static<T>;
   };
+}
+
+function asItIs(value: unknown): unknown {
+  return value;
 }
 
 interface SchemaNode {

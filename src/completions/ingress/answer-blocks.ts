@@ -1,5 +1,7 @@
 import { AppError } from '../../platform/errors/app-error.ts';
+import { parseJson } from '../../platform/json/parse-json.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta, Usage } from '../contract/chat.ts';
+import { isRecord } from './decoded-request.ts';
 
 /** One part of an answer. `text` is what grows; for a tool it is the JSON text of its arguments. */
 export interface AnswerBlock {
@@ -169,6 +171,20 @@ function deltaOf(message: ChatCompletion['choices'][number]['message']): ChunkDe
     ...(typeof refusal === 'string' && { refusal }),
     ...(Array.isArray(toolCalls) && { tool_calls: toolCalls.map((call, index) => ({ ...call, index })) }),
   };
+}
+
+/** The arguments of a call. Refuses a call whose arguments are not an object, except one that was cut off by the limit of tokens. */
+export function callInput({ name, text }: AnswerBlock, cutShort: boolean): object {
+  if (text.trim() === '') return {};
+  try {
+    const value = parseJson(text);
+    if (isRecord(value)) return value;
+  } catch {
+    if (cutShort) return {};
+  }
+  throw new AppError('UPSTREAM_ERROR', {
+    reason: `it called "${name.slice(0, 64)}" with arguments that are no JSON object`,
+  });
 }
 
 function isText(value: unknown): value is string {

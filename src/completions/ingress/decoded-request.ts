@@ -44,6 +44,23 @@ export function isRecord(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** Up to so many tokens of thinking are this much effort. */
+const EFFORT_OF_BUDGET = [
+  { upTo: 2048, effort: 'low' },
+  { upTo: 8192, effort: 'medium' },
+  { upTo: Number.POSITIVE_INFINITY, effort: 'high' },
+] as const;
+
+export function effortOfBudget(budget: number): Pick<ChatRequest, 'reasoning_effort'> {
+  const row = EFFORT_OF_BUDGET.find(({ upTo }) => budget <= upTo);
+  return row === undefined ? {} : { reasoning_effort: row.effort };
+}
+
+/** The result of a call that failed. Chat completions have no place for this; a model that reads it knows. */
+export function failedResult(parts: readonly ContentPart[]): readonly ContentPart[] {
+  return [{ type: 'text', text: 'The tool failed:' }, ...parts];
+}
+
 /** Builds the messages of a chat completion out of the finer pieces of other dialects. */
 export interface ConversationBuilder {
   /** `cache`: the marker of Anthropic's cache that the piece has. */

@@ -13,7 +13,7 @@ import { type Lane, passedHeaders } from '../lanes/request-lanes.ts';
 import type { Reference, UpstreamObjects } from '../lanes/upstream-objects.ts';
 import { type ChatPipeline, type DecodedRequest, readCallOptions } from '../operations/chat-pipeline.ts';
 import type { LaneForm } from '../operations/open-lane.ts';
-import { openInSilence, relayStream, sendJson } from '../relay/relay-stream.ts';
+import { eventFraming, openInSilence, relayStream, type StreamFraming, sendJson } from '../relay/relay-stream.ts';
 import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 
@@ -39,7 +39,27 @@ export interface IngressForm extends Pick<LaneForm, 'request' | 'rewritten'> {
   whole(completion: ChatCompletion): object;
   /** The events of a translated stream; its `fail` ends a stream of bytes as well. */
   stream(): StreamEncoder;
+  /** How the stream is written. Absent: as server-sent events. */
+  readonly format?: StreamFormat;
 }
+
+/** How events of ours and whole events of an upstream are written to one caller. */
+export interface StreamFormat extends StreamFraming {
+  events(events: readonly StreamEvent[]): string;
+  bytes(piece: Buffer): string | Buffer;
+  /** What follows the last event of a complete stream. */
+  end(): string;
+  /** The end of a stream that failed, in the pieces in which it is written. */
+  failure(events: readonly StreamEvent[]): readonly string[];
+}
+
+const eventFormat: StreamFormat = {
+  ...eventFraming,
+  events: encodeEvents,
+  bytes: (piece) => piece,
+  end: () => '',
+  failure: (events) => [encodeEvents(events)],
+};
 
 /** Turns the chunks of one streamed answer into the events of another API. */
 export interface StreamEncoder {
@@ -105,25 +125,27 @@ export function createIngressCall({ pipeline, strictParams, objects, clock, logg
     }
 
     const encoder = form.stream();
+    const { format = eventFormat } = form;
     const failing = (afterBytes: boolean) => (error: unknown) =>
-      encodeEvents(encoder.fail(described(error, requestId), afterBytes));
+      format.failure(encoder.fail(described(error, requestId), afterBytes));
     const encodeFailure = failing(false);
-    const begun = await openInSilence({ reply, record, clock, alarms, encodeFailure }, open);
+    const begun = await openInSilence({ reply, record, clock, alarms, encodeFailure, framing: format }, open);
     if (begun === undefined) return reply;
     const { opened, headersSent } = begun;
     const { result, finish } = opened;
-    const shared = { reply, record, finish, clock, alarms, headersSent, requestText, encodeFailure };
+    const shared = { reply, record, finish, clock, alarms, headersSent, requestText, encodeFailure, framing: format };
     if (result.kind === 'byte-stream') {
       const { stream } = result;
-      const asItIs = { encode: (piece: Buffer) => piece, encodeEnd: (last: Buffer | undefined) => last ?? '' };
-      relayStream({ ...shared, ...asItIs, stream, encodeFailure: failing(true) });
+      const encodeEnd = (last: Buffer | undefined) =>
+        joined(last === undefined ? '' : format.bytes(last), format.end());
+      relayStream({ ...shared, encode: format.bytes, encodeEnd, stream, encodeFailure: failing(true) });
     } else if (result.kind === 'chunk-stream') {
-      const encode = createEncode(encoder);
+      const encode = createEncode(encoder, format);
       relayStream({
         ...shared,
         stream: result.stream,
         encode,
-        encodeEnd: (last = []) => `${encode(last)}${encodeEvents(encoder.finish())}`,
+        encodeEnd: (last = []) => `${encode(last)}${format.events(encoder.finish())}${format.end()}`,
       });
     } else throw new AppError('UPSTREAM_ERROR', { reason: 'its answer is not a stream' });
     return reply;
@@ -153,17 +175,21 @@ export function laneForm(
   };
 }
 
-function createEncode(encoder: StreamEncoder) {
+function createEncode(encoder: StreamEncoder, { events }: StreamFormat) {
   let begun = false;
   return (chunks: readonly ChatChunk[]): string => {
-    let text = begun ? '' : encodeEvents(encoder.begin());
+    let text = begun ? '' : events(encoder.begin());
     begun = true;
-    for (const chunk of chunks) text += encodeEvents(encoder.read(chunk));
+    for (const chunk of chunks) text += events(encoder.read(chunk));
     return text;
   };
 }
 
-function encodeEvents(events: readonly StreamEvent[]): string {
+function joined(last: string | Buffer, end: string): string | Buffer {
+  return end === '' ? last : `${last.toString()}${end}`;
+}
+
+export function encodeEvents(events: readonly StreamEvent[]): string {
   let text = '';
   for (const event of events) text += encodeEvent(event);
   return text;

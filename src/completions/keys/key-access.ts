@@ -240,17 +240,25 @@ function teamFor({ headers }: RequestHead, { team }: FoundKey): string {
   return team ?? (typeof asked === 'string' ? asked : '');
 }
 
-/** The head as it would be with the key as a bearer token, for a key that came in Anthropic's header. */
+/** The head as it would be with the key as a bearer token, for a key that came in another header. */
 function withBearer(head: RequestHead, given: string): RequestHead {
   if (given === '' || head.headers.authorization !== undefined) return head;
   const headers = { ...head.headers, authorization: `Bearer ${given}` };
   return Object.create(head, { headers: { value: headers } }) as RequestHead;
 }
 
-/** Clients of Anthropic's API send the key in a header of its own. */
+/** Clients of Anthropic's and of Google's API send the key in a header of their own. */
 function keyOf(head: RequestHead): string {
+  const { path, headers, query } = head;
+  const isGemini = path.startsWith('/v1beta/');
+  // Addresses are written into logs on the way.
+  if (isGemini && query.has('key')) {
+    throw new AppError('INVALID_REQUEST', {
+      reason: 'the key is in its address; send it in the header x-goog-api-key',
+    });
+  }
   const bearer = bearerToken(head);
-  if (bearer !== '' || !head.path.startsWith('/v1/messages')) return bearer;
-  const own = head.headers['x-api-key'];
+  if (bearer !== '') return bearer;
+  const own = isGemini ? headers['x-goog-api-key'] : path.startsWith('/v1/messages') ? headers['x-api-key'] : '';
   return typeof own === 'string' ? own : '';
 }

@@ -3,7 +3,8 @@ import type { Usage } from '../contract/chat.ts';
 import { claudeUsage, mergeClaudeUsage } from '../dialects/anthropic/claude-model.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
 import { brokenAnswer, endedEarly, failureInObject, isFailureObject } from '../dialects/failure.ts';
-import { asList, asNumber, asObject, asWords, type JsonObject } from '../dialects/json-value.ts';
+import { googleUsage, isGoogleAnswer, promptRefusal } from '../dialects/google/google-dialect.ts';
+import { asCount, asList, asNumber, asObject, asWords, type JsonObject } from '../dialects/json-value.ts';
 import { readResponsesUsage } from '../dialects/openai/openai-answer.ts';
 import { failureOfResponse } from '../dialects/openai/responses-dialect.ts';
 
@@ -12,7 +13,9 @@ import { failureOfResponse } from '../dialects/openai/responses-dialect.ts';
  * to read the usage, to find failures, and to correct what a few upstreams do differently.
  */
 export interface Lane {
-  readonly name: 'messages' | 'count_tokens' | 'responses';
+  readonly name: 'messages' | 'count_tokens' | 'responses' | 'generate' | 'gemini_count';
+  /** The address names the model, not the body. */
+  readonly modelInAddress?: true;
   /** Headers of the caller that this API defines; all others stay here. */
   readonly passedHeaders: RegExp;
   /** Headers that the API demands, for callers that send none. */
@@ -174,3 +177,58 @@ function keptIn(response: JsonObject): readonly string[] {
   const ids = [response.id, ...asList(response.output).map((item) => asObject(item)?.id)];
   return ids.flatMap((id) => asWords(id) ?? []);
 }
+
+/**
+ * Google's `generateContent`. Every event is parsed, because each has the usage so far. A stream has no end marker: it is complete when
+ * each candidate that has begun has its finish reason. What names a project stays here: the operator's key decides that.
+ */
+export const generateLane: Lane = {
+  name: 'generate',
+  modelInAddress: true,
+  passedHeaders: /^(?:user-agent|x-goog-api-client)$/,
+  defaultHeaders: {},
+  markers:
+    /"(?:candidates|usageMetadata|promptFeedback|error|message|Message|detail)"|"(?:object|type)": ?"error"|(?:^|[\r\n])event: ?error/g,
+  delta: { mark: '"candidates"', bytes: 200 },
+  startStream() {
+    const begun = new Set<number>();
+    const finished = new Set<number>();
+    let isRefused = false;
+    let usage: Usage | undefined;
+    return {
+      read(event, body) {
+        if (event === 'error' || isFailureObject(body, isGoogleAnswer(body))) return { failure: failureInObject(body) };
+        const figures = asObject(body.usageMetadata);
+        if (figures !== undefined) usage = googleUsage(figures);
+        if (promptRefusal(body) !== undefined) isRefused = true;
+        for (const value of asList(body.candidates)) {
+          const candidate = asObject(value) ?? {};
+          const index = asCount(candidate.index);
+          begun.add(index);
+          if (asWords(candidate.finishReason) !== undefined) finished.add(index);
+        }
+        return {};
+      },
+      usage: () => usage,
+      ending: () => (isRefused || (begun.size > 0 && begun.size === finished.size) ? '' : undefined),
+    };
+  },
+  readWhole(body) {
+    if (isFailureObject(body, isGoogleAnswer(body))) return { failure: failureInObject(body) };
+    if (asList(body.candidates).length === 0 && promptRefusal(body) === undefined) {
+      return { failure: brokenAnswer('The response of the model API has no candidates.') };
+    }
+    const figures = asObject(body.usageMetadata);
+    return { usage: figures === undefined ? undefined : googleUsage(figures) };
+  },
+};
+
+/** Tokens of a prompt, counted by Google. */
+export const geminiCountLane: Lane = {
+  ...generateLane,
+  name: 'gemini_count',
+  readWhole(body) {
+    if (asNumber(body.totalTokens) !== undefined) return { usage: googleUsage({}) };
+    return { failure: isFailureObject(body, false) ? failureInObject(body) : brokenAnswer('It counted no tokens.') };
+  },
+};

@@ -76,6 +76,7 @@ function ownerOf({ owner, id }: Owned): string {
   return owner === '' ? id : owner;
 }
 
-function notStored({ path }: Reference): AppError {
+/** The refusal of a request that names something which is not stored for the caller. */
+export function notStored({ path }: Reference): AppError {
   return new AppError('NOTHING_STORED', { field: path.slice(1).replaceAll('/', '.'), issues: [{ path }] });
 }

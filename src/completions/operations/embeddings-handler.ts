@@ -35,6 +35,21 @@ interface OpenedEmbeddings {
   readonly measured: MeasuredUsage;
 }
 
+/** A request for embeddings, whichever API it came in. */
+export interface EmbeddingsWork {
+  readonly request: EmbeddingsRequest;
+  /** As an upstream of OpenAI's dialect gets it. */
+  readonly bytes: Buffer;
+  /** Fields that are not in these bytes, because OpenAI does not have them. */
+  readonly onlyElsewhere?: readonly string[];
+}
+
+/** Runs one request to its end. The body is a list as OpenAI has it. */
+export type Embed = (
+  call: Pick<Call<KeyHolder>, 'head' | 'caller' | 'reply'>,
+  work: EmbeddingsWork,
+) => Promise<{ readonly body: Buffer | string; readonly headers: Readonly<Record<string, string>> }>;
+
 /** OpenAI takes 300,000 tokens in one call, and each may be an element of `input`. */
 const MAX_VALUES = 310_000;
 const readRequest = createRequestReader(EmbeddingsRequest, { values: MAX_VALUES });
@@ -42,24 +57,26 @@ const readRequest = createRequestReader(EmbeddingsRequest, { values: MAX_VALUES 
 /** How many calls of one request are under way at the same time, where an upstream takes fewer texts than were given. */
 const MAX_PARALLEL = 4;
 
-/** `POST /v1/embeddings`: passed on to upstreams of OpenAI's dialect, translated and split for the others. */
-export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
+/** Passes embeddings on to upstreams of OpenAI's dialect, and translates and splits them for the others. */
+export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
   const { pipeline, findApi, openOperation, send, strictParams, clock, makeId } = options;
 
   function open(
     call: AdmittedCall,
-    request: EmbeddingsRequest,
-    bytes: Buffer,
+    { request, bytes, onlyElsewhere = [] }: EmbeddingsWork,
     strict: boolean,
   ): Promise<Attempted<OpenedEmbeddings>> {
     const { presence, promptTokens, record } = call;
     const idempotencyId = makeId('idem-');
 
+    function drop(names: readonly string[]): void {
+      if (strict && names[0] !== undefined) throw new AppError('UNSUPPORTED_PARAMETER', { param: names[0] });
+      record.dropped = names;
+    }
+
     async function translated(api: UsableApi, attempt: Attempt, codec: EmbeddingCodec): Promise<OpenedEmbeddings> {
       const { model } = attempt.target;
-      const dropped = Object.keys(request).filter((name) => !CARRIED_FIELDS.has(name));
-      if (strict && dropped[0] !== undefined) throw new AppError('UNSUPPORTED_PARAMETER', { param: dropped[0] });
-      record.dropped = dropped;
+      drop(Object.keys(request).filter((name) => !CARRIED_FIELDS.has(name)));
       const texts = textsOf(request);
       const batches = Array.from({ length: Math.ceil(texts.length / codec.maxTexts) }, (_, number) =>
         texts.slice(number * codec.maxTexts, (number + 1) * codec.maxTexts),
@@ -89,6 +106,7 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
       const codec = api === undefined ? undefined : embeddingCodec(api.dialect, attempt.target.model);
       if (api !== undefined && codec !== undefined) return translated(api, attempt, codec);
       if (api === undefined || !speaksOpenai({ name: api.dialect })) throw noEmbeddings();
+      drop(onlyElsewhere);
       const work = { path: '/embeddings', stream: false, choices: 1, usageAsked: false } as const;
       const opened = await openOperation(
         api,
@@ -101,8 +119,8 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
     });
   }
 
-  return async ({ head, caller: holder, body: bytes, reply }: Call<KeyHolder, Buffer>): Promise<unknown> => {
-    const request = readRequest(bytes);
+  return async ({ head, caller: holder, reply }, work) => {
+    const { bytes, request } = work;
     if (bytes.length > MIN_LARGE_BODY) await afterOthers();
     const presence = watchCaller(reply.raw);
     const { strict, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
@@ -115,10 +133,18 @@ export function createEmbeddingsHandler(options: EmbeddingsHandlerOptions) {
       fallbacks,
     } as const;
     const call = pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });
-    const { result, finish } = await open(call, request, bytes, strict);
+    const { result, finish } = await open(call, work, strict);
     finish({ outcome: 'ok', status: 200, measured: result.measured });
-    sendJson(reply, call.record.headers(), result.body);
-    return reply;
+    return { body: result.body, headers: call.record.headers() };
+  };
+}
+
+/** `POST /v1/embeddings`. */
+export function createEmbeddingsHandler(embed: Embed) {
+  return async (call: Call<KeyHolder, Buffer>): Promise<unknown> => {
+    const { body, headers } = await embed(call, { request: readRequest(call.body), bytes: call.body });
+    sendJson(call.reply, headers, body);
+    return call.reply;
   };
 }
 

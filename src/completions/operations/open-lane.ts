@@ -1,6 +1,7 @@
 import type { AppError } from '../../platform/errors/app-error.ts';
 import type { UsableApi } from '../apis/model-api.ts';
 import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
+import { generatePath, modelPath } from '../dialects/google/google-request.ts';
 import { parseEvent } from '../dialects/json-value.ts';
 import { createLaneReader } from '../lanes/lane-reader.ts';
 import type { Lane } from '../lanes/request-lanes.ts';
@@ -19,8 +20,8 @@ export interface LaneForm {
   readonly lane: Lane;
   readonly request: { readonly model: string; readonly stream?: boolean | null };
   readonly bytes: Buffer;
-  /** The bytes cannot pass as they are: the request in the form that the upstream takes. */
-  readonly rewritten?: object | undefined;
+  /** The bytes cannot pass as they are: the request in the form that the upstream takes, which may depend on its model. */
+  readonly rewritten?: object | ((model: string) => object) | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** Of the request's address; with its question mark. */
   readonly query: string;
@@ -58,11 +59,13 @@ export function createOpenLanes({ findApi, send, clock, maxEventBytes }: OpenLan
   return {
     serves(apiId, lane) {
       const api = findApi(apiId);
-      return api !== undefined && lanePath(api, lane) !== undefined;
+      return api !== undefined && lanePath(api, lane, '', false) !== undefined;
     },
     open(attempt, work, presence) {
-      const api = findApi(attempt.target.apiId);
-      const path = api === undefined ? undefined : lanePath(api, work.form.lane);
+      const { apiId, model } = attempt.target;
+      const api = findApi(apiId);
+      const { lane, request } = work.form;
+      const path = api === undefined ? undefined : lanePath(api, lane, model, request.stream === true);
       return api === undefined || path === undefined ? undefined : openOn(api, path, attempt, work, presence);
     },
   };
@@ -102,14 +105,25 @@ export function createOpenLanes({ findApi, send, clock, maxEventBytes }: OpenLan
 }
 
 /** Where an API takes the requests of a lane; undefined when it does not. */
-function lanePath(api: UsableApi, { name }: Lane): string | undefined {
-  if (name === 'responses') return api.responses ? '/responses' : undefined;
-  if (api.dialect !== 'anthropic') return undefined;
-  return name === 'messages' ? '/messages' : '/messages/count_tokens';
+function lanePath(api: UsableApi, { name }: Lane, model: string, stream: boolean): string | undefined {
+  switch (name) {
+    case 'responses':
+      return api.responses ? '/responses' : undefined;
+    case 'messages':
+      return api.dialect === 'anthropic' ? '/messages' : undefined;
+    case 'count_tokens':
+      return api.dialect === 'anthropic' ? '/messages/count_tokens' : undefined;
+    case 'generate':
+      return api.dialect === 'google' ? generatePath(model, stream) : undefined;
+    case 'gemini_count':
+      return api.dialect === 'google' ? `${modelPath('google', model)}:countTokens` : undefined;
+  }
 }
 
 /** The caller's bytes with the upstream's name of the model. */
-function encodeBody({ request, bytes, rewritten }: LaneForm, model: string): string | readonly Buffer[] {
+function encodeBody({ lane, request, bytes, rewritten: given }: LaneForm, model: string): string | readonly Buffer[] {
+  const rewritten = typeof given === 'function' ? given(model) : given;
+  if (lane.modelInAddress === true) return rewritten === undefined ? [bytes] : JSON.stringify(rewritten);
   const spliced = rewritten === undefined ? spliceModel(bytes, request.model, model) : undefined;
   return spliced ?? JSON.stringify({ ...(rewritten ?? request), model });
 }

@@ -7,6 +7,12 @@ import type { CallRecord, FinishCall } from '../routing/call-record.ts';
 import type { Alarm, Alarms } from '../upstream/upstream-exchange.ts';
 import type { OpenedStream } from './open-stream.ts';
 
+/** How a stream is framed: its content type, and what is written to break a silence. */
+export interface StreamFraming {
+  readonly contentType: string;
+  readonly keepAlive: string;
+}
+
 export interface RelayOptions<Piece> {
   readonly reply: Reply;
   readonly stream: OpenedStream<Piece>;
@@ -15,8 +21,10 @@ export interface RelayOptions<Piece> {
   /** A piece as the bytes that the caller gets; `last` comes before the end of a whole answer. */
   encode(piece: Piece): string | Buffer;
   encodeEnd(last: Piece | undefined): string | Buffer;
-  /** The last event of a stream that failed. Absent: as clients of chat completions read it. */
-  readonly encodeFailure?: ((error: unknown) => string) | undefined;
+  /** The last event of a stream that failed, in the pieces in which it is written. Absent: as clients of chat completions read it. */
+  readonly encodeFailure?: ((error: unknown) => readonly string[]) | undefined;
+  /** Absent: server-sent events, with a comment against silence. */
+  readonly framing?: StreamFraming | undefined;
   /** What was asked, for calls whose content is kept. */
   readonly requestText: () => string;
   readonly clock: Pick<Clock, 'monotonic'>;
@@ -26,20 +34,23 @@ export interface RelayOptions<Piece> {
 }
 
 const KEEP_ALIVE_MS = 15_000;
-const KEEP_ALIVE = encodeComment('keep-alive');
 const MAX_KEPT_CONTENT = 1024 * 1024;
-const STREAM_HEADERS = {
-  'content-type': 'text/event-stream; charset=utf-8',
-  'cache-control': 'no-cache',
-  'x-accel-buffering': 'no',
+const STREAM_HEADERS = { 'cache-control': 'no-cache', 'x-accel-buffering': 'no' };
+
+export const eventFraming: StreamFraming = {
+  contentType: 'text/event-stream; charset=utf-8',
+  keepAlive: encodeComment('keep-alive'),
 };
 
 /** The headers of a stream. From now on the response is written here. */
-function takeOver(reply: Reply, record: CallRecord): OutgoingHttpHeaders {
-  return { ...reply.takeOver(), ...record.headers(), ...STREAM_HEADERS };
+function takeOver(reply: Reply, record: CallRecord, { contentType }: StreamFraming): OutgoingHttpHeaders {
+  return { ...reply.takeOver(), ...record.headers(), ...STREAM_HEADERS, 'content-type': contentType };
 }
 
-export type SilenceOptions = Pick<RelayOptions<never>, 'reply' | 'record' | 'clock' | 'alarms' | 'encodeFailure'>;
+export type SilenceOptions = Pick<
+  RelayOptions<never>,
+  'reply' | 'record' | 'clock' | 'alarms' | 'encodeFailure' | 'framing'
+>;
 
 /**
  * Waits for a stream to begin. After 15 s of silence the caller gets the headers and a comment, then a comment every
@@ -47,7 +58,7 @@ export type SilenceOptions = Pick<RelayOptions<never>, 'reply' | 'record' | 'clo
  * call failed after that, and an event has told the caller why.
  */
 export async function openInSilence<Opened>(
-  { reply, record, clock, alarms, encodeFailure = failureEvent }: SilenceOptions,
+  { reply, record, clock, alarms, encodeFailure = failureEvent, framing = eventFraming }: SilenceOptions,
   open: () => Promise<Opened>,
 ): Promise<{ readonly opened: Opened; readonly headersSent: boolean } | undefined> {
   const response = reply.raw;
@@ -56,9 +67,9 @@ export async function openInSilence<Opened>(
     dueAt: clock.monotonic() + KEEP_ALIVE_MS,
     ring() {
       if (response.destroyed) return;
-      if (!headersSent) response.writeHead(200, takeOver(reply, record));
+      if (!headersSent) response.writeHead(200, takeOver(reply, record, framing));
       headersSent = true;
-      response.write(KEEP_ALIVE);
+      response.write(framing.keepAlive);
       alarm.dueAt = clock.monotonic() + KEEP_ALIVE_MS;
       alarms.set(alarm);
     },
@@ -69,15 +80,21 @@ export async function openInSilence<Opened>(
     return { opened, headersSent };
   } catch (error) {
     if (!headersSent) throw error;
-    response.end(encodeFailure(error));
+    endWith(response, encodeFailure(error));
     return undefined;
   } finally {
     alarms.clear(alarm);
   }
 }
 
-function failureEvent(error: unknown): string {
-  return `data: ${JSON.stringify(describeFailure(error).body)}\n\n`;
+function failureEvent(error: unknown): readonly string[] {
+  return [`data: ${JSON.stringify(describeFailure(error).body)}\n\n`];
+}
+
+/** Writes each piece as a chunk of its own: some clients look for an error in a chunk that holds nothing else. */
+function endWith(response: Reply['raw'], pieces: readonly string[]): void {
+  for (const piece of pieces.slice(0, -1)) response.write(piece);
+  response.end(pieces.at(-1));
 }
 
 /**
@@ -86,7 +103,7 @@ function failureEvent(error: unknown): string {
  */
 export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   const { reply, stream, record, finish, encode, encodeEnd, clock, alarms, headersSent } = options;
-  const { encodeFailure = failureEvent } = options;
+  const { encodeFailure = failureEvent, framing = eventFraming } = options;
   const response = reply.raw;
   const kept: (string | Buffer)[] = [];
   let keptLength = 0;
@@ -94,7 +111,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   let lastWrite = clock.monotonic();
   const alarm: Alarm = { dueAt: lastWrite + KEEP_ALIVE_MS, ring: keepAlive };
 
-  const headers = headersSent ? {} : takeOver(reply, record);
+  const headers = headersSent ? {} : takeOver(reply, record, framing);
   if (response.destroyed) {
     stream.abort();
     conclude({ outcome: 'aborted', status: 499 });
@@ -104,7 +121,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   function keepAlive(): void {
     const now = clock.monotonic();
     const isSilent = now - lastWrite >= KEEP_ALIVE_MS;
-    if (isSilent && !response.writableNeedDrain) write(KEEP_ALIVE);
+    if (isSilent && !response.writableNeedDrain) write(framing.keepAlive);
     alarm.dueAt = (isSilent ? now : lastWrite) + KEEP_ALIVE_MS;
     alarms.set(alarm);
   }
@@ -168,10 +185,10 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
 
   function fail(error: unknown): void {
     if (over) return;
-    const event = encodeFailure(error);
-    keep(event);
+    const pieces = encodeFailure(error);
+    for (const piece of pieces) keep(piece);
     conclude({ outcome: 'partial', status: statusOf(error), error });
-    response.end(event);
+    endWith(response, pieces);
   }
 }
 

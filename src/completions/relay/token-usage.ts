@@ -117,8 +117,8 @@ export function estimatePromptTokens({ messages, tools, functions }: ChatRequest
 }
 
 /** What a value under these names is: a file in base64 or its address, or a proof that the model reads as nothing. */
-const ATTACHED: ReadonlySet<string> = new Set(['data', 'file_data', 'image_url', 'file_url', 'url']);
-const UNREAD: ReadonlySet<string> = new Set(['signature', 'encrypted_content', 'cache_control']);
+const ATTACHED: ReadonlySet<string> = new Set(['data', 'file_data', 'image_url', 'file_url', 'url', 'fileUri']);
+const UNREAD: ReadonlySet<string> = new Set(['signature', 'encrypted_content', 'cache_control', 'thoughtSignature']);
 
 /** The same for the prompt of any other API: all texts in it, however they are nested. */
 export function estimateTokensIn(...parts: readonly unknown[]): number {

@@ -231,6 +231,23 @@ describe('who a request comes from', () => {
     await assert.rejects(async () => keys.access.withKey(headWith('', { headers })), { code: 'INVALID_API_KEY' });
   });
 
+  test('/v1beta takes a key in x-goog-api-key, other paths do not, and a key in the address is refused', async (t) => {
+    const keys = startKeys(await open());
+    t.after(() => keys.stop());
+    const issued = await keys.register.create({ name: 'plain' });
+    const headers = { 'x-goog-api-key': issued.key };
+    const path = '/v1beta/models';
+    assert.equal((await keys.access.withKey(headWith('', { headers, path }))).id, issued.id);
+    await assert.rejects(async () => keys.access.withKey(headWith('', { headers })), { code: 'INVALID_API_KEY' });
+    const query = new URLSearchParams({ key: issued.key });
+    for (const given of [headers, {}]) {
+      await assert.rejects(async () => keys.access.withKey(headWith('', { headers: given, path, query })), {
+        code: 'INVALID_REQUEST',
+        details: { reason: 'the key is in its address; send it in the header x-goog-api-key' },
+      });
+    }
+  });
+
   test('a time that has passed, or is none, is refused by the name of its field', async (t) => {
     const keys = startKeys(await open());
     t.after(() => keys.stop());

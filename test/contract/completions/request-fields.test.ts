@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import type { TSchema } from 'typebox';
 import { ChatRequest } from '../../../src/completions/contract/chat.ts';
+import { GenerateContentRequest } from '../../../src/completions/contract/gemini.ts';
 import { CountTokensRequest, MessagesRequest } from '../../../src/completions/contract/messages.ts';
 import { EmbeddingsRequest, TextRequest } from '../../../src/completions/contract/operations.ts';
 import { createRequestReader } from '../../../src/completions/contract/read-request.ts';
@@ -42,6 +43,7 @@ const INGRESS: readonly [path: string, schema: TSchema, body: Json][] = [
   ['/v1/responses', ResponsesRequest, { input: 'Hello' }],
   ['/v1/messages', MessagesRequest, { messages, max_tokens: 16 }],
   ['/v1/messages/count_tokens', CountTokensRequest, { messages }],
+  ['/v1beta/models/*', GenerateContentRequest, { contents: [{ parts: [{ text: 'Hello' }] }] }],
 ];
 
 test('DC-18: null for every optional field is accepted on every ingress, and asks for nothing', async () => {
@@ -56,7 +58,8 @@ test('DC-18: null for every optional field is accepted on every ingress, and ask
     const optional = Object.keys(properties).filter((name) => !required.includes(name));
     const nulls = Object.fromEntries(optional.map((name) => [name, null]));
     script(answers(path.endsWith('embeddings') ? EMBEDDINGS : completionOf('ok')));
-    const response = await post(path, { ...body, ...nulls, model: 'lab-openai/small' });
+    const address = path.replace('*', 'lab-openai/small:generateContent');
+    const response = await post(address, { ...body, ...nulls, model: 'lab-openai/small' });
     assert.equal(response.status, 200, `${path}: ${await response.clone().text()}`);
     assert.equal(response.headers.get('x-dropped-params'), null, path);
     await response.arrayBuffer();

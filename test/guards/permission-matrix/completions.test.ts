@@ -73,6 +73,7 @@ const CALLERS = {
   'login session': [guarded.url, { authorization: 'Bearer xs_0123456789', cookie: 'xc_session=xs_0123456789' }],
   'key in a cookie': [guarded.url, { cookie: `key=${plain.key}; authorization=Bearer ${plain.key}` }],
   'key as x-api-key': [guarded.url, { 'x-api-key': plain.key }],
+  'key as x-goog-api-key': [guarded.url, { 'x-goog-api-key': plain.key }],
   key: [guarded.url, { authorization: `Bearer ${plain.key}` }],
   'key of an active owner': [guarded.url, await bearer({ owner: 'active' })],
   'key for another model': [guarded.url, await bearer({ models: ['demo/echo'] })],
@@ -100,6 +101,7 @@ const WITH_KEY: Record<Caller, string> = {
   'login session': 'invalid_api_key',
   'key in a cookie': 'invalid_api_key',
   'key as x-api-key': 'invalid_api_key',
+  'key as x-goog-api-key': 'invalid_api_key',
   key: 'served',
   'key of an active owner': 'served',
   'key for another model': 'served',
@@ -113,6 +115,8 @@ const WITH_KEY: Record<Caller, string> = {
 const MODEL: Record<Caller, string> = { ...WITH_KEY, 'key for another model': 'model_not_allowed' };
 /** Anthropic's clients send their key in a header of their own. */
 const ANTHROPIC = (row: Record<Caller, string>) => ({ ...row, 'key as x-api-key': 'served' });
+/** So do Google's. */
+const GEMINI = (row: Record<Caller, string>) => ({ ...row, 'key as x-goog-api-key': 'served' });
 /** Rows of the operator. */
 const WITH_MASTER_KEY: Record<Caller, string> = {
   ...WITH_KEY,
@@ -131,6 +135,9 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
   'POST /v1/messages': ANTHROPIC(MODEL),
   // Counts without asking a model.
   'POST /v1/messages/count_tokens': ANTHROPIC(WITH_KEY),
+  'POST /v1beta/models/*': GEMINI(MODEL),
+  'GET /v1beta/models': GEMINI(WITH_KEY),
+  'GET /v1beta/models/*': GEMINI({ ...WITH_KEY, 'key for another model': 'model_not_found' }),
   'GET /models': WITH_KEY,
   'GET /v1/models': WITH_KEY,
   'GET /v1/targets': WITH_KEY,
@@ -156,7 +163,10 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
 };
 
 /** A body that fits every row that calls a model. */
-const BODY = { model: 'lab/small', messages: [{ role: 'user', content: 'Hello' }], input: 'Hello', max_tokens: 9 };
+const BODY = {
+  ...{ model: 'lab/small', messages: [{ role: 'user', content: 'Hello' }], input: 'Hello', max_tokens: 9 },
+  contents: [{ parts: [{ text: 'Hello' }] }],
+};
 
 function bodyOf(path: string): object {
   if (path.endsWith('/keys') || path.endsWith('/keys/:id')) return { name: 'made' };
@@ -168,7 +178,8 @@ async function ask(name: string, caller: Caller): Promise<string> {
   const [url, headers] = CALLERS[caller];
   const [method = '', path = ''] = name.split(' ');
   const takesBody = method === 'POST' || method === 'PATCH';
-  const response = await fetch(`${url}${path.replace(':id', 'key_none').replace('*', 'lab/small')}`, {
+  const operation = name === 'POST /v1beta/models/*' ? ':generateContent' : '';
+  const response = await fetch(`${url}${path.replace(':id', 'key_none').replace('*', 'lab/small')}${operation}`, {
     method,
     headers: { ...headers, ...(takesBody && { 'content-type': 'application/json' }) },
     ...(takesBody && { body: JSON.stringify(bodyOf(path)) }),
@@ -176,7 +187,10 @@ async function ask(name: string, caller: Caller): Promise<string> {
   const text = await response.text();
   // Whoever may revoke a key is told that this one does not exist.
   if (response.ok || text.includes('"key_not_found"') || text.includes('"call_not_found"')) return 'served';
-  const { error } = JSON.parse(text) as { error: { code?: string; type: string } };
+  const { error } = JSON.parse(text) as { error: { code?: string; type: string; details?: { reason: string }[] } };
+  // Google's shape has the code among the details.
+  const [detail] = error.details ?? [];
+  if (detail !== undefined) return detail.reason.toLowerCase();
   // Anthropic's shape has a type in the place of a code.
   if (error.code !== undefined) return error.code;
   return error.type === 'authentication_error' ? 'invalid_api_key' : 'model_not_allowed';

@@ -196,16 +196,24 @@ const EXPECTED: Readonly<Record<string, Row>> = {
   'POST /v1/responses': MODEL,
   'POST /v1/messages': MODEL,
   'POST /v1/messages/count_tokens': MODEL,
+  'POST /v1beta/models/{path}': MODEL,
+  'GET /v1beta/models': READ,
+  'GET /v1beta/models/{path}': READ,
 };
 
 const BODY = {
   ...{ jsonrpc: '2.0', id: '1', method: 'acp.capabilities', params: {} },
   ...{ model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 9 },
+  contents: [{ parts: [{ text: 'Hello' }] }],
 };
 
 async function ask(name: string, caller: Caller): Promise<string> {
   const [method = '', path = ''] = name.split(' ');
-  const query = path.endsWith('/explain') ? '?method=session.start' : '';
+  const query = path.endsWith('/explain')
+    ? '?method=session.start'
+    : name.startsWith('POST /v1beta')
+      ? ':generateContent'
+      : '';
   const filled = path.replace('{path}', 'demo/echo').replaceAll(/\{\w+\}/g, 'nobody') + query;
   const { status } = await send(method, filled, CALLERS[caller], method === 'GET' ? undefined : BODY);
   return status === 401 || status === 403 ? String(status) : 'served';

@@ -78,6 +78,8 @@ export const INGRESSES = {
   messages: { path: '/v1/messages', body: { max_tokens: 1000, messages: [{ role: 'user', content: 'Hello' }] } },
   responses: { path: '/v1/responses', body: { input: 'Hello' } },
   text: { path: '/v1/completions', body: { prompt: 'Hello' } },
+  gemini: { path: '/v1beta/models', body: { contents: [{ parts: [{ text: 'Hello' }] }] } },
+  geminiArray: { path: '/v1beta/models', body: { contents: [{ parts: [{ text: 'Hello' }] }] } },
 } as const;
 
 export type Ingress = keyof typeof INGRESSES;
@@ -89,12 +91,15 @@ export function askThrough(
   { completions }: DialectUpstreams,
   ingress: Ingress,
   dialect: TestedDialect,
-  more: object = {},
+  more: { readonly stream?: boolean } = {},
 ): Promise<Response> {
   const { path, body } = INGRESSES[ingress];
   calls += 1;
   const model = `lab-${dialect}/${UPSTREAM_MODELS[dialect]}-x${calls}`;
-  return completions.post(path, { ...body, model, ...more });
+  if (ingress !== 'gemini' && ingress !== 'geminiArray') return completions.post(path, { ...body, model, ...more });
+  const { stream = false, ...fields } = more;
+  const operation = stream ? `streamGenerateContent${ingress === 'gemini' ? '?alt=sse' : ''}` : 'generateContent';
+  return completions.post(`${path}/${model}:${operation}`, { ...body, ...fields });
 }
 
 /** The folder with recorded answers of real providers; undefined when it is not there. */

@@ -83,7 +83,7 @@ function decodeGoogleEvent(state: GoogleStreamState, { event, data }: StreamEven
   const body = parseEvent(data);
   if (event === 'error') return failedStep(state, failureInEvent(data, body));
   if (body === undefined) return failedStep(state, noObject());
-  if (isFailureObject(body, isAnswer(body))) return failedStep(state, failureInObject(body));
+  if (isFailureObject(body, isGoogleAnswer(body))) return failedStep(state, failureInObject(body));
   state.head.id = asWords(body.responseId) ?? state.head.id;
   state.head.model = asWords(body.modelVersion) ?? state.head.model;
   state.usage = asObject(body.usageMetadata) ?? state.usage;
@@ -282,7 +282,7 @@ function readFinish(candidate: JsonObject, calls: number, isEmpty: boolean): str
 }
 
 /** What is cached is part of Gemini's prompt already; what is thought is not part of its candidates. */
-function googleUsage(metadata: JsonObject): Usage {
+export function googleUsage(metadata: JsonObject): Usage {
   const reasoning = asCount(metadata.thoughtsTokenCount);
   return usageOf({
     prompt: asCount(metadata.promptTokenCount) + asCount(metadata.toolUsePromptTokenCount),
@@ -301,7 +301,7 @@ function tokensOf(modality: string, details: unknown): number {
 }
 
 /** The refusal of a prompt that was blocked before any candidate was made. */
-function promptRefusal(answer: JsonObject): string | undefined {
+export function promptRefusal(answer: JsonObject): string | undefined {
   const feedback = asObject(answer.promptFeedback);
   const reason = asWords(feedback?.blockReason);
   if (reason === undefined) return undefined;
@@ -309,14 +309,14 @@ function promptRefusal(answer: JsonObject): string | undefined {
 }
 
 /** Whether an object has anything that an answer of Gemini's has. */
-function isAnswer({ candidates, promptFeedback, usageMetadata }: JsonObject): boolean {
+export function isGoogleAnswer({ candidates, promptFeedback, usageMetadata }: JsonObject): boolean {
   return candidates !== undefined || promptFeedback !== undefined || usageMetadata !== undefined;
 }
 
 function decodeGoogleAnswer(body: unknown, context: DialectContext): DecodedAnswer {
   const answer = asObject(Array.isArray(body) ? body[0] : body);
   if (answer === undefined) return { failure: brokenAnswer() };
-  if (isFailureObject(answer, isAnswer(answer))) return { failure: failureInObject(answer) };
+  if (isFailureObject(answer, isGoogleAnswer(answer))) return { failure: failureInObject(answer) };
   const own = headOf(context);
   const head = { ...own, id: asWords(answer.responseId) ?? own.id, model: asWords(answer.modelVersion) ?? own.model };
   const metadata = asObject(answer.usageMetadata);

@@ -51,8 +51,11 @@ export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, cont
     },
     ...ownFields,
   };
-  const method = context.stream ? ':streamGenerateContent?alt=sse' : ':generateContent';
-  return { path: `${modelPath(host, context.model)}${method}`, headers: {}, body, dropped: [...names] };
+  return { path: generatePath(context.model, context.stream, host), headers: {}, body, dropped: [...names] };
+}
+
+export function generatePath(model: string, stream: boolean, host: GoogleHost = 'google'): string {
+  return `${modelPath(host, model)}${stream ? ':streamGenerateContent?alt=sse' : ':generateContent'}`;
 }
 
 /** Names may come with their whole path: `tunedModels/x`, `publishers/meta/models/y`, `endpoints/1`, `google/z`. */
@@ -155,7 +158,7 @@ function encodeChoice(choice: ToolUse['choice']): JsonObject | undefined {
 }
 
 /** What Google tells callers to send for a call whose signature is lost, or that another model made. */
-const LOST_SIGNATURE = 'skip_thought_signature_validator';
+export const LOST_SIGNATURE = 'skip_thought_signature_validator';
 
 interface ContentsOptions {
   readonly model: string;

@@ -244,3 +244,58 @@ function ofType(schema: JsonObject, type: string | undefined, conversion: Conver
   }
   return type === undefined ? {} : { type, ...format };
 }
+
+/** Numbers that come as text, because they have 64 bits. */
+const COUNTS: ReadonlySet<string> = new Set([
+  ...['minItems', 'maxItems', 'minLength', 'maxLength', 'minProperties', 'maxProperties'],
+]);
+
+/**
+ * A schema of Gemini's own kind as JSON Schema: the names of types in small letters, `nullable` as a type, counts as numbers.
+ * JSON Schema itself stays as it is.
+ */
+export function jsonSchemaOf(schema: unknown, steps: Steps = createSteps()): JsonObject {
+  steps.take();
+  const members: [string, unknown][] = [];
+  const given = asObject(schema) ?? {};
+  for (const [spelled, value] of Object.entries(given)) {
+    const name = spelled.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+    if (name === 'nullable' || name === 'propertyOrdering') continue;
+    if (name === 'type') members.push(...typeMember(value, given.nullable === true));
+    else if (name === 'example') members.push(['examples', [value]]);
+    else if (name === 'format' && value === 'enum') continue;
+    else if (name === 'enum' && given.nullable === true) members.push([name, [...asList(value), null]]);
+    else if (COUNTS.has(name)) members.push([name, typeof value === 'string' ? Number(value) : value]);
+    else if (name === 'anyOf') members.push([name, alternatives(asList(value), given, steps)]);
+    else if (name === 'items' || name === 'additionalProperties') members.push([name, innerSchema(value, steps)]);
+    else if (name === 'properties' || spelled === '$defs') members.push([spelled, schemasOf(value, steps)]);
+    else members.push([spelled, value]);
+  }
+  return Object.fromEntries(members);
+}
+
+function typeMember(value: unknown, isNullable: boolean): [string, unknown][] {
+  if (Array.isArray(value)) return [['type', value.map(smallLetters)]];
+  if (value === 'TYPE_UNSPECIFIED') return [];
+  const type = smallLetters(value);
+  return [['type', isNullable ? [type, 'null'] : type]];
+}
+
+function smallLetters(type: unknown): unknown {
+  return typeof type === 'string' ? type.toLowerCase() : type;
+}
+
+function alternatives(list: readonly unknown[], given: JsonObject, steps: Steps): readonly JsonObject[] {
+  const schemas = list.map((each) => jsonSchemaOf(each, steps));
+  return given.nullable === true && given.type === undefined ? [...schemas, { type: 'null' }] : schemas;
+}
+
+function innerSchema(value: unknown, steps: Steps): unknown {
+  return asObject(value) === undefined ? value : jsonSchemaOf(value, steps);
+}
+
+function schemasOf(value: unknown, steps: Steps): JsonObject {
+  return Object.fromEntries(
+    Object.entries(asObject(value) ?? {}).map(([name, each]) => [name, innerSchema(each, steps)]),
+  );
+}

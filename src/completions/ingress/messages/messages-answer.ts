@@ -1,11 +1,14 @@
 import type { Static } from 'typebox';
-import { AppError } from '../../../platform/errors/app-error.ts';
-import { parseJson } from '../../../platform/json/parse-json.ts';
 import type { StreamEvent } from '../../../platform/sse/sse-writer.ts';
 import type { Usage } from '../../contract/chat.ts';
 import type { MessageObject, MessagesError, MessagesUsage } from '../../contract/messages.ts';
-import { type AnswerBlock, type AnswerReader, type BlockStep, createAnswerReader } from '../answer-blocks.ts';
-import { isRecord } from '../decoded-request.ts';
+import {
+  type AnswerBlock,
+  type AnswerReader,
+  type BlockStep,
+  callInput,
+  createAnswerReader,
+} from '../answer-blocks.ts';
 import { namedEvent, type StreamEncoder } from '../ingress-call.ts';
 
 const STOP_REASONS: ReadonlyMap<string, string> = new Map([
@@ -54,26 +57,12 @@ function contentBlock(block: AnswerBlock, cutShort: boolean): MessageObject['con
     case 'reasoning':
       return { type: 'thinking', thinking: block.text, signature: block.signature } as { type: string };
     case 'tool':
-      return { type: 'tool_use', id: block.id, name: block.name, input: toolInput(block, cutShort) } as {
+      return { type: 'tool_use', id: block.id, name: block.name, input: callInput(block, cutShort) } as {
         type: string;
       };
     default:
       return { type: 'text', text: block.text } as { type: string };
   }
-}
-
-/** Refuses a call whose arguments are not an object, except one that was cut off by the limit of tokens. */
-function toolInput({ name, text }: AnswerBlock, cutShort: boolean): object {
-  if (text.trim() === '') return {};
-  try {
-    const value = parseJson(text);
-    if (isRecord(value)) return value;
-  } catch {
-    if (cutShort) return {};
-  }
-  throw new AppError('UPSTREAM_ERROR', {
-    reason: `it called "${name.slice(0, 64)}" with arguments that are no JSON object`,
-  });
 }
 
 interface MessageHead {

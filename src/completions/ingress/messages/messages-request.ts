@@ -16,6 +16,8 @@ import {
   type ConversationBuilder,
   createConversation,
   droppedNames,
+  effortOfBudget,
+  failedResult,
   invalidField,
   isPresent,
   isRecord,
@@ -242,13 +244,6 @@ function decodeToolChoice({
   return type === 'any' ? 'required' : type;
 }
 
-/** Up to so many tokens of thinking are this much effort. */
-const EFFORT_OF_BUDGET = [
-  { upTo: 2048, effort: 'low' },
-  { upTo: 8192, effort: 'medium' },
-  { upTo: Number.POSITIVE_INFINITY, effort: 'high' },
-] as const;
-
 function reasoningEffort({
   thinking,
   output_config: output,
@@ -256,9 +251,7 @@ function reasoningEffort({
   if (thinking?.type === 'disabled') return {};
   if (isPresent(output?.effort)) return { reasoning_effort: output.effort };
   const budget = thinking?.budget_tokens;
-  if (budget === undefined) return {};
-  const row = EFFORT_OF_BUDGET.find(({ upTo }) => budget <= upTo);
-  return row === undefined ? {} : { reasoning_effort: row.effort };
+  return budget === undefined ? {} : effortOfBudget(budget);
 }
 
 function answerFormat(schema: object | undefined): Pick<ChatRequest, 'response_format'> {
@@ -297,8 +290,7 @@ function decodeBlock(block: MessagesBlock, path: string): readonly ContentPart[]
 /** What a tool gave back: text, or blocks. What no block of ours can hold goes as its JSON. */
 function decodeResult(content: unknown, isError: boolean, path: string): readonly ContentPart[] {
   const parts = typeof content === 'string' ? [{ type: 'text', text: content }] : resultBlocks(content, path);
-  // Chat completions have no place for this; a model that reads it knows.
-  return isError ? [{ type: 'text', text: 'The tool failed:' }, ...parts] : parts;
+  return isError ? failedResult(parts) : parts;
 }
 
 function resultBlocks(content: unknown, path: string): readonly ContentPart[] {
