@@ -62,6 +62,13 @@ trestle models test groq/llama-3.3-70b-versatile
   one for five minutes). \`GET /models\` shows the prices that apply, and \`completions.prices\` overrides them, in USD per token.
   A model whose price is not known counts as free; its calls are flagged (\`price_known\` of the usage record, and the metric
   \`completions_unpriced_calls_total\`).
+- **Newer facts**: \`trestle models update [file or address]\` reads a catalogue in the form of https://models.dev/api.json, and
+  \`completions.catalog_url\` names an address that is read every day. A catalogue is checked before it is used; the last three
+  good ones are kept in the database, so that a restart needs no network. It goes over the built-in table: models that it
+  lacks stay, and so do prices that it lacks, as long as its prices of a prompt and an answer are the same. Besides the members of models.dev, \`cost\`
+  may have \`cache_write_1h\`, \`input_image\` and \`batch\` ([decision 74](decisions/0074-catalogue-updates-go-over-the-built-in-table.md)).
+- **Abilities** (\`tools\`, \`structured_output\`, \`reasoning\`, \`temperature\`), modalities and dates are part of \`GET /v1/models\` where
+  they are known. The built-in table knows tools and reasoning; an update brings the rest.
 
 ## Adding one
 

@@ -1,6 +1,8 @@
+import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
+import { printable } from './turn-display.ts';
 
 export interface ApiStatus {
   readonly id: string;
@@ -29,9 +31,16 @@ interface ModelTest {
   readonly error?: { readonly code: string; readonly message: string };
 }
 
+interface ModelUpdate {
+  readonly version: string;
+  readonly source: string;
+  readonly models: number;
+  readonly changed: boolean;
+}
+
 const MILLION = 1_000_000;
 
-/** `trestle models` and `trestle models test MODEL`. */
+/** `trestle models`, `trestle models test MODEL` and `trestle models update [SOURCE]`. */
 export function registerModels(program: Command, context: CommandContext): void {
   const models = program
     .command('models')
@@ -65,6 +74,27 @@ export function registerModels(program: Command, context: CommandContext): void 
       const result = (await callFromCommand(options, context, 'completions', 'models.test', { model })) as ModelTest;
       context.stdout(options.json === true ? `${JSON.stringify(result)}\n` : testText(result));
       if (!result.ok) throw new CommandExit(EXIT_FAILED);
+    });
+  registerUpdate(models, context);
+}
+
+function registerUpdate(models: Command, context: CommandContext): void {
+  models
+    .command('update')
+    .summary('read sizes, abilities and prices of models from a file or an address')
+    .description(
+      'Reads the catalogue of models from a file or an address, in the form of https://models.dev/api.json, and uses it from now on. Without either it is read from completions.catalog_url, else from models.dev. A catalogue that is not valid changes nothing.',
+    )
+    .argument('[source]', 'a file, or an address that starts with https://')
+    .addHelpText('after', '\nExamples:\n  trestle models update\n  trestle models update ./models.json')
+    .action(async (source: string | undefined, _given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const given = source === undefined || /^https?:\/\//i.test(source) ? source : resolve(source);
+      const params = given === undefined ? {} : { source: given };
+      const result = (await callFromCommand(options, context, 'completions', 'models.update', params)) as ModelUpdate;
+      const { models: count, changed, version, source: from } = result;
+      const text = `${changed ? 'Updated' : 'Nothing new'}: ${count} models from ${printable(from)} (${version}).\n`;
+      context.stdout(options.json === true ? `${JSON.stringify(result)}\n` : text);
     });
 }
 

@@ -2,7 +2,7 @@ import { lookup } from 'node:dns';
 import { readFile } from 'node:fs/promises';
 import { readOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
-import { knownModels } from './apis/known-models.ts';
+import type { Catalogue } from './apis/catalogue.ts';
 import { createListUpstreamModels } from './apis/live-models.ts';
 import { createModels, type Models } from './apis/models.ts';
 import type { PriceOf } from './apis/prices.ts';
@@ -24,6 +24,7 @@ import { createUpstreamPools } from './upstream/upstream-pools.ts';
 
 export interface ChatEngineOptions extends Runtime {
   readonly settings: CompletionsSettings;
+  readonly catalogue: Catalogue;
   readonly environment: Environment;
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
   /** Limits, budgets and metering. Without them every call is let in, and none is recorded: no database is needed. */
@@ -47,7 +48,7 @@ export interface ChatEngine {
 }
 
 export function createChatEngine(options: ChatEngineOptions): ChatEngine {
-  const { settings, environment, clock, randomness, makeId, logger } = options;
+  const { settings, catalogue, environment, clock, randomness, makeId, logger } = options;
   const authorise = createAuthoriseUpstream({
     clock,
     fetch: (...given) => fetch(...given),
@@ -57,6 +58,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     settings,
     environment,
     isOwnAddress: options.isOwnAddress,
+    catalogue,
     clock,
     listUpstream: createListUpstreamModels(authorise),
   });
@@ -85,7 +87,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
   const openChat = createOpenChat({
     findApi: models.findApi,
     send,
-    knownModel: (api, model) => knownModels(api).get(model),
+    knownModel: (api, model) => catalogue.modelsOf(api).get(model),
     maxEventBytes: settings.max_event_bytes,
     fetchLinkedFiles: createFetchLinkedFiles({ allow: settings.link_allow, clock }),
     clock,

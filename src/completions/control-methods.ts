@@ -3,7 +3,8 @@ import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError } from '../platform/errors/error-table.ts';
 import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
-import { MODELS_DATE } from './apis/known-models.ts';
+import type { Catalogue } from './apis/catalogue.ts';
+import type { CatalogueUpdates } from './apis/catalogue-updates.ts';
 import type { Models } from './apis/models.ts';
 import {
   IssuedKey,
@@ -28,6 +29,8 @@ export interface ControlParts {
   readonly register: KeyRegister;
   readonly report: MeteredKeys['report'];
   readonly models: Models;
+  readonly catalogue: Pick<Catalogue, 'date'>;
+  readonly updateCatalogue: CatalogueUpdates['update'];
   readonly runChat: RunChat;
   readonly clock: Pick<Clock, 'monotonic'>;
 }
@@ -115,13 +118,26 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
       result: Type.Object({
         apis: Type.Array(ApiStatus),
         models: Type.Array(ModelEntry),
-        prices_date: Type.String({ description: 'The day of the built-in sizes and prices.' }),
+        prices_date: Type.String({ description: 'The day of the sizes and prices.' }),
       }),
       handle: async () => ({
         apis: apiStatus(models),
         models: [...(await models.list(INTERNAL))],
-        prices_date: MODELS_DATE,
+        prices_date: parts.catalogue.date(),
       }),
+    }),
+    defineMethod({
+      name: 'models.update',
+      summary: 'Reads the catalogue of models from a file or an address.',
+      params: Type.Object({ source: Type.Optional(Type.String({ minLength: 1, maxLength: 4096 })) }),
+      result: Type.Object({
+        version: Type.String(),
+        source: Type.String(),
+        date: Type.String(),
+        models: Type.Integer(),
+        changed: Type.Boolean({ description: 'False: the same was in force before.' }),
+      }),
+      handle: ({ source }) => parts.updateCatalogue(source),
     }),
     defineMethod({
       name: 'models.test',

@@ -7,6 +7,8 @@ import type { Call, ErrorForBody, HttpSurface, RequestHead, Route } from '../pla
 import type { Identify } from '../platform/identity/principal.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
+import { createCatalogue } from './apis/catalogue.ts';
+import { createCatalogueUpdates } from './apis/catalogue-updates.ts';
 import { createChatEngine } from './chat-engine.ts';
 import { ApiError } from './contract/read-request.ts';
 import { completionsControlMethods } from './control-methods.ts';
@@ -28,6 +30,7 @@ import { createTextHandler } from './operations/text-handler.ts';
 import { completionsRoutes } from './routes.ts';
 import type { TargetStatus } from './routing/target-board.ts';
 import type { CompletionsSettings } from './settings.ts';
+import { createCatalogueStore } from './storage/catalogue-store.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
 import { createObjectStore } from './storage/object-store.ts';
 
@@ -49,6 +52,8 @@ export interface Completions {
   readonly ownKeys: OwnKeys;
   readonly controls: readonly MethodRow<undefined>[];
   readonly figures: readonly FigureSource[];
+  /** Puts the last good update of the catalogue of models into force, before the first call. */
+  loadCatalogue(): Promise<void>;
   targets(): readonly TargetStatus[];
   /** API keys and the master key; the rest needs a restart. */
   reload(settings: CompletionsSettings): void;
@@ -74,10 +79,20 @@ export interface CompletionsOptions extends Runtime {
 
 export function createCompletions(options: CompletionsOptions): Completions {
   const { settings, clock, makeId, logger } = options;
+  const catalogue = createCatalogue();
+  const updates = createCatalogueUpdates({
+    catalogue,
+    store: createCatalogueStore(options.database),
+    url: settings.catalog_url,
+    clock,
+    makeId,
+    logger,
+  });
   let allowedOrigins = settings.allowed_origins;
   let keys: MeteredKeys | undefined;
   const engine = createChatEngine({
     ...options,
+    catalogue,
     admissions(priceOf) {
       keys = createMeteredKeys({ ...options, priceOf });
       return keys.admissions;
@@ -142,8 +157,16 @@ export function createCompletions(options: CompletionsOptions): Completions {
     temporaryKey: access.temporaryKey,
     keyForProgram: access.keyForProgram,
     ownKeys: metered.ownKeys,
-    controls: completionsControlMethods({ ...metered, models, runChat, clock }),
+    controls: completionsControlMethods({
+      ...metered,
+      models,
+      catalogue,
+      updateCatalogue: updates.update,
+      runChat,
+      clock,
+    }),
     figures: metered.figures,
+    loadCatalogue: updates.load,
     targets: engine.targets,
     reload(next) {
       allowedOrigins = next.allowed_origins;
@@ -151,6 +174,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
       metered.reload(next);
     },
     async stop() {
+      await updates.stop();
       await engine.stop();
       await metered.stop();
     },

@@ -33,6 +33,11 @@ export const completionsErrors = {
   UPSTREAM_AUTHENTICATION: { status: 502, message: 'The model API does not accept the key that is configured for it.' },
   UPSTREAM_ERROR: { status: 502, message: 'The model API failed: {reason}' },
   UPSTREAM_TIMEOUT: { status: 504, message: 'The model API took too long ({limit}).' },
+  INVALID_CATALOG: {
+    status: 400,
+    message: 'The catalogue of models is not valid: {reason}. It has the form of https://models.dev/api.json.',
+  },
+  CATALOG_UNREACHABLE: { status: 502, message: 'The catalogue of models could not be read: {reason}' },
   NOTHING_STORED: {
     status: 400,
     message:

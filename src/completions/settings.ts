@@ -225,6 +225,12 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     description:
       'Which API is meant by a name without one, such as `gpt-4o`, when several configured APIs have that model: the first of this list. Empty: such a name is refused.',
   }),
+  catalog_url: setting.url({
+    default: '',
+    schemes: ['https', 'http'],
+    description:
+      'Where sizes, abilities and prices of models are read from every day, in the form of https://models.dev/api.json. The last good one is kept. Empty: only `trestle models update` reads them.',
+  }),
   prices: setting.record(
     setting.group('', {
       input: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of a prompt.' }),

@@ -10,6 +10,7 @@ import type { Bridge, BridgeOptions } from '../bridge/create-bridge.ts';
 import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';
+import { createCatalogue } from '../completions/apis/catalogue.ts';
 import { knownModels } from '../completions/apis/known-models.ts';
 import { splitModel } from '../completions/apis/models.ts';
 import { resolveApis } from '../completions/apis/resolve-apis.ts';
@@ -119,7 +120,7 @@ export async function startServices(options: StartServicesOptions): Promise<Runn
     personTokens: source?.personTokens,
   };
   if (completions !== undefined) {
-    const service = startCompletions({ ...partsOf('completions'), ...people }, completions);
+    const service = await startCompletions({ ...partsOf('completions'), ...people }, completions);
     running.completions = await started(service, completions);
   }
   if (bridge !== undefined) {
@@ -164,7 +165,7 @@ async function startBridge(
   let ownEngine: ChatEngine | undefined;
   const runChat = () => {
     if (completions !== undefined) return completions.runChat;
-    ownEngine ??= createChatEngine({ ...parts, settings: settings.completions });
+    ownEngine ??= createChatEngine({ ...parts, settings: settings.completions, catalogue: createCatalogue() });
     return ownEngine.runChat;
   };
   const sandbox = await openAgentSandbox({
@@ -201,10 +202,10 @@ async function startBridge(
   };
 }
 
-function startCompletions(
+async function startCompletions(
   { settings, address, ...parts }: ServiceParts & People,
   database: Database<CompletionsSchema>,
-): Running<'completions'> {
+): Promise<Running<'completions'>> {
   const completions = createCompletions({
     ...parts,
     database,
@@ -219,6 +220,7 @@ function startCompletions(
     otlpEndpoint: settings.telemetry.otlp_endpoint,
     programVersion: PROGRAM_VERSION,
   });
+  await completions.loadCatalogue();
   return { ...completions, name: 'completions', reload: (next) => completions.reload(next.completions) };
 }
 

@@ -31,7 +31,7 @@ export function knownModels(api: string): ReadonlyMap<string, KnownModel> {
  * of prompt and of answer in USD, and what it takes as input. A dash stands for what is not known. Other prices of a
  * million tokens follow by name: `read` and `write` (a cache), `write1h` (a cache that lasts an hour), `audio` and
  * `image` (input) and `over` (a tier: more prompt tokens than so many, input/output/read). `by=responses`: OpenAI serves it
- * at `/responses` alone.
+ * at `/responses` alone. `can=tools,reasoning`: what it can do of these two; `can=-`: neither.
  */
 export function parseModels(api: string, text: string): readonly KnownModel[] {
   const lines = text.split('\n').filter((line) => line !== '');
@@ -47,11 +47,23 @@ export function parseModels(api: string, text: string): readonly KnownModel[] {
       ...(hasPrice && { prices: { input: perToken(inputPrice), output: perToken(outputPrice), ...readPrices(more) } }),
       ...(modalities !== '-' && { inputModalities: modalities.split(',') }),
       ...(more.includes(BY_RESPONSES) && { operation: 'responses' as const }),
+      ...readAbilities(more),
     };
   });
 }
 
 const BY_RESPONSES = 'by=responses';
+
+const CAN = 'can=';
+
+function readAbilities(fields: readonly string[]): Pick<KnownModel, 'tools' | 'reasoning'> {
+  const abilities = fields
+    .find((field) => field.startsWith(CAN))
+    ?.slice(CAN.length)
+    .split(',');
+  if (abilities === undefined) return {};
+  return { tools: abilities.includes('tools'), reasoning: abilities.includes('reasoning') };
+}
 
 const PRICE_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
   read: 'cacheRead',
@@ -64,7 +76,7 @@ const PRICE_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
 function readPrices(fields: readonly string[]): Partial<ModelPrices> {
   const prices: { -readonly [Name in keyof ModelPrices]?: ModelPrices[Name] } = {};
   for (const field of fields) {
-    if (field === BY_RESPONSES) continue;
+    if (field === BY_RESPONSES || field.startsWith(CAN)) continue;
     const [name = '', value = ''] = field.split('=');
     const known = PRICE_NAMES[name];
     if (known !== undefined) prices[known] = perToken(value);

@@ -41,6 +41,16 @@ export interface KnownModel {
   readonly maxOutputTokens?: number;
   readonly prices?: ModelPrices;
   readonly inputModalities?: readonly string[];
+  readonly outputModalities?: readonly string[];
+  /** Whether it calls tools, follows a schema, reasons, and lets the caller choose the temperature. */
+  readonly tools?: boolean;
+  readonly structuredOutput?: boolean;
+  readonly reasoning?: boolean;
+  readonly temperature?: boolean;
+  /** Days (`2030-01-31`), months or years: when it came out, was changed last, and until when it knows the world. */
+  readonly released?: string;
+  readonly updated?: string;
+  readonly knowledge?: string;
   /** The operation that serves it, where chat completions do not. */
   readonly operation?: 'responses';
 }

@@ -4,10 +4,11 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { ModelEntry, ModelList } from '../contract/keys.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { apiTable } from './api-table.ts';
+import type { Catalogue } from './catalogue.ts';
 import { DEMO_MODEL } from './demo-echo.ts';
 import { knownModels } from './known-models.ts';
 import { canListModels, createLiveModels, type ListUpstreamModels } from './live-models.ts';
-import type { UsableApi } from './model-api.ts';
+import type { KnownModel, UsableApi } from './model-api.ts';
 import { createPrices, type Price, type Rates, usdOfRate } from './prices.ts';
 import { type ApiSources, type ResolvedApi, resolveApis } from './resolve-apis.ts';
 
@@ -36,6 +37,7 @@ export interface Models {
 
 interface ModelsOptions extends ApiSources {
   readonly settings: CompletionsSettings;
+  readonly catalogue: Catalogue;
   readonly listUpstream: ListUpstreamModels;
   readonly clock: Pick<Clock, 'monotonic' | 'after'>;
 }
@@ -44,11 +46,12 @@ const ALIAS_OWNER = 'trestle';
 const DEMO_OWNER = 'demo';
 
 export function createModels(options: ModelsOptions): Models {
-  const { environment, isOwnAddress, listUpstream, clock } = options;
+  const { environment, isOwnAddress, catalogue, listUpstream, clock } = options;
+  const { modelsOf } = catalogue;
   const live = createLiveModels({ list: listUpstream, clock });
   let { settings } = options;
   let apis = resolveApis({ settings, environment, isOwnAddress });
-  let priceOf = createPrices(settings.prices);
+  let priceOf = createPrices(settings.prices, catalogue);
 
   const usable = (): readonly UsableApi[] =>
     [...apis.values()].flatMap((resolved) => (resolved.usable ? [resolved.api] : []));
@@ -58,27 +61,28 @@ export function createModels(options: ModelsOptions): Models {
     return resolved?.usable === true ? resolved.api : undefined;
   }
 
-  /** Made with the first name that has no API before it. */
+  /** Made with the first name that has no API before it, and again when the catalogue was updated. */
   let apisByModel: ReadonlyMap<string, readonly string[]> | undefined;
+  let indexed = catalogue.revision();
 
   function indexModels(): ReadonlyMap<string, readonly string[]> {
     const index = new Map<string, string[]>();
     for (const { id, configured } of usable()) {
       if (!configured) continue;
-      for (const name of knownModels(id).keys()) index.set(name, [...(index.get(name) ?? []), id]);
+      for (const name of modelsOf(id).keys()) index.set(name, [...(index.get(name) ?? []), id]);
     }
     return index;
   }
 
   function describe(api: string, model: string): ModelEntry {
-    const known = knownModels(api).get(model);
+    const known = modelsOf(api).get(model);
     const price = priceOf(api, model);
     return {
-      ...plainEntry(`${api}/${model}`, api),
+      ...plainEntry(`${api}/${model}`, api, known?.released),
       ...(known?.contextWindow !== undefined && { context_window: known.contextWindow }),
       ...(known?.maxOutputTokens !== undefined && { max_output_tokens: known.maxOutputTokens }),
       ...(price.known && { pricing: describePrice(price) }),
-      ...(known?.inputModalities !== undefined && { input_modalities: [...known.inputModalities] }),
+      ...describeAbilities(known),
     };
   }
 
@@ -95,7 +99,7 @@ export function createModels(options: ModelsOptions): Models {
   ];
 
   async function namesOf(api: UsableApi): Promise<readonly string[]> {
-    const known = knownModels(api.id);
+    const known = modelsOf(api.id);
     if (known.size > 0) return [...known.keys()];
     return canListModels(api) && isWorthAsking(api, usable()) ? live.of(api) : [];
   }
@@ -119,9 +123,11 @@ export function createModels(options: ModelsOptions): Models {
     },
     knownNames: () => [
       ...builtIn().map(({ id }) => id),
-      ...usable().flatMap(({ id }) => [...knownModels(id).keys()].map((model) => `${id}/${model}`)),
+      ...usable().flatMap(({ id }) => [...modelsOf(id).keys()].map((model) => `${id}/${model}`)),
     ],
     apisWith(model) {
+      if (indexed !== catalogue.revision()) apisByModel = undefined;
+      indexed = catalogue.revision();
       apisByModel ??= indexModels();
       return apisByModel.get(model) ?? [];
     },
@@ -129,7 +135,7 @@ export function createModels(options: ModelsOptions): Models {
       settings = next;
       apisByModel = undefined;
       apis = resolveApis({ settings, environment, isOwnAddress });
-      priceOf = createPrices(settings.prices);
+      priceOf = createPrices(settings.prices, catalogue);
     },
     stop: () => live.stop(),
   };
@@ -172,8 +178,30 @@ function describeRates(rates: Rates) {
   };
 }
 
-function plainEntry(id: string, owner: string): ModelEntry {
-  return { id, object: 'model', created: 0, owned_by: owner };
+function describeAbilities(known: KnownModel | undefined): Partial<ModelEntry> {
+  if (known === undefined) return {};
+  const { inputModalities, outputModalities, tools, structuredOutput, reasoning, temperature } = known;
+  return {
+    ...(inputModalities !== undefined && { input_modalities: [...inputModalities] }),
+    ...(outputModalities !== undefined && { output_modalities: [...outputModalities] }),
+    ...(tools !== undefined && { tools }),
+    ...(structuredOutput !== undefined && { structured_output: structuredOutput }),
+    ...(reasoning !== undefined && { reasoning }),
+    ...(temperature !== undefined && { temperature }),
+    ...(known.released !== undefined && { release_date: known.released }),
+    ...(known.updated !== undefined && { last_updated: known.updated }),
+    ...(known.knowledge !== undefined && { knowledge_cutoff: known.knowledge }),
+    ...(known.operation !== undefined && { operation: known.operation }),
+  };
+}
+
+function plainEntry(id: string, owner: string, released?: string): ModelEntry {
+  return { id, object: 'model', created: released === undefined ? 0 : secondsOf(released), owned_by: owner };
+}
+
+function secondsOf(day: string): number {
+  const at = Date.parse(day);
+  return Number.isNaN(at) ? 0 : Math.floor(at / 1000);
 }
 
 export function splitModel(id: string): readonly [api: string, model: string] {

@@ -1,7 +1,7 @@
 import type { Usage } from '../contract/chat.ts';
 import type { CompletionsSettings } from '../settings.ts';
+import type { Catalogue } from './catalogue.ts';
 import { DEMO_MODEL } from './demo-echo.ts';
-import { knownModels } from './known-models.ts';
 import type { ModelPrices, TokenKinds, TokenPrices } from './model-api.ts';
 
 /**
@@ -38,14 +38,17 @@ const PROMPT_KINDS = ['cacheRead', 'cacheWrite1h', 'cacheWrite', 'audioInput', '
 const COMPLETION_KINDS = ['audioOutput', 'reasoning'] as const;
 
 /** Prices as configured, else as in the table (contract/completions 6). */
-export function createPrices(configured: Readonly<Record<string, ConfiguredPrices>>): PriceOf {
+export function createPrices(
+  configured: Readonly<Record<string, ConfiguredPrices>>,
+  { modelsOf }: Pick<Catalogue, 'modelsOf'>,
+): PriceOf {
   const own = new Map(Object.entries(configured).map(([name, prices]) => [name, configuredPrice(prices)]));
   const kept = new WeakMap<ModelPrices, Price>();
   return (api, upstreamModel) => {
     const price = own.get(`${api}/${upstreamModel}`);
     if (price !== undefined) return price;
     if (DEMO_MODEL.startsWith(`${api}/`)) return FREE;
-    const prices = knownModels(api).get(upstreamModel)?.prices;
+    const prices = modelsOf(api).get(upstreamModel)?.prices;
     if (prices === undefined) return UNKNOWN;
     const known = kept.get(prices) ?? priceFrom(prices);
     kept.set(prices, known);

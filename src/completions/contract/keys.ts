@@ -240,6 +240,17 @@ export const ModelEntry = Type.Object(
     max_output_tokens: Type.Optional(Type.Integer()),
     pricing: Type.Optional(Pricing),
     input_modalities: Type.Optional(Type.Array(Type.String())),
+    output_modalities: Type.Optional(Type.Array(Type.String())),
+    tools: Type.Optional(Type.Boolean({ description: 'Whether it calls tools. Absent, here and below: not known.' })),
+    structured_output: Type.Optional(Type.Boolean({ description: 'Whether its answer follows a JSON Schema.' })),
+    reasoning: Type.Optional(Type.Boolean()),
+    temperature: Type.Optional(Type.Boolean({ description: 'Whether the caller may choose the temperature.' })),
+    release_date: Type.Optional(Type.String()),
+    last_updated: Type.Optional(Type.String()),
+    knowledge_cutoff: Type.Optional(Type.String()),
+    operation: Type.Optional(
+      Type.Literal('responses', { description: 'The upstream serves it at this operation alone.' }),
+    ),
   },
   { $id: 'ModelEntry' },
 );

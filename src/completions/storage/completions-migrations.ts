@@ -101,6 +101,17 @@ export const completionsMigrations: readonly Migration[] = [
       ),
     ],
   },
+  {
+    id: '0011-catalogues',
+    statements: ({ schema }) => [
+      schema
+        .createTable('catalogues')
+        .addColumn('id', 'text', (column) => column.primaryKey())
+        .addColumn('source', 'text', (column) => column.notNull())
+        .addColumn('checked_at', 'integer', (column) => column.notNull())
+        .addColumn('body', 'text', (column) => column.notNull()),
+    ],
+  },
 ];
 
 function keyTables(schema: SchemaModule) {

@@ -142,7 +142,18 @@ export interface UpstreamObjectRow {
   readonly created_at: number;
 }
 
+/** An update of the catalogue of models that was valid when it was stored. */
+export interface CatalogueRow {
+  /** Its version; ids sort by time. */
+  readonly id: string;
+  readonly source: string;
+  /** When its source was last seen to say this. */
+  readonly checked_at: number;
+  readonly body: string;
+}
+
 export interface CompletionsSchema {
+  catalogues: CatalogueRow;
   keys: KeyRow;
   key_spending: SpendingRow;
   usage_records: UsageRecordRow;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { apiTable } from '../../../src/completions/apis/api-table.ts';
+import { createCatalogue } from '../../../src/completions/apis/catalogue.ts';
 import { knownModels, MODELS_DATE, parseModels } from '../../../src/completions/apis/known-models.ts';
 import { costOf, createPrices, usdOfRate } from '../../../src/completions/apis/prices.ts';
 
@@ -77,7 +78,10 @@ test('a line gives sizes, prices per token and inputs; a dash what is not known'
 });
 
 test('a configured price wins over the table; an unknown one counts as 0 and is flagged', () => {
-  const priceOf = createPrices({ 'openai/gpt-4o': { input: 1, output: 2 }, 'lab/small': { input: 0.5, output: 0.25 } });
+  const priceOf = createPrices(
+    { 'openai/gpt-4o': { input: 1, output: 2 }, 'lab/small': { input: 0.5, output: 0.25 } },
+    createCatalogue(),
+  );
   const shown = (api: string, model: string) => {
     const { known, rates } = priceOf(api, model);
     return { input: usdOfRate(rates.input), output: usdOfRate(rates.output), known };

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { createCatalogue } from '../../../src/completions/apis/catalogue.ts';
 import { createListUpstreamModels } from '../../../src/completions/apis/live-models.ts';
 import { createModels, nearestModels } from '../../../src/completions/apis/models.ts';
 import { createAuthoriseUpstream } from '../../../src/completions/dialects/authorise-upstream.ts';
@@ -51,6 +52,7 @@ function start(settings: Partial<CompletionsSettings>, environment: Record<strin
   const models = createModels({
     settings: { ...SETTINGS, ...settings },
     environment,
+    catalogue: createCatalogue(),
     clock,
     listUpstream(api, signal) {
       listed.push(api.id);
@@ -109,6 +111,8 @@ test('P-31: the list has aliases and the known models of usable APIs, with what 
     max_output_tokens: 384_000,
     pricing: { input: 1.4e-7, output: 2.8e-7, cache_read: 2.8e-9 },
     input_modalities: ['text'],
+    tools: true,
+    reasoning: false,
   };
   assert.deepEqual(list[3], { ...facts, id: 'deepseek/deepseek-chat', owned_by: 'deepseek' });
   assert.deepEqual(list[0], { ...facts, id: 'fast', owned_by: 'trestle' });

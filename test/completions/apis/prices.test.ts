@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { apiTable } from '../../../src/completions/apis/api-table.ts';
+import { createCatalogue } from '../../../src/completions/apis/catalogue.ts';
 import { knownModels } from '../../../src/completions/apis/known-models.ts';
 import {
   costOf,
@@ -124,7 +125,7 @@ for (const [what, api, model, answer, usd] of REPORTED) {
 }
 
 test('DC-4: the tokens that Bedrock reads from a cache or writes into one have their own prices', () => {
-  const price = createPrices({})('amazon-bedrock', 'anthropic.claude-sonnet-4-5-20250929-v1:0');
+  const price = createPrices({}, createCatalogue())('amazon-bedrock', 'anthropic.claude-sonnet-4-5-20250929-v1:0');
   const cost = (usage: object) =>
     usdOfNano(costOf(price, countTokens(converseUsage(usage as Record<string, unknown>))));
   assert.equal(cost({ inputTokens: 0, outputTokens: 0, cacheReadInputTokens: MILLION }), 0.3);
@@ -154,26 +155,29 @@ test('DC-4: a price of the table that no source confirms is left out, and the ot
 });
 
 test('DC-4: every configured price is used, and a kind without one costs as much as the rest', () => {
-  const priceOf = createPrices({
-    'lab/all': {
-      input: 1e-6,
-      output: 2e-6,
-      cache_read: 1e-7,
-      cache_write: 1.25e-6,
-      cache_write_1h: 2e-6,
-      audio_input: 5e-6,
-      image_input: 3e-6,
-      audio_output: 7e-6,
-      reasoning: 4e-6,
-      batch_input: 5e-7,
-      batch_output: 1e-6,
-      tiers: [
-        { above: 10_000, input: 3e-6, output: 4e-6 },
-        { above: 1000, input: 2e-6, output: 3e-6 },
-      ] as never,
+  const priceOf = createPrices(
+    {
+      'lab/all': {
+        input: 1e-6,
+        output: 2e-6,
+        cache_read: 1e-7,
+        cache_write: 1.25e-6,
+        cache_write_1h: 2e-6,
+        audio_input: 5e-6,
+        image_input: 3e-6,
+        audio_output: 7e-6,
+        reasoning: 4e-6,
+        batch_input: 5e-7,
+        batch_output: 1e-6,
+        tiers: [
+          { above: 10_000, input: 3e-6, output: 4e-6 },
+          { above: 1000, input: 2e-6, output: 3e-6 },
+        ] as never,
+      },
+      'lab/plain': { input: 1e-6, output: 2e-6 },
     },
-    'lab/plain': { input: 1e-6, output: 2e-6 },
-  });
+    createCatalogue(),
+  );
   const nano = (model: string, tokens: Partial<TokenCounts>) =>
     costOf(priceOf('lab', model), { prompt: 100, completion: 0, ...tokens });
   assert.equal(nano('all', {}), 100_000);

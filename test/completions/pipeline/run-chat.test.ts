@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { createCatalogue } from '../../../src/completions/apis/catalogue.ts';
 import { createChatEngine } from '../../../src/completions/chat-engine.ts';
 import type { ChatChunk } from '../../../src/completions/contract/chat.ts';
 import { INTERNAL } from '../../../src/completions/keys/key-access.ts';
@@ -24,6 +25,7 @@ import { silentLogger } from '../../kit/silent-logger.ts';
 function startEngine(scope: Scope, url: string) {
   const engine = createChatEngine({
     settings: settingsOf(labAt(url)),
+    catalogue: createCatalogue(),
     environment: {},
     clock: systemClock,
     randomness: systemRandomness,

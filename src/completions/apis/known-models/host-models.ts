@@ -1,300 +1,300 @@
 /** Models of many makers on hosts. Columns: see `known-models.ts`. */
 export const hostModels = {
   cerebras: `
-gpt-oss-120b 131072 40960 0.35 0.75 text
-zai-glm-4.7 131072 40960 2.25 2.75 text
+gpt-oss-120b 131072 40960 0.35 0.75 text can=tools,reasoning
+zai-glm-4.7 131072 40960 2.25 2.75 text can=tools,reasoning
 `,
   deepinfra: `
-MiniMaxAI/MiniMax-M2.5 196608 131072 0.15 1.15 text
-Qwen/Qwen3-Coder-480B-A35B-Instruct-Turbo 262144 66536 0.3 1 text
-Qwen/Qwen3.5-35B-A3B 262144 81920 0.14 1 text,image,video
-Qwen/Qwen3.5-397B-A17B 262144 81920 0.45 3 text,image,video
-Qwen/Qwen3.6-35B-A3B 262144 81920 0.15 0.95 text,image,video
-XiaomiMiMo/MiMo-V2.5 262144 16384 0.4 2 text,image,audio,video
-XiaomiMiMo/MiMo-V2.5-Pro 1048576 16384 1 3 text
-deepseek-ai/DeepSeek-R1-0528 163840 64000 0.5 2.15 text
-deepseek-ai/DeepSeek-V3.2 163840 64000 0.26 0.38 text
-deepseek-ai/DeepSeek-V4-Flash 1048576 16384 0.1 0.2 text
-deepseek-ai/DeepSeek-V4-Pro 1048576 16384 1.3 2.6 text
-google/gemma-4-26B-A4B-it 262144 32768 0.07 0.34 text,image
-google/gemma-4-31B-it 262144 32768 0.13 0.38 text,image
-meta-llama/Llama-3.3-70B-Instruct-Turbo 131072 16384 0.1 0.32 text
-meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8 1048576 16384 0.15 0.6 text,image
-meta-llama/Llama-4-Scout-17B-16E-Instruct 327680 16384 0.1 0.3 text,image
-moonshotai/Kimi-K2.5 262144 32768 0.45 2.25 text,image,video
-moonshotai/Kimi-K2.6 262144 16384 0.75 3.5 text,image,video
-moonshotai/Kimi-K2.7-Code 262144 262144 0.74 3.5 text,image,video
-openai/gpt-oss-120b 131072 16384 0.039 0.19 text
-openai/gpt-oss-20b 131072 16384 0.03 0.14 text
-zai-org/GLM-4.6 202752 131072 0.43 1.74 text
-zai-org/GLM-4.7 202752 16384 0.4 1.75 text
-zai-org/GLM-4.7-Flash 202752 16384 0.06 0.4 text
-zai-org/GLM-5 202752 16384 0.6 2.08 text
-zai-org/GLM-5.1 202752 16384 1.05 3.5 text
-zai-org/GLM-5.2 1048576 32768 0.95 3 text
+MiniMaxAI/MiniMax-M2.5 196608 131072 0.15 1.15 text can=tools,reasoning
+Qwen/Qwen3-Coder-480B-A35B-Instruct-Turbo 262144 66536 0.3 1 text can=tools
+Qwen/Qwen3.5-35B-A3B 262144 81920 0.14 1 text,image,video can=tools,reasoning
+Qwen/Qwen3.5-397B-A17B 262144 81920 0.45 3 text,image,video can=tools,reasoning
+Qwen/Qwen3.6-35B-A3B 262144 81920 0.15 0.95 text,image,video can=tools,reasoning
+XiaomiMiMo/MiMo-V2.5 262144 16384 0.4 2 text,image,audio,video can=tools,reasoning
+XiaomiMiMo/MiMo-V2.5-Pro 1048576 16384 1 3 text can=tools,reasoning
+deepseek-ai/DeepSeek-R1-0528 163840 64000 0.5 2.15 text can=tools,reasoning
+deepseek-ai/DeepSeek-V3.2 163840 64000 0.26 0.38 text can=tools,reasoning
+deepseek-ai/DeepSeek-V4-Flash 1048576 16384 0.1 0.2 text can=tools,reasoning
+deepseek-ai/DeepSeek-V4-Pro 1048576 16384 1.3 2.6 text can=tools,reasoning
+google/gemma-4-26B-A4B-it 262144 32768 0.07 0.34 text,image can=tools,reasoning
+google/gemma-4-31B-it 262144 32768 0.13 0.38 text,image can=tools,reasoning
+meta-llama/Llama-3.3-70B-Instruct-Turbo 131072 16384 0.1 0.32 text can=tools
+meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8 1048576 16384 0.15 0.6 text,image can=-
+meta-llama/Llama-4-Scout-17B-16E-Instruct 327680 16384 0.1 0.3 text,image can=tools
+moonshotai/Kimi-K2.5 262144 32768 0.45 2.25 text,image,video can=tools,reasoning
+moonshotai/Kimi-K2.6 262144 16384 0.75 3.5 text,image,video can=tools,reasoning
+moonshotai/Kimi-K2.7-Code 262144 262144 0.74 3.5 text,image,video can=tools,reasoning
+openai/gpt-oss-120b 131072 16384 0.039 0.19 text can=tools,reasoning
+openai/gpt-oss-20b 131072 16384 0.03 0.14 text can=tools,reasoning
+zai-org/GLM-4.6 202752 131072 0.43 1.74 text can=tools,reasoning
+zai-org/GLM-4.7 202752 16384 0.4 1.75 text can=tools,reasoning
+zai-org/GLM-4.7-Flash 202752 16384 0.06 0.4 text can=tools,reasoning
+zai-org/GLM-5 202752 16384 0.6 2.08 text can=tools,reasoning
+zai-org/GLM-5.1 202752 16384 1.05 3.5 text can=tools,reasoning
+zai-org/GLM-5.2 1048576 32768 0.95 3 text can=tools,reasoning
 `,
   'fireworks-ai': `
-accounts/fireworks/models/deepseek-v4-flash 1000000 384000 0.14 0.28 text
-accounts/fireworks/models/deepseek-v4-pro 1000000 384000 1.74 3.48 text
-accounts/fireworks/models/glm-5p1 202800 131072 1.4 4.4 text
-accounts/fireworks/models/glm-5p2 1048575 131072 1.4 4.4 text
-accounts/fireworks/models/gpt-oss-120b 131072 32768 0.15 0.6 text
-accounts/fireworks/models/gpt-oss-20b 131072 32768 0.07 0.3 text
-accounts/fireworks/models/kimi-k2p6 262000 262000 0.95 4 text,image
-accounts/fireworks/models/kimi-k2p7-code 262000 262000 0.95 4 text,image
-accounts/fireworks/models/minimax-m2p7 196608 196608 0.3 1.2 text
-accounts/fireworks/models/minimax-m3 512000 512000 0.3 1.2 text
-accounts/fireworks/models/qwen3p7-plus 262144 65536 0.4 1.6 text,image
-accounts/fireworks/routers/glm-5p1-fast 202800 131072 2.8 8.8 text
-accounts/fireworks/routers/glm-5p2-fast 1048575 131072 2.1 6.6 text
-accounts/fireworks/routers/kimi-k2p6-fast 262000 262000 2 8 text,image
-accounts/fireworks/routers/kimi-k2p6-turbo 262000 262000 2 8 text,image
-accounts/fireworks/routers/kimi-k2p7-code-fast 262000 262000 1.9 8 text,image
+accounts/fireworks/models/deepseek-v4-flash 1000000 384000 0.14 0.28 text can=tools,reasoning
+accounts/fireworks/models/deepseek-v4-pro 1000000 384000 1.74 3.48 text can=tools,reasoning
+accounts/fireworks/models/glm-5p1 202800 131072 1.4 4.4 text can=tools,reasoning
+accounts/fireworks/models/glm-5p2 1048575 131072 1.4 4.4 text can=tools,reasoning
+accounts/fireworks/models/gpt-oss-120b 131072 32768 0.15 0.6 text can=tools,reasoning
+accounts/fireworks/models/gpt-oss-20b 131072 32768 0.07 0.3 text can=tools,reasoning
+accounts/fireworks/models/kimi-k2p6 262000 262000 0.95 4 text,image can=tools,reasoning
+accounts/fireworks/models/kimi-k2p7-code 262000 262000 0.95 4 text,image can=tools,reasoning
+accounts/fireworks/models/minimax-m2p7 196608 196608 0.3 1.2 text can=tools,reasoning
+accounts/fireworks/models/minimax-m3 512000 512000 0.3 1.2 text can=tools,reasoning
+accounts/fireworks/models/qwen3p7-plus 262144 65536 0.4 1.6 text,image can=tools,reasoning
+accounts/fireworks/routers/glm-5p1-fast 202800 131072 2.8 8.8 text can=tools,reasoning
+accounts/fireworks/routers/glm-5p2-fast 1048575 131072 2.1 6.6 text can=tools,reasoning
+accounts/fireworks/routers/kimi-k2p6-fast 262000 262000 2 8 text,image can=tools,reasoning
+accounts/fireworks/routers/kimi-k2p6-turbo 262000 262000 2 8 text,image can=tools,reasoning
+accounts/fireworks/routers/kimi-k2p7-code-fast 262000 262000 1.9 8 text,image can=tools,reasoning
 `,
   'github-models': `
-ai21-labs/ai21-jamba-1.5-large 256000 4096 0 0 text
-ai21-labs/ai21-jamba-1.5-mini 256000 4096 0 0 text
-cohere/cohere-command-a 128000 4096 0 0 text
-cohere/cohere-command-r 128000 4096 0 0 text
-cohere/cohere-command-r-08-2024 128000 4096 0 0 text
-cohere/cohere-command-r-plus 128000 4096 0 0 text
-cohere/cohere-command-r-plus-08-2024 128000 4096 0 0 text
-core42/jais-30b-chat 8192 2048 0 0 text
-deepseek/deepseek-r1 65536 8192 0 0 text
-deepseek/deepseek-r1-0528 65536 8192 0 0 text
-deepseek/deepseek-v3-0324 128000 8192 0 0 text
-meta/llama-3.2-11b-vision-instruct 128000 8192 0 0 text,image,audio
-meta/llama-3.2-90b-vision-instruct 128000 8192 0 0 text,image,audio
-meta/llama-3.3-70b-instruct 128000 32768 0 0 text
-meta/llama-4-maverick-17b-128e-instruct-fp8 128000 8192 0 0 text,image
-meta/llama-4-scout-17b-16e-instruct 128000 8192 0 0 text,image
-meta/meta-llama-3-70b-instruct 8192 2048 0 0 text
-meta/meta-llama-3-8b-instruct 8192 2048 0 0 text
-meta/meta-llama-3.1-405b-instruct 128000 32768 0 0 text
-meta/meta-llama-3.1-70b-instruct 128000 32768 0 0 text
-meta/meta-llama-3.1-8b-instruct 128000 32768 0 0 text
-microsoft/mai-ds-r1 65536 8192 0 0 text
-microsoft/phi-3-medium-128k-instruct 128000 4096 0 0 text
-microsoft/phi-3-medium-4k-instruct 4096 1024 0 0 text
-microsoft/phi-3-mini-128k-instruct 128000 4096 0 0 text
-microsoft/phi-3-mini-4k-instruct 4096 1024 0 0 text
-microsoft/phi-3-small-128k-instruct 128000 4096 0 0 text
-microsoft/phi-3-small-8k-instruct 8192 2048 0 0 text
-microsoft/phi-3.5-mini-instruct 128000 4096 0 0 text
-microsoft/phi-3.5-moe-instruct 128000 4096 0 0 text
-microsoft/phi-3.5-vision-instruct 128000 4096 0 0 text,image
-microsoft/phi-4 16000 4096 0 0 text
-microsoft/phi-4-mini-instruct 128000 4096 0 0 text
-microsoft/phi-4-mini-reasoning 128000 4096 0 0 text
-microsoft/phi-4-multimodal-instruct 128000 4096 0 0 text,image,audio
-microsoft/phi-4-reasoning 128000 4096 0 0 text
-mistral-ai/codestral-2501 32000 8192 0 0 text
-mistral-ai/ministral-3b 128000 8192 0 0 text
-mistral-ai/mistral-large-2411 128000 32768 0 0 text
-mistral-ai/mistral-medium-2505 128000 32768 0 0 text,image
-mistral-ai/mistral-nemo 128000 8192 0 0 text
-mistral-ai/mistral-small-2503 128000 32768 0 0 text,image
-openai/gpt-4.1 128000 16384 0 0 text,image
-openai/gpt-4.1-mini 128000 16384 0 0 text,image
-openai/gpt-4.1-nano 128000 16384 0 0 text,image
-openai/gpt-4o 128000 16384 0 0 text,image,audio
-openai/gpt-4o-mini 128000 16384 0 0 text,image,audio
-openai/o1 200000 100000 0 0 text,image
-openai/o1-mini 128000 65536 0 0 text
-openai/o1-preview 128000 32768 0 0 text
-openai/o3 200000 100000 0 0 text,image
-openai/o3-mini 200000 100000 0 0 text
-openai/o4-mini 200000 100000 0 0 text,image
-xai/grok-3 128000 8192 0 0 text
-xai/grok-3-mini 128000 8192 0 0 text
+ai21-labs/ai21-jamba-1.5-large 256000 4096 0 0 text can=tools,reasoning
+ai21-labs/ai21-jamba-1.5-mini 256000 4096 0 0 text can=tools,reasoning
+cohere/cohere-command-a 128000 4096 0 0 text can=tools,reasoning
+cohere/cohere-command-r 128000 4096 0 0 text can=tools,reasoning
+cohere/cohere-command-r-08-2024 128000 4096 0 0 text can=tools
+cohere/cohere-command-r-plus 128000 4096 0 0 text can=tools
+cohere/cohere-command-r-plus-08-2024 128000 4096 0 0 text can=tools
+core42/jais-30b-chat 8192 2048 0 0 text can=tools,reasoning
+deepseek/deepseek-r1 65536 8192 0 0 text can=tools,reasoning
+deepseek/deepseek-r1-0528 65536 8192 0 0 text can=tools,reasoning
+deepseek/deepseek-v3-0324 128000 8192 0 0 text can=tools,reasoning
+meta/llama-3.2-11b-vision-instruct 128000 8192 0 0 text,image,audio can=tools,reasoning
+meta/llama-3.2-90b-vision-instruct 128000 8192 0 0 text,image,audio can=tools,reasoning
+meta/llama-3.3-70b-instruct 128000 32768 0 0 text can=tools,reasoning
+meta/llama-4-maverick-17b-128e-instruct-fp8 128000 8192 0 0 text,image can=tools,reasoning
+meta/llama-4-scout-17b-16e-instruct 128000 8192 0 0 text,image can=tools,reasoning
+meta/meta-llama-3-70b-instruct 8192 2048 0 0 text can=tools,reasoning
+meta/meta-llama-3-8b-instruct 8192 2048 0 0 text can=tools,reasoning
+meta/meta-llama-3.1-405b-instruct 128000 32768 0 0 text can=tools,reasoning
+meta/meta-llama-3.1-70b-instruct 128000 32768 0 0 text can=tools,reasoning
+meta/meta-llama-3.1-8b-instruct 128000 32768 0 0 text can=tools,reasoning
+microsoft/mai-ds-r1 65536 8192 0 0 text can=tools,reasoning
+microsoft/phi-3-medium-128k-instruct 128000 4096 0 0 text can=tools,reasoning
+microsoft/phi-3-medium-4k-instruct 4096 1024 0 0 text can=tools,reasoning
+microsoft/phi-3-mini-128k-instruct 128000 4096 0 0 text can=tools,reasoning
+microsoft/phi-3-mini-4k-instruct 4096 1024 0 0 text can=tools,reasoning
+microsoft/phi-3-small-128k-instruct 128000 4096 0 0 text can=tools,reasoning
+microsoft/phi-3-small-8k-instruct 8192 2048 0 0 text can=tools,reasoning
+microsoft/phi-3.5-mini-instruct 128000 4096 0 0 text can=tools,reasoning
+microsoft/phi-3.5-moe-instruct 128000 4096 0 0 text can=tools,reasoning
+microsoft/phi-3.5-vision-instruct 128000 4096 0 0 text,image can=tools,reasoning
+microsoft/phi-4 16000 4096 0 0 text can=tools,reasoning
+microsoft/phi-4-mini-instruct 128000 4096 0 0 text can=tools,reasoning
+microsoft/phi-4-mini-reasoning 128000 4096 0 0 text can=tools,reasoning
+microsoft/phi-4-multimodal-instruct 128000 4096 0 0 text,image,audio can=tools,reasoning
+microsoft/phi-4-reasoning 128000 4096 0 0 text can=tools,reasoning
+mistral-ai/codestral-2501 32000 8192 0 0 text can=tools,reasoning
+mistral-ai/ministral-3b 128000 8192 0 0 text can=tools,reasoning
+mistral-ai/mistral-large-2411 128000 32768 0 0 text can=tools,reasoning
+mistral-ai/mistral-medium-2505 128000 32768 0 0 text,image can=tools,reasoning
+mistral-ai/mistral-nemo 128000 8192 0 0 text can=tools,reasoning
+mistral-ai/mistral-small-2503 128000 32768 0 0 text,image can=tools,reasoning
+openai/gpt-4.1 128000 16384 0 0 text,image can=tools
+openai/gpt-4.1-mini 128000 16384 0 0 text,image can=tools
+openai/gpt-4.1-nano 128000 16384 0 0 text,image can=tools
+openai/gpt-4o 128000 16384 0 0 text,image,audio can=tools
+openai/gpt-4o-mini 128000 16384 0 0 text,image,audio can=tools
+openai/o1 200000 100000 0 0 text,image can=reasoning
+openai/o1-mini 128000 65536 0 0 text can=reasoning
+openai/o1-preview 128000 32768 0 0 text can=reasoning
+openai/o3 200000 100000 0 0 text,image can=reasoning
+openai/o3-mini 200000 100000 0 0 text can=reasoning
+openai/o4-mini 200000 100000 0 0 text,image can=reasoning
+xai/grok-3 128000 8192 0 0 text can=tools,reasoning
+xai/grok-3-mini 128000 8192 0 0 text can=tools,reasoning
 `,
   groq: `
-canopylabs/orpheus-arabic-saudi 4000 50000 - - text
-canopylabs/orpheus-v1-english 4000 50000 - - text
-groq/compound 131072 8192 - - text
-groq/compound-mini 131072 8192 - - text
-llama-3.1-8b-instant 131072 131072 0.05 0.08 text
-llama-3.3-70b-versatile 131072 32768 0.59 0.79 text
-meta-llama/llama-4-scout-17b-16e-instruct 131072 8192 0.11 0.34 text,image
-meta-llama/llama-prompt-guard-2-22m 512 512 0.03 0.03 text
-meta-llama/llama-prompt-guard-2-86m 512 512 0.04 0.04 text
-openai/gpt-oss-120b 131072 65536 0.15 0.6 text
-openai/gpt-oss-20b 131072 65536 0.075 0.3 text
-openai/gpt-oss-safeguard-20b 131072 65536 0.075 0.3 text
-qwen/qwen3-32b 131072 40960 0.29 0.59 text
-whisper-large-v3 - - - - audio
-whisper-large-v3-turbo - - - - audio
+canopylabs/orpheus-arabic-saudi 4000 50000 - - text can=-
+canopylabs/orpheus-v1-english 4000 50000 - - text can=-
+groq/compound 131072 8192 - - text can=-
+groq/compound-mini 131072 8192 - - text can=-
+llama-3.1-8b-instant 131072 131072 0.05 0.08 text can=tools
+llama-3.3-70b-versatile 131072 32768 0.59 0.79 text can=tools
+meta-llama/llama-4-scout-17b-16e-instruct 131072 8192 0.11 0.34 text,image can=tools
+meta-llama/llama-prompt-guard-2-22m 512 512 0.03 0.03 text can=-
+meta-llama/llama-prompt-guard-2-86m 512 512 0.04 0.04 text can=-
+openai/gpt-oss-120b 131072 65536 0.15 0.6 text can=tools,reasoning
+openai/gpt-oss-20b 131072 65536 0.075 0.3 text can=tools,reasoning
+openai/gpt-oss-safeguard-20b 131072 65536 0.075 0.3 text can=tools,reasoning
+qwen/qwen3-32b 131072 40960 0.29 0.59 text can=tools,reasoning
+whisper-large-v3 - - - - audio can=-
+whisper-large-v3-turbo - - - - audio can=-
 `,
   huggingface: `
-MiniMaxAI/MiniMax-M2 204800 128000 0.3 1.2 text
-MiniMaxAI/MiniMax-M2.1 204800 131072 0.3 1.2 text
-MiniMaxAI/MiniMax-M2.5 204800 131072 0.3 1.2 text
-MiniMaxAI/MiniMax-M2.7 204800 131072 0.3 1.2 text
-MiniMaxAI/MiniMax-M3 524288 128000 0.3 1.2 text,image
-Qwen/Qwen3-235B-A22B 40960 16384 0.2 0.8 text
-Qwen/Qwen3-235B-A22B-Thinking-2507 262144 131072 0.3 3 text
-Qwen/Qwen3-32B 131072 16384 0.29 0.59 text
-Qwen/Qwen3-Coder-30B-A3B-Instruct 262144 65536 0.07 0.26 text
-Qwen/Qwen3-Coder-480B-A35B-Instruct 262144 66536 2 2 text
-Qwen/Qwen3-Coder-Next 262144 65536 0.2 1.5 text
-Qwen/Qwen3-Embedding-4B 32000 2048 0.01 0 text
-Qwen/Qwen3-Embedding-8B 32000 4096 0.01 0 text
-Qwen/Qwen3-Next-80B-A3B-Instruct 262144 66536 0.25 1 text
-Qwen/Qwen3-Next-80B-A3B-Thinking 262144 131072 0.3 2 text
-Qwen/Qwen3.5-122B-A10B 262144 65536 0.4 3.2 text,image
-Qwen/Qwen3.5-27B 262144 65536 0.3 2.4 text,image
-Qwen/Qwen3.5-35B-A3B 262144 65536 0.25 2 text,image
-Qwen/Qwen3.5-397B-A17B 262144 32768 0.6 3.6 text,image
-Qwen/Qwen3.5-9B 262144 65536 0.17 0.25 text,image
-Qwen/Qwen3.6-27B 262144 65536 0.47 3.19 text,image
-Qwen/Qwen3.6-35B-A3B 262144 65536 0.15 0.95 text,image
-XiaomiMiMo/MiMo-V2-Flash 262144 4096 0.1 0.3 text
-XiaomiMiMo/MiMo-V2.5-Pro 1048576 131072 1 3 text
-deepseek-ai/DeepSeek-R1 64000 32768 0.7 2.5 text
-deepseek-ai/DeepSeek-R1-0528 163840 163840 3 5 text
-deepseek-ai/DeepSeek-V3.2 163840 65536 0.28 0.4 text
-deepseek-ai/DeepSeek-V4-Flash 1048576 384000 0.14 0.28 text
-deepseek-ai/DeepSeek-V4-Pro 1048576 393216 0.435 0.87 text
-google/gemma-4-26B-A4B-it 262144 32768 0.13 0.4 text,image
-google/gemma-4-31B-it 262144 32768 0.14 0.4 text,image
-meta-llama/Llama-3.3-70B-Instruct 131072 4096 0.59 0.79 text
-moonshotai/Kimi-K2-Instruct 131072 16384 1 3 text
-moonshotai/Kimi-K2-Instruct-0905 262144 16384 1 3 text
-moonshotai/Kimi-K2-Thinking 262144 262144 0.6 2.5 text
-moonshotai/Kimi-K2.5 262144 262144 0.6 3 text,image,video
-moonshotai/Kimi-K2.6 262144 262144 0.95 4 text,image,video
-moonshotai/Kimi-K2.7-Code 262144 262144 0.95 4 text,image
-openai/gpt-oss-120b 131072 32768 0.25 0.69 text
-stepfun-ai/Step-3.5-Flash 262144 256000 0.1 0.3 text
-stepfun-ai/Step-3.7-Flash 262144 256000 0.2 1.15 text,image
-zai-org/GLM-4.5 131072 98304 0.6 2.2 text
-zai-org/GLM-4.5-Air 131072 98304 0.13 0.85 text
-zai-org/GLM-4.5V 65536 16384 0.6 1.8 text,image
-zai-org/GLM-4.6 204800 131072 0.55 2.2 text
-zai-org/GLM-4.7 204800 131072 0.6 2.2 text
-zai-org/GLM-4.7-Flash 200000 128000 0 0 text
-zai-org/GLM-5 202752 131072 1 3.2 text
-zai-org/GLM-5.1 202752 131072 1 3.2 text
-zai-org/GLM-5.2 262144 131072 1.4 4.4 text
+MiniMaxAI/MiniMax-M2 204800 128000 0.3 1.2 text can=tools,reasoning
+MiniMaxAI/MiniMax-M2.1 204800 131072 0.3 1.2 text can=tools,reasoning
+MiniMaxAI/MiniMax-M2.5 204800 131072 0.3 1.2 text can=tools,reasoning
+MiniMaxAI/MiniMax-M2.7 204800 131072 0.3 1.2 text can=tools,reasoning
+MiniMaxAI/MiniMax-M3 524288 128000 0.3 1.2 text,image can=tools,reasoning
+Qwen/Qwen3-235B-A22B 40960 16384 0.2 0.8 text can=tools,reasoning
+Qwen/Qwen3-235B-A22B-Thinking-2507 262144 131072 0.3 3 text can=tools,reasoning
+Qwen/Qwen3-32B 131072 16384 0.29 0.59 text can=tools,reasoning
+Qwen/Qwen3-Coder-30B-A3B-Instruct 262144 65536 0.07 0.26 text can=tools
+Qwen/Qwen3-Coder-480B-A35B-Instruct 262144 66536 2 2 text can=tools
+Qwen/Qwen3-Coder-Next 262144 65536 0.2 1.5 text can=tools
+Qwen/Qwen3-Embedding-4B 32000 2048 0.01 0 text can=-
+Qwen/Qwen3-Embedding-8B 32000 4096 0.01 0 text can=-
+Qwen/Qwen3-Next-80B-A3B-Instruct 262144 66536 0.25 1 text can=tools
+Qwen/Qwen3-Next-80B-A3B-Thinking 262144 131072 0.3 2 text can=tools
+Qwen/Qwen3.5-122B-A10B 262144 65536 0.4 3.2 text,image can=tools,reasoning
+Qwen/Qwen3.5-27B 262144 65536 0.3 2.4 text,image can=tools,reasoning
+Qwen/Qwen3.5-35B-A3B 262144 65536 0.25 2 text,image can=tools,reasoning
+Qwen/Qwen3.5-397B-A17B 262144 32768 0.6 3.6 text,image can=tools,reasoning
+Qwen/Qwen3.5-9B 262144 65536 0.17 0.25 text,image can=tools,reasoning
+Qwen/Qwen3.6-27B 262144 65536 0.47 3.19 text,image can=tools,reasoning
+Qwen/Qwen3.6-35B-A3B 262144 65536 0.15 0.95 text,image can=tools,reasoning
+XiaomiMiMo/MiMo-V2-Flash 262144 4096 0.1 0.3 text can=tools,reasoning
+XiaomiMiMo/MiMo-V2.5-Pro 1048576 131072 1 3 text can=tools,reasoning
+deepseek-ai/DeepSeek-R1 64000 32768 0.7 2.5 text can=tools,reasoning
+deepseek-ai/DeepSeek-R1-0528 163840 163840 3 5 text can=tools,reasoning
+deepseek-ai/DeepSeek-V3.2 163840 65536 0.28 0.4 text can=tools,reasoning
+deepseek-ai/DeepSeek-V4-Flash 1048576 384000 0.14 0.28 text can=tools,reasoning
+deepseek-ai/DeepSeek-V4-Pro 1048576 393216 0.435 0.87 text can=tools,reasoning
+google/gemma-4-26B-A4B-it 262144 32768 0.13 0.4 text,image can=tools,reasoning
+google/gemma-4-31B-it 262144 32768 0.14 0.4 text,image can=tools,reasoning
+meta-llama/Llama-3.3-70B-Instruct 131072 4096 0.59 0.79 text can=tools
+moonshotai/Kimi-K2-Instruct 131072 16384 1 3 text can=tools
+moonshotai/Kimi-K2-Instruct-0905 262144 16384 1 3 text can=tools
+moonshotai/Kimi-K2-Thinking 262144 262144 0.6 2.5 text can=tools,reasoning
+moonshotai/Kimi-K2.5 262144 262144 0.6 3 text,image,video can=tools,reasoning
+moonshotai/Kimi-K2.6 262144 262144 0.95 4 text,image,video can=tools,reasoning
+moonshotai/Kimi-K2.7-Code 262144 262144 0.95 4 text,image can=tools,reasoning
+openai/gpt-oss-120b 131072 32768 0.25 0.69 text can=tools,reasoning
+stepfun-ai/Step-3.5-Flash 262144 256000 0.1 0.3 text can=tools,reasoning
+stepfun-ai/Step-3.7-Flash 262144 256000 0.2 1.15 text,image can=tools,reasoning
+zai-org/GLM-4.5 131072 98304 0.6 2.2 text can=tools,reasoning
+zai-org/GLM-4.5-Air 131072 98304 0.13 0.85 text can=tools,reasoning
+zai-org/GLM-4.5V 65536 16384 0.6 1.8 text,image can=tools,reasoning
+zai-org/GLM-4.6 204800 131072 0.55 2.2 text can=tools,reasoning
+zai-org/GLM-4.7 204800 131072 0.6 2.2 text can=tools,reasoning
+zai-org/GLM-4.7-Flash 200000 128000 0 0 text can=tools,reasoning
+zai-org/GLM-5 202752 131072 1 3.2 text can=tools,reasoning
+zai-org/GLM-5.1 202752 131072 1 3.2 text can=tools,reasoning
+zai-org/GLM-5.2 262144 131072 1.4 4.4 text can=tools,reasoning
 `,
   nvidia: `
-abacusai/dracarys-llama-3_1-70b-instruct 128000 8192 0 0 text
-baai/bge-m3 8192 1024 0 0 text
-black-forest-labs/flux.1-dev 4096 - 0 0 text
-black-forest-labs/flux_1-kontext-dev 40960 40960 0 0 text,image
-black-forest-labs/flux_1-schnell 77 - 0 0 text
-black-forest-labs/flux_2-klein-4b 40960 40960 0 0 image,text
-bytedance/seed-oss-36b-instruct 262000 262000 0 0 text
-deepseek-ai/deepseek-v4-flash 1048576 393216 0.14 0.28 text
-deepseek-ai/deepseek-v4-pro 1048576 393216 0.435 0.87 text
-google/gemma-2-2b-it 128000 4096 0 0 text
-google/gemma-3n-e2b-it 128000 4096 0 0 text,image
-google/gemma-3n-e4b-it 128000 4096 0 0 text,image
-google/gemma-4-31b-it 256000 16384 0 0 text,image,video
-google/google-paligemma 128000 8192 0 0 text,image
-meta/esm2-650m 128000 8192 0 0 text
-meta/esmfold 128000 8192 0 0 text
-meta/llama-3.1-70b-instruct 128000 4096 0 0 text
-meta/llama-3.1-8b-instruct 16000 4096 0 0 text
-meta/llama-3.2-11b-vision-instruct 128000 4096 0 0 text,image
-meta/llama-3.2-1b-instruct 128000 4096 0 0 text
-meta/llama-3.2-3b-instruct 32768 32000 0 0 text
-meta/llama-3.2-90b-vision-instruct 128000 8192 0 0 text,image
-meta/llama-3.3-70b-instruct 128000 4096 0 0 text
-meta/llama-4-maverick-17b-128e-instruct 128000 4096 0 0 text,image
-meta/llama-guard-4-12b 128000 16384 0 0 text,image
-microsoft/phi-4-mini-instruct 131072 8192 0 0 text
-microsoft/phi-4-multimodal-instruct 128000 16384 0 0 text
-minimaxai/minimax-m2.7 204800 131072 0 0 text
-minimaxai/minimax-m3 1000000 16384 0 0 text,image,video
-mistralai/magistral-small-2506 32768 32768 0 0 text
-mistralai/mistral-7b-instruct-v03 65536 65536 0 0 text
-mistralai/mistral-large-3-675b-instruct-2512 262144 262144 0 0 text,image
-mistralai/mistral-medium-3-instruct 131072 32768 0 0 text,image
-mistralai/mistral-nemotron 128000 8192 0 0 text
-mistralai/mistral-small-4-119b-2603 128000 8192 0 0 text,image
-mistralai/mixtral-8x22b-instruct 65536 13108 0 0 text
-mistralai/mixtral-8x7b-instruct 32768 16384 0 0 text
-moonshotai/kimi-k2-instruct-0905 262144 262144 0 0 text
-moonshotai/kimi-k2.6 262144 262144 0 0 text,image,video
-nvidia/active-speaker-detection - 4096 0 0 video
-nvidia/bevformer 128000 8192 0 0 video
-nvidia/cosmos-predict1-5b - 4096 0 0 text,image,video
-nvidia/cosmos-transfer1-7b - 4096 0 0 text,image,video
-nvidia/cosmos-transfer2_5-2b - 4096 0 0 text,image,video
-nvidia/gliner-pii 128000 4096 0 0 text
-nvidia/llama-3_1-nemotron-safety-guard-8b-v3 128000 4096 0 0 text
-nvidia/llama-3_2-nemoretriever-300m-embed-v1 32768 2048 0 0 text
-nvidia/llama-nemotron-embed-vl-1b-v2 32768 2048 0 0 text,image
-nvidia/llama-nemotron-rerank-vl-1b-v2 128000 4096 0 0 text,image
-nvidia/magpie-tts-zeroshot - 4096 0 0 text,audio
-nvidia/nemotron-3-content-safety 128000 4096 0 0 text
-nvidia/nemotron-3-nano-30b-a3b 131072 131072 0 0 text
-nvidia/nemotron-3-nano-omni-30b-a3b-reasoning 256000 65536 0 0 text,image,video,audio
-nvidia/nemotron-3-super-120b-a12b 262144 262144 0.2 0.8 text
-nvidia/nemotron-3-ultra-550b-a55b 1000000 65536 0.5 2.5 text
-nvidia/nemotron-content-safety-reasoning-4b 128000 4096 0 0 text
-nvidia/nemotron-mini-4b-instruct 128000 8192 0 0 text
-nvidia/nemotron-voicechat 128000 8192 0 0 text,audio
-nvidia/nv-embed-v1 32768 2048 0 0 text
-nvidia/nv-embedcode-7b-v1 32768 2048 0 0 text
-nvidia/nvidia-nemotron-nano-9b-v2 131072 131072 0 0 text
-nvidia/rerank-qa-mistral-4b 128000 4096 0 0 text
-nvidia/riva-translate-4b-instruct-v1_1 128000 4096 0 0 text
-nvidia/sparsedrive 128000 8192 0 0 video
-nvidia/streampetr 128000 8192 0 0 video
-nvidia/studiovoice 128000 8192 0 0 text
-nvidia/synthetic-video-detector - 4096 0 0 video
-nvidia/usdcode 128000 4096 0 0 text
-nvidia/usdvalidate - 4096 0 0 text
-openai/gpt-oss-120b 128000 8192 0 0 text
-openai/gpt-oss-20b 131072 32768 0 0 text
-openai/whisper-large-v3 - 4096 0 0 audio
-qwen/qwen-image - - 0 0 text,image
-qwen/qwen-image-edit - - 0 0 text,image
-qwen/qwen2.5-coder-32b-instruct 128000 4096 0 0 text
-qwen/qwen3-coder-480b-a35b-instruct 262144 66536 0 0 text
-qwen/qwen3-next-80b-a3b-instruct 262144 16384 0 0 text
-qwen/qwen3.5-122b-a10b 262144 65536 0 0 text,image,video,audio
-qwen/qwen3.5-397b-a17b 262144 8192 0 0 text,image
-sarvamai/sarvam-m 128000 8192 0 0 text
-stepfun-ai/step-3.5-flash 256000 16384 0 0 text
-stepfun-ai/step-3.7-flash 256000 16384 0 0 text,image
-upstage/solar-10_7b-instruct 128000 8192 0 0 text
-z-ai/glm-5.1 131072 131072 0 0 text
+abacusai/dracarys-llama-3_1-70b-instruct 128000 8192 0 0 text can=tools
+baai/bge-m3 8192 1024 0 0 text can=-
+black-forest-labs/flux.1-dev 4096 - 0 0 text can=-
+black-forest-labs/flux_1-kontext-dev 40960 40960 0 0 text,image can=-
+black-forest-labs/flux_1-schnell 77 - 0 0 text can=-
+black-forest-labs/flux_2-klein-4b 40960 40960 0 0 image,text can=-
+bytedance/seed-oss-36b-instruct 262000 262000 0 0 text can=tools
+deepseek-ai/deepseek-v4-flash 1048576 393216 0.14 0.28 text can=tools,reasoning
+deepseek-ai/deepseek-v4-pro 1048576 393216 0.435 0.87 text can=tools,reasoning
+google/gemma-2-2b-it 128000 4096 0 0 text can=tools
+google/gemma-3n-e2b-it 128000 4096 0 0 text,image can=tools
+google/gemma-3n-e4b-it 128000 4096 0 0 text,image can=tools
+google/gemma-4-31b-it 256000 16384 0 0 text,image,video can=tools,reasoning
+google/google-paligemma 128000 8192 0 0 text,image can=-
+meta/esm2-650m 128000 8192 0 0 text can=-
+meta/esmfold 128000 8192 0 0 text can=-
+meta/llama-3.1-70b-instruct 128000 4096 0 0 text can=tools
+meta/llama-3.1-8b-instruct 16000 4096 0 0 text can=tools
+meta/llama-3.2-11b-vision-instruct 128000 4096 0 0 text,image can=tools
+meta/llama-3.2-1b-instruct 128000 4096 0 0 text can=tools
+meta/llama-3.2-3b-instruct 32768 32000 0 0 text can=-
+meta/llama-3.2-90b-vision-instruct 128000 8192 0 0 text,image can=tools
+meta/llama-3.3-70b-instruct 128000 4096 0 0 text can=tools
+meta/llama-4-maverick-17b-128e-instruct 128000 4096 0 0 text,image can=tools
+meta/llama-guard-4-12b 128000 16384 0 0 text,image can=-
+microsoft/phi-4-mini-instruct 131072 8192 0 0 text can=tools
+microsoft/phi-4-multimodal-instruct 128000 16384 0 0 text can=-
+minimaxai/minimax-m2.7 204800 131072 0 0 text can=tools,reasoning
+minimaxai/minimax-m3 1000000 16384 0 0 text,image,video can=tools,reasoning
+mistralai/magistral-small-2506 32768 32768 0 0 text can=-
+mistralai/mistral-7b-instruct-v03 65536 65536 0 0 text can=tools
+mistralai/mistral-large-3-675b-instruct-2512 262144 262144 0 0 text,image can=tools
+mistralai/mistral-medium-3-instruct 131072 32768 0 0 text,image can=-
+mistralai/mistral-nemotron 128000 8192 0 0 text can=tools
+mistralai/mistral-small-4-119b-2603 128000 8192 0 0 text,image can=tools,reasoning
+mistralai/mixtral-8x22b-instruct 65536 13108 0 0 text can=tools
+mistralai/mixtral-8x7b-instruct 32768 16384 0 0 text can=tools
+moonshotai/kimi-k2-instruct-0905 262144 262144 0 0 text can=tools
+moonshotai/kimi-k2.6 262144 262144 0 0 text,image,video can=tools,reasoning
+nvidia/active-speaker-detection - 4096 0 0 video can=-
+nvidia/bevformer 128000 8192 0 0 video can=-
+nvidia/cosmos-predict1-5b - 4096 0 0 text,image,video can=-
+nvidia/cosmos-transfer1-7b - 4096 0 0 text,image,video can=-
+nvidia/cosmos-transfer2_5-2b - 4096 0 0 text,image,video can=-
+nvidia/gliner-pii 128000 4096 0 0 text can=-
+nvidia/llama-3_1-nemotron-safety-guard-8b-v3 128000 4096 0 0 text can=-
+nvidia/llama-3_2-nemoretriever-300m-embed-v1 32768 2048 0 0 text can=-
+nvidia/llama-nemotron-embed-vl-1b-v2 32768 2048 0 0 text,image can=-
+nvidia/llama-nemotron-rerank-vl-1b-v2 128000 4096 0 0 text,image can=-
+nvidia/magpie-tts-zeroshot - 4096 0 0 text,audio can=-
+nvidia/nemotron-3-content-safety 128000 4096 0 0 text can=-
+nvidia/nemotron-3-nano-30b-a3b 131072 131072 0 0 text can=tools,reasoning
+nvidia/nemotron-3-nano-omni-30b-a3b-reasoning 256000 65536 0 0 text,image,video,audio can=tools,reasoning
+nvidia/nemotron-3-super-120b-a12b 262144 262144 0.2 0.8 text can=tools,reasoning
+nvidia/nemotron-3-ultra-550b-a55b 1000000 65536 0.5 2.5 text can=tools,reasoning
+nvidia/nemotron-content-safety-reasoning-4b 128000 4096 0 0 text can=reasoning
+nvidia/nemotron-mini-4b-instruct 128000 8192 0 0 text can=tools
+nvidia/nemotron-voicechat 128000 8192 0 0 text,audio can=tools
+nvidia/nv-embed-v1 32768 2048 0 0 text can=-
+nvidia/nv-embedcode-7b-v1 32768 2048 0 0 text can=-
+nvidia/nvidia-nemotron-nano-9b-v2 131072 131072 0 0 text can=tools,reasoning
+nvidia/rerank-qa-mistral-4b 128000 4096 0 0 text can=-
+nvidia/riva-translate-4b-instruct-v1_1 128000 4096 0 0 text can=-
+nvidia/sparsedrive 128000 8192 0 0 video can=-
+nvidia/streampetr 128000 8192 0 0 video can=-
+nvidia/studiovoice 128000 8192 0 0 text can=-
+nvidia/synthetic-video-detector - 4096 0 0 video can=-
+nvidia/usdcode 128000 4096 0 0 text can=-
+nvidia/usdvalidate - 4096 0 0 text can=-
+openai/gpt-oss-120b 128000 8192 0 0 text can=tools,reasoning
+openai/gpt-oss-20b 131072 32768 0 0 text can=tools,reasoning
+openai/whisper-large-v3 - 4096 0 0 audio can=-
+qwen/qwen-image - - 0 0 text,image can=-
+qwen/qwen-image-edit - - 0 0 text,image can=-
+qwen/qwen2.5-coder-32b-instruct 128000 4096 0 0 text can=tools
+qwen/qwen3-coder-480b-a35b-instruct 262144 66536 0 0 text can=tools
+qwen/qwen3-next-80b-a3b-instruct 262144 16384 0 0 text can=tools
+qwen/qwen3.5-122b-a10b 262144 65536 0 0 text,image,video,audio can=tools,reasoning
+qwen/qwen3.5-397b-a17b 262144 8192 0 0 text,image can=tools,reasoning
+sarvamai/sarvam-m 128000 8192 0 0 text can=tools
+stepfun-ai/step-3.5-flash 256000 16384 0 0 text can=tools,reasoning
+stepfun-ai/step-3.7-flash 256000 16384 0 0 text,image can=tools,reasoning
+upstage/solar-10_7b-instruct 128000 8192 0 0 text can=tools
+z-ai/glm-5.1 131072 131072 0 0 text can=tools,reasoning
 `,
   togetherai: `
-LiquidAI/LFM2-24B-A2B 32768 32768 0.03 0.12 text
-MiniMaxAI/MiniMax-M2.5 204800 131072 0.3 1.2 text
-MiniMaxAI/MiniMax-M2.7 202752 131072 0.3 1.2 text
-MiniMaxAI/MiniMax-M3 524288 250000 0.3 1.2 text,image
-Qwen/Qwen2.5-7B-Instruct-Turbo 32768 32768 0.3 0.3 text
-Qwen/Qwen3-235B-A22B-Instruct-2507-tput 262144 262144 0.2 0.6 text
-Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8 262144 262144 2 2 text
-Qwen/Qwen3-Coder-Next-FP8 262144 262144 0.5 1.2 text
-Qwen/Qwen3.5-397B-A17B 262144 130000 0.6 3.6 text,image
-Qwen/Qwen3.5-9B 262144 65536 0.17 0.25 text,image
-Qwen/Qwen3.6-Plus 1000000 500000 0.5 3 text
-Qwen/Qwen3.7-Max 1000000 500000 1.25 3.75 text
-deepcogito/cogito-v2-1-671b 163840 163840 1.25 1.25 text
-deepseek-ai/DeepSeek-R1 163839 163839 3 7 text
-deepseek-ai/DeepSeek-V3 131072 131072 1.25 1.25 text
-deepseek-ai/DeepSeek-V3-1 131072 131072 0.6 1.7 text
-deepseek-ai/DeepSeek-V4-Pro 512000 384000 1.74 3.48 text
-essentialai/Rnj-1-Instruct 32768 32768 0.15 0.15 text
-google/gemma-3n-E4B-it 32768 32768 0.06 0.12 text
-google/gemma-4-31B-it 262144 131072 0.39 0.97 text,image
-meta-llama/Llama-3.3-70B-Instruct-Turbo 131072 131072 0.88 0.88 text
-meta-llama/Meta-Llama-3-8B-Instruct-Lite 8192 8192 0.14 0.14 text
-moonshotai/Kimi-K2.5 262144 262144 0.5 2.8 text,image
-moonshotai/Kimi-K2.6 262144 131000 1.2 4.5 text,image,video
-moonshotai/Kimi-K2.7-Code 262144 131072 0.95 4 text
-nvidia/nemotron-3-ultra-550b-a55b 512300 512300 0.6 3.6 text
-openai/gpt-oss-120b 131072 131072 0.15 0.6 text
-openai/gpt-oss-20b 131072 131072 0.05 0.2 text
-pearl-ai/gemma-4-31b-it 32000 32000 0.28 0.86 text
-zai-org/GLM-5 202752 131072 1 3.2 text
-zai-org/GLM-5.1 202752 131072 1.4 4.4 text
-zai-org/GLM-5.2 262144 164000 1.4 4.4 text
+LiquidAI/LFM2-24B-A2B 32768 32768 0.03 0.12 text can=-
+MiniMaxAI/MiniMax-M2.5 204800 131072 0.3 1.2 text can=tools,reasoning
+MiniMaxAI/MiniMax-M2.7 202752 131072 0.3 1.2 text can=tools,reasoning
+MiniMaxAI/MiniMax-M3 524288 250000 0.3 1.2 text,image can=tools,reasoning
+Qwen/Qwen2.5-7B-Instruct-Turbo 32768 32768 0.3 0.3 text can=tools
+Qwen/Qwen3-235B-A22B-Instruct-2507-tput 262144 262144 0.2 0.6 text can=tools
+Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8 262144 262144 2 2 text can=tools
+Qwen/Qwen3-Coder-Next-FP8 262144 262144 0.5 1.2 text can=tools
+Qwen/Qwen3.5-397B-A17B 262144 130000 0.6 3.6 text,image can=tools,reasoning
+Qwen/Qwen3.5-9B 262144 65536 0.17 0.25 text,image can=tools,reasoning
+Qwen/Qwen3.6-Plus 1000000 500000 0.5 3 text can=tools,reasoning
+Qwen/Qwen3.7-Max 1000000 500000 1.25 3.75 text can=tools
+deepcogito/cogito-v2-1-671b 163840 163840 1.25 1.25 text can=reasoning
+deepseek-ai/DeepSeek-R1 163839 163839 3 7 text can=reasoning
+deepseek-ai/DeepSeek-V3 131072 131072 1.25 1.25 text can=tools
+deepseek-ai/DeepSeek-V3-1 131072 131072 0.6 1.7 text can=tools,reasoning
+deepseek-ai/DeepSeek-V4-Pro 512000 384000 1.74 3.48 text can=tools,reasoning
+essentialai/Rnj-1-Instruct 32768 32768 0.15 0.15 text can=tools
+google/gemma-3n-E4B-it 32768 32768 0.06 0.12 text can=-
+google/gemma-4-31B-it 262144 131072 0.39 0.97 text,image can=tools,reasoning
+meta-llama/Llama-3.3-70B-Instruct-Turbo 131072 131072 0.88 0.88 text can=tools
+meta-llama/Meta-Llama-3-8B-Instruct-Lite 8192 8192 0.14 0.14 text can=-
+moonshotai/Kimi-K2.5 262144 262144 0.5 2.8 text,image can=tools,reasoning
+moonshotai/Kimi-K2.6 262144 131000 1.2 4.5 text,image,video can=tools,reasoning
+moonshotai/Kimi-K2.7-Code 262144 131072 0.95 4 text can=tools,reasoning
+nvidia/nemotron-3-ultra-550b-a55b 512300 512300 0.6 3.6 text can=tools,reasoning
+openai/gpt-oss-120b 131072 131072 0.15 0.6 text can=tools,reasoning
+openai/gpt-oss-20b 131072 131072 0.05 0.2 text can=tools,reasoning
+pearl-ai/gemma-4-31b-it 32000 32000 0.28 0.86 text can=reasoning
+zai-org/GLM-5 202752 131072 1 3.2 text can=tools,reasoning
+zai-org/GLM-5.1 202752 131072 1.4 4.4 text can=tools,reasoning
+zai-org/GLM-5.2 262144 164000 1.4 4.4 text can=tools,reasoning
 `,
 };
