@@ -79,6 +79,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
   const board = createTargetBoard({
     clock,
     priceOf,
+    randomness,
     onCircuit(target, state) {
       if (state === 'open') logger.warn({ target }, 'a target is out after repeated failures');
       else logger.info({ target }, 'a target is back');

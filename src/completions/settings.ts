@@ -180,10 +180,10 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     setting.group('', {
       name: setting.text({ ...MODEL, description: 'Name of the alias, as callers ask for it.' }),
       targets: setting.list(target, { minimum: 1, description: 'The models behind the alias.' }),
-      strategy: setting.choice(['weighted', 'least_busy', 'cheapest'], {
+      strategy: setting.choice(['weighted', 'least_busy', 'fastest', 'cheapest'], {
         default: 'weighted',
         description:
-          'Which target of the lowest priority is asked first: by weight in turn, the one with the fewest calls under way, or the one with the lowest price.',
+          'Which target of the lowest priority is asked first: by weight in turn, the one with the fewest calls under way, the faster of two at random (by a moving average of the time until an answer begins; one that was not measured yet comes first), or the one with the lowest price.',
       }),
       fallbacks: setting.list(setting.text(MODEL), {
         description: 'Aliases or models to try in turn when every target fails.',

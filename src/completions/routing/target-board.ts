@@ -1,4 +1,5 @@
 import type { Clock } from '../../platform/clock/clock.ts';
+import type { Randomness } from '../../platform/clock/randomness.ts';
 import { ownersSought } from '../../platform/identity/principal.ts';
 import type { PriceOf } from '../apis/prices.ts';
 import type { TargetList } from '../contract/keys.ts';
@@ -6,145 +7,7 @@ import type { KeyHolder } from '../keys/admission.ts';
 import { createTokenBucket, type TokenBucket } from '../keys/rate-limits.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import type { ModelPlan, Target } from './model-plan.ts';
-
-/** Keeps a target that fails for several callers out of the way for a while (contract/completions 3). */
-interface TargetCircuit {
-  /** Milliseconds until it may be tried; 0: now. */
-  waitMs(): number;
-  /** True for the one call that probes a target which has been out. */
-  begin(): boolean;
-  /** The target has begun to answer a probe: it is back, however long the answer takes. */
-  answered(): void;
-  /** `ignored`: the call ended in a way that shows nothing about the target. */
-  end(result: 'ok' | 'failed' | 'ignored', caller: string, wasProbe: boolean): void;
-  state(): CircuitState;
-}
-
-type CircuitState = 'closed' | 'open' | 'probing';
-
-interface TargetCircuitOptions {
-  readonly clock: Pick<Clock, 'monotonic'>;
-  /** Called when the target goes out, and when it comes back. */
-  onChange(state: 'open' | 'closed'): void;
-}
-
-interface Counts {
-  calls: number;
-  failed: number;
-}
-
-const MIN_CALLS = 10;
-const MIN_CALLERS = 2;
-const OUT_MS = 30_000;
-/** The window of 30 s, in slots: counting a call costs an addition, and no memory for each call. */
-const SLOT_MS = 5000;
-const SLOTS = 6;
-/** Callers beyond this number in one slot are counted as one. */
-const MAX_CALLERS = 256;
-const OTHERS = '';
-/** How soon a retry makes sense while a probe is running. */
-const PROBE_WAIT_MS = 1000;
-
-/**
- * Opens when more than half of at least ten calls within 30 s fail, for at least two callers: without the caller that
- * fails most, more than half of the calls must fail as well. So no single caller takes a target from the others.
- */
-function createTargetCircuit({ clock, onChange }: TargetCircuitOptions): TargetCircuit {
-  const slots = Array.from({ length: SLOTS }, () => ({ number: -1, callers: new Map<string, Counts>() }));
-  let outUntil: number | undefined;
-  let probingSince: number | undefined;
-
-  function countsOf(caller: string, now: number): Counts {
-    const number = Math.floor(now / SLOT_MS);
-    const slot = slots[number % SLOTS];
-    if (slot === undefined) throw new RangeError('there is no such slot');
-    if (slot.number !== number) {
-      slot.number = number;
-      slot.callers.clear();
-    }
-    const name = slot.callers.has(caller) || slot.callers.size < MAX_CALLERS ? caller : OTHERS;
-    let counts = slot.callers.get(name);
-    if (counts === undefined) {
-      counts = { calls: 0, failed: 0 };
-      slot.callers.set(name, counts);
-    }
-    return counts;
-  }
-
-  function shouldOpen(now: number): boolean {
-    const oldest = Math.floor(now / SLOT_MS) - SLOTS;
-    const callers = new Map<string, Counts>();
-    for (const slot of slots) {
-      if (slot.number <= oldest) continue;
-      for (const [caller, { calls, failed }] of slot.callers) {
-        const sum = callers.get(caller) ?? { calls: 0, failed: 0 };
-        callers.set(caller, { calls: sum.calls + calls, failed: sum.failed + failed });
-      }
-    }
-    const failing = [...callers.values()].filter(({ failed }) => failed > 0);
-    if (failing.length < MIN_CALLERS) return false;
-    const mostFailed = Math.max(...failing.map(({ failed }) => failed));
-    const all = { calls: 0, failed: 0 };
-    for (const { calls, failed } of callers.values()) {
-      all.calls += calls;
-      all.failed += failed;
-    }
-    const fails = (calls: number, failed: number) => failed * 2 > calls;
-    return (
-      all.calls >= MIN_CALLS &&
-      fails(all.calls, all.failed) &&
-      // Several callers may share the most failures: it must hold without any one of them.
-      failing.every(({ calls, failed }) => failed < mostFailed || fails(all.calls - calls, all.failed - failed))
-    );
-  }
-
-  function goOut(now: number): void {
-    for (const slot of slots) slot.callers.clear();
-    outUntil = now + OUT_MS;
-    probingSince = undefined;
-    onChange('open');
-  }
-
-  function comeBack(): void {
-    probingSince = undefined;
-    if (outUntil === undefined) return;
-    outUntil = undefined;
-    onChange('closed');
-  }
-
-  return {
-    waitMs() {
-      if (outUntil === undefined) return 0;
-      const now = clock.monotonic();
-      // After this long, a probe without a response no longer holds up the next one.
-      const isProbing = probingSince !== undefined && now - probingSince < OUT_MS;
-      return Math.max(outUntil - now, isProbing ? PROBE_WAIT_MS : 0, 0);
-    },
-    begin() {
-      if (outUntil === undefined || clock.monotonic() < outUntil) return false;
-      probingSince = clock.monotonic();
-      return true;
-    },
-    answered: comeBack,
-    end(result, caller, wasProbe) {
-      const now = clock.monotonic();
-      if (wasProbe && outUntil !== undefined) {
-        if (result === 'failed') goOut(now);
-        else if (result === 'ok') comeBack();
-        else probingSince = undefined;
-        return;
-      }
-      // Calls that began before it went out show nothing new.
-      if (result === 'ignored' || outUntil !== undefined) return;
-      const counts = countsOf(caller, now);
-      counts.calls += 1;
-      if (result === 'ok') return;
-      counts.failed += 1;
-      if (shouldOpen(now)) goOut(now);
-    },
-    state: () => (outUntil === undefined ? 'closed' : probingSince === undefined ? 'open' : 'probing'),
-  };
-}
+import { type CircuitState, createTargetCircuit, type TargetCircuit } from './target-circuit.ts';
 
 /** Knows of every target how it fares: which is to be asked next, and which not at all. */
 export interface TargetBoard {
@@ -183,12 +46,16 @@ interface TargetBoardOptions {
   readonly clock: Pick<Clock, 'monotonic'>;
   /** For the strategy `cheapest`. */
   readonly priceOf?: PriceOf;
+  /** For the strategy `fastest`. */
+  readonly randomness?: Pick<Randomness, 'below'>;
   onCircuit(target: string, state: 'open' | 'closed'): void;
 }
 
 interface TargetRecord {
   readonly circuit: TargetCircuit;
   inFlight: number;
+  /** Moving average of the time until it begins to answer. Undefined: it has not answered yet. */
+  answersAfterMs: number | undefined;
   readonly requests: TokenBucket | undefined;
   readonly tokens: TokenBucket | undefined;
   /** Of a target with limits: what each caller of the last minutes may take of them. */
@@ -209,8 +76,12 @@ const MAX_SHARES = 1000;
 /** How many calls of one caller one API gets at the same time: an eighth of the connections of its pool. */
 const MAX_CALLS_OF_CALLER = 512;
 const BUSY_WAIT_MS = 1000;
+/** How much the last call counts in the moving average. */
+const LAST_WEIGHT = 0.2;
+/** What a call without an answer counts as: a target that fails fast is not fast. */
+const FAILED_MS = 10_000;
 
-export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOptions): TargetBoard {
+export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: TargetBoardOptions): TargetBoard {
   const records = new Map<string, TargetRecord>();
   /** How far each target of an alias is behind its share: smooth weighted round robin. */
   const turns = new WeakMap<Target, number>();
@@ -224,6 +95,7 @@ export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOpti
     const record: TargetRecord = {
       circuit: createTargetCircuit({ clock, onChange: (state) => onCircuit(target.id, state) }),
       inFlight: 0,
+      answersAfterMs: undefined,
       requests: limitOf(target.requestsPerMinute),
       tokens: limitOf(target.tokensPerMinute),
       shares: new Map(),
@@ -277,7 +149,24 @@ export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOpti
       const price = priceOf?.(apiId, model);
       return price?.known === true ? price.rates.input * 3 + price.rates.output : Number.MAX_VALUE;
     },
+    /** One that has not answered yet comes first, so that it is measured. */
+    fastest: (target: Target) => records.get(target.id)?.answersAfterMs ?? 0,
   };
+
+  /**
+   * Moves the faster of two at random to the front. Would all calls go to the fastest, it would be the slowest soon, and
+   * nothing would be learned of the others.
+   */
+  function pickOfTwo(ordered: readonly Target[]): readonly Target[] {
+    const able = ordered.filter((target) => target.weight > 0);
+    const [first] = able;
+    if (randomness === undefined || first === undefined || able.length < 3 || ranks.fastest(first) === 0)
+      return ordered;
+    const one = randomness.below(able.length);
+    const other = (one + 1 + randomness.below(able.length - 1)) % able.length;
+    const picked = able[Math.min(one, other)] ?? first;
+    return [picked, ...ordered.filter((target) => target !== picked)];
+  }
 
   /**
    * Those of one priority, as the strategy ranks them; among equals the one that is furthest behind its share first, then
@@ -294,9 +183,10 @@ export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOpti
         (turns.get(b) ?? 0) - (turns.get(a) ?? 0) ||
         inFlight(a) - inFlight(b),
     );
-    const first = ordered.find((target) => (records.get(target.id)?.circuit.waitMs() ?? 0) === 0);
+    const tried = strategy === 'fastest' ? pickOfTwo(ordered) : ordered;
+    const first = tried.find((target) => (records.get(target.id)?.circuit.waitMs() ?? 0) === 0);
     if (first !== undefined) turns.set(first, (turns.get(first) ?? 0) - total);
-    return ordered;
+    return tried;
   }
 
   return {
@@ -325,6 +215,8 @@ export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOpti
       );
       if (waitMs > 0) return { waitMs };
       const isProbe = circuit.begin();
+      const startedAt = clock.monotonic();
+      let hasAnswered = false;
       requests?.take(1);
       tokenLimit?.take(tokens);
       share?.requests?.take(1);
@@ -334,6 +226,8 @@ export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOpti
       return {
         answered() {
           if (isProbe) circuit.answered();
+          hasAnswered = true;
+          measure(record, clock.monotonic() - startedAt);
         },
         end(result, used) {
           record.inFlight -= 1;
@@ -344,6 +238,7 @@ export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOpti
             correct(tokenLimit, tokens, used);
             correct(share?.tokens, tokens, used);
           }
+          if (result === 'failed' && !hasAnswered) measure(record, Math.max(FAILED_MS, clock.monotonic() - startedAt));
           circuit.end(result, caller, isProbe);
         },
       };
@@ -356,6 +251,13 @@ export function createTargetBoard({ clock, priceOf, onCircuit }: TargetBoardOpti
         inFlight: count,
       })),
   };
+}
+
+function measure(record: TargetRecord, ms: number): void {
+  // At least a little, because 0 stands for a target that was not measured.
+  const last = Math.max(1, ms);
+  const before = record.answersAfterMs ?? last;
+  record.answersAfterMs = before + (last - before) * LAST_WEIGHT;
 }
 
 /** Puts what a call used in the place of what was taken for it. */
