@@ -34,6 +34,12 @@ test('A-01: a new user gets 201; for a known address everything looks the same, 
 test('A-01: the same work is done for a known and for an unknown address', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.register('Ann');
+  // The registration has woken the posts of mails and webhooks, which read by the same thread: their reads come first.
+  const { database } = accounts;
+  for (let turn = 0; turn < 5; turn += 1) {
+    await database.read(database.query.selectFrom('webhook_deliveries').select('id').compile());
+    await new Promise((resolve) => setImmediate(resolve));
+  }
   const costs = [];
   for (const email of [ann.email, 'nobody@example.org']) {
     const before = accounts.database.statistics();
