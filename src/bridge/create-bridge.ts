@@ -11,7 +11,7 @@ import { refusalBody } from '../platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import { createDispatch, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
-import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
+import type { SecretBox, SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createToken } from '../platform/secrets/tokens.ts';
 import { createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
@@ -72,6 +72,8 @@ export interface BridgeOptions extends Runtime, WorkPlaces {
   readonly address: string;
   /** For the device key, and for copies of what turns produce. */
   readonly dataDirectory: string;
+  /** Encrypts the MCP servers of sessions. */
+  readonly secretBox: SecretBox;
   /** Sign the links to artifacts. */
   readonly linkKeys: SecretKeys;
   /** The agents on offer, in routing order, and what stands behind each. */
@@ -299,6 +301,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     orchestrator,
     past: sessions.past,
     checkDirectory: options.directories.check,
+    takesServers: settings.bridge.permissions === 'allow',
     callsPerConnection: settings.bridge.limits.calls_per_connection,
     onUnexpectedError,
   };

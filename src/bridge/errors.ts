@@ -60,6 +60,11 @@ export const bridgeErrors = {
     rpc: -32602,
     message: 'workingDirectory cannot be used: {reason}.',
   },
+  MCP_SERVER_REFUSED: {
+    status: 200,
+    rpc: -32602,
+    message: 'The MCP server "{name}" cannot be used: {reason}. Leave it out of mcpServers.',
+  },
   ATTACHMENT_REFUSED: { status: 200, rpc: -32602, message: 'An attachment cannot be used: {reason}.' },
   ATTACHMENT_NOT_FOUND: {
     status: 200,

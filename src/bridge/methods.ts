@@ -3,7 +3,7 @@ import { rawJson } from '../platform/json-rpc/envelope.ts';
 import { defineMethod, type MethodCall, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import { ResolveParams, RoutingResolution } from './contract/routing.ts';
-import { Accepted, SessionName, SessionResult, TurnParams } from './contract/session.ts';
+import { Accepted, SessionName, SessionResult, StartParams, TurnParams } from './contract/session.ts';
 import { SessionUpdate } from './contract/session-update.ts';
 import { Capabilities } from './contract/surface.ts';
 import type { Jobs } from './jobs/create-jobs.ts';
@@ -56,7 +56,7 @@ export function bridgeMethods({
     defineMethod({
       name: 'session.start',
       summary: 'Starts a session, or starts it afresh, and runs its first turn.',
-      params: TurnParams,
+      params: StartParams,
       result: SessionResult,
       handle: (params, call: MethodCall<BridgeClient>) => sessions.turn('session.start', params, call),
     }),

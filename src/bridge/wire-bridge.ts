@@ -1,7 +1,7 @@
 import { realpath } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemCallbackNetwork } from '../platform/callbacks/callback-post.ts';
+import { createCallbackRules, createCheckedFetch, systemCallbackNetwork } from '../platform/callbacks/callback-post.ts';
 import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Payer } from '../platform/identity/owner.ts';
@@ -23,7 +23,7 @@ import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
 import { createGit } from './checkpoints/run-git.ts';
 import { createCheckpoints } from './checkpoints/turn-checkpoints.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
-import { isPersons, refuseUncharged } from './principal.ts';
+import { isOperators, isPersons, refuseUncharged } from './principal.ts';
 import { createOwnerRoots } from './sessions/owner-roots.ts';
 import { createPrivatePlaces, type PrivatePaths } from './sessions/private-places.ts';
 import { createWorkingDirectories } from './sessions/working-directory.ts';
@@ -104,6 +104,15 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
   const homes = agentHomes(dataDirectory);
   const launch = createAgentLauncher({ ...launcher, fence, homes, modelAccess: options.modelAccess });
 
+  const checkedFetch = createCheckedFetch(
+    createCallbackRules({
+      allow: settings.jobs.callback_allow,
+      allowedBy: 'jobs.callback_allow',
+      isOpen: () => false,
+      ownAddresses: systemCallbackNetwork.ownAddresses,
+    }),
+  );
+
   function createBuiltin(): AgentProvider {
     const { base_url: baseUrl, api_key: apiKey, charge_people: charge, ...builtin } = settings.agents.builtin;
     const completeElsewhere = (): CompleteChat => {
@@ -130,17 +139,16 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       maxRequests: builtin.max_requests,
       contextCharacters: builtin.context_characters,
       commandTimeoutMs: builtin.command_timeout,
-      ...(builtin.mcp.length > 0 && {
-        mcp: createMcpTools({
-          servers: builtin.mcp,
-          launch,
-          launchTrusted: createAgentLauncher({ ...launcher, fence: NO_FENCE }),
-          isFenced: fence.isFenced,
-          version: options.ping.version,
-          clock,
-          callTimeoutMs: MCP_CALL_MS,
-          logger,
-        }),
+      mcp: createMcpTools({
+        servers: builtin.mcp,
+        launch,
+        launchTrusted: createAgentLauncher({ ...launcher, fence: NO_FENCE }),
+        isFenced: fence.isFenced,
+        fetchFor: (owner) => (isOperators(owner) ? fetch : checkedFetch),
+        version: options.ping.version,
+        clock,
+        callTimeoutMs: MCP_CALL_MS,
+        logger,
       }),
     });
   }

@@ -1,4 +1,4 @@
-import type { SessionResult, TurnParams } from '../bridge/contract/session.ts';
+import type { SessionResult, StartParams } from '../bridge/contract/session.ts';
 import type {
   StructuredEvent as ContractEvent,
   SessionUpdate as ContractUpdate,
@@ -19,8 +19,8 @@ import { createUpdateQueue } from './update-queue.ts';
 export type SessionUpdate = ContractUpdate;
 export type StructuredEvent = ContractEvent;
 
-/** What every turn of a session is sent with, unless the turn says otherwise. */
-export type SessionDefaults = Omit<TurnParams, 'sessionId' | 'taskPrompt'>;
+/** What every turn of a session is sent with, unless the turn says otherwise; `mcpServers` only with its start. */
+export type SessionDefaults = Omit<StartParams, 'sessionId' | 'taskPrompt'>;
 
 export interface TurnOptions extends SessionDefaults, CallOptions {}
 
@@ -109,9 +109,11 @@ export function createAgentSession(parts: AgentSessionParts): AgentSession {
   const { sessionId, defaults, call, runTurn, closed, maxWaitingUpdates } = parts;
 
   function turn(method: TurnCall['method'], taskPrompt: string, options: TurnOptions = {}): Turn {
-    const { signal, timeoutMs, ...given } = options;
+    const { signal, timeoutMs, ...rest } = options;
+    const { mcpServers, ...given } = { ...defaults, ...rest };
+    const servers = method === 'session.start' && mcpServers !== undefined ? { mcpServers } : {};
     const limits: CallOptions = { ...(signal && { signal }), ...(timeoutMs !== undefined && { timeoutMs }) };
-    const params: TurnParams = { ...defaults, ...given, sessionId, taskPrompt };
+    const params: StartParams = { ...given, ...servers, sessionId, taskPrompt };
     return createTurn(
       (onUpdate) => withinLimits(limits, closed, (stop) => runTurn({ method, params, onUpdate }, stop)),
       maxWaitingUpdates,

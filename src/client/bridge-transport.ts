@@ -1,4 +1,4 @@
-import type { SessionResult, TurnParams } from '../bridge/contract/session.ts';
+import type { SessionResult, StartParams } from '../bridge/contract/session.ts';
 import type { SessionUpdate } from '../bridge/contract/session-update.ts';
 import { clientError, TrestleError } from './trestle-error.ts';
 
@@ -20,7 +20,7 @@ interface PlainCall {
 
 export interface TurnCall {
   readonly method: 'session.start' | 'session.message';
-  readonly params: TurnParams;
+  readonly params: StartParams;
   onUpdate(update: SessionUpdate): void;
 }
 

@@ -9,6 +9,7 @@ import {
   checkPermissionOptions,
   newSessionId,
   readFiles,
+  readMcpFiles,
   showTurn,
   type TurnCommandOptions,
   taskFolder,
@@ -42,9 +43,10 @@ export function registerChat(program: Command, context: CommandContext): void {
         throw new CommandExit(EXIT_USAGE);
       }
       const files = await readFiles(options.attach, context);
+      const mcpServers = await readMcpFiles(options.mcp, context);
       await withServer({ ...options }, context, async (trestle, server) => {
         const attachments = await uploadFiles(trestle, files);
-        await talk({ trestle, server, options, context, attachments });
+        await talk({ trestle, server, options, context, attachments, mcpServers });
       });
     });
 }
@@ -56,9 +58,10 @@ interface Conversation {
   readonly context: CommandContext;
   /** Go with the first line. */
   readonly attachments: Awaited<ReturnType<typeof uploadFiles>>;
+  readonly mcpServers: Awaited<ReturnType<typeof readMcpFiles>>;
 }
 
-async function talk({ trestle, server, options, context, attachments }: Conversation): Promise<void> {
+async function talk({ trestle, server, options, context, attachments, mcpServers }: Conversation): Promise<void> {
   const { TrestleError } = await import('../client/trestle-client.ts');
   const { whileAnswering } = await import('./answer-permissions.ts');
   const sessionId = options.session ?? newSessionId();
@@ -80,7 +83,7 @@ async function talk({ trestle, server, options, context, attachments }: Conversa
       const continued = named === undefined ? {} : { session: named };
       try {
         await whileAnswering(answers, () =>
-          showTurn(session, { prompt, attachments: files, folder }, continued, context),
+          showTurn(session, { prompt, attachments: files, folder, mcpServers }, continued, context),
         );
         named = sessionId;
         files = [];

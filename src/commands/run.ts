@@ -13,6 +13,7 @@ export interface TurnCommandOptions {
   readonly folder?: string;
   readonly session?: string;
   readonly attach?: readonly string[];
+  readonly mcp?: readonly string[];
   readonly ask?: true;
   readonly allow?: true;
   readonly deny?: true;
@@ -44,23 +45,28 @@ export function registerRun(program: Command, context: CommandContext): void {
       checkPermissionOptions(options, context);
       const prompt = await readPrompt(words, context);
       const files = await readFiles(options.attach, context);
+      const mcpServers = await readMcpFiles(options.mcp, context);
+      if (options.background === true && mcpServers.length > 0) refuseServers(context);
       await withServer({ ...options }, context, async (trestle, server) => {
         if (options.background === true && server.isOwn) return refuseBackground(context);
         const attachments = await uploadFiles(trestle, files);
         const task = { prompt, attachments, folder: taskFolder(options, context, server) };
         if (options.background === true) await submit(trestle, task, options, context);
-        else await runOnce(trestle, task, options, context);
+        else await runOnce(trestle, { ...task, mcpServers }, options, context);
       });
     });
 }
 
 type TurnFiles = NonNullable<SessionDefaults['attachments']>;
+type McpServers = NonNullable<SessionDefaults['mcpServers']>;
 
 export interface Task {
   readonly prompt: string;
   readonly attachments: TurnFiles;
   /** Where a session that the task starts works. One that it continues keeps its own folder. */
   readonly folder: string | undefined;
+  /** Of a session that the task starts. */
+  readonly mcpServers?: McpServers;
 }
 
 function collect(file: string, before: readonly string[] = []): readonly string[] {
@@ -76,12 +82,13 @@ interface LocalFile {
 export async function readFiles(
   paths: readonly string[] = [],
   { workingDirectory, stderr }: CommandContext,
+  verb = 'attached',
 ): Promise<readonly LocalFile[]> {
   const { readFile } = await import('node:fs/promises');
   return Promise.all(
     paths.map(async (path) => {
       const content = await readFile(resolve(workingDirectory, path)).catch((error: unknown) => {
-        stderr(`trestle: ${path} cannot be attached: ${error instanceof Error ? error.message : String(error)}\n`);
+        stderr(`trestle: ${path} cannot be ${verb}: ${error instanceof Error ? error.message : String(error)}\n`);
         throw new CommandExit(EXIT_USAGE);
       });
       return { name: basename(path), content };
@@ -115,9 +122,63 @@ export function withTurnOptions(command: Command): Command {
     )
     .option('--session <id>', 'continue this session, or start it')
     .option('--attach <file>', 'a file that comes with the task; give it several times for several files', collect)
+    .option(
+      '--mcp <file>',
+      'a JSON file with MCP servers for a session that is started, as in .mcp.json: { "mcpServers": { "name": { "command": "..." } } }; give it several times for several files',
+      collect,
+    )
     .option('--ask', 'ask before the agent runs commands or changes files, and answer its questions, with keys')
     .option('--allow', 'allow what the agent asks for, unless a rule of the server denies it')
     .option('--deny', 'deny what the agent asks for');
+}
+
+/** Reads the form in which MCP servers are usually written down, before anything is started. */
+export async function readMcpFiles(paths: readonly string[] = [], context: CommandContext): Promise<McpServers> {
+  const files = await readFiles(paths, context, 'read');
+  return files.flatMap(({ content }, index) => {
+    try {
+      return readMcpFile(JSON.parse(Buffer.from(content).toString('utf8')));
+    } catch (error) {
+      // The message of the parser may quote the file, and with it a secret.
+      const reason = error instanceof SyntaxError ? 'it is not JSON' : (error as Error).message;
+      context.stderr(`trestle: ${paths[index]} cannot be used: ${reason}\n`);
+      throw new CommandExit(EXIT_USAGE);
+    }
+  });
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+function readMcpFile(file: unknown): McpServers {
+  const servers = isFields(file) ? file.mcpServers : undefined;
+  if (!isFields(servers)) throw new Error('write { "mcpServers": { "name": { "command": "..." } } }');
+  return Object.entries(servers).map(([name, given]) => {
+    if (!isFields(given)) throw new Error(`mcpServers.${name} is not an object`);
+    const { type = given.url === undefined ? 'stdio' : 'http', command, args, env, url, headers } = given;
+    const pairs = (values: unknown, member: string) => {
+      if (!isFields(values)) throw new Error(`mcpServers.${name}.${member} is not an object of strings`);
+      return Object.entries(values).map(([key, value]) => ({ name: key, value: String(value) }));
+    };
+    const server = {
+      name,
+      type,
+      ...(command !== undefined && { command }),
+      ...(args !== undefined && { args }),
+      ...(env !== undefined && { env: pairs(env, 'env') }),
+      ...(url !== undefined && { url }),
+      ...(headers !== undefined && { headers: pairs(headers, 'headers') }),
+    };
+    // The server checks the rest, and names what is wrong.
+    return server as McpServers[number];
+  });
+}
+
+function refuseServers({ stderr }: CommandContext): never {
+  stderr('trestle: --mcp is not for tasks in the background; start the session without --background first\n');
+  throw new CommandExit(EXIT_USAGE);
 }
 
 /** The task: the words of the command line, with standard input in the place of a final `-`. */
@@ -230,12 +291,13 @@ async function runOnce(
 /** Runs a turn, shows it, and returns its status. A session that exists is continued; any other is started. */
 export async function showTurn(
   session: AgentSession,
-  { prompt, attachments, folder }: Task,
+  { prompt, attachments, folder, mcpServers = [] }: Task,
   { session: named, json }: Pick<RunOptions, 'session' | 'json'>,
   context: CommandContext,
 ): Promise<string> {
   const files = attachments.length === 0 ? {} : { attachments };
-  const start = () => session.start(prompt, { ...files, ...inFolder(folder) });
+  const servers = mcpServers.length === 0 ? {} : { mcpServers };
+  const start = () => session.start(prompt, { ...files, ...inFolder(folder), ...servers });
   const first = named === undefined ? start() : session.message(prompt, files);
   try {
     return await show(first, json === true, context);

@@ -106,6 +106,30 @@ test('DB-3: run sends files along with --attach', async () => {
   assert.match(missing.stderr, /nowhere\.txt cannot be attached/);
 });
 
+test('run starts a session with the MCP servers of a file', async () => {
+  const servers = { files: { command: 'files-mcp', env: { KEY: 'file-secret' } }, web: { url: 'https://mcp.test/x' } };
+  await writeFile(join(folder, 'mcp.json'), JSON.stringify({ mcpServers: servers }));
+  const { code, stderr } = await run(['--mcp', 'mcp.json', '--session', 'with-servers', 'hello']);
+  assert.equal(code, 0, stderr);
+  assert.deepEqual((await trestle.sessions.get('with-servers')).mcpServers, [
+    { name: 'files', type: 'stdio', target: 'files-mcp' },
+    { name: 'web', type: 'http', target: 'https://mcp.test' },
+  ]);
+  await writeFile(join(folder, 'broken.json'), '{ "mcpServers": { "a": "file-secret');
+  await writeFile(join(folder, 'other.json'), '{ "servers": {} }');
+  for (const [args, expected] of [
+    [['--mcp', 'broken.json', 'x'], /broken\.json cannot be used: it is not JSON/],
+    [['--mcp', 'other.json', 'x'], /other\.json cannot be used: write/],
+    [['--mcp', 'nowhere.json', 'x'], /nowhere\.json cannot be read/],
+    [['--mcp', 'mcp.json', '--background', 'x'], /--mcp is not for tasks in the background/],
+  ] as const) {
+    const wrong = await run(args);
+    assert.equal(wrong.code, 2);
+    assert.match(wrong.stderr, expected);
+    assert.equal(wrong.stderr.includes('file-secret'), false);
+  }
+});
+
 test('run says what is wrong and ends with 1; without a task with 2', async () => {
   const agent = await run(['--agent', 'nobody', 'x']);
   assert.deepEqual([agent.code, agent.stdout], [1, '']);

@@ -219,6 +219,26 @@ test('an editor cancels a turn, and the agent’s processes end with it', async 
   await until('the agent to be gone', () => !isAlive(pid));
 });
 
+test('the MCP servers of an editor reach the agent, also when the session is loaded again', async (t) => {
+  const place = await preparePlace(t);
+  const server = { name: 'files', command: 'files-mcp', args: ['-v'], env: [{ name: 'KEY', value: 'k' }] };
+  const first = await startEditor(t, place, '--agent', 'scripted');
+  assert.equal(first.hello.agentCapabilities?.mcpCapabilities?.http, true);
+  const open = (...mcpServers: (typeof server)[]) =>
+    first.agent.request('session/new', { cwd: place.work, mcpServers });
+  await assert.rejects(open(server, server), { code: -32602 });
+  const { sessionId } = (await open(server)) as { sessionId: string };
+  await first.prompt(sessionId, 'servers');
+  await until('the servers', () => first.said() !== '');
+  assert.deepEqual(JSON.parse(first.said()), [server]);
+  assert.equal(await first.program.end(), 0);
+  const second = await startEditor(t, place);
+  await second.agent.request('session/resume', { sessionId, cwd: place.work, mcpServers: [] });
+  await second.prompt(sessionId, 'servers');
+  await until('the servers', () => second.said() !== '');
+  assert.deepEqual(JSON.parse(second.said()), [server]);
+});
+
 test('a session is loaded again after the program has ended, with all that was said in it', async (t) => {
   const place = await preparePlace(t);
   const first = await startEditor(t, place, '--agent', 'scripted');

@@ -5,7 +5,7 @@
 //   --hang WHEN        never answers `initialize` or `session/new`          --stubborn   outlives SIGTERM and its input
 //   --auth STATE       offers a way to log in; `missing`: nobody has yet
 //   --crash            ends at once, with words on standard error           --models     offers models to choose from
-//   --fork             offers to copy sessions
+//   --fork             offers to copy sessions                              --mcp WHAT   `http`: takes such servers, `fail`: opens nothing
 //   --image, --context  takes images, and embedded files, in prompts
 //   --delete           offers to delete sessions, `--delete fail` fails to  --modes      offers the modes build and plan, of which plan does not write
 import { spawn, spawnSync } from 'node:child_process';
@@ -28,6 +28,7 @@ const { values: flags } = parseArgs({
     models: { type: 'boolean' },
     modes: { type: 'boolean' },
     fork: { type: 'boolean' },
+    mcp: { type: 'string' },
     image: { type: 'boolean' },
     context: { type: 'boolean' },
     auth: { type: 'string' },
@@ -47,6 +48,7 @@ interface Conversation {
   readonly folder: string;
   readonly prompts: string[];
   blocks: unknown;
+  readonly servers: unknown;
   model: string;
   mode: string;
   cancelled: PromiseWithResolvers<void>;
@@ -63,6 +65,10 @@ const update = (sessionId: string, fields: object) =>
 const text = (value: string) => ({ type: 'text', text: value });
 const say = (sessionId: string, value: string) =>
   update(sessionId, { sessionUpdate: 'agent_message_chunk', content: text(value) });
+const sayAll = (sessionId: string, value: string) => {
+  say(sessionId, value);
+  return 'end_turn';
+};
 const tell = async (sessionId: string, updates: Iterable<object> | AsyncIterable<object>) => {
   for await (const one of updates) update(sessionId, one);
   return 'end_turn';
@@ -196,27 +202,15 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     say(id, `${stdout}${stderr}[${status}]`);
     return 'end_turn';
   },
-  echo: ({ id }, rest) => {
-    say(id, rest);
-    return 'end_turn';
-  },
+  echo: ({ id }, rest) => sayAll(id, rest),
   /** Says what its prompt consists of. */
-  blocks: ({ id, blocks }) => {
-    say(id, JSON.stringify(blocks));
-    return 'end_turn';
-  },
-  recall: ({ id, prompts }) => {
-    say(id, prompts.join('|'));
-    return 'end_turn';
-  },
-  environment: ({ id }) => {
-    say(id, JSON.stringify({ variables: process.env, argv: process.argv.slice(2), folder: process.cwd() }));
-    return 'end_turn';
-  },
-  model: ({ id, model }) => {
-    say(id, model);
-    return 'end_turn';
-  },
+  blocks: ({ id, blocks }) => sayAll(id, JSON.stringify(blocks)),
+  recall: ({ id, prompts }) => sayAll(id, prompts.join('|')),
+  environment: ({ id }) =>
+    sayAll(id, JSON.stringify({ variables: process.env, argv: process.argv.slice(2), folder: process.cwd() })),
+  model: ({ id, model }) => sayAll(id, model),
+  /** Says which MCP servers it was given. */
+  servers: ({ id, servers }) => sayAll(id, JSON.stringify(servers)),
   /** Writes a file without asking, unless its mode forbids it. */
   /** `edit NAME TEXT`: writes a line to a file, and reports the change as a diff. */
   edit({ id, folder }, rest) {
@@ -262,6 +256,7 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
       agentInfo: { name: flags.name ?? 'scripted', version: '1.2.3' },
       agentCapabilities: {
         promptCapabilities: { image: flags.image === true, embeddedContext: flags.context === true },
+        mcpCapabilities: { http: flags.mcp === 'http', sse: false },
         loadSession: continues && flags.load === true,
         sessionCapabilities: {
           ...(continues && flags.load !== true && { resume: {} }),
@@ -272,17 +267,19 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
       },
     };
   },
-  'session/new'({ cwd }) {
+  'session/new'({ cwd, mcpServers }) {
+    if (flags.mcp === 'fail') throw { code: -32603, message: `cannot start ${JSON.stringify(mcpServers)}` };
     if (flags.hang === 'session/new') return new Promise(() => undefined);
     if (flags.auth === 'missing') throw { code: -32000, message: 'Authentication required' };
     lastConversation += 1;
-    return { sessionId: remember(`conversation-${process.pid}-${lastConversation}`, String(cwd), []), ...choice() };
+    const id = `conversation-${process.pid}-${lastConversation}`;
+    return { sessionId: remember(id, String(cwd), [], mcpServers), ...choice() };
   },
-  'session/fork'({ sessionId, cwd }) {
+  'session/fork'({ sessionId, cwd, mcpServers }) {
     lastConversation += 1;
     const prompts = [...find(sessionId).prompts];
     return {
-      sessionId: remember(`conversation-${process.pid}-${lastConversation}`, String(cwd), prompts),
+      sessionId: remember(`conversation-${process.pid}-${lastConversation}`, String(cwd), prompts, mcpServers),
       ...choice(),
     };
   },
@@ -337,12 +334,13 @@ function choice(): object {
   };
 }
 
-function remember(id: string, folder: string, prompts: string[]): string {
+function remember(id: string, folder: string, prompts: string[], servers: unknown): string {
   conversations.set(id, {
     id,
     folder,
     prompts,
     blocks: undefined,
+    servers,
     model: 'vendor/small',
     mode: 'build',
     cancelled: Promise.withResolvers(),
@@ -360,12 +358,12 @@ function store({ id, folder, prompts }: Conversation): void {
   if (flags.state !== undefined) writeFileSync(join(flags.state, id), JSON.stringify({ folder, prompts }));
 }
 
-function takeUp({ sessionId }: Record<string, unknown>): object {
+function takeUp({ sessionId, mcpServers }: Record<string, unknown>): object {
   const file = join(flags.state ?? '', String(sessionId));
   if (flags.state === undefined || !existsSync(file))
     throw { code: -32603, message: 'Internal error: service failure' };
   const { folder, prompts } = JSON.parse(readFileSync(file, 'utf8')) as { folder: string; prompts: string[] };
-  remember(String(sessionId), folder, prompts);
+  remember(String(sessionId), folder, prompts, mcpServers);
   return choice();
 }
 

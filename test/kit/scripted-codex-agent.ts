@@ -25,6 +25,7 @@ interface Thread {
   cwd: string;
   model: string;
   policy: string;
+  config: unknown;
   turnId: string;
   /** What was sent to the running turn. */
   steered: string[];
@@ -191,6 +192,11 @@ const commands: Record<string, (thread: Thread, rest: string) => Promise<object>
     say(thread, thread.model);
     return { status: 'completed' };
   },
+  /** Says the settings that its thread was given. */
+  config(thread) {
+    say(thread, JSON.stringify(thread.config));
+    return { status: 'completed' };
+  },
   policy(thread) {
     say(thread, thread.policy);
     return { status: 'completed' };
@@ -209,7 +215,7 @@ const commands: Record<string, (thread: Thread, rest: string) => Promise<object>
 
 function remember(
   id: string,
-  { cwd, model, sandbox, approvalPolicy }: Record<string, unknown>,
+  { cwd, model, sandbox, approvalPolicy, config }: Record<string, unknown>,
   prompts: string[],
 ): Thread {
   const thread = {
@@ -219,6 +225,7 @@ function remember(
     input: undefined,
     policy: `${String(sandbox)} ${String(approvalPolicy)}`,
     model: String(model ?? 'own'),
+    config,
     turnId: '',
     steered: [],
     onSteer: () => undefined,

@@ -24,6 +24,8 @@ export interface FencedWork {
   readonly folder: string;
   /** Where the program runs; inside `folder`. */
   readonly startIn?: string;
+  /** A caller named the program, and not the operator: no folder is shown in the sandbox because the program is in it. */
+  readonly isCallers?: true | undefined;
 }
 
 /** Starts programs for owners of sessions, inside the sandbox where there is one. */
@@ -93,7 +95,8 @@ export function createAgentFence(options: AgentFenceOptions): AgentFence {
     const source = await makeAgentHome(agentHomes(dataDirectory), owner, agent);
     const isOwn = owner === '' || isOperators(owner);
     const state = isOwn && Object.hasOwn(STATE_FOLDERS, agent) ? (STATE_FOLDERS[agent] ?? []) : [];
-    const installed = await installationOf(command);
+    const isShown = work.isCallers !== true || isOperators(owner);
+    const installed = isShown ? await installationOf(command) : [];
     return {
       folder,
       startIn,

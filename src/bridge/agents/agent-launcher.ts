@@ -59,6 +59,8 @@ export interface AgentWork extends Payer {
   readonly agent: string;
   /** The working directory, where the program runs in the sandbox. */
   readonly folder: string;
+  /** A caller named the program: it starts in the working directory, also without a sandbox. */
+  readonly isCallers?: true;
 }
 
 /** Starts an agent's program; without `work`, to look at it. Undefined: there is no such program on this machine. */
@@ -120,7 +122,7 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     const file = await findProgram(command);
     if (file === undefined) return undefined;
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const { owner, member } = work ?? {};
+    const { owner, member, isCallers } = work ?? {};
     const agent = work?.agent ?? basename(command);
     const place = work !== undefined && existsSync(work.folder) ? work.folder : folder;
     const general = await environmentFor(environment, fence, { owner, agent }, homes);
@@ -128,8 +130,8 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     const env = { ...general, ...modelVariables(models, own), ...own };
     try {
       const started = await fence.start(
-        { command: file, args, cwd: folder, env, journalFolder },
-        { owner, member, agent, folder: place },
+        { command: file, args, cwd: isCallers === true ? place : folder, env, journalFolder },
+        { owner, member, agent, folder: place, isCallers },
       );
       void started.exited.then(() => models?.end());
       return started;

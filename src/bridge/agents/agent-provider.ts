@@ -14,6 +14,7 @@ import type {
   UsageEvent,
 } from '../contract/session-update.ts';
 import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
+import type { SessionMcpServer } from '../sessions/mcp-servers.ts';
 import type { ProbeResult } from './probe-board.ts';
 import type { PlacedFile } from './prompt-content.ts';
 
@@ -77,6 +78,8 @@ export interface Fork extends Payer {
   readonly folder: string;
   /** The last turn that the copy has. Absent: all turns. */
   readonly turnId?: string;
+  /** As those of `AgentTurn`. */
+  readonly mcpServers?: readonly SessionMcpServer[];
 }
 
 /** The reference of the copy, or why there is none. */
@@ -112,6 +115,8 @@ export interface AgentTurn {
   readonly model: string;
   /** The mode of the agent in which the turn runs. Absent: as it is. */
   readonly mode?: string;
+  /** The MCP servers of the session, which its conversation is opened and taken up with. Absent: none. */
+  readonly mcpServers?: readonly SessionMcpServer[];
   /** Ids of skills that the call asks for, the most wanted first. */
   readonly skills: readonly string[];
   /** Of a multi-agent run: which agents are asked, and in which order. */

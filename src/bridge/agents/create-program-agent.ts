@@ -4,6 +4,7 @@ import { type Payer, payerName } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { MAIN } from '../principal.ts';
 import { promptWithSkills } from '../routing/match-skills.ts';
+import { takenServers, untakenServers, withoutSecrets } from '../sessions/mcp-servers.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
 import type { AgentLimits, AgentProgram, LaunchAgent } from './agent-launcher.ts';
 import type { ProgramProbe } from './agent-probe.ts';
@@ -119,8 +120,15 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     });
   }
 
-  /** Finds the conversation, runs the turn in it, and turns whatever happens into an end. */
+  /** What an agent says about its servers may have their secrets in it. */
   async function run(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd> {
+    const end = await runOpen(turn, signal);
+    if (end.kind === 'failed') return { ...end, error: withoutSecrets(end.error, turn.mcpServers) };
+    return end.kind === 'lost' ? { ...end, detail: withoutSecrets(end.detail, turn.mcpServers) } : end;
+  }
+
+  /** Finds the conversation, runs the turn in it, and turns whatever happens into an end. */
+  async function runOpen(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd> {
     const reference = turn.reference === undefined ? undefined : readReference(turn.reference);
     if (turn.reference !== undefined && reference === undefined) {
       return { kind: 'lost', detail: 'the reference is not one of this agent' };
@@ -216,10 +224,13 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   }
 
   async function openConversation(turn: AgentTurn) {
-    const { workingDirectory: folder, model, opened } = turn;
-    const outcome = await askProcess(turn, (connection) => connection.open(folder, model));
+    const { workingDirectory: folder, model, opened, mcpServers = [] } = turn;
+    const outcome = await askProcess(turn, (connection) =>
+      connection.open(folder, model, takenServers(connection.servers, mcpServers)),
+    );
     if (outcome.kind !== 'done') return outcome;
     const { value: conversation, process } = outcome;
+    for (const text of untakenServers(process.connection.servers, mcpServers)) turn.report({ kind: 'status', text });
     opened(referenceTo(process, conversation, folder));
     return { kind: 'found', process, conversation } as const;
   }
@@ -231,20 +242,21 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     return JSON.stringify({ conversation, folder, continues, deletes } satisfies ConversationReference);
   }
 
-  async function fork(text: string, { owner, member, folder, turnId }: Fork): Promise<Forked> {
+  async function fork(text: string, { owner, member, folder, turnId, mcpServers = [] }: Fork): Promise<Forked> {
     const reference = readReference(text);
     if (reference === undefined) return { why: 'the agent does not know the conversation' };
     if (turnId !== undefined) return { why: 'this agent copies whole conversations only; leave `turnId` out' };
-    const found = await findConversation({ owner, member, workingDirectory: folder }, reference);
+    const found = await findConversation({ owner, member, workingDirectory: folder, mcpServers }, reference);
     if (found.kind === 'lost') return { why: `the agent has lost the conversation: ${hide(found.detail)}` };
     if (found.kind !== 'found') return { why: found.kind === 'failed' ? found.error : 'the agent did not answer' };
     const { process, conversation } = found;
-    const copying = process.connection.fork?.(conversation, folder);
+    const servers = takenServers(process.connection.servers, mcpServers);
+    const copying = process.connection.fork?.(conversation, folder, servers);
     if (copying === undefined) return { why: 'this agent cannot copy conversations' };
     const letGo = process.hold();
     try {
       const outcome = await answered(process, copying);
-      if (outcome.kind !== 'done') return { why: outcome.error };
+      if (outcome.kind !== 'done') return { why: withoutSecrets(outcome.error, mcpServers) };
       return { reference: referenceTo(process, outcome.value, folder) };
     } finally {
       letGo();
@@ -252,11 +264,11 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   }
 
   async function findConversation(
-    turn: Payer & Pick<AgentTurn, 'workingDirectory'>,
+    turn: Payer & Pick<AgentTurn, 'workingDirectory' | 'mcpServers'>,
     reference: ConversationReference,
   ): Promise<Found | AgentEnd> {
     const { conversation, continues } = reference;
-    const { owner, workingDirectory } = turn;
+    const { owner, workingDirectory, mcpServers = [] } = turn;
     // In the sandbox a process sees its own folder only: a turn in another one takes the conversation along.
     const folder = options.isFenced(owner) ? workingDirectory : reference.folder;
     const running = holderOf(conversation, turn, workingDirectory);
@@ -267,7 +279,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     for (const other of holdersOf(conversation, owner, reference.folder)) other.conversations.delete(conversation);
     const outcome = await askProcess(turn, async (connection) => {
       if (!connection.continues) throw new Error('this agent cannot take up conversations');
-      await connection.resume(conversation, folder);
+      await connection.resume(conversation, folder, takenServers(connection.servers, mcpServers));
     });
     // Agents tell a lost conversation from other trouble in different ways, and wrongly (contract/bridge 4).
     if (outcome.kind === 'failed' && outcome.code === 'AGENT_FAILED') return { kind: 'lost', detail: outcome.error };

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { MAX_MCP_SERVERS, McpServer } from './mcp-servers.ts';
 import { RoutingResolution, TurnRouting } from './routing.ts';
 import { StepRecord } from './session-update.ts';
 
@@ -94,6 +95,18 @@ export const TurnParams = Type.Object({
   ...team,
 });
 
+/** What `session.start` takes: what belongs to the session as long as it lasts is said here only. */
+export const StartParams = Type.Object({
+  ...TurnParams.properties,
+  mcpServers: Type.Optional(
+    Type.Array(McpServer, {
+      maxItems: MAX_MCP_SERVERS,
+      description:
+        'MCP servers for the agent of this session, also when it is continued or copied. Their programs run where the agent runs, in the same sandbox.',
+    }),
+  ),
+});
+
 export const SessionName = Type.Object({
   sessionId: Type.Optional(name('The session.', 0)),
   threadId: Type.Optional(name('Every session of the thread; counts when no session is named.', 0)),
@@ -150,5 +163,6 @@ export type UploadedAttachment = Static<typeof UploadedAttachment>;
 export type GivenAttachment = Static<typeof GivenAttachment>;
 export type Artifact = Static<typeof Artifact>;
 export type TurnParams = Static<typeof TurnParams>;
+export type StartParams = Static<typeof StartParams>;
 export type SessionName = Static<typeof SessionName>;
 export type SessionResult = Static<typeof SessionResult>;

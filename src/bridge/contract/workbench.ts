@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { ShownMcpServer } from './mcp-servers.ts';
 import { QuestionForm, QuestionValues } from './question-form.ts';
 import { Artifact, TurnUsage } from './session.ts';
 import {
@@ -189,6 +190,7 @@ export const SessionView = Type.Object({
   commands: Type.Array(CommandsEvent.properties.commands.items, { description: 'Commands that its agent takes.' }),
   permissions: Type.Array(Permission, { description: 'Questions that wait for an answer.' }),
   queued: Type.Array(Type.Object({ turnId: Type.String(), prompt: Type.String(), createdAt: Type.Integer() })),
+  mcpServers: Type.Array(ShownMcpServer, { description: 'The MCP servers that it was started with, without secrets.' }),
 });
 export const SessionChanges = Type.Object(
   {

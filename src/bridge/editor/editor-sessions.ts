@@ -4,8 +4,10 @@ import { toJsonText } from '../../platform/json-rpc/envelope.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
 import { asObject, textOf } from '../agents/agent-text.ts';
 import type { BridgeClient } from '../bridge-client.ts';
+import type { McpServer } from '../contract/mcp-servers.ts';
 import type { GivenAttachment } from '../contract/session.ts';
 import type { SessionPast } from '../sessions/create-sessions.ts';
+import { readMcpServers, type SessionMcpServer } from '../sessions/mcp-servers.ts';
 import { createEditorUpdates, type EditorUpdate, messageChunk } from './editor-update.ts';
 
 type Call = MethodCall<BridgeClient>;
@@ -13,8 +15,8 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** The sessions of one editor, which are sessions of the bridge. */
 export interface EditorSessions {
-  open(folder: string, mcpServers: readonly unknown[]): Promise<Fields>;
-  takeUp(sessionId: string, folder: string, mcpServers: readonly unknown[], withPast: boolean): Promise<Fields>;
+  open(folder: string, mcpServers: readonly McpServer[]): Promise<Fields>;
+  takeUp(sessionId: string, folder: string, mcpServers: readonly McpServer[], withPast: boolean): Promise<Fields>;
   choose(sessionId: string, option: string, value: unknown): Fields;
   prompt(sessionId: string, blocks: readonly unknown[], call: Call): Promise<Fields>;
   cancel(sessionId: string, call: Call): Promise<Fields>;
@@ -27,6 +29,8 @@ export interface EditorSessionsOptions {
   /** Of the bridge's own method family. */
   readonly dispatch: Dispatch<BridgeClient>;
   readonly agents: readonly { readonly id: string; readonly label: string }[];
+  /** Whether sessions may have MCP servers: where agents may only read, they may not. */
+  readonly takesServers: boolean;
   /** The agent of new sessions. Empty: the routing decides. */
   readonly agent: string;
   readonly makeId: MakeId;
@@ -41,6 +45,8 @@ export interface EditorSessionsOptions {
 
 interface EditorSession {
   readonly folder: string;
+  /** Of a session that has not begun. */
+  readonly mcpServers: readonly SessionMcpServer[];
   agent: string;
   /** Whether the bridge has it. */
   hasBegun: boolean;
@@ -58,9 +64,8 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
   const { dispatch, agents, makeId, send } = options;
   const sessions = new Map<string, EditorSession>();
 
-  function add(sessionId: string, folder: string, hasBegun: boolean): EditorSession {
-    const read = createEditorUpdates();
-    const session: EditorSession = { folder, agent: options.agent, hasBegun, read, past: undefined };
+  function add(sessionId: string, given: Pick<EditorSession, 'folder' | 'mcpServers' | 'hasBegun'>): EditorSession {
+    const session: EditorSession = { ...given, agent: options.agent, read: createEditorUpdates(), past: undefined };
     sessions.set(sessionId, session);
     const [oldest] = sessions.keys();
     if (sessions.size > MOST_SESSIONS && oldest !== undefined) sessions.delete(oldest);
@@ -116,23 +121,31 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
     return { configOptions: [option] };
   }
 
-  function mentionServers(mcpServers: readonly unknown[]): void {
-    if (mcpServers.length > 0) options.warn('MCP servers of the editor are not handed on to agents');
+  function serversOf(given: readonly McpServer[]): readonly SessionMcpServer[] {
+    const mcpServers = readMcpServers(given);
+    if (mcpServers.length === 0 || options.takesServers) return mcpServers;
+    options.warn('MCP servers of the editor are not handed on, because bridge.permissions is deny');
+    return [];
   }
 
   return {
     update: show,
     async open(folder, mcpServers) {
-      mentionServers(mcpServers);
+      const given = serversOf(mcpServers);
       const sessionId = makeId('editor-');
-      const session = add(sessionId, await options.checkDirectory(folder), false);
+      const place = await options.checkDirectory(folder);
+      const session = add(sessionId, { folder: place, mcpServers: given, hasBegun: false });
       return { sessionId, ...configOptions(session) };
     },
     async takeUp(sessionId, folder, mcpServers, withPast) {
-      mentionServers(mcpServers);
       const past = await options.past(sessionId);
       if (past === undefined) throw new AppError('EDITOR_SESSION_UNKNOWN', { sessionId });
-      const session = add(sessionId, await options.checkDirectory(folder), true);
+      const place = await options.checkDirectory(folder);
+      const names = (servers: readonly { readonly name: string }[]) => servers.map(({ name }) => name).join(', ');
+      if (names(mcpServers) !== names(past.mcpServers)) {
+        options.warn(`the session keeps the MCP servers that it was started with: ${names(past.mcpServers) || 'none'}`);
+      }
+      const session = add(sessionId, { folder: place, mcpServers: [], hasBegun: true });
       session.agent = past.providerId;
       if (withPast) {
         session.past = new Map(past.prompts);
@@ -165,6 +178,7 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
           taskPrompt,
           ...(attachments.length > 0 && { attachments }),
           workingDirectory: session.folder,
+          ...(!session.hasBegun && session.mcpServers.length > 0 && { mcpServers: session.mcpServers }),
           ...(!session.hasBegun && session.agent !== '' && { routing: { explicitProviderId: session.agent } }),
         },
         call,

@@ -19,6 +19,7 @@ import { asObject } from '../agents/agent-text.ts';
 import { findWrongValue, toSchema } from '../agents/question-form.ts';
 import { type BridgeClient, channelSink, NO_RESUME } from '../bridge-client.ts';
 import type { QuestionForm, QuestionValues } from '../contract/question-form.ts';
+import { StartParams } from '../contract/session.ts';
 import { bridgeErrors } from '../errors.ts';
 import { MAIN } from '../principal.ts';
 import type { RpcOverSocket } from '../rpc-over-socket.ts';
@@ -28,7 +29,7 @@ import { createEditorSessions, type EditorSessions, type EditorSessionsOptions }
 import { editorToolKind } from './editor-update.ts';
 
 export interface RpcOverStdioOptions
-  extends Pick<EditorSessionsOptions, 'agents' | 'checkDirectory'>,
+  extends Pick<EditorSessionsOptions, 'agents' | 'checkDirectory' | 'takesServers'>,
     Pick<Runtime, 'clock' | 'makeId'> {
   readonly version: string;
   readonly dispatch: Dispatch<BridgeClient>;
@@ -65,6 +66,7 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
       agent,
       makeId,
       checkDirectory: options.checkDirectory,
+      takesServers: options.takesServers,
       past: (sessionId) => options.past(OWNER.principal, sessionId),
       replay: (sessionId) => orchestrator.follow(OWNER.principal, sessionId, 0, sink),
       send: (sessionId, update) => peer.notify('session/update', { sessionId, update }),
@@ -227,7 +229,7 @@ const PROTOCOL_VERSION = 1;
 
 const sessionId = Type.String({ minLength: 1, maxLength: 256 });
 const cwd = Type.String({ minLength: 1, description: 'An absolute path inside the allowed roots.' });
-const mcpServers = Type.Optional(Type.Array(Type.Unknown()));
+const { mcpServers } = StartParams.properties;
 const Answer = Type.Object({});
 
 /** The agent's side of the Agent Client Protocol (contract/bridge 10): what an editor may call. */
@@ -250,6 +252,7 @@ function editorMethods(
           agentCapabilities: {
             loadSession: true,
             promptCapabilities: { embeddedContext: true, image: true },
+            mcpCapabilities: { http: true, sse: false },
             sessionCapabilities: { resume: {}, close: {} },
           },
           authMethods: [],

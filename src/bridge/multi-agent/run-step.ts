@@ -141,6 +141,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       workingDirectory: turn.workingDirectory,
       model: step.model,
       skills: turn.skills,
+      ...(turn.mcpServers !== undefined && { mcpServers: turn.mcpServers }),
       hop: turn.hop,
       ...(turn.ready !== undefined && { ready: turn.ready }),
       opened(opened) {

@@ -11,6 +11,7 @@ import type { SummaryStore } from '../storage/summary-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import { searchText } from '../workbench/session-summaries.ts';
 import type { LiveSession } from './live-session.ts';
+import type { ServerBox } from './mcp-servers.ts';
 import type { SessionOrchestrator } from './session-orchestrator.ts';
 import { readChoices, type SessionChoices, type SessionStates } from './session-state.ts';
 import type { SessionTable } from './session-table.ts';
@@ -34,6 +35,7 @@ export interface ConversationsOptions extends Pick<Runtime, 'clock' | 'makeId'> 
   readonly database: Database<BridgeSchema>;
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly directories: Pick<WorkingDirectories, 'scratch'>;
+  readonly serverBox: ServerBox;
   readonly table: Pick<SessionTable, 'loadOwn'>;
   readonly alone: SessionOrchestrator['alone'];
   readonly change: SessionStates['change'];
@@ -69,7 +71,8 @@ export function createConversations(options: ConversationsOptions): Conversation
     const last = await lastOfCopy(session, turnId);
     const [key, sessionId, now] = [makeId('ses_'), makeId('fork-'), clock.now()];
     const place = folder === '' ? await directories.scratch(key) : folder;
-    const forked = await provider.fork(reference, { owner, member, folder: place, ...last });
+    const mcpServers = options.serverBox.open(session.key, session.mcpServers);
+    const forked = await provider.fork(reference, { owner, member, folder: place, mcpServers, ...last });
     if ('why' in forked) throw new AppError('NOT_FORKABLE', { reason: forked.why });
     const [summary] = await summaries.find([session.key]);
     const title = `Copy of ${summary?.title ? (JSON.parse(summary.title) as string) : session.id}`;
@@ -82,6 +85,7 @@ export function createConversations(options: ConversationsOptions): Conversation
           instance: '',
           reference: forked.reference,
           working_directory: folder,
+          mcp_servers: options.serverBox.seal(key, mcpServers),
           reserved_seq: 0,
           created_at: now,
           updated_at: now,

@@ -3,8 +3,10 @@ import type { Database } from '../../platform/database/database.ts';
 import type { Statement } from '../../platform/database/statement.ts';
 import type { Principal } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { Checkpoints } from '../checkpoints/turn-checkpoints.ts';
+import type { ShownMcpServer } from '../contract/mcp-servers.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
@@ -25,6 +27,7 @@ import {
   sweepOldRecords,
 } from './housekeeping.ts';
 import type { LiveSession } from './live-session.ts';
+import { createServerBox, type ServerBox, shownServers } from './mcp-servers.ts';
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
 import { createSessionRecords } from './session-records.ts';
 import { createSessionStates } from './session-state.ts';
@@ -40,6 +43,7 @@ import type { WorkingDirectories } from './working-directory.ts';
 /** What is known of a session from before. */
 export interface SessionPast {
   readonly providerId: string;
+  readonly mcpServers: readonly ShownMcpServer[];
   /** What was asked, by turn. */
   readonly prompts: ReadonlyMap<string, string>;
 }
@@ -48,6 +52,7 @@ export interface Sessions {
   readonly orchestrator: SessionOrchestrator;
   readonly summaries: SessionSummaries;
   readonly conversations: Conversations;
+  readonly serverBox: ServerBox;
   /** Stores what waits: what clients have seen can then be read. */
   flush(): Promise<void>;
   /** Undefined when the principal has no open session of that name. */
@@ -70,6 +75,7 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly limits: TurnLimits;
   readonly permissions: TurnRunnerOptions['permissions'];
   readonly placeFiles: TurnRunnerOptions['placeFiles'];
+  readonly secretBox: SecretBox;
   route(request: RouteRequest): Promise<RoutingResolution>;
   agentFailed(providerId: string): void;
   readonly keepArtifacts: TurnRunnerOptions['keepArtifacts'];
@@ -158,7 +164,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       : createScratchSpace({ ...options.scratch, clock, ownerOf: sessions.ownerOf });
   const checkScratch = (owner: string) => scratch?.check(owner);
   const readLongText = createLongTextReader(log, updates);
-  const runner = createTurnRunner({ ...options, records, keep, checkScratch, readLongText });
+  const serverBox = createServerBox(options.secretBox);
+  const runner = createTurnRunner({ ...options, serverBox, records, keep, checkScratch, readLongText });
   const orchestrator = createSessionOrchestrator({
     table,
     change,
@@ -236,8 +243,10 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   return {
     orchestrator,
     summaries,
+    serverBox,
     conversations: createConversations({
       ...options,
+      serverBox,
       table,
       change,
       alone: orchestrator.alone,
@@ -253,7 +262,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       await log.flush();
       const asked = await turns.prompts(session.key, MOST_TURNS_OF_THE_PAST);
       const prompts = new Map(asked.map(({ id, prompt }) => [id, JSON.parse(prompt) as string]));
-      return { providerId: session.providerId, prompts };
+      const mcpServers = shownServers(serverBox.open(session.key, session.mcpServers));
+      return { providerId: session.providerId, mcpServers, prompts };
     },
     async settle() {
       await withinTime(clock, SETTLE_MS, orchestrator.settle(), () => orchestrator.interrupt());

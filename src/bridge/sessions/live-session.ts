@@ -5,6 +5,7 @@ import type { GivenFile } from '../attachments/given-files.ts';
 import type { ChangeTotals } from '../checkpoints/turn-checkpoints.ts';
 import type { RoutingInput, TurnRouting } from '../contract/routing.ts';
 import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
+import type { SessionMcpServer } from './mcp-servers.ts';
 import type { SessionFacts } from './session-state.ts';
 import type { UpdateStream } from './update-stream.ts';
 
@@ -24,6 +25,8 @@ export interface TurnRequest {
   /** Empty: that of the session, or its scratch folder. */
   readonly workingDirectory: string;
   readonly routing: RoutingInput & Pick<TurnRouting, 'permissions'>;
+  /** Of a start: the servers that the session has from now on. */
+  readonly mcpServers: readonly SessionMcpServer[];
   /** Of a multi-agent run. */
   readonly plan: PlanChange | undefined;
   /** How many bridges the call has passed. */

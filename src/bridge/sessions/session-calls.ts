@@ -5,18 +5,19 @@ import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
 import { readGivenFiles } from '../attachments/given-files.ts';
 import type { BridgeClient } from '../bridge-client.ts';
-import type { SessionName, SessionResult, TurnParams } from '../contract/session.ts';
+import type { SessionName, SessionResult, StartParams, TurnParams } from '../contract/session.ts';
 import { readPlan, readPlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { PrincipalFor } from '../principal.ts';
 import { wantsGateway } from '../routing/resolve-route.ts';
 import type { JobTurnRequest, TurnRequest } from './live-session.ts';
+import { readMcpServers } from './mcp-servers.ts';
 import type { SessionOrchestrator } from './session-orchestrator.ts';
 
 type Call = MethodCall<BridgeClient>;
 
 /** The session methods as their callers mean them. */
 export interface SessionCalls {
-  turn(method: TurnRequest['method'], params: TurnParams, call: Call): Promise<SessionResult | RawJson>;
+  turn(method: TurnRequest['method'], params: StartParams, call: Call): Promise<SessionResult | RawJson>;
   /** Runs the turn of a job; undefined while its session is not idle. Rejects where `session.start` would be refused. */
   jobTurn(job: JobCall, signal: AbortSignal): Promise<SessionResult | undefined>;
   cancel(params: SessionName, call: Call): Promise<{ accepted: true }>;
@@ -51,7 +52,7 @@ const LONGEST_KEY = 256;
 export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
   const { orchestrator, agentIds, principalFor, checkFiles } = options;
   /** What a caller asks for, checked as far as it can be before the session is known. */
-  function read(params: TurnParams, method: TurnRequest['method']) {
+  function read(params: StartParams, method: TurnRequest['method']) {
     const { sessionId, threadId = '', taskPrompt = '', routing = {} } = params;
     checkNames(sessionId, threadId);
     const isMultiAgent = params.multiAgent === true || params.mode === 'multi-agent';
@@ -61,7 +62,8 @@ export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
     const plan = isMultiAgent ? readSteps(routing, taskPrompt, agentIds) : undefined;
     const files = readGivenFiles(params);
     const { workingDirectory = '' } = params;
-    return { sessionId, threadId, prompt: taskPrompt, files, workingDirectory, routing, plan };
+    const mcpServers = readMcpServers(method === 'session.start' ? params.mcpServers : []);
+    return { sessionId, threadId, prompt: taskPrompt, files, workingDirectory, routing, plan, mcpServers };
   }
 
   return {

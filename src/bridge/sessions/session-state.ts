@@ -110,6 +110,7 @@ export function createSessionStates(store: Statements, instance: string): Sessio
           provider_id: place.providerId,
           reference: place.reference,
           working_directory: place.workingDirectory,
+          mcp_servers: place.mcpServers,
           reserved_seq: upTo,
           updated_at: now,
         };
@@ -154,7 +155,7 @@ export function createSessionStates(store: Statements, instance: string): Sessio
       case 'closed': {
         if (state !== 'closing') throw new Error(`a session that is ${state} is not being closed`);
         if (stored !== 'open') return to({ state: idle(session, stored) });
-        const nothing = { providerId: '', reference: '', workingDirectory: '', choices: '' };
+        const nothing = { providerId: '', reference: '', workingDirectory: '', mcpServers: '', choices: '' };
         return to({ ...nothing, stored: 'closed', state: idle(session, 'closed') }, ...store.close(key, event.now));
       }
       case 'forgotten':
@@ -173,7 +174,7 @@ export function createSessionStates(store: Statements, instance: string): Sessio
 }
 
 export function newSession(key: string, id: string, owner: string): SessionFacts {
-  const place = { threadId: id, providerId: '', reference: '', workingDirectory: '' };
+  const place = { threadId: id, providerId: '', reference: '', workingDirectory: '', mcpServers: '' };
   const nothing = { choices: '', isDoubted: false, before: undefined };
   return { key, id, owner, ...place, ...nothing, state: 'absent', stored: 'absent' };
 }
@@ -188,8 +189,9 @@ export function readChoices(choices: string): SessionChoices {
   return { mode: '', model: '', ...(choices === '' ? {} : (JSON.parse(choices) as Partial<SessionChoices>)) };
 }
 
-export function placeOf({ threadId, providerId, reference, workingDirectory }: SessionPlace): SessionPlace {
-  return { threadId, providerId, reference, workingDirectory };
+export function placeOf(session: SessionPlace): SessionPlace {
+  const { threadId, providerId, reference, workingDirectory, mcpServers } = session;
+  return { threadId, providerId, reference, workingDirectory, mcpServers };
 }
 
 function placeOfRow(row: SessionRow): SessionPlace {
@@ -198,6 +200,7 @@ function placeOfRow(row: SessionRow): SessionPlace {
     providerId: row.provider_id,
     reference: row.reference,
     workingDirectory: row.working_directory,
+    mcpServers: row.mcp_servers,
   };
 }
 

@@ -13,6 +13,7 @@ import { gatewayUnavailable, multiAgentRoute, type RouteRequest, wantsGateway } 
 import type { Permissions } from '../workbench/permissions.ts';
 import { createOutputTrace, type ReadLongText } from './full-output.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
+import type { ServerBox } from './mcp-servers.ts';
 import type { SessionRecords } from './session-records.ts';
 import { placeOf, readChoices } from './session-state.ts';
 import { idsOf, type TurnLimits, takePlace } from './turn-limits.ts';
@@ -39,7 +40,8 @@ export interface TurnRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly records: SessionRecords;
   readonly directories: WorkingDirectories;
   readonly limits: Pick<TurnLimits, 'ofAgent'>;
-  readonly permissions: Pick<Permissions, 'forTurn'>;
+  readonly permissions: Pick<Permissions, 'forTurn' | 'checkServers'>;
+  readonly serverBox: ServerBox;
   /** Undefined: working directories are not saved. */
   readonly checkpoints: Pick<Checkpoints, 'begin' | 'end' | 'drop'> | undefined;
   readonly placeFiles: Attachments['place'];
@@ -106,6 +108,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const workingDirectory =
       folder === '' ? await directories.scratch(session.key) : await directories.check(folder, session.owner);
     const ofSession = folder === '' ? '' : workingDirectory;
+    options.permissions.checkServers(request.mcpServers, workingDirectory);
     if (turn.request.files.length > 0) await placeFiles(session, turn);
     return { provider, route, workingDirectory, ofSession, base: resultBase(origin, route, workingDirectory) };
   }
@@ -169,7 +172,9 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const mode = provider.modes?.find(({ id }) => id === chosen.mode);
     const permissions = turn.request.routing.permissions ?? mode?.permissions;
     const { threadId } = origin;
-    const place = { threadId, providerId: provider.id, reference, workingDirectory: prepared.ofSession };
+    const servers = isStart ? turn.request.mcpServers : options.serverBox.open(session.key, session.mcpServers);
+    const mcpServers = isStart ? options.serverBox.seal(session.key, servers) : session.mcpServers;
+    const place = { threadId, providerId: provider.id, reference, workingDirectory: prepared.ofSession, mcpServers };
     /** Aborts when the beginning could not be stored: then nothing of the turn is shown any more. */
     const unbegun = new AbortController();
     const begun = records.begin(session, turn, base, place).catch((error: unknown) => {
@@ -224,6 +229,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       workingDirectory: prepared.workingDirectory,
       model: prepared.route.resolvedModel || chosen.model,
       ...(mode === undefined && chosen.mode !== '' && { mode: chosen.mode }),
+      ...(servers.length > 0 && { mcpServers: servers }),
       skills: prepared.route.resolvedSkills,
       ...(turn.request.plan === undefined ? {} : { plan: turn.request.plan }),
       hop: turn.request.hop,

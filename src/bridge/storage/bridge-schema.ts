@@ -3,7 +3,10 @@ import type { Generated } from 'kysely';
 /** The tables of the bridge's database. */
 export interface BridgeSchema {
   instances: InstanceRow;
-  sessions: Omit<SessionRow, 'choices'> & { readonly choices: Generated<string> };
+  sessions: Omit<SessionRow, 'choices' | 'mcp_servers'> & {
+    readonly choices: Generated<string>;
+    readonly mcp_servers: Generated<string>;
+  };
   turns: TurnRow;
   session_updates: UpdateChunkRow;
   audit_records: AuditRow;
@@ -46,6 +49,8 @@ export interface SessionRow {
   readonly working_directory: string;
   /** What people have chosen for its turns, as JSON text; empty: nothing. */
   readonly choices: string;
+  /** Its MCP servers, encrypted for this session; empty: none. */
+  readonly mcp_servers: string;
   /** No update has a higher number than this. */
   readonly reserved_seq: number;
   readonly created_at: number;

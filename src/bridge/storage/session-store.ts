@@ -6,7 +6,15 @@ import type { AuditRow, BridgeSchema, SessionRow } from './bridge-schema.ts';
 /** What changes about a session when a turn of it begins. */
 type SessionClaim = Pick<
   SessionRow,
-  'key' | 'thread_id' | 'instance' | 'provider_id' | 'reference' | 'working_directory' | 'reserved_seq' | 'updated_at'
+  | 'key'
+  | 'thread_id'
+  | 'instance'
+  | 'provider_id'
+  | 'reference'
+  | 'working_directory'
+  | 'mcp_servers'
+  | 'reserved_seq'
+  | 'updated_at'
 > & { readonly expectedSeq: number };
 
 type NewSessionRow = Omit<SessionRow, 'choices'>;
@@ -66,6 +74,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       provider_id: given.provider_id,
       reference: given.reference,
       working_directory: given.working_directory,
+      mcp_servers: given.mcp_servers,
       reserved_seq: given.reserved_seq,
       created_at: given.created_at,
       updated_at: given.updated_at,
@@ -81,6 +90,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         provider_id: given.provider_id,
         reference: given.reference,
         working_directory: given.working_directory,
+        mcp_servers: given.mcp_servers,
         reserved_seq: atLeast(given.reserved_seq),
         updated_at: given.updated_at,
         closed_at: null,
@@ -103,6 +113,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         provider_id: given.providerId,
         reference: given.reference,
         working_directory: given.workingDirectory,
+        mcp_servers: given.mcpServers,
       })
       .where('key', '=', given.key)
       .where((where) =>
@@ -147,6 +158,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         provider_id: '',
         reference: '',
         working_directory: '',
+        mcp_servers: '',
         choices: '',
         updated_at: given.now,
         closed_at: given.now,
@@ -209,6 +221,8 @@ export interface SessionPlace {
   readonly providerId: string;
   readonly reference: string;
   readonly workingDirectory: string;
+  /** Sealed; empty: it has none. */
+  readonly mcpServers: string;
 }
 
 interface TurnEnd {

@@ -292,4 +292,10 @@ export const workbenchMigrations: readonly Migration[] = [
         .where(column('state'), '=', sql.lit('open')),
     ],
   },
+  {
+    id: '0021-mcp-servers',
+    statements: ({ schema }) => [
+      schema.alterTable('sessions').addColumn('mcp_servers', 'text', (column) => column.notNull().defaultTo('')),
+    ],
+  },
 ];

@@ -43,7 +43,7 @@ export interface WorkPlaces {
 
 export interface WorkbenchOptions extends WorkPlaces, Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly database: Database<BridgeSchema>;
-  readonly sessions: Pick<Sessions, 'summaries' | 'flush' | 'orchestrator' | 'conversations'>;
+  readonly sessions: Pick<Sessions, 'summaries' | 'flush' | 'orchestrator' | 'conversations' | 'serverBox'>;
   readonly following: SessionFollowing;
   readonly nodes: NodeReports;
   readonly agents: readonly CatalogAgent[];
@@ -66,6 +66,7 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
     summaries,
     permissions,
     offered: conversations.offered,
+    serverBox: options.sessions.serverBox,
     now: clock.now,
   });
   const changes = createSessionChanges({

@@ -7,6 +7,7 @@ import type { AskPermission, PermissionQuestion, PermissionReply } from '../agen
 import type { BridgeEvent } from '../contract/surface.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { mergedPages } from '../principal.ts';
+import type { SessionMcpServer } from '../sessions/mcp-servers.ts';
 import type { BridgeSchema, PermissionRow } from '../storage/bridge-schema.ts';
 import { createPermissionStore } from '../storage/permission-store.ts';
 import {
@@ -27,6 +28,8 @@ import { decide, optionFor, type PermissionRule, subjectOf } from './permission-
 export interface Permissions {
   /** The questions of one turn. `end` cancels those that are open: call it when the turn is over, however it ended. */
   forTurn(turn: AskingTurn): { readonly ask: AskPermission; end(): void };
+  /** Throws MCP_SERVER_REFUSED for servers that a session in that folder may not have. */
+  checkServers(servers: readonly SessionMcpServer[], folder: string): void;
   list(
     principal: Principal,
     query: { readonly state?: 'open' | 'all'; readonly sessionKey?: string; readonly owner?: string },
@@ -42,6 +45,7 @@ export interface Permissions {
 
 /** As the settings of the bridge have them. */
 export interface PermissionSettings {
+  readonly permissions: 'allow' | 'deny';
   readonly permission_rules: readonly {
     readonly when: { readonly kind: string; readonly command: readonly string[]; readonly path: string };
     readonly decision: 'allow' | 'deny';
@@ -80,6 +84,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
   const stopped = new AbortController();
   let isStopped = false;
   let { rules, timeoutMs } = readSettings(options.settings);
+  const { permissions: policy } = options.settings;
   let changed: (permission: Permission, sessionKey: string) => void = () => undefined;
 
   const failed = (error: unknown) => logger.error({ err: error }, 'a permission request could not be stored');
@@ -278,6 +283,16 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     onChange(listener) {
       changed = listener;
     },
+    checkServers(servers, folder) {
+      for (const server of servers) {
+        const { name, type } = server;
+        if (policy === 'deny') throw serverRefused(name, 'agents may only read here (bridge.permissions is deny)');
+        const command = type === 'stdio' ? [server.command, ...server.args] : [];
+        const question = { toolCallId: '', title: name, toolKind: 'execute', options: [], input: { command } };
+        if (type !== 'stdio' || decide(subjectOf(question, folder), rules, undefined) !== 'deny') continue;
+        throw serverRefused(name, 'a rule of bridge.permission_rules denies its command');
+      }
+    },
     reload(next) {
       ({ rules, timeoutMs } = readSettings(next));
     },
@@ -295,6 +310,10 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
 function needsInput({ id: permissionId, session_id: sessionId, owner, expires_at: at }: PermissionRow): BridgeEvent {
   const expiresAt = new Date(at).toISOString();
   return { event: 'session.needs_input', data: { permissionId, sessionId, owner, expiresAt } };
+}
+
+function serverRefused(name: string, reason: string): AppError {
+  return new AppError('MCP_SERVER_REFUSED', { name, reason });
 }
 
 function readSettings({ permission_rules: given, permission_timeout: timeoutMs }: PermissionSettings) {

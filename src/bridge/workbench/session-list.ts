@@ -3,6 +3,7 @@ import { may, ownersSought, type Principal, sees } from '../../platform/identity
 import type { SessionChanges, SessionPage, SessionQuery, SessionView, Summary } from '../contract/workbench.ts';
 import { mergedPages } from '../principal.ts';
 import type { Conversations } from '../sessions/conversations.ts';
+import { type ServerBox, shownServers } from '../sessions/mcp-servers.ts';
 import type { SessionRow, SummaryRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import type { OpenTurn, SummaryPosition, SummaryStore } from '../storage/summary-store.ts';
@@ -32,6 +33,7 @@ interface SessionListOptions {
   readonly summaries: Pick<SessionSummaries, 'live'>;
   readonly permissions: Pick<Permissions, 'list'>;
   readonly offered: Conversations['offered'];
+  readonly serverBox: Pick<ServerBox, 'open'>;
   now(): number;
 }
 
@@ -185,6 +187,7 @@ export function createSessionList(options: SessionListOptions): SessionList {
         session: summary,
         ...offered(session.provider_id, row[0]?.offers ?? ''),
         permissions: open,
+        mcpServers: shownServers(options.serverBox.open(sessionKey, session.mcp_servers)),
         queued: queued.map(({ id, prompt, created_at: createdAt }) => ({
           turnId: id,
           prompt: (JSON.parse(prompt) as string).slice(0, QUEUED_PROMPT_LENGTH).toWellFormed(),

@@ -204,6 +204,36 @@ async function sendCallback(
   }
 }
 
+/** A `fetch` that reaches only what the rules allow, whatever a name means by then. Redirects are errors. */
+export function createCheckedFetch(rules: CallbackRules): typeof fetch {
+  let made: Promise<{ readonly send: typeof fetch; readonly dispatcher: unknown }> | undefined;
+  const make = async () => {
+    const { Agent, buildConnector, fetch: send } = await import('undici');
+    const connect = checkedConnector(buildConnector({ lookup: allowedLookup(rules), timeout: ATTEMPT_MS }), rules);
+    return { send: send as unknown as typeof fetch, dispatcher: new Agent({ connect }) };
+  };
+  return async (input, init) => {
+    const { url } = rules.read(String(input));
+    made ??= make();
+    const { send, dispatcher } = await made;
+    return send(url, { ...init, redirect: 'error', dispatcher } as RequestInit);
+  };
+}
+
+/** Looks a name up, and gives nothing of a name that has an address which is not open. */
+function allowedLookup({ allows, notOpen }: CallbackRules): LookupFunction {
+  return (name, { all }, give) => {
+    lookup(name, { all: true }).then(
+      (found) => {
+        const [first] = found;
+        if (first === undefined || !found.every(({ address }) => allows(address))) return give(notOpen(), '');
+        return all ? give(null, found) : give(null, first.address, first.family);
+      },
+      (error: NodeJS.ErrnoException) => give(error, ''),
+    );
+  };
+}
+
 /** Connects to the addresses that were checked, whatever the name means by now. */
 function pinnedLookup(addresses: readonly string[]): LookupFunction {
   const found = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }));

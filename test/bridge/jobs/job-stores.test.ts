@@ -372,6 +372,7 @@ function sessionRow(changes: Pick<SessionRow, 'key' | 'session_id' | 'instance'>
   return {
     ...names,
     working_directory: '',
+    mcp_servers: '',
     choices: '',
     reserved_seq: 1,
     created_at: 1,

@@ -25,7 +25,7 @@ const { transition } = createSessionStates(
   'here',
 );
 
-const place = { threadId: 't', providerId: 'one', reference: 'r', workingDirectory: '/w' };
+const place = { threadId: 't', providerId: 'one', reference: 'r', workingDirectory: '/w', mcpServers: '' };
 const row = (instance: string, closedAt: number | null) =>
   ({
     thread_id: 't',

@@ -21,6 +21,7 @@ const session = (key: string, more: Partial<SessionRow> = {}): SessionRow => ({
   provider_id: 'alpha',
   reference: 'r',
   working_directory: '',
+  mcp_servers: '',
   choices: '',
   reserved_seq: 0,
   created_at: 1,

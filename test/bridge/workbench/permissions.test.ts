@@ -243,7 +243,7 @@ for (const engine of engines) {
       const made: string[] = [];
       const announced: BridgeEvent[] = [];
       const makeId = (prefix: string) => `${prefix}${instance}${made.push(prefix)}`;
-      const rules = { permission_rules: [], permission_timeout: 600_000 };
+      const rules = { permissions: 'allow' as const, permission_rules: [], permission_timeout: 600_000 };
       const permissions = await createPermissions({
         database,
         instance,

@@ -173,7 +173,7 @@ for (const engine of engines) {
       const permissions = await createPermissions({
         ...{ database, instance, clock, logger: silentLogger },
         makeId: (prefix) => `${prefix}${instance}${made.push(prefix)}`,
-        settings: { permission_rules: rules as never, permission_timeout: 600_000 },
+        settings: { permissions: 'allow' as const, permission_rules: rules as never, permission_timeout: 600_000 },
       });
       const names = { sessionKey: 'k', sessionId: 's', owner: 'main', turnId: 'turn', folder: '/w' };
       const turn = permissions.forTurn({ ...names, setting: 'ask', editor: undefined });

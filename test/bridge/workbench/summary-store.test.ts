@@ -146,13 +146,13 @@ for (const engine of engines) {
       const location = places.location(engine);
       const before = bridgeMigrations.filter(({ id }) => id < '0010');
       const old = await places.open<BridgeSchema>({ name: 'bridge', migrations: before }, { location });
-      const { insert } = createSessionStore(old);
       const row = { thread_id: 't', owner: 'main', tenant: 'default', instance: '', provider_id: 'alpha' };
       const rest = { ...row, reference: 'r', working_directory: '/w', reserved_seq: 4, created_at: 1, updated_at: 2 };
-      await old.write([
-        insert({ ...rest, key: 'open', session_id: 'Open', closed_at: null }),
-        insert({ ...rest, key: 'closed', session_id: 'Closed', closed_at: 3 }),
-      ]);
+      const rows = [
+        { ...rest, key: 'open', session_id: 'Open', closed_at: null },
+        { ...rest, key: 'closed', session_id: 'Closed', closed_at: 3 },
+      ];
+      await old.query.insertInto('sessions').values(rows).execute();
       await old.close();
       const database = await places.open<BridgeSchema>(definition, { location });
       const found = await createSummaryStore(database).find(['open', 'closed']);
@@ -172,7 +172,7 @@ async function fill(database: Database<BridgeSchema>, count: number): Promise<vo
   const text = (prefix: string) => sql`${sql.lit(prefix)} || cast(n as text)`;
   const statements = [
     sql`${numbers} insert into session_summaries select ${text('s')}, ${text('s')}, 'th', 'main', 'default', '""', '', 'alpha', '', '', '', 0, 0, 0, 0, null, '', '', '', 0, '', n, n, case when n % 2 = 1 then n else null end, 0, 0, 0, 0, '', '' from numbers`,
-    sql`${numbers} insert into sessions select ${text('s')}, ${text('s')}, 'th', 'main', 'default', '', 'alpha', 'r', '', 0, n, n, null, '' from numbers`,
+    sql`${numbers} insert into sessions select ${text('s')}, ${text('s')}, 'th', 'main', 'default', '', 'alpha', 'r', '', 0, n, n, null, '', '' from numbers`,
     sql`${numbers} insert into turns select ${text('turn-')}, ${text('s')}, 'main', 'default', 'dead', 'session.start', '1', 'f', '', '""', 'running', '{}', '', 1, 0, n, case when n = 0 then null else n end, '[]' from numbers`,
     sql`${numbers} insert into permissions select ${text('perm-')}, ${text('s')}, ${text('s')}, 'main', 'default', ${text('turn-')}, 'dead', '', '', '""', '""', '[]', '""', 'execute', case when n = 0 then 'open' else 'allowed' end, '', '', '', n, n, null, '', '' from numbers`,
     sql`${numbers} insert into audit_records select ${text('aud-')}, n, 'main', 'default', 'permission', 'allowed', ${text('s')}, '', '', '{}' from numbers`,

@@ -49,6 +49,7 @@ export interface TurnInput {
   readonly mode?: string;
   readonly offers?: AgentTurn['offers'];
   readonly files?: AgentTurn['files'];
+  readonly mcpServers?: AgentTurn['mcpServers'];
   onEvent?(event: AgentEvent): void;
   /** When the conversation is open and nothing has been done in it. */
   onOpened?(): void;
@@ -147,6 +148,7 @@ function runTurn(provider: SupervisedProvider, input: TurnInput): RunningTurn {
     workingDirectory: input.folder,
     model: input.model ?? '',
     skills: input.skills ?? [],
+    ...(input.mcpServers !== undefined && { mcpServers: input.mcpServers }),
     leftBehind: () => undefined,
     hop: 0,
     usedModel(model) {

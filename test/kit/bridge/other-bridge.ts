@@ -25,6 +25,7 @@ import { systemCallbackNetwork } from '../../../src/platform/callbacks/callback-
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { defaultOf } from '../../../src/platform/config/read-setting.ts';
+import { createSecretBox } from '../../../src/platform/secrets/secret-keys.ts';
 import { openServiceDatabase } from '../open-service-database.ts';
 import { silentLogger } from '../silent-logger.ts';
 import { startListener } from '../start-listener.ts';
@@ -57,6 +58,7 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     ping: { status: 'ok', version: '1', contract: '1.0.0', commit: '', buildDate: '', image: '', tag: '' },
     address: '',
     dataDirectory: folder,
+    secretBox: createSecretBox([new Uint8Array(32)], systemRandomness),
     linkKeys: [new Uint8Array(32)],
     randomness: systemRandomness,
     clock: systemClock,

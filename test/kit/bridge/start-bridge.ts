@@ -18,6 +18,7 @@ import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
+import { createSecretBox } from '../../../src/platform/secrets/secret-keys.ts';
 import { handOnDatabaseThread } from '../hand-on-database-thread.ts';
 import { openServiceDatabase } from '../open-service-database.ts';
 import { resolveTrestle } from '../resolve-trestle.ts';
@@ -100,6 +101,7 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     ping: { status: 'ok', version: '0', contract: '1.0.0', commit: '', buildDate: '', image: '', tag: '' },
     address: 'test',
     dataDirectory: folder,
+    secretBox: createSecretBox([new Uint8Array(32).fill(9)], systemRandomness),
     linkKeys: [new Uint8Array(32).fill(options.linkKey ?? 7)],
     randomness: systemRandomness,
     clock,

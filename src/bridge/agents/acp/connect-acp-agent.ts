@@ -1,7 +1,8 @@
 import { pathToFileURL } from 'node:url';
-import type { ClientContext, ContentBlock } from '@agentclientprotocol/sdk';
+import type { ClientContext, ContentBlock, McpServer } from '@agentclientprotocol/sdk';
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
+import type { SessionMcpServer } from '../../sessions/mcp-servers.ts';
 import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
 import type { AgentOffers, PermissionPolicy } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
@@ -157,7 +158,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     throw new Error(`it speaks version ${initialized.protocolVersion} of the protocol, not ${PROTOCOL_VERSION}`);
   }
   const { agentCapabilities = {}, agentInfo } = initialized;
-  const { loadSession = false, sessionCapabilities, promptCapabilities } = agentCapabilities;
+  const { loadSession = false, sessionCapabilities, promptCapabilities, mcpCapabilities } = agentCapabilities;
   const deletes = isOffered(sessionCapabilities?.delete);
   const canResume = isOffered(sessionCapabilities?.resume);
   const { keepsConversations } = acpQuirks(agentInfo?.name ?? '');
@@ -277,20 +278,22 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     deletes,
     accepts: { images: promptCapabilities?.image === true, texts: promptCapabilities?.embeddedContext === true },
     continues: keepsConversations && (canResume || loadSession),
-    async open(folder) {
-      const answer = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers: [] });
+    servers: { http: mcpCapabilities?.http === true, sse: mcpCapabilities?.sse === true },
+    async open(folder, _model, servers) {
+      const mcpServers = servers.map(toServer);
+      const answer = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers });
       take(answer.sessionId, folder, answer, 0);
       return answer.sessionId;
     },
-    async resume(conversation, folder) {
-      const request = { sessionId: conversation, cwd: folder, mcpServers: [] };
+    async resume(conversation, folder, servers) {
+      const request = { sessionId: conversation, cwd: folder, mcpServers: servers.map(toServer) };
       // Resuming does not repeat the whole conversation first, as loading does.
       const method = canResume ? methods.agent.session.resume : methods.agent.session.load;
       take(conversation, folder, await agent.request(method, request));
     },
     ...(isOffered(asObject(sessionCapabilities).fork) && {
-      async fork(conversation: string, folder: string) {
-        const params = { sessionId: conversation, cwd: folder, mcpServers: [] };
+      async fork(conversation: string, folder: string, servers: readonly SessionMcpServer[]) {
+        const params = { sessionId: conversation, cwd: folder, mcpServers: servers.map(toServer) };
         const answer = asObject(await agent.request('session/fork', params));
         const copy = textOf(answer.sessionId);
         if (copy === '') throw new Error('it copied a conversation without a name');
@@ -335,6 +338,13 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     },
     closed: connection.closed,
   };
+}
+
+/** A server as the protocol has it: a program has no type there. */
+function toServer(server: SessionMcpServer): McpServer {
+  if (server.type !== 'stdio') return { ...server, headers: [...server.headers] };
+  const { name, command, args, env } = server;
+  return { name, command, args: [...args], env: [...env] };
 }
 
 /** A file as the protocol shows it. */

@@ -106,7 +106,10 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     // Only now: a reference that is kept must be one that can be continued.
     if (position === 0) turn.opened(reference);
     // A server that does not start must not hold up a turn that is to stop.
-    const finding = Promise.resolve(options.mcp?.find(turn, turn.workingDirectory));
+    const permissions = turn.isReadOnly === true ? 'deny' : options.permissions;
+    // Their tools need permission: where all is denied, the programs of the session are not started.
+    const own = permissions === 'deny' ? [] : turn.mcpServers;
+    const finding = Promise.resolve(options.mcp?.find(turn, turn.workingDirectory, own));
     const further = await unlessAborted(finding, signal);
     // One that is found only after the turn was stopped is released then.
     if (further === undefined) void finding.then((found) => found?.release());
@@ -116,7 +119,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
       const skills = await describeSkills(options.confine(turn.workingDirectory), turn.skills);
       return await runTurn({
         ...options,
-        permissions: turn.isReadOnly === true ? 'deny' : options.permissions,
+        permissions,
         turn,
         signal,
         commands: await commandsOf(turn),

@@ -1,16 +1,18 @@
+import { createHash } from 'node:crypto';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { type TSchema, Type } from 'typebox';
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
 import { type Payer, payerName } from '../../../platform/identity/owner.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
+import type { SessionMcpServer } from '../../sessions/mcp-servers.ts';
 import { createAgentChannel } from '../agent-connection.ts';
 import type { AgentWork, LaunchAgent } from '../agent-launcher.ts';
 import { asObject, textOf } from '../agent-text.ts';
 import { refuse } from './tools/confinement.ts';
 import type { Tool } from './tools/tool.ts';
 
-/** An MCP server whose tools the built-in agent may use. */
+/** An MCP server of the settings, for all sessions. */
 interface McpServer {
   readonly name: string;
   readonly command: string;
@@ -29,10 +31,12 @@ export interface FoundTools {
 }
 
 export interface McpTools {
-  /** The tools for a turn of an owner in a folder. Servers are started on first use. */
-  find(payer: Payer, folder: string): Promise<FoundTools>;
+  /** The tools for a turn of an owner in a folder; `own` are the servers of its session. Servers are started on first use. */
+  find(payer: Payer, folder: string, own?: readonly SessionMcpServer[]): Promise<FoundTools>;
   stop(): Promise<void>;
 }
+
+type Program = Pick<McpServer, 'command' | 'args' | 'env'>;
 
 interface McpToolsOptions {
   readonly servers: readonly McpServer[];
@@ -41,6 +45,8 @@ interface McpToolsOptions {
   readonly launchTrusted: LaunchAgent;
   /** Whether what works for an owner sees one working directory only. */
   isFenced(owner: string): boolean;
+  /** What may be called over HTTP on behalf of an owner. */
+  fetchFor(owner: string): typeof fetch;
   readonly version: string;
   readonly clock: Pick<Clock, 'after'>;
   readonly callTimeoutMs: number;
@@ -52,13 +58,18 @@ const CONNECT_MS = 15_000;
 const IDLE_MS = 5 * 60_000;
 const LONGEST_NAME = 64;
 const LONGEST_DESCRIPTION = 4_000;
+/** Servers of sessions that run at the same time. */
+const MAX_OWN_SERVERS = 256;
+const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 /** Any object: what the tool wants of it is checked by its server. */
 const AnyInput = Type.Object({});
 
 /** A server that runs for one owner in one folder, or for all. */
 interface Place {
+  readonly name: string;
   readonly key: string;
-  readonly work: AgentWork | undefined;
+  readonly isForAll: boolean;
+  connect(): Promise<Transport>;
 }
 
 interface Kept {
@@ -72,63 +83,98 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
   const connections = new Map<string, Kept>();
   let isStopped = false;
 
-  function placeOf({ name, trusted }: McpServer, payer: Payer, folder: string): Place {
-    const { owner, member } = payer;
-    if (trusted || !options.isFenced(owner)) return { key: JSON.stringify([name]), work: undefined };
-    const work = { owner, member, agent: `mcp-${name}`, folder };
-    return { key: JSON.stringify([name, payerName(payer), folder]), work };
-  }
-
-  async function connect({ command, args, env }: McpServer, { work }: Place): Promise<McpConnection> {
+  async function start({ command, args, env }: Program, work: AgentWork | undefined): Promise<Transport> {
     const launch = work === undefined ? options.launchTrusted : options.launch;
     const process = await launch({ command, args, environment: env }, work);
     if (process === undefined) throw new Error('there is no such program');
-    return connectMcpServer({ process, version, clock, connectMs: CONNECT_MS, callMs: callTimeoutMs });
+    return overPipes(process, clock);
+  }
+
+  function placeOf(server: McpServer, payer: Payer, folder: string): Place {
+    const { name } = server;
+    const { owner, member } = payer;
+    const isForAll = server.trusted || !options.isFenced(owner);
+    const work = isForAll ? undefined : { owner, member, agent: `mcp-${name}`, folder };
+    const key = JSON.stringify(isForAll ? [name] : [name, payerName(payer), folder]);
+    return { name, key, isForAll, connect: () => start(server, work) };
+  }
+
+  /** A server of a session never serves another owner or folder, nor one that was described in another way. */
+  function ownPlace(server: SessionMcpServer, payer: Payer, folder: string): Place {
+    const { owner, member } = payer;
+    const key = createHash('sha256')
+      .update(JSON.stringify([server, payerName(payer), folder]))
+      .digest('hex');
+    return {
+      name: server.name,
+      key,
+      isForAll: false,
+      connect() {
+        if (connections.size > MAX_OWN_SERVERS) throw new Error('too many servers run');
+        if (server.type === 'sse') throw new Error('servers of type sse are not supported');
+        if (server.type !== 'stdio') return overHttp(server, options.fetchFor(owner));
+        const env = Object.fromEntries(server.env.map(({ name, value }) => [name, value]));
+        return start({ ...server, env }, { owner, member, agent: 'mcp-session', folder, isCallers: true });
+      },
+    };
+  }
+
+  async function open(place: Place): Promise<McpConnection> {
+    return connectMcpServer(await place.connect(), { version, connectMs: CONNECT_MS, callMs: callTimeoutMs });
   }
 
   /** One process for all conversations of a place; after it has ended, the next turn starts another. */
-  function kept(server: McpServer, place: Place): Kept {
+  function kept(place: Place): Kept {
     const known = connections.get(place.key);
     if (known !== undefined) return known;
     const forget = () => void connections.delete(place.key);
-    const fresh: Kept = { made: connect(server, place), users: 0, stopTimer: undefined };
+    const fresh: Kept = { made: open(place), users: 0, stopTimer: undefined };
     connections.set(place.key, fresh);
     fresh.made.then(({ closed }) => closed.then(forget), forget);
     return fresh;
   }
 
   /** Keeps the server of a place while a turn uses it. A server for everyone is kept until the end. */
-  function hold(server: McpServer, place: Place): () => void {
-    const one = kept(server, place);
+  function hold(place: Place): () => void {
+    const one = kept(place);
     one.stopTimer?.();
     one.users += 1;
     return () => {
       one.users -= 1;
-      if (one.users > 0 || place.work === undefined) return;
+      if (one.users > 0 || place.isForAll) return;
       const end = () => void one.made.then(({ close }) => close()).catch(() => undefined);
       one.stopTimer = clock.after(IDLE_MS, end);
     };
   }
 
-  async function toolsOf(server: McpServer, place: Place): Promise<readonly Tool[] | string> {
-    const connection = () => kept(server, place).made;
+  async function toolsOf(place: Place): Promise<readonly Tool[] | string> {
+    const { name } = place;
+    const connection = () => kept(place).made;
     try {
       const { tools } = await connection();
-      return tools.map((info) => asTool(server, info, connection));
+      return tools.map((info) => asTool(name, info, connection));
     } catch (error) {
-      logger.warn({ err: error, server: server.name }, 'an MCP server of the built-in agent cannot be used');
-      return `The tools of "${server.name}" cannot be used: its program did not start as an MCP server.`;
+      logger.warn({ reason: reasonOf(error), server: name }, 'an MCP server of the built-in agent cannot be used');
+      return `The tools of "${name}" cannot be used: it did not start as an MCP server, or did not answer as one.`;
     }
   }
 
   return {
-    async find(payer, folder) {
+    async find(payer, folder, own = []) {
       if (isStopped) return { tools: [], problems: [], release: () => undefined };
-      const places = servers.map((server) => ({ server, place: placeOf(server, payer, folder) }));
-      const releases = places.map(({ server, place }) => hold(server, place));
-      const found = await Promise.all(places.map(({ server, place }) => toolsOf(server, place)));
+      const places = [
+        ...servers.map((server) => placeOf(server, payer, folder)),
+        ...own.map((server) => ownPlace(server, payer, folder)),
+      ];
+      const releases = places.map(hold);
+      const found = await Promise.all(places.map(toolsOf));
+      const tools = new Map<string, Tool>();
+      for (const tool of found.flatMap((one) => (typeof one === 'string' ? [] : one))) {
+        // Of two tools of one name the first counts: those of the settings come before those of the session.
+        if (!tools.has(tool.name)) tools.set(tool.name, tool);
+      }
       return {
-        tools: found.flatMap((one) => (typeof one === 'string' ? [] : one)),
+        tools: [...tools.values()],
         problems: found.filter((one) => typeof one === 'string'),
         release() {
           for (const release of releases) release();
@@ -145,31 +191,33 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
 }
 
 function asTool(
-  server: McpServer,
+  server: string,
   { name, description, inputSchema }: McpToolInfo,
   connection: () => Promise<McpConnection>,
 ): Tool {
   return {
-    name: `${server.name}__${name}`.replaceAll(/[^\w-]/g, '_').slice(0, LONGEST_NAME),
+    name: `${server}__${name}`.replaceAll(/[^\w-]/g, '_').slice(0, LONGEST_NAME),
     description: description.slice(0, LONGEST_DESCRIPTION),
     parameters: AnyInput,
     shownParameters: inputSchema as TSchema,
     toolKind: 'execute',
     // What it does is not known here.
     needsPermission: true,
-    title: () => `${server.name}: ${name}`,
+    title: () => `${server}: ${name}`,
     async run(input, { signal }) {
       const open = await connection();
       try {
         return await open.call(name, input, signal);
       } catch (error) {
         signal.throwIfAborted();
-        return refuse(
-          `the tool did not answer: ${error instanceof Error ? error.message.slice(0, 300) : 'no reason given'}`,
-        );
+        return refuse(`the tool did not answer: ${reasonOf(error)}`);
       }
     },
   };
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message.slice(0, 300) : 'no reason given';
 }
 
 interface McpToolInfo {
@@ -188,10 +236,8 @@ interface McpConnection {
 }
 
 interface McpConnectionOptions {
-  readonly process: RunningProcess;
   /** Ours, by which the server may know us. */
   readonly version: string;
-  readonly clock: Pick<Clock, 'after'>;
   readonly connectMs: number;
   readonly callMs: number;
 }
@@ -199,14 +245,14 @@ interface McpConnectionOptions {
 const MOST_TOOLS = 128;
 const GRACE_MS = 1_000;
 
-async function connectMcpServer(options: McpConnectionOptions): Promise<McpConnection> {
-  const { process, version, connectMs, callMs } = options;
+async function connectMcpServer(transport: Transport, options: McpConnectionOptions): Promise<McpConnection> {
+  const { version, connectMs, callMs } = options;
   const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
   const client = new Client({ name: 'trestle', title: 'Trestle', version }, { capabilities: {} });
   const closed = Promise.withResolvers<void>();
   client.onclose = () => closed.resolve();
   try {
-    await client.connect(createTransport(process, options.clock), { timeout: connectMs });
+    await client.connect(transport, { timeout: connectMs });
     const { tools } = await client.listTools({}, { timeout: connectMs });
     return {
       tools: tools.slice(0, MOST_TOOLS).map(({ name, description = '', inputSchema }) => ({
@@ -229,7 +275,7 @@ async function connectMcpServer(options: McpConnectionOptions): Promise<McpConne
 }
 
 /** The SDK's own way to start servers knows neither our process groups nor our journal. */
-function createTransport(process: RunningProcess, clock: Pick<Clock, 'after'>): Transport {
+function overPipes(process: RunningProcess, clock: Pick<Clock, 'after'>): Transport {
   const channel = createAgentChannel(process, clock);
   const transport: Transport = {
     async start() {
@@ -245,6 +291,35 @@ function createTransport(process: RunningProcess, clock: Pick<Clock, 'after'>): 
     },
   };
   return transport;
+}
+
+async function overHttp(
+  { url, headers }: Extract<SessionMcpServer, { url: string }>,
+  send: typeof fetch,
+): Promise<Transport> {
+  const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js');
+  const own = new Headers(headers.map(({ name, value }): [string, string] => [name, value]));
+  const bounded: typeof fetch = async (input, init) => {
+    const response = await send(input, { redirect: 'error', ...init });
+    const { status, headers: given } = response;
+    const body = response.body?.pipeThrough(atMost(MAX_RESPONSE_BYTES)) ?? null;
+    return new Response(body, { status, headers: new Headers([...given]) });
+  };
+  return new StreamableHTTPClientTransport(new URL(url), {
+    requestInit: { headers: own },
+    fetch: bounded,
+  }) as Transport;
+}
+
+function atMost(maxBytes: number): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
+  let size = 0;
+  return new TransformStream({
+    transform(chunk, controller) {
+      size += chunk.length;
+      if (size > maxBytes) controller.error(new Error('the response is too large'));
+      else controller.enqueue(chunk);
+    },
+  });
 }
 
 /** What a model can read of a result; anything else is replaced by a note about its kind. */

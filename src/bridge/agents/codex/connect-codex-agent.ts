@@ -6,6 +6,7 @@ import { bareEnvelope, RemoteError } from '../../../platform/json-rpc/envelope.t
 import type { MessageChannel } from '../../../platform/json-rpc/message-channel.ts';
 import { createPeer } from '../../../platform/json-rpc/peer.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
+import type { SessionMcpServer } from '../../sessions/mcp-servers.ts';
 import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
 import type { PermissionPolicy } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, textOf } from '../agent-text.ts';
@@ -202,24 +203,28 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     continues: true,
     accepts: { images: true, texts: true },
     deletes: true,
-    async open(folder, model) {
-      const answered = await peer.request('thread/start', { cwd: folder, ...threadPolicy, ...chosen(model) });
+    servers: { http: true, sse: false },
+    async open(folder, model, servers) {
+      const params = { cwd: folder, ...threadPolicy, ...chosen(model), ...configOf(servers) };
+      const answered = await peer.request('thread/start', params);
       const { id } = fieldsAt(answered, 'thread');
       if (typeof id !== 'string') throw new Error('it opened a thread without an id');
       threads.set(id, readThread(answered));
       return id;
     },
-    async resume(conversation, folder) {
+    async resume(conversation, folder, servers) {
       const resumed = await peer.request('thread/resume', {
         threadId: conversation,
         cwd: folder,
         excludeTurns: true,
         ...threadPolicy,
+        ...configOf(servers),
       });
       threads.set(conversation, readThread(resumed));
     },
-    async fork(conversation, folder) {
-      const params = { threadId: conversation, cwd: folder, excludeTurns: true, ...threadPolicy };
+    async fork(conversation, folder, servers) {
+      const own = { ...threadPolicy, ...configOf(servers) };
+      const params = { threadId: conversation, cwd: folder, excludeTurns: true, ...own };
       const answered = await peer.request('thread/fork', params);
       const { id } = fieldsAt(answered, 'thread');
       if (typeof id !== 'string') throw new Error('it copied a thread without an id');
@@ -272,6 +277,23 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     },
     closed: peer.closed,
   };
+}
+
+/** The servers as settings of the thread, added to those that Codex has of its own. A dot in a key would end the name. */
+function configOf(servers: readonly SessionMcpServer[]): { readonly config?: object } {
+  if (servers.length === 0) return {};
+  const asRecord = (pairs: readonly { readonly name: string; readonly value: string }[]) =>
+    Object.fromEntries(pairs.map(({ name, value }) => [name, value]));
+  const config: Record<string, object> = {};
+  for (const server of servers) {
+    const plain = `mcp_servers.${server.name.replaceAll(/[^\w-]/g, '_')}`;
+    const key = Object.hasOwn(config, plain) ? `${plain}_${Object.keys(config).length}` : plain;
+    config[key] =
+      server.type === 'stdio'
+        ? { command: server.command, args: server.args, env: asRecord(server.env) }
+        : { url: server.url, http_headers: asRecord(server.headers) };
+  }
+  return { config };
 }
 
 /** Reads `codex_cli_rs/0.166.0 (Linux; x86_64)`. */

@@ -65,7 +65,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
       if ('error' in files) return { kind: 'failed', code: 'AGENT_FAILED', error: files.error };
       const reply = await callRemote({
         method: isNew ? 'session.start' : 'session.message',
-        params: { ...turnParams(options, reference, turn), ...files },
+        params: { ...turnParams(options, reference, turn), ...files, ...(isNew && serversOf(turn)) },
         key: turn.turnId,
         resumable: true,
         attempts: TURN_ATTEMPTS,
@@ -182,6 +182,11 @@ function turnParams({ isScratchFolder }: RemoteAgentOptions, reference: string, 
       ...(turn.isReadOnly === true && { permissions: 'deny' }),
     },
   };
+}
+
+/** The other bridge keeps them with its session. One that does not know the member ignores it. */
+function serversOf({ mcpServers = [] }: AgentTurn): { readonly mcpServers?: AgentTurn['mcpServers'] } {
+  return mcpServers.length === 0 ? {} : { mcpServers };
 }
 
 /** Usable when one of the agents there is. */

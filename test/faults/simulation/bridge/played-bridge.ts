@@ -15,11 +15,13 @@ import { createInstanceStore } from '../../../../src/bridge/storage/instance-sto
 import { createPermissions, type Permissions } from '../../../../src/bridge/workbench/permissions.ts';
 import type { CallbackNetwork } from '../../../../src/platform/callbacks/callback-post.ts';
 import type { Clock } from '../../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
 import type { Database } from '../../../../src/platform/database/database.ts';
 import { AppError } from '../../../../src/platform/errors/app-error.ts';
 import type { MakeId } from '../../../../src/platform/ids/sortable-id.ts';
 import type { MethodCall } from '../../../../src/platform/json-rpc/method-table.ts';
 import type { Logger } from '../../../../src/platform/log/logger.ts';
+import { createSecretBox } from '../../../../src/platform/secrets/secret-keys.ts';
 
 /** Sessions as the bridge has them, with everything around them played. */
 export interface PlayedSessions {
@@ -107,7 +109,7 @@ async function openParts({
           clock,
           makeId,
           logger,
-          settings: { permission_rules: [], permission_timeout: timeoutMs },
+          settings: { permissions: 'allow' as const, permission_rules: [], permission_timeout: timeoutMs },
         });
   const sessions = await createSessions({
     database,
@@ -120,6 +122,7 @@ async function openParts({
     logger,
     limits: createTurnLimits(LIMITS),
     permissions: permissions ?? {
+      checkServers: () => undefined,
       forTurn: () => ({ ask: async () => ({ optionId: undefined }), end: () => undefined }),
     },
     route,
@@ -127,6 +130,7 @@ async function openParts({
     keepArtifacts: async () => [],
     removeArtifacts: async () => undefined,
     placeFiles: async () => [],
+    secretBox: createSecretBox([new Uint8Array(32)], systemRandomness),
     scratch: undefined,
     checkpoints: undefined,
   });
