@@ -1,12 +1,22 @@
 import { type Clock, deadline, onAbort } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
-import { readAtMost } from '../../../platform/http/bounded-fetch.ts';
+import { boundedFetch, readAtMost } from '../../../platform/http/bounded-fetch.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
 import { requestFile } from '../../artifacts/artifact-links.ts';
+import { readMessage } from '../../call-bridge.ts';
 import { MAX_INLINE_BYTES } from '../../contract/session.ts';
 import { hopHeader } from '../../forwarding/forward-headers.ts';
-import type { AgentEnd, AgentProvider, AgentTurn, SupervisedTurn } from '../agent-provider.ts';
+import type {
+  AgentAbilities,
+  AgentEnd,
+  AgentEvent,
+  AgentProvider,
+  AgentTurn,
+  Fork,
+  Forked,
+  SupervisedTurn,
+} from '../agent-provider.ts';
 import { asObject, objectsIn, textOf } from '../agent-text.ts';
 import { networkReason } from '../post-for-events.ts';
 import type { ProbeResult } from '../probe-board.ts';
@@ -43,11 +53,17 @@ export interface RemoteAgentOptions {
 const TURN_ATTEMPTS = 6;
 const SHORT_CALL_MS = 10_000;
 const UPLOAD_MS = 120_000;
+/** The agent there may have to start for it. */
+const FORK_MS = 60_000;
+/** Messages to one turn that the other bridge has not told yet. */
+const MAX_STEERED = 64;
 
 /** An agent on another host, behind a bridge there. Its sessions there are named by us, and the name is the reference. */
 export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
   const { id, clock, makeId, logger } = options;
   const callRemote = createRemoteConnection(options);
+  const base = `${options.url.replace(/\/$/, '')}/api/bridge`;
+  let abilities = NO_ABILITIES;
 
   async function run(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd> {
     const isNew = turn.reference === undefined;
@@ -56,6 +72,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
     const hop = turn.hop + 1;
     if (hop > options.hopLimit) return tooManyBridges(turn.hop, options.hopLimit);
     const over = new AbortController();
+    const steering = createSteering((text) => steer(reference, text), turn.steerable);
     const release = onAbort(signal, () => {
       void shortCall('session.cancel', { sessionId: reference }, 3, [turn.force, over.signal]);
     });
@@ -73,7 +90,8 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
         hop,
         onUpdate(params) {
           const event = params.sessionId === reference ? readUpdate(params) : undefined;
-          return event && turn.report(event);
+          steering.begun();
+          return event && !steering.isOwn(event) ? turn.report(event) : undefined;
         },
       });
       if (reply.kind === 'result') turn.usedModel(textOf(reply.result.resolvedModel));
@@ -84,6 +102,65 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
       release();
       over.abort();
     }
+  }
+
+  /** A route of the second surface there. An older bridge answers it with 404. Rejects when there is no answer. */
+  async function request(
+    method: 'GET' | 'POST',
+    path: string,
+    { body, signal, timeoutMs = SHORT_CALL_MS }: RequestParts,
+  ) {
+    const response = await boundedFetch(
+      `${base}/${path}`,
+      {
+        method,
+        headers: {
+          ...authorizationOf(options.token),
+          ...hopHeader(1),
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+        },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+        ...(signal !== undefined && { signal }),
+      },
+      { timeoutMs },
+    );
+    const text = await response.text();
+    return { status: response.status, answer: asObject(readMessage(text)) };
+  }
+
+  async function steer(reference: string, text: string): Promise<boolean> {
+    const path = `sessions/${encodeURIComponent(reference)}/steer`;
+    const found = await request('POST', path, { body: { text } }).catch(() => undefined);
+    return found?.status === 200;
+  }
+
+  async function fork(reference: string, { turnId }: Fork): Promise<Forked> {
+    // Its turns have other ids there.
+    if (turnId !== undefined) {
+      return { why: 'an agent on another bridge copies whole conversations only; leave `turnId` out' };
+    }
+    try {
+      const path = `sessions/${encodeURIComponent(reference)}/fork`;
+      const { status, answer } = await request('POST', path, { body: {}, timeoutMs: FORK_MS });
+      if (status === 201 && typeof answer.sessionId === 'string') return { reference: answer.sessionId };
+      if (answer.error === 'session_not_found') return { why: 'the other bridge no longer has the session' };
+      if (status === 404) return { why: 'the other bridge does not offer copies; it may be older' };
+      return { why: `the other bridge refused: ${textOf(answer.message) || `status ${status}`}` };
+    } catch (error) {
+      return { why: `the other bridge cannot be reached: ${networkReason(error)}` };
+    }
+  }
+
+  /** What the agents there can do: of several agents, what one of them can. */
+  async function readAbilities(signal: AbortSignal): Promise<AgentAbilities> {
+    const found = await request('GET', 'agents', { signal }).catch(() => undefined);
+    const agents = found?.status === 200 ? objectsIn(found.answer.agents) : [];
+    const usable = agents.filter(({ state }) => state === 'ok');
+    return {
+      steer: usable.some((agent) => agent.steer === 'yes') ? 'yes' : 'no',
+      fork: usable.some((agent) => agent.fork === 'yes' || agent.fork === 'offered') ? 'offered' : 'no',
+      forkFrom: 'last_turn',
+    };
   }
 
   /** Sends a file that is too large for a call ahead of it. */
@@ -122,9 +199,18 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
   return {
     id,
     async probe(signal) {
-      return readCapabilities(await shortCall('acp.capabilities', {}, 1, [signal]));
+      const [capabilities, found] = await Promise.all([
+        shortCall('acp.capabilities', {}, 1, [signal]),
+        readAbilities(signal),
+      ]);
+      abilities = found;
+      return readCapabilities(capabilities);
     },
     run,
+    fork,
+    get abilities() {
+      return abilities;
+    },
     async close(reference, closing) {
       const reply = await shortCall('session.close', { sessionId: reference }, 3);
       if (reply.kind === 'result') return;
@@ -139,6 +225,39 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
         signal,
       }),
     stop: () => Promise.resolve(),
+  };
+}
+
+interface RequestParts {
+  readonly body?: object;
+  readonly signal?: AbortSignal;
+  readonly timeoutMs?: number;
+}
+
+const NO_ABILITIES: AgentAbilities = { steer: 'no', fork: 'no', forkFrom: 'last_turn' };
+
+/** Messages to the turn of another bridge. Its updates tell them as well, and our own bridge has told them by then. */
+function createSteering(send: (text: string) => Promise<boolean>, steerable: AgentTurn['steerable']) {
+  const sent: string[] = [];
+  let hasBegun = false;
+  return {
+    /** The turn runs there: before, nothing could be sent to it. */
+    begun() {
+      if (hasBegun) return;
+      hasBegun = true;
+      steerable?.(async (text) => {
+        if (sent.length >= MAX_STEERED) return false;
+        sent.push(text);
+        const isTaken = await send(text);
+        if (!isTaken) sent.splice(sent.indexOf(text), 1);
+        return isTaken;
+      });
+    },
+    isOwn(event: AgentEvent): boolean {
+      const at = event.kind === 'steer' ? sent.indexOf(event.text) : -1;
+      if (at >= 0) sent.splice(at, 1);
+      return at >= 0;
+    },
   };
 }
 

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { once } from 'node:events';
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import type { Steer } from '../../../../src/bridge/agents/agent-provider.ts';
 import { createRemoteAgent } from '../../../../src/bridge/agents/remote/create-remote-agent.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
@@ -107,4 +111,66 @@ test('a wrong token and a refused folder are failures with their reasons, and no
   assert.equal(there.requests.length, 0);
   const own = await agent.startTurn(recordTurn('', 'x'));
   assert.equal(own.kind, 'completed');
+});
+
+test('a message reaches the turn on the other bridge, and is shown once', async (context) => {
+  const script = 'while [ ! -e go ]; do sleep 0.05; done';
+  const { agent, there, root } = await farAgent(context, (index) =>
+    index === 0
+      ? { calls: [{ name: 'run_command', input: { command: 'sh', args: ['-c', script] } }] }
+      : { text: ['Heard'] },
+  );
+  const { promise: steerable, resolve } = Promise.withResolvers<Steer>();
+  const turn = recordTurn(root, 'Wait', { steerable: resolve });
+  const ending = agent.startTurn(turn);
+  const steer = await steerable;
+  await turn.when(({ kind }) => kind === 'tool_call');
+  assert.equal(await steer('use tabs'), true);
+  await writeFile(join(root, 'go'), '');
+  const end = await ending;
+  assert.equal(end.kind === 'completed' && end.output, 'Heard');
+  assert.match(JSON.stringify(there.requests[1]), /use tabs/);
+  assert.equal(turn.events.filter(({ kind }) => kind === 'steer').length, 0, 'our own bridge tells it');
+  assert.equal(await steer('too late'), false);
+});
+
+test('a session on another bridge is copied whole, and both go on', async (context) => {
+  const { agent, there, root } = await farAgent(context, (index) => ({ text: [`Answer ${index}`] }));
+  const turn = recordTurn(root, 'My name is Ada');
+  await agent.startTurn(turn);
+  const [reference = ''] = turn.references;
+  const part = await agent.fork?.(reference, { owner: 'main', folder: root, turnId: 'turn-1' });
+  assert.match(JSON.stringify(part), /copies whole conversations only/);
+  const copy = await agent.fork?.(reference, { owner: 'main', folder: root });
+  assert.ok(copy !== undefined && 'reference' in copy, JSON.stringify(copy));
+  assert.notEqual(copy.reference, reference);
+  assert.equal((await agent.continueTurn(copy.reference, recordTurn(root, 'Who am I?'))).kind, 'completed');
+  assert.match(JSON.stringify(there.requests[1]), /My name is Ada.*Who am I\?/);
+  assert.equal((await agent.continueTurn(reference, recordTurn(root, 'Go on'))).kind, 'completed');
+  assert.doesNotMatch(JSON.stringify(there.requests[2]), /Who am I/);
+  const lost = await agent.fork?.('remote-unknown', { owner: 'main', folder: root });
+  assert.match(JSON.stringify(lost), /no longer has the session/);
+});
+
+test('what an agent on another bridge can do is learned from that bridge; an older one offers nothing', async (context) => {
+  const there = scriptedAgent(() => ({ text: ['x'] }));
+  const at = (url: string) =>
+    createRemoteAgent({
+      ...{ id: 'far', url, token: TOKEN, clock: systemClock, randomness: systemRandomness, makeId },
+      ...{ logger: silentLogger, isScratchFolder: (path: string) => path === '', hopLimit: 3 },
+    });
+  const agent = at(await startOtherBridge(context, there.agent));
+  const nothing = { steer: 'no', fork: 'no', forkFrom: 'last_turn' };
+  assert.deepEqual(agent.abilities, nothing);
+  await agent.probe(new AbortController().signal);
+  assert.deepEqual(agent.abilities, { steer: 'yes', fork: 'offered', forkFrom: 'last_turn' });
+
+  const old = createServer((_request, response) => response.writeHead(404).end('{}')).listen(0, '127.0.0.1');
+  await once(old, 'listening');
+  context.after(() => old.close());
+  const older = at(`http://127.0.0.1:${(old.address() as AddressInfo).port}`);
+  await older.probe(new AbortController().signal);
+  assert.deepEqual(older.abilities, nothing);
+  const refused = await older.fork?.('remote-1', { owner: 'main', folder: '' });
+  assert.match(JSON.stringify(refused), /does not offer copies; it may be older/);
 });
