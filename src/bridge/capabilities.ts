@@ -72,6 +72,8 @@ function availability(result: ProbeResult): {
   return { enabled: status === 'ok', unavailableReason: status === 'ok' ? '' : describeStatus(result), version };
 }
 
+const NO_ABILITIES = { steer: 'no', fork: 'no', forkFrom: 'last_turn' } as const;
+
 /** The agents with their state, for people: `GET /api/bridge/agents`. */
 export function listAgents(
   agents: readonly CatalogAgent[],
@@ -82,7 +84,7 @@ export function listAgents(
   return {
     agents: agents.map(({ id, label, category }) => {
       const { status: state, version, model = '', advice = '' } = results.get(id) ?? NOT_CONFIGURED;
-      const { modes = [], abilities = { steer: 'no', fork: 'no' } } = providers.get(id) ?? {};
+      const { modes = [], abilities = NO_ABILITIES } = providers.get(id) ?? {};
       const shown = modes.map((mode) => ({ id: mode.id, name: mode.name }));
       return { providerId: id, label, category, state, advice, version, model, modes: shown, ...abilities };
     }),

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { systemClock } from '../platform/clock/clock.ts';
 import type { AgentLine, AgentPrograms } from '../system/agent-programs.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
-import { loadSettings, withRunningServer, withServer } from './load-settings.ts';
+import { loadSettings, withKnownServer, withServer } from './load-settings.ts';
 import { printable } from './turn-display.ts';
 
 type Options = Readonly<Record<string, unknown>>;
@@ -13,7 +13,7 @@ export function registerAgents(program: Command, context: CommandContext): void 
     .command('agents')
     .summary('list, install, update, remove and try agents')
     .description(
-      'Lists the agents with their state, as the running server knows it; where none runs, starts each to learn it. Agents that were installed with this command are kept in the data directory, in the versions that this release was tried with.',
+      'Lists the agents with their state, as the server of trestle login or the one that runs here knows it; where there is none, starts each to learn it. Agents that were installed with this command are kept in the data directory, in the versions that this release was tried with.',
     )
     .addHelpText(
       'after',
@@ -21,8 +21,11 @@ export function registerAgents(program: Command, context: CommandContext): void 
     )
     .action(async (_given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const served = await withRunningServer(options, context, (trestle) => trestle.agents.list());
-      const lines = await (await open(options, context)).list(served);
+      const served = await withKnownServer(options, context, async (trestle, { sharesFiles }) => ({
+        agents: await trestle.agents.list(),
+        isHere: sharesFiles,
+      }));
+      const lines = await (await open(options, context)).list(served?.agents, served?.isHere);
       context.stdout(options.json === true ? `${JSON.stringify({ agents: lines })}\n` : listText(lines));
     });
   agents

@@ -109,16 +109,8 @@ async function connectServer(
   context: CommandContext,
 ): Promise<ConnectedServer> {
   const { environment, homeDirectory } = context;
-  const login = await findLogin(options, context);
-  if (login === undefined && options.team !== undefined) {
-    fail(context, 'only someone who is logged in works for a team; log in with: trestle login <address>', EXIT_USAGE);
-  }
-  if (login !== undefined) {
-    context.stderr(`on ${hostOf(login.url)}\n`);
-    return { ...login, isOwn: false, sharesFiles: false, close: async () => undefined };
-  }
-  const running = await findRunning(options, context);
-  if (running !== undefined) return running;
+  const known = (await findElsewhere(options, context)) ?? (await findRunning(options, context));
+  if (known !== undefined) return known;
   const { settings, file } = await loadSettings(options, context);
   const { startSystem } = await import('../system/start-system.ts');
   const system = await startSystem({
@@ -138,6 +130,20 @@ async function connectServer(
   return { url, token: settings.bridge.auth_token, isOwn: true, sharesFiles: true, close };
 }
 
+/** The server of the login; undefined when there is no login. */
+async function findElsewhere(
+  options: Readonly<Record<string, unknown>>,
+  context: CommandContext,
+): Promise<ConnectedServer | undefined> {
+  const login = await findLogin(options, context);
+  if (login === undefined && options.team !== undefined) {
+    fail(context, 'only someone who is logged in works for a team; log in with: trestle login <address>', EXIT_USAGE);
+  }
+  if (login === undefined) return undefined;
+  context.stderr(`on ${hostOf(login.url)}\n`);
+  return { ...login, isOwn: false, sharesFiles: false, close: async () => undefined };
+}
+
 /** The server that runs on the data directory of this machine; undefined when none does. */
 async function findRunning(
   options: Readonly<Record<string, unknown>>,
@@ -152,13 +158,13 @@ async function findRunning(
 
 type ServerWork<Result> = (trestle: TrestleClient, server: ConnectedServer) => Promise<Result>;
 
-/** As `withServer`, for the server that runs on this machine; undefined when none does. */
-export async function withRunningServer<Result>(
+/** As `withServer`, and undefined where there is neither a login nor a server that runs on this machine. */
+export async function withKnownServer<Result>(
   options: Readonly<Record<string, unknown>>,
   context: CommandContext,
   work: ServerWork<Result>,
 ): Promise<Result | undefined> {
-  const server = await findRunning(options, context);
+  const server = (await findElsewhere(options, context)) ?? (await findRunning(options, context));
   return server && useServer(server, options, context, work);
 }
 

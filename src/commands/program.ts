@@ -76,16 +76,20 @@ export function buildProgram(context: CommandContext): Command {
 /** The commands that talk to the server of `trestle login`. All others work on this machine. */
 const ON_SERVER: ReadonlySet<string> = new Set([
   ...['login', 'whoami', 'token', 'run', 'chat'],
-  ...['sessions', 'jobs', 'schedules', 'usage'],
+  ...['sessions', 'jobs', 'schedules', 'agents', 'usage'],
 ]);
+/** Their subcommands that work on this machine anyway. */
+const ON_MACHINE: ReadonlySet<string> = new Set(['agents install', 'agents update', 'agents remove']);
 
 /** Refuses `--server` for commands that would not look at it. */
 function refuseServerElsewhere(program: Command, { stderr }: CommandContext): void {
   program.hook('preAction', (_program, action) => {
     let command = action;
     while (command.parent !== null && command.parent !== program) command = command.parent;
-    if (program.opts<{ readonly server?: string }>().server === undefined || ON_SERVER.has(command.name())) return;
-    stderr(`trestle: ${command.name()} works on this machine; --server is for ${[...ON_SERVER].join(', ')}\n`);
+    const name = command === action ? command.name() : `${command.name()} ${action.name()}`;
+    if (program.opts<{ readonly server?: string }>().server === undefined) return;
+    if (ON_SERVER.has(command.name()) && !ON_MACHINE.has(name)) return;
+    stderr(`trestle: ${name} works on this machine; --server is for ${[...ON_SERVER].join(', ')}\n`);
     throw new CommandExit(EXIT_USAGE);
   });
 }

@@ -29,9 +29,10 @@ export interface AgentLine extends Finding {
 export interface AgentPrograms {
   /**
    * Every agent of the catalog with its state, then the agents that can be installed. `served` is what a running server
-   * knows of its agents; without it, each agent is started to learn its state.
+   * knows of its agents; without it, each agent is started to learn its state. Of a server that is not on this machine
+   * (`isHere` is false) nothing can be installed here.
    */
-  list(served?: readonly AgentEntry[]): Promise<readonly AgentLine[]>;
+  list(served?: readonly AgentEntry[], isHere?: boolean): Promise<readonly AgentLine[]>;
   /** The agents that are installed in another version than that of this release. Starts none of them. */
   outdated(): Promise<readonly string[]>;
   /** Installs the version of this release. `say` gets what npm prints. */
@@ -77,12 +78,14 @@ export async function openAgentPrograms(options: StoreAccessOptions): Promise<Ag
   }
 
   return {
-    async list(served) {
+    async list(served, isHere = true) {
       const installed = await installedAgents(files.folder);
       const found =
         served?.map((agent) => agentFinding(agent.providerId, { ...agent, status: agent.state })) ??
         (await probeAgents());
-      const lines = found.map((finding) => ({ ...finding, id: finding.name, ...versionsOf(finding.name, installed) }));
+      const known = found.map((finding) => ({ ...finding, id: finding.name }));
+      if (!isHere) return known;
+      const lines = known.map((line) => ({ ...line, ...versionsOf(line.id, installed) }));
       const others = agentPackages.filter(({ id }) => !lines.some((line) => line.id === id));
       return [
         ...lines,

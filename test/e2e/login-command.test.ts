@@ -62,6 +62,10 @@ test('login, work on that server, create and revoke tokens, and log out, on a te
   assert.deepEqual([ran.code, ran.stdout, ran.stderr.split('\n')[0]], [0, 'Hello\n', `on ${host}`], ran.stderr);
   const sessions = JSON.parse((await machine.run('sessions', '--json')).stdout);
   assert.equal(sessions.sessions.length, 1);
+  const agents = await machine.run('agents');
+  assert.equal(agents.stderr, `on ${host}\n`);
+  assert.match(agents.stdout, /^ {2}ok +builtin /);
+  assert.doesNotMatch(agents.stdout, /qwen/, 'what can be installed here is not for that server');
 
   const creation = machine.inTerminal('token', 'create', 'ci', '--scopes', 'completions', '--days', '7');
   await decide(creation, true);
@@ -158,7 +162,15 @@ test('a login that was revoked is said to be so; --server and TRESTLE_URL name a
     elsewhere.stderr,
     /not logged in at other\.example; log in with: trestle login https:\/\/other\.example/,
   );
-  for (const command of [['whoami'], ['sessions'], ['jobs', 'list'], ['run', 'x'], ['token', 'list'], ['usage']]) {
+  for (const command of [
+    ['whoami'],
+    ['sessions'],
+    ['jobs', 'list'],
+    ['run', 'x'],
+    ['token', 'list'],
+    ['usage'],
+    ['agents'],
+  ]) {
     const there = await machine.runAt('https://other.example', ...command);
     assert.deepEqual([there.code, there.stdout], [1, ''], command[0]);
     assert.match(there.stderr, /not logged in at other\.example; log in with: trestle login/, command[0]);
@@ -179,6 +191,9 @@ test('a login that was revoked is said to be so; --server and TRESTLE_URL name a
   const wrong = await machine.run('doctor', '--server', server.url);
   assert.equal(wrong.code, 2);
   assert.match(wrong.stderr, /doctor works on this machine/);
+  const install = await machine.run('agents', 'install', 'qwen', '--server', server.url);
+  assert.equal(install.code, 2);
+  assert.match(install.stderr, /agents install works on this machine/);
 
   const { token, tokenId } = JSON.parse(await readFile(machine.file, 'utf8'));
   const headers = { authorization: `Bearer ${token}` };

@@ -57,6 +57,7 @@ export interface AgentProvider {
 export interface AgentAbilities {
   readonly steer: 'yes' | 'no';
   readonly fork: 'yes' | 'offered' | 'no';
+  readonly forkFrom: 'any_turn' | 'last_turn';
 }
 
 export interface AgentMode {

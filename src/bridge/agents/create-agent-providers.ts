@@ -43,8 +43,8 @@ const CODEX_MODES: readonly AgentMode[] = [
 ];
 
 const ABILITIES: Readonly<Record<'codex' | 'acp', AgentAbilities>> = {
-  codex: { steer: 'yes', fork: 'yes' },
-  acp: { steer: 'no', fork: 'offered' },
+  codex: { steer: 'yes', fork: 'yes', forkFrom: 'last_turn' },
+  acp: { steer: 'no', fork: 'offered', forkFrom: 'last_turn' },
 };
 
 function createFromProgram(

@@ -85,6 +85,9 @@ export const AgentList = Type.Object({
       fork: Type.Enum(['yes', 'offered', 'no'], {
         description: 'Whether sessions can be copied; `offered`: where the program can do it.',
       }),
+      forkFrom: Type.Enum(['any_turn', 'last_turn'], {
+        description: 'Up to which turn a copy can be made, where sessions can be copied.',
+      }),
     }),
   ),
 });

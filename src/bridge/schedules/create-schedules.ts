@@ -171,7 +171,9 @@ export function createSchedules(options: SchedulesOptions): Schedules {
     },
     async run(principal, scheduleId) {
       const row = await find(principal, scheduleId, 'start');
-      return jobs.addScheduled(JSON.parse(row.task) as ScheduleTask, { ...row, member: memberFor(principal, row) });
+      const task = JSON.parse(row.task) as ScheduleTask;
+      const schedule = { ...row, member: memberFor(principal, row) };
+      return jobs.addScheduled(task, schedule, (jobId) => [store.ran(row.id, jobId)]);
     },
     fireDue: firing.fireDue,
     removeOf: store.removeOf,

@@ -29,6 +29,8 @@ export interface ScheduleStore {
   advance(advance: ScheduleAdvance): Statement;
   /** The same without a job. Fails with STORAGE_CONFLICT when another bridge was faster. */
   skip(advance: ScheduleAdvance): Promise<void>;
+  /** Notes a job that someone has made of it, apart from its times. */
+  ran(id: string, jobId: string): Statement;
   /** False when it was changed, or fired, since it was read. */
   replace(from: ScheduleRow, to: ScheduleRow): Promise<boolean>;
   remove(id: string): Promise<void>;
@@ -65,11 +67,20 @@ export function createScheduleStore(database: Database<BridgeSchema>): ScheduleS
       .where('next_at', '=', given.dueAt),
   );
 
+  const ran = database.statement((build, given: { id: string; jobId: string }) =>
+    build
+      .updateTable('schedules')
+      // Another version: changes that were read before are applied again, and do not undo this.
+      .set((row) => ({ last_job_id: given.jobId, version: row('version', '+', 1) }))
+      .where('id', '=', given.id),
+  );
+
   const advanceOne = ({ schedule, ...rest }: ScheduleAdvance): Statement =>
     expectChanges(advance({ ...rest, id: schedule.id, version: schedule.version, dueAt: schedule.next_at ?? 0 }), 1);
 
   return {
     advance: advanceOne,
+    ran: (id, jobId) => ran({ id, jobId }),
     async skip(given) {
       await database.write([advanceOne(given)]);
     },

@@ -208,6 +208,8 @@ test('schedules are paused, changed, run now and removed; each sees and changes 
   assert.equal(ran.status, 201, 'one that is paused can be run by hand');
   const job = await getJob(url, String(ran.body.jobId), review);
   assert.deepEqual([job.scheduleId, job.owner], [own.scheduleId, 'review']);
+  const after = (await send(url, 'GET', path, undefined, review)).body.schedule as Schedule;
+  assert.deepEqual([after.lastJobId, after.last], [job.jobId, null], 'it is the last job, and no time of the schedule');
   const changed = (await send(url, 'PATCH', path, { enabled: true, every: '2h', name: 'new' }, review)).body
     .schedule as Schedule;
   assert.deepEqual(

@@ -204,6 +204,7 @@ test('the list of agents says how they are, and what can be done with their sess
   const { label: _label, category: _category, ...rest } = agents[4] ?? {};
   assert.deepEqual(rest, {
     ...{ providerId: 'strict', state: 'ok', advice: '', version: '1.0.0', model: '', steer: 'no', fork: 'no' },
+    forkFrom: 'last_turn',
     modes: [
       { id: 'edit', name: 'Edit' },
       { id: 'plan', name: 'Plan' },

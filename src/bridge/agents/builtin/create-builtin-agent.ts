@@ -152,7 +152,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
   return {
     id: 'builtin',
     modes: MODES,
-    abilities: { steer: 'yes', fork: 'yes' },
+    abilities: { steer: 'yes', fork: 'yes', forkFrom: 'any_turn' },
     probe: createBuiltinProbe(version, options.model, options.modelProblem),
     async run(turn, asked) {
       const { signal, release } = joinSignals(asked, stopped.signal);
