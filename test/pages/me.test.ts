@@ -173,3 +173,19 @@ test('second factor and passkeys: a login that is not fresh is confirmed by pass
     [],
   );
 });
+
+test('own subscriptions are shown with their state, and cancelled', async (t) => {
+  const { page, problems } = await openAsAda(t, '/console/me');
+  const claim = { externalId: 'order-1', planId: 'pro <b>' };
+  const request = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(claim) };
+  const call = `fetch('/api/auth/subscriptions', ${JSON.stringify(request)}).then(({ status }) => status)`;
+  assert.equal(await page.evaluate(call), 200);
+  await page.reload();
+  const row = page.getByRole('region', { name: 'Subscriptions' }).getByRole('listitem').filter({ hasText: 'pro <b>' });
+  await row.getByText('pending').waitFor();
+  await row.getByRole('button', { name: 'Cancel …' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel it' }).click();
+  await row.getByText('cancelled', { exact: true }).waitFor();
+  assert.equal(await row.getByRole('button').count(), 0, 'nothing is left to cancel');
+  assert.deepEqual(problems, []);
+});

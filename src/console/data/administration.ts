@@ -31,6 +31,8 @@ const place = (id: string) => `admin/users/${encodeURIComponent(id)}`;
 
 export const listUsers = (query: UserQuery) => auth<UserPage>('GET', 'admin/users', undefined, { query });
 export const setRole = (id: string, role: string) => auth<{ user: User }>('POST', `${place(id)}/role`, { role });
+/** Empty: the plan of a subscription, or the default. */
+export const setPlan = (id: string, plan: string) => auth<{ user: User }>('POST', `${place(id)}/plan`, { plan });
 export const actOnUser = (id: string, action: UserAction) => auth<{ user: User }>('POST', `${place(id)}/${action}`);
 export const removeUser = (id: string) => auth<void>('DELETE', place(id));
 

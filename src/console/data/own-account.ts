@@ -1,4 +1,5 @@
 import type { Credential, OwnSession } from '../../accounts/contract/login.ts';
+import type { Subscription } from '../../accounts/contract/own-data.ts';
 import type { AccessToken, NewAccessToken } from '../../accounts/contract/tokens.ts';
 import { auth, forgetBearer, type LoginAnswer, type Person } from './accounts.ts';
 
@@ -65,6 +66,11 @@ export async function addPasskey(name: string): Promise<void> {
   if (credential === null) throw new Error('No passkey was made.');
   await auth('POST', 'passkeys/verify', { credential: credential.toJSON(), name }, { query });
 }
+
+export const listSubscriptions = () =>
+  auth<{ subscriptions: Subscription[] }>('GET', 'subscriptions').then(({ subscriptions }) => subscriptions);
+export const cancelSubscription = (externalId: string) =>
+  auth<{ subscription: Subscription }>('POST', 'subscriptions/cancel', { externalId });
 
 export const listTokens = () => auth<{ tokens: AccessToken[] }>('GET', 'tokens').then(({ tokens }) => tokens);
 /** Needs a login from the last five minutes. */

@@ -10,6 +10,7 @@ import { PASSWORD_HINT, passwordProblem } from '../sign-in/password-rules.ts';
 import { AccessTokens } from './access-tokens.tsx';
 import { Logins, Passkeys } from './logins.tsx';
 import { SecondFactor } from './second-factor.tsx';
+import { Subscriptions } from './subscriptions.tsx';
 
 /** The own account: what it is called, and everything that lets someone into it. */
 export default function Me() {
@@ -36,6 +37,7 @@ export default function Me() {
         <Passkeys />
         <Logins />
         <AccessTokens />
+        <Subscriptions />
         <Part title="Your data" text="Everything that is stored about you and your keys, as JSON.">
           <a className="button" href={`${BASE}/api/auth/export`} download="my-data.json">
             Download my data

@@ -2,7 +2,7 @@ import { keepPreviousData, useInfiniteQuery, useQueryClient } from '@tanstack/re
 import { type FormEvent, useId, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import type { User } from '../../../accounts/contract/user.ts';
-import { actOnUser, listUsers, removeUser, setRole, type UserAction } from '../../data/administration.ts';
+import { actOnUser, listUsers, removeUser, setPlan, setRole, type UserAction } from '../../data/administration.ts';
 import { Dialog, ErrorBox, Field } from '../../parts/parts.tsx';
 import { countText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
@@ -177,6 +177,9 @@ function UserDialog({ user, onClose }: { readonly user: User; readonly onClose: 
         ) : (
           <p>Role: {user.role}</p>
         )}
+        {isAdmin ? (
+          <PlanForm isBusy={work.isBusy} onGive={(plan) => act(() => setPlan(user.id, plan), 'The plan is changed.')} />
+        ) : null}
         {isSelf ? (
           <p>
             This is you: see <Link href="/console/me">your account</Link>.
@@ -199,6 +202,32 @@ function UserDialog({ user, onClose }: { readonly user: User; readonly onClose: 
         {may('admin.users.delete.write') && !isSelf ? <Removal user={user} onRemoved={onClose} /> : null}
       </div>
     </Dialog>
+  );
+}
+
+/** Administrators give plans by name: the settings have them. */
+function PlanForm({ isBusy, onGive }: { readonly isBusy: boolean; readonly onGive: (plan: string) => void }) {
+  const [plan, setPlanName] = useState('');
+  return (
+    <form
+      className="line"
+      onSubmit={(event) => {
+        event.preventDefault();
+        onGive(plan.trim());
+      }}
+    >
+      <Field
+        label="New plan"
+        value={plan}
+        onChange={setPlanName}
+        maxLength={64}
+        autoComplete="off"
+        hint="A plan of the settings. Left empty: that of a subscription, or the default."
+      />
+      <button type="submit" disabled={isBusy}>
+        Give
+      </button>
+    </form>
   );
 }
 
