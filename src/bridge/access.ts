@@ -7,6 +7,7 @@ import {
   atWorkFor,
   type Identify,
   isOwnCredential,
+  ownersSought,
   type PersonTokens,
   type Principal,
 } from '../platform/identity/principal.ts';
@@ -34,6 +35,8 @@ export interface BridgeAccess {
   readonly withToken: Guard<BridgeCaller>;
   /** `/api/bridge/*`: pages of our own origin and programs, then the credential. */
   readonly workbench: Guard<BridgeCaller>;
+  /** As `workbench`, for those who see the work of every owner. */
+  readonly forOperators: Guard<BridgeCaller>;
   isOpen(): boolean;
   stillAllowed(caller: BridgeCaller): boolean;
   /** Calls the listener when the login or token of a caller ends; undefined for static tokens. */
@@ -147,6 +150,13 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
       .then((found) => (found === 'foreign' ? asOwner() : admit(forTeam(requirePerson(found), team))));
   }
 
+  function workbench(head: RequestHead): BridgeCaller | Promise<BridgeCaller> {
+    const { origin = '' } = head.headers;
+    if (!originAllowed(head, [])) throw new AppError('OWN_ORIGIN_REQUIRED', { origin: origin.slice(0, 200) });
+    const caller = enter(head, 'token or cookie');
+    return caller instanceof Promise ? caller.then((found) => readOnly(head, found)) : readOnly(head, caller);
+  }
+
   return {
     withToken: (head) => enter(head, 'token'),
     crossOrigin,
@@ -157,11 +167,11 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
       const caller = enter(head, 'token');
       return caller instanceof Promise ? caller.then((found) => withHop(head, found)) : withHop(head, caller);
     },
-    workbench(head) {
-      const { origin = '' } = head.headers;
-      if (!originAllowed(head, [])) throw new AppError('OWN_ORIGIN_REQUIRED', { origin: origin.slice(0, 200) });
-      const caller = enter(head, 'token or cookie');
-      return caller instanceof Promise ? caller.then((found) => readOnly(head, found)) : readOnly(head, caller);
+    workbench,
+    async forOperators(head) {
+      const caller = await workbench(head);
+      if (ownersSought(caller.principal) !== undefined) throw new AppError('FORBIDDEN');
+      return caller;
     },
     fromNode(head) {
       const node = asNode(head);

@@ -13,7 +13,7 @@ import { createDispatch, type MethodRow } from '../platform/json-rpc/method-tabl
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { SecretBox, SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createToken } from '../platform/secrets/tokens.ts';
-import { createBridgeAccess } from './access.ts';
+import { type BridgeAccess, createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
@@ -27,7 +27,7 @@ import type { RpcOverStdio, RpcOverStdioOptions } from './editor/rpc-over-stdio.
 import { bridgeErrors } from './errors.ts';
 import { createForwarding, type ForwardingOptions } from './forwarding/create-forwarding.ts';
 import { createGateway } from './gateway/create-gateway.ts';
-import { registerInstance } from './instances/instance-registry.ts';
+import { type RegisteredInstance, registerInstance } from './instances/instance-registry.ts';
 import { createJobs, maxJobsOfOneOwner } from './jobs/create-jobs.ts';
 import { bridgeMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
@@ -49,7 +49,7 @@ import { createWorkbench, type WorkPlaces } from './workbench/create-workbench.t
 import { createPermissions } from './workbench/permissions.ts';
 import { isWorkbench, workbenchErrorBody } from './workbench/workbench-routes.ts';
 
-export interface Bridge {
+export interface Bridge extends Pick<BridgeAccess, 'forOperators'> {
   readonly surface: HttpSurface;
   readonly methods: readonly MethodRow<BridgeClient>[];
   /** Serves a pair of standard streams, to who has started the program; resolves when it does. */
@@ -60,6 +60,7 @@ export interface Bridge {
   agents(): readonly ({ readonly id: string } & ProbeResult)[];
   /** Resolves when every agent was probed one time. */
   readonly probed: Promise<void>;
+  readonly instances: RegisteredInstance['list'];
   reload(settings: BridgeGroups): void;
   stop(): Promise<void>;
 }
@@ -112,22 +113,17 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     maxBytesOfOwner: settings.bridge.limits.attachment_bytes_per_owner,
   });
   const forwarding = await createForwarding({
+    ...options,
     ...options.forwarding,
     links,
-    settings,
-    database,
     contract: ping.contract,
     withFiles: attachments.inCall,
-    personTokens: options.personTokens,
-    clock,
-    logger,
   });
   const instance = await registerInstance({
+    ...options,
     store: createInstanceStore(database),
-    clock,
     id: makeId('ins_'),
     version: ping.version,
-    address: options.address,
     heartbeatMs: database.engine === 'postgres' ? HEARTBEAT_MS : undefined,
     onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
   });
@@ -374,6 +370,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     },
     agents: () => agents.map(({ id }) => ({ id, ...(probes.results().get(id) as ProbeResult) })),
     probed: probes.firstRound,
+    forOperators: access.forOperators,
+    instances: instance.list,
     reload(next) {
       access.reload(next);
       webhookSecret = next.bridge.webhook_secret;

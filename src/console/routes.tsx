@@ -40,6 +40,7 @@ const SCREENS: readonly Screen[] = [
   { path: '/console/roles', title: 'Roles', show: lazy(() => import('./screens/users/roles.tsx')) },
   { path: '/console/proxy-nodes', title: 'Proxy nodes', show: lazy(() => import('./screens/users/proxy-nodes.tsx')) },
   { path: '/console/audit', title: 'Audit', show: lazy(() => import('./screens/users/audit.tsx')) },
+  { path: '/console/system', title: 'System', show: lazy(() => import('./screens/system/system.tsx')) },
   { path: '/console/me', title: 'My account', show: lazy(() => import('./screens/me/me.tsx')) },
   { path: '/login', title: 'Log in', show: lazy(() => import('./screens/sign-in/login.tsx')), isPublic: true },
   { path: '/register', title: 'Register', show: lazy(() => import('./screens/sign-in/register.tsx')), isPublic: true },

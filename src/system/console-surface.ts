@@ -3,14 +3,14 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { brotliDecompressSync } from 'node:zlib';
 import { Type } from 'typebox';
+import { bridgeErrors } from '../bridge/errors.ts';
 import { childEnvironment } from '../platform/child-process/child-environment.ts';
 import { startProcess } from '../platform/child-process/start-process.ts';
 import { type Clock, withinTime } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
-import { platformErrors } from '../platform/errors/error-table.ts';
 import { pagePolicy, sendPage, storedText } from '../platform/http/page.ts';
 import { plainShape } from '../platform/http/refusal.ts';
-import { anyone, type Call, defineRoute, type HttpSurface } from '../platform/http/surface.ts';
+import { anyone, type Call, defineRoute, type HttpSurface, type Route } from '../platform/http/surface.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { CONTRACT_VERSION, PROGRAM_VERSION } from './environment.ts';
@@ -144,6 +144,8 @@ interface ConsoleSurfaceOptions {
   /** Of the address that browsers use: empty, or a path such as `/trestle` behind a proxy. */
   publicPath(): string;
   findFiles(): Promise<ConsoleFiles | undefined>;
+  /** What operators see of the program. */
+  readonly statusRoutes: readonly Route[];
 }
 
 /** Pictures may be made by the page itself; no script at all may make markup. */
@@ -206,8 +208,10 @@ export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurfac
     name: 'console',
     title: 'Console',
     prefixes: ['/console', '/api/system'],
-    errors: platformErrors,
+    // The guard of the status rows is the bridge's.
+    errors: bridgeErrors,
     routes: [
+      ...options.statusRoutes,
       defineRoute(
         'GET /api/system',
         anyone,

@@ -67,7 +67,8 @@ export interface RunningService {
 
 /** The services of this program. One that does not run is absent. */
 export interface RunningServices {
-  readonly bridge?: RunningService & Pick<Bridge, 'methods' | 'acceptStdio' | 'agents' | 'probed'>;
+  readonly bridge?: RunningService &
+    Pick<Bridge, 'methods' | 'acceptStdio' | 'agents' | 'probed' | 'forOperators' | 'instances'>;
   readonly completions?: RunningService &
     Pick<
       Completions,

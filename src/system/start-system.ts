@@ -24,6 +24,7 @@ import {
   settingsDeclaration,
 } from './settings.ts';
 import { openStores, type Stores } from './stores.ts';
+import { startSystemStatus } from './system-status.ts';
 
 interface SystemOptions {
   readonly settings: Settings;
@@ -117,7 +118,28 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   const namesWhere = (isOpen: boolean) =>
     running.filter(({ surface }) => surface.isOpen() === isOpen).map(({ name }) => name);
 
+  const metrics = createHttpMetrics({
+    sources: [...databaseFigures(stores), ...(completions?.figures ?? [])],
+    ofProcess: true,
+  });
+  const status =
+    bridge === undefined || !hasConsole
+      ? undefined
+      : startSystemStatus({
+          clock,
+          bridge,
+          totals: metrics.totals,
+          queued: () => stores.all.reduce((sum, { statistics }) => sum + statistics().queued, 0),
+          async diagnose() {
+            // It knows every part of the program: loaded when it is first asked for.
+            const { diagnose } = await import('./doctor/diagnose.ts');
+            return diagnose({ settings, environment, homeDirectory, clock });
+          },
+          onError: (error) => logger.warn({ err: error }, 'the figures of the system were not taken'),
+        });
+  if (status !== undefined) opened.defer(() => status.stop());
   const consoleSurface = createConsoleSurface({
+    statusRoutes: status?.routes ?? [],
     names,
     isOpen: () => bridge?.surface.isOpen() ?? false,
     setupNeeded: async () => (await accounts?.needsSetup()) ?? false,
@@ -149,10 +171,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       stalledAfterMs: settings.bridge.limits.stalled_after,
     },
     readinessChecks: { store: stores.check },
-    metrics: createHttpMetrics({
-      sources: [...databaseFigures(stores), ...(completions?.figures ?? [])],
-      ofProcess: true,
-    }),
+    metrics,
     metricsToken: () => settings.metrics_token,
     logger,
     ...(options.requestLines === undefined ? {} : { requestLines: options.requestLines }),

@@ -1,8 +1,11 @@
 import { type Clock, repeat } from '../../platform/clock/clock.ts';
+import type { InstanceRow } from '../storage/bridge-schema.ts';
 import type { InstanceStore } from '../storage/instance-store.ts';
 
 export interface RegisteredInstance {
   readonly id: string;
+  /** The running bridges that share the database. */
+  list(): Promise<readonly (InstanceRow & { readonly isThis: boolean })[]>;
   /** Takes this instance off the list; it is the last thing a clean stop does. */
   remove(): Promise<void>;
 }
@@ -30,6 +33,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
 
   return {
     id,
+    list: async () => (await store.list()).map((row) => ({ ...row, isThis: row.id === id })),
     async remove() {
       await beats?.stop();
       await store.remove(id);

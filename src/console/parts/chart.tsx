@@ -79,3 +79,26 @@ export function BarChart({ label, axis, series, valueText }: ChartProps) {
     </figure>
   );
 }
+
+/** One line over time, scaled to its own highest value. */
+export function LineChart({ label, values }: { readonly label: string; readonly values: readonly number[] }) {
+  const id = useId();
+  const highest = Math.max(...values, 0);
+  const step = WIDTH / Math.max(1, values.length - 1);
+  const points = values.map((value, place) => {
+    const y = highest === 0 ? HEIGHT : HEIGHT - (value / highest) * HEIGHT;
+    return `${(place * step).toFixed(1)},${y.toFixed(1)}`;
+  });
+  return (
+    <svg
+      className="line-chart"
+      viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+      preserveAspectRatio="none"
+      role="img"
+      aria-labelledby={id}
+    >
+      <title id={id}>{label}</title>
+      <polyline points={points.join(' ')} vectorEffect="non-scaling-stroke" />
+    </svg>
+  );
+}

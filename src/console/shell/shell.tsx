@@ -1,5 +1,6 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import {
+  Activity,
   BookOpen,
   Bot,
   Boxes,
@@ -110,6 +111,9 @@ const hasModels = ({ system }: Seen) => system.services.includes('completions');
 const mayAsk = (seen: Seen) => hasModels(seen) && seen.person?.role !== 'readonly';
 const isPerson = ({ person }: Seen) => person !== undefined;
 const hasKeys = (seen: Seen) => hasModels(seen) && isPerson(seen);
+/** Where nobody logs in, everyone is an operator. */
+const isOperator = ({ system, person }: Seen) =>
+  system.services.includes('bridge') && (person === undefined || person.permissions.includes('admin.bridge.read'));
 const may =
   (permission: string) =>
   ({ person }: Seen) =>
@@ -152,6 +156,7 @@ const ROWS: readonly {
   { group: 'Operate', path: '/console/roles', label: 'Roles', icon: ShieldCheck, isFor: may('admin.settings.read') },
   { group: 'Operate', path: '/console/proxy-nodes', label: 'Proxy nodes', icon: Network, isFor: hasProxyNodes },
   { group: 'Operate', path: '/console/audit', label: 'Audit', icon: History, isFor: may('admin.audit.read') },
+  { group: 'Operate', path: '/console/system', label: 'System', icon: Activity, key: 's', isFor: isOperator },
 ];
 
 function Frame(props: { system: SystemFacts; person: Person | undefined; children: ReactNode }) {

@@ -21,7 +21,21 @@ export interface ListenerGauges {
   webSockets(): number;
 }
 
+/** What all rows have counted since the start. */
+export interface HttpTotals {
+  readonly requests: number;
+  /** Answers with status 5xx. */
+  readonly errors: number;
+  /** Upper bounds of durations, in seconds. */
+  readonly bounds: readonly number[];
+  /** Requests by bound, and last those above all bounds. */
+  readonly durations: readonly number[];
+  readonly inFlight: number;
+  readonly sockets: number;
+}
+
 export interface HttpMetrics {
+  totals(): HttpTotals;
   meter(labels: RouteLabels): RouteMeter;
   watch(gauges: ListenerGauges): void;
   /** All figures, as Prometheus reads them. */
@@ -65,11 +79,12 @@ export function createHttpMetrics({ sources = [], ofProcess = false }: HttpMetri
   const watched: ListenerGauges[] = [];
   let processFigures: Promise<Registry> | undefined;
 
+  const sumOf = (read: (gauges: ListenerGauges) => number) => watched.reduce((sum, gauges) => sum + read(gauges), 0);
   const gauge = (name: string, help: string, read: (gauges: ListenerGauges) => number): FigureSource => ({
     type: 'gauge',
     name,
     help,
-    read: () => [{ value: watched.reduce((sum, gauges) => sum + read(gauges), 0), labels: {} }],
+    read: () => [{ value: sumOf(read), labels: {} }],
   });
   const all: readonly FigureSource[] = [
     {
@@ -92,6 +107,29 @@ export function createHttpMetrics({ sources = [], ofProcess = false }: HttpMetri
   ];
 
   return {
+    totals() {
+      const durations = new Array<number>(BOUNDS.length + 1).fill(0);
+      let requests = 0;
+      let errors = 0;
+      for (const { count, byClass, buckets } of series) {
+        requests += count;
+        errors += byClass.at(-1) ?? 0;
+        let bounded = 0;
+        for (const [index, value] of buckets.entries()) {
+          durations[index] = (durations[index] ?? 0) + value;
+          bounded += value;
+        }
+        durations[BOUNDS.length] = (durations[BOUNDS.length] ?? 0) + count - bounded;
+      }
+      return {
+        requests,
+        errors,
+        bounds: BOUNDS,
+        durations,
+        inFlight: sumOf((gauges) => gauges.requestsInFlight()),
+        sockets: sumOf((gauges) => gauges.webSockets()),
+      };
+    },
     async read() {
       const text = all.map(writeFigure).join('\n');
       if (!ofProcess) return { contentType: CONTENT_TYPE, text };

@@ -173,6 +173,9 @@ const EXPECTED: Readonly<Record<string, Row>> = {
   'POST /api/bridge/schedules/{scheduleId}/run': PAGE_WRITE,
   'GET /api/bridge/audit': PAGE_READ,
   'GET /api/bridge/folders': PAGE_READ,
+  'GET /api/system/doctor': PAGE_FOR_ALL,
+  'GET /api/system/instances': PAGE_FOR_ALL,
+  'GET /api/system/series': PAGE_FOR_ALL,
   'GET /api/bridge/nodes': PAGE_FOR_ALL,
   'GET /api/bridge/nodes/explain': PAGE_FOR_ALL,
   ...Object.fromEntries(
@@ -222,7 +225,7 @@ async function ask(name: string, caller: Caller): Promise<string> {
 test('every path of bridge and completions lets in the people that it should, and nobody else', async () => {
   const { paths } = (await send('GET', '/openapi.json')).body as { paths: Record<string, Record<string, unknown>> };
   const isOurs = (path: string) =>
-    /^\/(?:api\/ping|api\/bridge|acp\/rpc|v1|chat|completions|models|keys|usage)/.test(path);
+    /^\/(?:api\/ping|api\/bridge|api\/system\/|acp\/rpc|v1|chat|completions|models|keys|usage)/.test(path);
   const names = Object.entries(paths).flatMap(([path, methods]) =>
     Object.keys(methods)
       // Upgrades and preflights have tests of their own.

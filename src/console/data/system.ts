@@ -1,0 +1,36 @@
+import { request } from './request.ts';
+
+/** What operators see of the running program. */
+
+type Figure = 'requests' | 'errors' | 'p95_ms' | 'in_flight' | 'sockets' | 'loop_busy' | 'rss_mb' | 'db_queue';
+
+export interface SystemSeries {
+  readonly step_s: number;
+  readonly to: string;
+  /** The latest figure is the last one. */
+  readonly series: Readonly<Record<Figure, readonly number[]>>;
+}
+
+export interface SystemFindings {
+  readonly ranAt: string;
+  readonly findings: readonly {
+    readonly name: string;
+    readonly state: 'ok' | 'note' | 'broken';
+    readonly text: string;
+  }[];
+}
+
+export interface SystemInstances {
+  readonly instances: readonly {
+    readonly id: string;
+    readonly version: string;
+    readonly address: string;
+    readonly startedAt: string;
+    readonly heartbeatAt: string;
+    readonly isThis: boolean;
+  }[];
+}
+
+export const readSeries = () => request<SystemSeries>('GET', '/api/system/series');
+export const readFindings = () => request<SystemFindings>('GET', '/api/system/doctor');
+export const readInstances = () => request<SystemInstances>('GET', '/api/system/instances');

@@ -1,0 +1,150 @@
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import {
+  readFindings,
+  readInstances,
+  readSeries,
+  type SystemFindings,
+  type SystemInstances,
+  type SystemSeries,
+} from '../../data/system.ts';
+import { LineChart } from '../../parts/chart.tsx';
+import { ErrorBox, Part, Since } from '../../parts/parts.tsx';
+import { countText, spanText, visible } from '../../parts/text.ts';
+import { useConsole } from '../../shell/console-context.ts';
+
+/** How often the figures are read again while they are shown: as often as they are taken. */
+const SERIES_MS = 10_000;
+const INSTANCES_MS = 30_000;
+
+/** Health, version and instances of the program, and its last hour. */
+export default function System() {
+  const { system } = useConsole();
+  const series = useQuery({
+    queryKey: ['system', 'series'],
+    queryFn: readSeries,
+    refetchInterval: SERIES_MS,
+    placeholderData: keepPreviousData,
+  });
+  const findings = useQuery({ queryKey: ['system', 'doctor'], queryFn: readFindings, staleTime: INSTANCES_MS });
+  const instances = useQuery({
+    queryKey: ['system', 'instances'],
+    queryFn: readInstances,
+    refetchInterval: INSTANCES_MS,
+  });
+  return (
+    <>
+      <header className="bar">
+        <h1>System</h1>
+        <span className="quiet">
+          Trestle {system.version} · {system.services.join(', ')}
+        </span>
+        <button type="button" disabled={findings.isFetching} onClick={() => void findings.refetch()}>
+          {findings.isFetching ? 'Checks …' : 'Check again'}
+        </button>
+      </header>
+      <ErrorBox error={series.error ?? findings.error ?? instances.error} />
+      <div className="page system">
+        <Part title="The last hour">{series.data === undefined ? <Wait /> : <LastHour data={series.data} />}</Part>
+        <Part title="Health" text="What trestle doctor finds on this machine.">
+          {findings.data === undefined ? <Wait /> : <Health data={findings.data} />}
+        </Part>
+        <Part title="Instances">{instances.data === undefined ? <Wait /> : <Instances data={instances.data} />}</Part>
+      </div>
+    </>
+  );
+}
+
+function Wait() {
+  return <p className="quiet">Reading …</p>;
+}
+
+const MILLISECONDS = (value: number) => `${countText(value)} ms`;
+const MEGABYTES = (value: number) => `${countText(value)} MB`;
+/** THE TABLE of the small charts. */
+const CHARTS: readonly {
+  readonly name: keyof SystemSeries['series'];
+  readonly label: string;
+  readonly text: (value: number) => string;
+}[] = [
+  { name: 'requests', label: 'Requests in ten seconds', text: countText },
+  { name: 'errors', label: 'Answers with status 5xx in ten seconds', text: countText },
+  { name: 'p95_ms', label: '95 of 100 requests took less than', text: MILLISECONDS },
+  { name: 'in_flight', label: 'Requests under way', text: countText },
+  { name: 'sockets', label: 'Open WebSockets', text: countText },
+  { name: 'loop_busy', label: 'Event loop busy', text: (value) => `${Math.round(value * 100)} %` },
+  { name: 'rss_mb', label: 'Memory', text: MEGABYTES },
+  { name: 'db_queue', label: 'Writes that wait for the database', text: countText },
+];
+
+function LastHour({ data: { series, step_s: step, to } }: { readonly data: SystemSeries }) {
+  const span = spanText((series.requests.length - 1) * step * 1000);
+  return (
+    <>
+      <dl className="small-charts">
+        {CHARTS.map(({ name, label, text }) => {
+          const values = series[name];
+          const highest = text(Math.max(...values, 0));
+          return (
+            <div key={name}>
+              <dt>{label}</dt>
+              <dd>
+                {text(values.at(-1) ?? 0)} <small>highest {highest}</small>
+                <LineChart label={`${label}: ${text(values.at(-1) ?? 0)} now, highest ${highest}`} values={values} />
+              </dd>
+            </div>
+          );
+        })}
+      </dl>
+      <p className="quiet">
+        {span} until {new Date(to).toLocaleTimeString()}, of the instance that serves this page.
+      </p>
+    </>
+  );
+}
+
+const ORDER = { broken: 0, note: 1, ok: 2 } as const;
+const DOTS = { broken: 'failed', note: 'in_progress', ok: 'completed' } as const;
+
+/** What needs work comes first. */
+function Health({ data: { findings, ranAt } }: { readonly data: SystemFindings }) {
+  const sorted = findings.toSorted((a, b) => ORDER[a.state] - ORDER[b.state]);
+  const count = (state: keyof typeof ORDER) => findings.filter((finding) => finding.state === state).length;
+  return (
+    <>
+      <p>
+        {count('broken') === 0 ? 'Nothing is broken' : `${count('broken')} broken`}, {count('note')} to look at,{' '}
+        {count('ok')} fine; checked <Since at={Date.parse(ranAt)} /> ago.
+      </p>
+      <ul className="rows">
+        {sorted.map(({ name, state, text }) => (
+          <li key={`${name} ${text}`}>
+            <div>
+              <span className={`dot ${DOTS[state]}`} />
+              <strong>{visible(name)}</strong> {visible(text)}
+            </div>
+            <span className={state === 'broken' ? 'failed' : 'quiet'}>{state}</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Instances({ data: { instances } }: { readonly data: SystemInstances }) {
+  return (
+    <ul className="rows">
+      {instances.map(({ id, version, address, startedAt, heartbeatAt, isThis }) => (
+        <li key={id}>
+          <div>
+            <strong>{visible(address)}</strong> {isThis ? '(this one)' : ''}{' '}
+            <code className="quiet">{visible(id)}</code>
+          </div>
+          <span className="quiet">
+            {visible(version)} · runs for <Since at={Date.parse(startedAt)} />
+            {isThis ? '' : `, seen at ${new Date(heartbeatAt).toLocaleTimeString()}`}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}

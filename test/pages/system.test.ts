@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startProgram } from '../kit/running-program.ts';
+import { timeLimit } from '../kit/time.ts';
+import { logIn, openAsAda, PASSWORD } from './logged-in.ts';
+import { openPage } from './open-page.ts';
+
+test('the system is shown: its last hour, what the doctor finds, and its instances', async (t) => {
+  const program = await startProgram(t);
+  const { page, problems } = await openPage(t, `${program.url}/console`);
+  await page.getByRole('link', { name: 'System' }).click();
+  const hour = page.getByRole('region', { name: 'The last hour' });
+  await hour.getByRole('img', { name: /^Memory: [\d,]+ MB now, highest [\d,]+ MB$/ }).waitFor();
+  const health = page.getByRole('region', { name: 'Health' });
+  // The doctor starts every agent that it finds, and waits up to 15 seconds for each.
+  await health.getByText(/\d+ fine; checked/).waitFor({ timeout: timeLimit(40_000) });
+  await health.getByText(`data directory ${program.dataDirectory}`, { exact: true }).waitFor();
+  await page.getByRole('region', { name: 'Instances' }).getByText('(this one)').waitFor();
+  await page.getByRole('button', { name: 'Check again' }).click();
+  await health.getByText(/\d+ fine; checked/).waitFor();
+  await page.setViewportSize({ width: 390, height: 844 });
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  assert.deepEqual(problems, []);
+});
+
+test('operators find the system in the navigation; others do not, and are refused', async (t) => {
+  const { page, url } = await openAsAda(t, '/console/system');
+  await page.getByRole('region', { name: 'Instances' }).getByText('(this one)').waitFor();
+  const token = await page.evaluate(async () => {
+    const response = await fetch('/api/auth/admin/invitations', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ role: 'user' }),
+    });
+    return new URLSearchParams(new URL(((await response.json()) as { link: string }).link).hash.slice(1)).get('token');
+  });
+  const accepted = await fetch(`${url}/api/auth/invitations/accept`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ token, name: 'Ben', email: 'ben@example.com', password: PASSWORD }),
+  });
+  assert.equal(accepted.ok, true);
+  const ben = await openPage(t, `${url}/login?next=${encodeURIComponent('/console/system')}`);
+  await logIn(ben.page, 'ben@example.com', PASSWORD);
+  await ben.page.getByRole('alert').first().waitFor();
+  const navigation = ben.page.getByRole('navigation', { name: 'Console' });
+  await navigation.getByRole('link', { name: 'Models' }).waitFor();
+  assert.equal(await navigation.getByRole('link', { name: 'System' }).count(), 0);
+});
