@@ -10,7 +10,7 @@ import { openAsAda } from './logged-in.ts';
 const ROUTES = join(import.meta.dirname, '..', '..', 'src', 'console', 'routes.tsx');
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 /** So many screens are checked by one test; each test takes a part of the table of screens. */
-const PARTS = 3;
+const PARTS = 5;
 
 /** The paths of the table of screens: a new screen is checked without a word here. */
 async function screenPaths(): Promise<readonly string[]> {

@@ -255,7 +255,7 @@ test('messages go with what the session was started with, until someone chooses 
   const keys = await page.getByRole('dialog', { name: 'Keys' }).locator('kbd').allInnerTexts();
   assert.deepEqual(
     keys.filter((key) => key.startsWith('g ')),
-    ['g b', 'g j', 'g a', 'g p', 'g u', 'g c', 'g s'],
+    ['g b', 'g r', 'g j', 'g a', 'g p', 'g u', 'g c', 'g s'],
     'nobody is logged in: no keys and no account',
   );
   await page.keyboard.press('Escape');

@@ -80,6 +80,7 @@ test('a key is made, used and removed, and the calls with it are counted and sho
 
   await page.setViewportSize({ width: 390, height: 844 });
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  await page.getByRole('button', { name: 'More' }).click();
   await page.getByRole('link', { name: 'Keys' }).click();
   await page.getByRole('button', { name: 'Disable' }).click();
   await page.getByRole('button', { name: 'Enable' }).waitFor();
