@@ -78,7 +78,11 @@ async function remote(
   serve: (request: SeenRequest, call: Call, index: number) => void,
   limits: object = {},
 ) {
-  const server = await startScriptedHttp(context, (request, index) => serve(request, callOf(request), index));
+  const server = await startScriptedHttp(context, (request, index) => {
+    // As an older bridge answers when it is asked what its agents can do.
+    if (request.body === '') request.response.writeHead(404).end();
+    else serve(request, callOf(request), index);
+  });
   return { server, ...agentAt(server.url, limits) };
 }
 
