@@ -24,8 +24,8 @@ export interface FencedWork {
   readonly folder: string;
   /** Where the program runs; inside `folder`. */
   readonly startIn?: string;
-  /** A caller named the program, and not the operator: no folder is shown in the sandbox because the program is in it. */
-  readonly isCallers?: true | undefined;
+  /** A caller or a model named the program, and not the operator: people do not see its folder in the sandbox. */
+  readonly isCallers: boolean;
 }
 
 /** Starts programs for owners of sessions, inside the sandbox where there is one. */
@@ -95,8 +95,7 @@ export function createAgentFence(options: AgentFenceOptions): AgentFence {
     const source = await makeAgentHome(agentHomes(dataDirectory), owner, agent);
     const isOwn = owner === '' || isOperators(owner);
     const state = isOwn && Object.hasOwn(STATE_FOLDERS, agent) ? (STATE_FOLDERS[agent] ?? []) : [];
-    const isShown = work.isCallers !== true || isOperators(owner);
-    const installed = isShown ? await installationOf(command) : [];
+    const installed = work.isCallers && !isOwn ? [] : await installationOf(command);
     return {
       folder,
       startIn,

@@ -122,7 +122,7 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     const file = await findProgram(command);
     if (file === undefined) return undefined;
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const { owner, member, isCallers } = work ?? {};
+    const { owner, member, isCallers = false } = work ?? {};
     const agent = work?.agent ?? basename(command);
     const place = work !== undefined && existsSync(work.folder) ? work.folder : folder;
     const general = await environmentFor(environment, fence, { owner, agent }, homes);
@@ -130,7 +130,7 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     const env = { ...general, ...modelVariables(models, own), ...own };
     try {
       const started = await fence.start(
-        { command: file, args, cwd: isCallers === true ? place : folder, env, journalFolder },
+        { command: file, args, cwd: isCallers ? place : folder, env, journalFolder },
         { owner, member, agent, folder: place, isCallers },
       );
       void started.exited.then(() => models?.end());

@@ -66,7 +66,8 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
   const { store, clock, makeId, version } = options;
   const stopped = new AbortController();
   const commandsOf = async ({ owner, member, workingDirectory: folder }: AgentTurn): Promise<CommandLimits> => ({
-    start: (program, startIn) => options.fence.start(program, { owner, member, agent: 'builtin', folder, startIn }),
+    start: (program, startIn) =>
+      options.fence.start(program, { owner, member, agent: 'builtin', folder, startIn, isCallers: true }),
     environment: await environmentFor(options.environment, options.fence, { owner, agent: 'builtin' }, options.homes),
     journalFolder: options.processJournal,
     timeoutMs: options.commandTimeoutMs,

@@ -13,9 +13,11 @@ import type { SessionMcpServer } from '../../../../src/bridge/sessions/mcp-serve
 import { createCallbackRules, createCheckedFetch } from '../../../../src/platform/callbacks/callback-post.ts';
 import type { Fence } from '../../../../src/platform/child-process/sandbox.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
+import { scriptedAgent } from '../../../kit/bridge/builtin-agent.ts';
 import { isAlive } from '../../../kit/processes.ts';
 import { silentLogger } from '../../../kit/silent-logger.ts';
 import { until } from '../../../kit/until.ts';
+import { recordTurn } from '../recorded-turn.ts';
 
 /** Answers as an MCP server with one tool, which says what `told` gives. */
 const ANSWER = `
@@ -149,16 +151,17 @@ test('a server over HTTP gets the headers of the session; people reach no addres
   assert.equal(asked, before, 'nothing was sent');
 });
 
-test('in the sandbox no folder is shown because a person names a program in it', async (t) => {
-  const { folder } = await prepare(t);
+/** A fence that starts nothing, and keeps what it would have shown in the sandbox. */
+function fenceOf(folder: string) {
   const shown: Fence[] = [];
+  const sandbox = {
+    async start(_options: unknown, given: Fence) {
+      shown.push(given);
+      throw new Error('not started');
+    },
+  };
   const fence = createAgentFence({
-    sandbox: {
-      async start(_options: unknown, given: Fence) {
-        shown.push(given);
-        throw new Error('not started');
-      },
-    } as never,
+    sandbox: sandbox as never,
     permissions: 'allow',
     dataDirectory: folder,
     homeDirectory: '/home/nobody',
@@ -166,13 +169,29 @@ test('in the sandbox no folder is shown because a person names a program in it',
     settings: { sandbox_read_paths: [], sandbox_write_paths: [] },
     identify: async () => '1:1',
   });
-  for (const owner of ['user:ada', 'team:one', 'review', 'main']) {
-    const work = { owner, agent: 'mcp-session', folder, isCallers: true as const };
+  return { fence, isShown: () => shown.map(({ readable }) => readable.length > 0) };
+}
+
+const OWNERS = ['user:ada', 'team:one', 'review', 'main'];
+
+test('in the sandbox no folder is shown because a person names a server in it', async (t) => {
+  const { folder } = await prepare(t);
+  const { fence, isShown } = fenceOf(folder);
+  for (const owner of OWNERS) {
     const options = { command: '/opt/private/run', args: [], cwd: folder, env: {}, journalFolder: undefined };
+    const work = { owner, agent: 'mcp-session', folder, isCallers: true };
     await assert.rejects(fence.start(options, work), /not started/);
   }
-  assert.deepEqual(
-    shown.map(({ readable }) => readable.length > 0),
-    [false, false, false, true],
-  );
+  assert.deepEqual(isShown(), [false, false, false, true]);
+});
+
+test('in the sandbox no folder is shown because a command of the built-in agent is in it', async (t) => {
+  const { folder } = await prepare(t);
+  const { fence, isShown } = fenceOf(folder);
+  const call = { name: 'run_command', input: { command: '/opt/private/run', args: [] } };
+  for (const owner of OWNERS) {
+    const { agent } = scriptedAgent((index) => (index > 0 ? { text: ['done'] } : { calls: [call] }), { fence });
+    await assert.rejects(agent.startTurn(recordTurn(folder, 'go', { owner })), /not started/);
+  }
+  assert.deepEqual(isShown(), [false, false, false, true]);
 });
