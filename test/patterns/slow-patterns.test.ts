@@ -39,7 +39,7 @@ const judgedPatterns: readonly { source: RegExp; because: string }[] = [
     because: 'a token starts only where none goes on, and its parts are parted by a dot that no part holds',
   },
   {
-    source: /(\\*["'])(.*?)(?:\1|$)/,
+    source: /(\\*["'])(.*?)(?:\1|$)|[^\s,;&"'\\}\])]+/,
     because: 'tried at one place of a text of at most 10 kB: the back reference is as long as the backslashes there',
   },
 ];
