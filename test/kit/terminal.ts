@@ -59,7 +59,9 @@ export function startInTerminal(
       await promisify(execFile)('stty', ['-F', name, 'cols', String(width)]);
     },
     async shows(text) {
-      await until(`the terminal to show ${JSON.stringify(text)}`, () => screen.includes(text));
+      await until(`the terminal to show ${JSON.stringify(text)}`, () => screen.includes(text)).catch((error: Error) => {
+        throw new Error(`${error.message}; it shows ${JSON.stringify(screen.slice(-2000))}`);
+      });
     },
     ended: once(child, 'close').then(([code]) => code as number | null),
   };
