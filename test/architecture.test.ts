@@ -171,6 +171,14 @@ test('test/kit imports nothing from other folders of tests, and its map names ev
   assert.deepEqual(outside, []);
 });
 
+test('properties are tried with the seed of the kit', () => {
+  const users = everything.filter(({ imports }) => imports.some(({ specifier }) => specifier === 'fast-check'));
+  assert.deepEqual(
+    users.map(({ path }) => path),
+    ['test/kit/properties.ts'],
+  );
+});
+
 /** Folders that measure or start the whole program: what they share with other folders is in the kit. */
 const USERS_OF_THE_KIT = [
   'bench/',

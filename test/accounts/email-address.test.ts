@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { nameKey, normalizeEmail, normalizeName } from '../../src/accounts/registration/identity.ts';
+import fc from '../kit/properties.ts';
 
 test('addresses are compared without regard to case, their domains in ASCII', () => {
   for (const [given, expected] of [

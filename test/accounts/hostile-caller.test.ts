@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { Person } from '../kit/accounts/accounts-client.ts';
 import { type RunningAccounts, startAccounts } from '../kit/accounts/start-accounts.ts';
+import fc from '../kit/properties.ts';
 
 /**
  * One caller must not be able to harm others. A hostile caller who knows nothing but the owner's e-mail address does

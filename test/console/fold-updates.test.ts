@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { foldUpdates, NOTHING } from '../../src/console/live/fold-updates.ts';
+import fc from '../kit/properties.ts';
 
 type Update = Parameters<typeof foldUpdates>[1][number];
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { linesOf } from '../../src/console/parts/diff-lines.ts';
 import { moneyText, safeLink, shortPath, spanText, visible } from '../../src/console/parts/text.ts';
+import fc from '../kit/properties.ts';
 
 test('what cannot be seen is shown by its code point', () => {
   assert.equal(visible('rm \u202e/etc\u200b'), 'rm ⟨U+202E⟩/etc⟨U+200B⟩');

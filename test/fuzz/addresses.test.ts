@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
 import { refusalOfEndpoint } from '../../src/bridge/forwarding/endpoints.ts';
 import { createCallbackRules } from '../../src/platform/callbacks/callback-post.ts';
@@ -11,6 +10,7 @@ import {
   parseIpAddress,
   unmapAddress,
 } from '../../src/platform/network-address/ip-address.ts';
+import fc from '../kit/properties.ts';
 import { anyText, outcomeOf, runs } from './any-input.ts';
 
 /** Addresses of this machine and its neighbourhood, in every spelling that a URL parser takes for them. */

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import {
   findModel,
   findReadOnlyMode,
@@ -18,6 +17,7 @@ import { findWrongValue, readForm, toSchema } from '../../src/bridge/agents/ques
 import { readTurnEnd, readUpdate } from '../../src/bridge/agents/remote/remote-messages.ts';
 import { choosePermission } from '../../src/bridge/agents/supervise-turn.ts';
 import { readPeerDocument } from '../../src/bridge/forwarding/call-peer.ts';
+import fc from '../kit/properties.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
 
 /** What every session relies on: texts are texts, and all of it can be written down. */

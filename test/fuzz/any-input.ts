@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
-import fc from 'fast-check';
 import { AppError } from '../../src/platform/errors/app-error.ts';
 import { countTries } from '../kit/count-tries.ts';
+import fc from '../kit/properties.ts';
 
-/** What `npm run faults -- fuzz` sets: how many times as long as usual, with which seed, and where that is noted. */
-const { FUZZ_RUNS: times = '1', FUZZ_SEED: seed, FUZZ_LOG: log } = process.env;
-if (seed !== undefined) fc.configureGlobal({ seed: Number(seed) });
+/** What `npm run faults -- fuzz` sets: how many times as long as usual, and where that is noted. */
+const { FUZZ_RUNS: times = '1', FUZZ_LOG: log } = process.env;
 if (log !== undefined) countTries(log);
 
 /** How often a property is tried. What fails says the seed and the path with which it fails again. */

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { formatDuration, parseDuration } from '../../src/platform/config/leaf-settings.ts';
 import { resolveSettings } from '../../src/platform/config/load-configuration.ts';
 import { parseYaml } from '../../src/platform/config/parse-yaml.ts';
@@ -8,6 +7,7 @@ import { expandReferences } from '../../src/platform/config/read-setting.ts';
 import { maskSettings } from '../../src/platform/config/setting-declaration.ts';
 import { parseListenAddress } from '../../src/platform/network-address/ip-address.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
+import fc from '../kit/properties.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
 
 const KEYS = ['listen', 'data_dir', 'database', 'url', 'bridge', 'auth_token', 'agents', 'custom', 'id', 'env', 'apis'];

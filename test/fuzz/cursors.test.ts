@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { createJobReports } from '../../src/bridge/jobs/job-reports.ts';
 import { MAIN } from '../../src/bridge/principal.ts';
 import { bridgeMigrations } from '../../src/bridge/storage/bridge-migrations.ts';
@@ -13,6 +12,7 @@ import { loggedInAs } from '../kit/accounts/people.ts';
 import { startAccounts } from '../kit/accounts/start-accounts.ts';
 import { waitingJob } from '../kit/bridge/job-rows.ts';
 import { databasePlaces, engines } from '../kit/database-engines.ts';
+import fc from '../kit/properties.ts';
 import { anyText, runs } from './any-input.ts';
 
 const JOBS = 7;

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { Compile } from 'typebox/schema';
 import { ChatRequest } from '../../src/completions/contract/chat.ts';
 import { createRequestReader } from '../../src/completions/contract/read-request.ts';
@@ -9,6 +8,7 @@ import { loadDialect } from '../../src/completions/dialects/dialect-table.ts';
 import { usesLegacyFunctions, withTools } from '../../src/completions/operations/legacy-functions.ts';
 import { createChunkReader, createFraming } from '../../src/completions/relay/stream-readers.ts';
 import { context } from '../completions/dialects/read-stream.ts';
+import fc from '../kit/properties.ts';
 import { anyCuts, anyText, assertNothingPolluted, cut, jsonWith, outcomeOf, runs } from './any-input.ts';
 import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import fc from 'fast-check';
 import { Compile, type Validator } from 'typebox/schema';
+import fc from '../kit/properties.ts';
 import { startProgram } from '../kit/running-program.ts';
 import { runs } from './any-input.ts';
 import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createSseFraming, wholeEvents } from '../../src/completions/relay/event-splitter.ts';
 import { spliceModel } from '../../src/completions/relay/splice-body.ts';
 import { createByteReader } from '../../src/completions/relay/stream-readers.ts';
 import { findUsage } from '../../src/completions/relay/token-usage.ts';
 import { encodeComment, encodeEvent } from '../../src/platform/sse/sse-writer.ts';
+import fc from '../kit/properties.ts';
 import { anyCuts, anyText, cut, jsonWith, outcomeOf, runs } from './any-input.ts';
 
 const chunk = jsonWith(['choices', 'index', 'delta', 'content', 'finish_reason', 'stop', 'usage', 'error', 'message']);

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { openGatewayConnection } from '../../src/bridge/gateway/gateway-connection.ts';
 import { readChallenge, readGreeting } from '../../src/bridge/gateway/gateway-handshake.ts';
@@ -14,6 +13,7 @@ import {
   readGatewayEvent,
 } from '../../src/bridge/gateway/gateway-messages.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
+import fc from '../kit/properties.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
 
 const payload = jsonWith([

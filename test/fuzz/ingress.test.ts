@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { Compile } from 'typebox/schema';
 import { ChatRequest } from '../../src/completions/contract/chat.ts';
 import { GenerateContentRequest } from '../../src/completions/contract/gemini.ts';
@@ -14,6 +13,7 @@ import { decodeMessagesRequest } from '../../src/completions/ingress/messages/me
 import { decodeResponsesRequest } from '../../src/completions/ingress/responses/responses-request.ts';
 import { textAsChat } from '../../src/completions/operations/text-handler.ts';
 import { estimatePromptTokens } from '../../src/completions/relay/token-usage.ts';
+import fc from '../kit/properties.ts';
 import { assertNothingPolluted, outcomeOf, runs } from './any-input.ts';
 import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { parseJson } from '../../src/platform/json/parse-json.ts';
 import {
   bareEnvelope,
@@ -10,6 +9,7 @@ import {
   toRemoteError,
 } from '../../src/platform/json-rpc/envelope.ts';
 import { createFrameReader } from '../../src/platform/json-rpc/message-channel.ts';
+import fc from '../kit/properties.ts';
 import { anyCuts, anyText, assertNothingPolluted, cut, jsonWith, outcomeOf, runs } from './any-input.ts';
 
 const message = jsonWith(['jsonrpc', '2.0', 'id', 'method', 'params', 'result', 'error', 'code', 'message', 'data']);

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { cookieText, readCookie } from '../../src/accounts/cookies.ts';
 import { FORWARDED_HEADER, forwardHeaders, readForwarded } from '../../src/bridge/forwarding/forward-headers.ts';
 import { matchesOrigin } from '../../src/platform/http/cross-origin.ts';
 import { createHostCheck } from '../../src/platform/http/listen-address.ts';
 import { createRequestIds, forwardedAddress } from '../../src/platform/http/request-state.ts';
 import { bearerToken, type RequestHead } from '../../src/platform/http/surface.ts';
+import fc from '../kit/properties.ts';
 
 import { anyText, outcomeOf, runs } from './any-input.ts';
 

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import fc from '../kit/properties.ts';
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { Compile } from 'typebox/schema';
 import { type TurnRouting as Routing, TurnRouting } from '../../src/bridge/contract/routing.ts';
 import { fillTemplate, readPlan } from '../../src/bridge/multi-agent/multi-agent-plan.ts';
 import { matchesToolPattern } from '../../src/bridge/tools/invoke-tool.ts';
 import { matchesPattern } from '../../src/completions/keys/issued-key.ts';
+import fc from '../kit/properties.ts';
 import { startProcessorTime } from '../kit/time.ts';
 import { anyText, outcomeOf, runs } from './any-input.ts';
 import { arbitraryFor, type JsonSchema } from './schema-arbitrary.ts';

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { mkdir, realpath, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createOwnerRoots } from '../../src/bridge/sessions/owner-roots.ts';
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
 import { AppError } from '../../src/platform/errors/app-error.ts';
+import fc from '../kit/properties.ts';
 import { temporaryFolder } from '../kit/running-program.ts';
 import { anyText, runs } from './any-input.ts';
 

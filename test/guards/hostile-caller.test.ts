@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createResponseCache } from '../../src/completions/operations/response-cache.ts';
 import type { ModelPlan, Target } from '../../src/completions/routing/model-plan.ts';
 import { createTargetBoard, type TargetLease } from '../../src/completions/routing/target-board.ts';
 import { createFakeClock } from '../kit/fake-clock.ts';
+import fc from '../kit/properties.ts';
 
 /**
  * What callers share, one of them could use against the others. A hostile caller does whatever it likes here; the calls

@@ -1,5 +1,5 @@
 import { appendFileSync } from 'node:fs';
-import fc from 'fast-check';
+import fc from './properties.ts';
 
 /** What the properties of one file came to. */
 export interface CountedTries {

@@ -1,9 +1,9 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are references of the configuration, not templates
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { maskSettings, type Setting } from '../../src/platform/config/setting-declaration.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';
+import fc from '../kit/properties.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 const odd = fc.oneof(

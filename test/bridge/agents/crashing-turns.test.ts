@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import fc from 'fast-check';
 import { REVIEW_TOKEN, startOtherBridge, TOKEN } from '../../kit/bridge/other-bridge.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import fc from '../../kit/properties.ts';
 import { until } from '../../kit/until.ts';
 import { type ScriptedAgent, startScripted } from './scripted-agent.ts';
 

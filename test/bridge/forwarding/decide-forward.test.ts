@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import {
   buildNodeMap,
   decideForward,
   type ForwardDecision,
   type ForwardQuestion,
 } from '../../../src/bridge/forwarding/decide-forward.ts';
+import fc from '../../kit/properties.ts';
 import { resolveTrestle } from '../../kit/resolve-trestle.ts';
 
 const NODES = `

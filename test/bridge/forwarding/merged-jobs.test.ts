@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { BridgeClient } from '../../../src/bridge/bridge-client.ts';
 import type { JobList } from '../../../src/bridge/contract/jobs.ts';
 import { failed } from '../../../src/bridge/forwarding/call-peer.ts';
@@ -8,6 +7,7 @@ import { createMergedJobs } from '../../../src/bridge/forwarding/merged-jobs.ts'
 import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
 import { call } from '../../kit/bridge/session-client.ts';
 import { asMain, asReview, everythingTo, startNode } from '../../kit/bridge/start-nodes.ts';
+import fc from '../../kit/properties.ts';
 import { until } from '../../kit/until.ts';
 
 const IN_TURN = '{ rules: [{ methods: [app.jobs.submit], target: { selector: { role: x }, strategy: round_robin } }] }';

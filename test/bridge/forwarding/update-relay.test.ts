@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createUpdateRelay, seqOf } from '../../../src/bridge/forwarding/update-relay.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import fc from '../../kit/properties.ts';
 
 test('forwarding: updates that come over several answers are passed on once and in order', () => {
   // Each answer brings the updates from some number on; the answers progress in any order, and end when they are through.

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema, JobRow, JobStatus, SessionRow } from '../../../src/bridge/storage/bridge-schema.ts';
 import { createInstanceStore } from '../../../src/bridge/storage/instance-store.ts';
@@ -11,6 +10,7 @@ import { createSessionStore } from '../../../src/bridge/storage/session-store.ts
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import { endedRow, makeId, waitingJob } from '../../kit/bridge/job-rows.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import fc from '../../kit/properties.ts';
 
 const DONE = {
   status: 'completed',

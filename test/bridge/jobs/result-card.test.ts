@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { cardText, neutralise } from '../../../src/bridge/jobs/deliveries.ts';
 import { endedJob, jobWhen, submit } from '../../kit/bridge/job-client.ts';
 import { endedRow } from '../../kit/bridge/job-rows.ts';
 import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import fc from '../../kit/properties.ts';
 import { startScriptedHttp } from '../../kit/scripted-http.ts';
 import { createScriptedProvider, telling } from '../../kit/scripted-provider.ts';
 

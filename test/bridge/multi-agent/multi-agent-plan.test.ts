@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { fillTemplate, readPlan } from '../../../src/bridge/multi-agent/multi-agent-plan.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
+import fc from '../../kit/properties.ts';
 
 const KNOWN = ['builtin', 'codex'];
 

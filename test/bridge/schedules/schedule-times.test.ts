@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { checkTiming, nextTime, type Timing, upcomingTimes } from '../../../src/bridge/schedules/fire-schedules.ts';
+import fc from '../../kit/properties.ts';
 
 const MINUTE = 60_000;
 const cron = (pattern: string, timezone: string): Timing => ({ cron: pattern, every_ms: 0, timezone });

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { createFairGate, createTurnLimits, idsOf } from '../../../src/bridge/sessions/turn-limits.ts';
 import { atWorkFor, type Principal, type Scope } from '../../../src/platform/identity/principal.ts';
 import { bearer, call } from '../../kit/bridge/session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
+import fc from '../../kit/properties.ts';
 import { createScriptedProvider, type TurnScript } from '../../kit/scripted-provider.ts';
 import { until } from '../../kit/until.ts';
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { apiTable } from '../../../src/completions/apis/api-table.ts';
 import { createCatalogue } from '../../../src/completions/apis/catalogue.ts';
 import { knownModels } from '../../../src/completions/apis/known-models.ts';
@@ -17,6 +16,7 @@ import { converseUsage } from '../../../src/completions/dialects/bedrock/bedrock
 import { priceCall } from '../../../src/completions/keys/admission.ts';
 import { createUsageAdder, usageRecord } from '../../../src/completions/metering/usage-meter.ts';
 import { HELLO, startCompletions } from '../../kit/completions/start-completions.ts';
+import fc from '../../kit/properties.ts';
 import { answers, eventsOf, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { CodecName, StreamEvent } from '../../../src/completions/dialects/dialect.ts';
 import { loadDialect } from '../../../src/completions/dialects/dialect-table.ts';
 import { createSseFraming } from '../../../src/completions/relay/event-splitter.ts';
 import { createChunkReader } from '../../../src/completions/relay/stream-readers.ts';
+import fc from '../../kit/properties.ts';
 import { startProcessorTime } from '../../kit/time.ts';
 import { ask, context } from './read-stream.ts';
 

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { EventStreamCodec } from '@smithy/eventstream-codec';
-import fc from 'fast-check';
 import OpenAI from 'openai';
 import { packProof, unpackProofs } from '../../../src/completions/dialects/conversation.ts';
 import type { DialectName } from '../../../src/completions/dialects/dialect.ts';
 import { startCompletions } from '../../kit/completions/start-completions.ts';
+import fc from '../../kit/properties.ts';
 import { startScriptedUpstream } from '../../kit/scripted-upstream.ts';
 import { weatherTool } from './read-stream.ts';
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { EventStreamCodec } from '@smithy/eventstream-codec';
-import fc from 'fast-check';
 import { loadFrameReader } from '../../../src/completions/dialects/bedrock/frame-reader.ts';
 import type { StreamEvent } from '../../../src/completions/dialects/dialect.ts';
+import fc from '../../kit/properties.ts';
 
 const codec = new EventStreamCodec(
   (bytes) => (typeof bytes === 'string' ? bytes : Buffer.from(bytes).toString('utf8')),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { type BlockStep, createAnswerReader, readWhole } from '../../../src/completions/ingress/answer-blocks.ts';
+import fc from '../../kit/properties.ts';
 import { anyChunk, chunk, toolPiece, USAGE, usageChunk } from './chunks.ts';
 
 const brief = (steps: readonly BlockStep[]) =>

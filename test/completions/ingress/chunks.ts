@@ -1,5 +1,5 @@
-import fc from 'fast-check';
 import type { ChatChunk, ChunkDelta, Usage } from '../../../src/completions/contract/chat.ts';
+import fc from '../../kit/properties.ts';
 
 const HEAD = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'lab-model' } as const;
 

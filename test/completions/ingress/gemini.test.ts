@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { ChatChunk } from '../../../src/completions/contract/chat.ts';
 import type { GenerateContentRequest } from '../../../src/completions/contract/gemini.ts';
 import { jsonSchemaOf } from '../../../src/completions/dialects/google/google-schema.ts';
@@ -8,6 +7,7 @@ import { createGeminiStream } from '../../../src/completions/ingress/gemini/gemi
 import { packProof, plainNames, readProof } from '../../../src/completions/ingress/gemini/gemini-content.ts';
 import { decodeGeminiRequest } from '../../../src/completions/ingress/gemini/gemini-request.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
+import fc from '../../kit/properties.ts';
 import { anyChunk, chunk, toolPiece, usageChunk } from './chunks.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: parts of an answer as a client reads them

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { ChatChunk, ChatCompletion } from '../../../src/completions/contract/chat.ts';
 import { readWhole } from '../../../src/completions/ingress/answer-blocks.ts';
 import { createMessagesStream, messageObject } from '../../../src/completions/ingress/messages/messages-answer.ts';
+import fc from '../../kit/properties.ts';
 import { anyChunk, chunk, toolPiece, USAGE, usageChunk } from './chunks.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: events as a client reads them

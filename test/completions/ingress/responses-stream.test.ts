@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { Compile } from 'typebox/schema';
 import type { ChatChunk } from '../../../src/completions/contract/chat.ts';
 import { ResponseObject, type ResponsesRequest } from '../../../src/completions/contract/responses.ts';
@@ -11,6 +10,7 @@ import {
 } from '../../../src/completions/ingress/responses/responses-answer.ts';
 import { decodeResponsesRequest } from '../../../src/completions/ingress/responses/responses-request.ts';
 import type { StreamEvent } from '../../../src/platform/sse/sse-writer.ts';
+import fc from '../../kit/properties.ts';
 import { anyChunk, chunk, toolPiece, usageChunk } from './chunks.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: events as a client reads them

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createCustomToolInput } from '../../../src/completions/ingress/responses/responses-tools.ts';
+import fc from '../../kit/properties.ts';
 
 function readPieces(pieces: readonly string[]): { deltas: string; whole: string } {
   const input = createCustomToolInput();

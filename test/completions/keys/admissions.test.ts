@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { nanoOfUsd, priceFrom } from '../../../src/completions/apis/prices.ts';
 import { createBudgets, type KeyHolder, type SettledCall } from '../../../src/completions/keys/admission.ts';
 import { createAdmissions } from '../../../src/completions/keys/create-admissions.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import fc from '../../kit/properties.ts';
 import { holderOf, outcomeOf } from './calls.ts';
 
 const USD_PER_TOKEN = 0.001;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createKeyLookup, matchesAny, matchesPattern } from '../../../src/completions/keys/issued-key.ts';
 import type { KeyRow } from '../../../src/completions/storage/completions-schema.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import fc from '../../kit/properties.ts';
 
 const ROW: KeyRow = {
   id: 'key_1',

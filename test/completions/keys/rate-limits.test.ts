@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createTokenBucket } from '../../../src/completions/keys/rate-limits.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import fc from '../../kit/properties.ts';
 
 test('a full bucket gives its whole minute immediately, and then as fast as it fills', async () => {
   const clock = createFakeClock();

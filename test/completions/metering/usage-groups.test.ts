@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { nanoOfUsd } from '../../../src/completions/apis/prices.ts';
 import type { UsageQuery, UsageReport } from '../../../src/completions/contract/keys.ts';
 import type { CallOutcome, KeyHolder } from '../../../src/completions/keys/admission.ts';
@@ -10,6 +9,7 @@ import type { CompletionsSchema } from '../../../src/completions/storage/complet
 import { completionsDatabase, headWith, MASTER_KEY, startKeys } from '../../kit/completions/start-keys.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import fc from '../../kit/properties.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
 
 const QUARTER_MS = 900_000;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { spliceModel } from '../../../src/completions/relay/splice-body.ts';
 import { findUsage } from '../../../src/completions/relay/token-usage.ts';
+import fc from '../../kit/properties.ts';
 
 test('what is spliced reads as the same request with another model, or is not spliced at all', () => {
   const value = fc.jsonValue({ maxDepth: 3 });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createEventSplitter, createSseFraming, wholeEvents } from '../../../src/completions/relay/event-splitter.ts';
 import { createByteReader } from '../../../src/completions/relay/stream-readers.ts';
+import fc from '../../kit/properties.ts';
 import { chunkOf, eventsOf, USAGE } from '../../kit/scripted-upstream.ts';
 
 const OPTIONS = { choices: 1, usageAsked: false, promptTokens: 5, chunkObject: 'chat.completion.chunk' };

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
 import { startBridge } from '../../kit/bridge/start-bridge.ts';
 import { databasePlaces } from '../../kit/database-engines.ts';
+import fc from '../../kit/properties.ts';
 import { createScriptedProvider, endless, type TurnScript } from '../../kit/scripted-provider.ts';
 
 const start = (sessionId: string, more = {}) => ({ sessionId, taskPrompt: 'hello there', ...more });

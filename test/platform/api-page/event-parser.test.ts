@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../kit/properties.ts';
 import { browserModule, type StreamEvent } from './browser-modules.ts';
 
 const { createEventParser } = await browserModule('event-parser');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../kit/properties.ts';
 import { browserModule, operationOf, type RequestValues } from './browser-modules.ts';
 
 const { buildRequest, curlCommand, missingParameters } = await browserModule('request');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { formatDuration, parseDuration } from '../../../src/platform/config/leaf-settings.ts';
+import fc from '../../kit/properties.ts';
 
 const CASES: readonly (readonly [text: string, milliseconds: number | undefined])[] = [
   ['0s', 0],

@@ -1,8 +1,8 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are references of the configuration, not templates
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { expandReferences } from '../../../src/platform/config/read-setting.ts';
+import fc from '../../kit/properties.ts';
 
 const environment = { HOST: 'db', PORT: '5432', EMPTY: '', NESTED: '${env:HOST}' };
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { nearestName } from '../../../src/platform/config/problem.ts';
+import fc from '../../kit/properties.ts';
 
 const NAMES = ['listen', 'data_dir', 'database', 'auth_token', 'review_auth_token', 'log'];
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { parseYaml } from '../../../src/platform/config/parse-yaml.ts';
+import fc from '../../kit/properties.ts';
 
 test('values, keys and their places are read', () => {
   const { value, values, keys, faults, readable } = parseYaml('a: 1\nb:\n  - x\n  - { c: true, d: }\n');

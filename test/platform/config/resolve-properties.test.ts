@@ -1,9 +1,9 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are references of the configuration, not templates
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { formatProblem } from '../../../src/platform/config/problem.ts';
 import { maskSettings } from '../../../src/platform/config/setting-declaration.ts';
+import fc from '../../kit/properties.ts';
 import { garden, resolveGarden } from './sample-declaration.ts';
 
 const KEYS = 'listen folder gate password width wait store url colors beds name key notes x'.split(' ');

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
 import { expectChanges } from '../../../src/platform/database/statement.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
+import fc from '../../kit/properties.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';
 
 for (const engine of engines) {

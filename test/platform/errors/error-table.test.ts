@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { AppError, type ErrorCode, errorCode } from '../../../src/platform/errors/app-error.ts';
 import {
   describeError,
@@ -9,6 +8,7 @@ import {
   isExpected,
   platformErrors,
 } from '../../../src/platform/errors/error-table.ts';
+import fc from '../../kit/properties.ts';
 
 /** With codes of this test's own table, too. */
 const appError = (code: string, details = {}) => new AppError(code as ErrorCode, details);

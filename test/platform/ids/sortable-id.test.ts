@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import { createFakeRandomness } from '../../kit/fake-randomness.ts';
+import fc from '../../kit/properties.ts';
 
 test('an id is its prefix and 26 characters that need no escaping anywhere', () => {
   const makeId = createSortableIds(systemClock, systemRandomness);

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { describe, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import fc from 'fast-check';
 import { answerHttp } from '../../../src/platform/json-rpc/answer-http.ts';
+import fc from '../../kit/properties.ts';
 import { call, type Message, openRawClient, serving } from './carriers.ts';
 
 const mostly = <Value>(likely: Value, other: fc.Arbitrary<unknown>) =>

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { describe, test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../kit/properties.ts';
 import { openLineChannel } from './line-streams.ts';
 
 describe('messages on lines', () => {

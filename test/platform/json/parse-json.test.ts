@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { decodeUtf8, parseJson, parseRequest } from '../../../src/platform/json/parse-json.ts';
+import fc from '../../kit/properties.ts';
 import { startProcessorTime } from '../../kit/time.ts';
 
 function reasonOf(action: () => unknown): string {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createLogger, type LoggerOptions } from '../../../src/platform/log/logger.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import fc from '../../kit/properties.ts';
 
 function recorded(options: Partial<LoggerOptions> = {}) {
   const lines: string[] = [];

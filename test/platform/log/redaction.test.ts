@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { createLogger, type LogFields } from '../../../src/platform/log/logger.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import fc from '../../kit/properties.ts';
 
 function loggerOf(secrets: () => readonly string[], format: 'json' | 'pretty' = 'json') {
   const lines: string[] = [];

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import {
   classifyAddress,
   classifyHost,
   isLoopbackHost,
   isMetadataName,
 } from '../../../src/platform/network-address/classify-address.ts';
+import fc from '../../kit/properties.ts';
 import { ADDRESS_VECTORS, REFUSED_NAMES } from './vectors.ts';
 
 test('B-77: every spelling in the vector table has its class as the host of a URL', () => {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { type BatcherOptions, createBatcher } from '../../../src/platform/queue/batcher.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import fc from '../../kit/properties.ts';
 
 function prepare(overrides: Partial<BatcherOptions<number>> = {}) {
   const clock = createFakeClock();

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { backoffDelay, type RetryOptions, retry } from '../../../src/platform/retry/retry.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import { createFakeRandomness } from '../../kit/fake-randomness.ts';
+import fc from '../../kit/properties.ts';
 
 const longest = { below: (limit: number) => limit - 1 };
 

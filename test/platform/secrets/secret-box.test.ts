@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createSecretBox } from '../../../src/platform/secrets/secret-keys.ts';
+import fc from '../../kit/properties.ts';
 
 const oldKey = randomBytes(32);
 const newKey = randomBytes(32);

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import {
   createSecretMatcher,
@@ -10,6 +9,7 @@ import {
   sameSecret,
   tokenWeakness,
 } from '../../../src/platform/secrets/tokens.ts';
+import fc from '../../kit/properties.ts';
 
 test('B-28: two secrets are the same exactly when their texts are, whatever their lengths', () => {
   fc.assert(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { encodeComment, encodeEvent } from '../../../src/platform/sse/sse-writer.ts';
+import fc from '../../kit/properties.ts';
 import { readEvents } from './read-events.ts';
 
 test('an event is its id, its name and its data, then an empty line', () => {

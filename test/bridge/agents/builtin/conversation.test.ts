@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import type { ConversationMessage } from '../../../../src/bridge/agents/builtin/complete-chat.ts';
 import { fitConversation, repairConversation } from '../../../../src/bridge/agents/builtin/conversation.ts';
+import fc from '../../../kit/properties.ts';
 
 const user = (content: string): ConversationMessage => ({ role: 'user', content });
 const result = (id: string, content = 'out'): ConversationMessage => ({ role: 'tool', tool_call_id: id, content });
