@@ -101,7 +101,17 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     randomness,
     onFailure: (target, code) => logger.info({ target, code }, 'an attempt on a model failed'),
   });
-  const pipeline = createChatPipeline({ plans, attemptCalls, openChat, lanes, admissions, priceOf, clock, makeId });
+  const pipeline = createChatPipeline({
+    plans,
+    attemptCalls,
+    openChat,
+    lanes,
+    admissions,
+    priceOf,
+    usageCost: settings.usage_cost,
+    clock,
+    makeId,
+  });
 
   return {
     runChat: createRunChat(pipeline),

@@ -115,6 +115,11 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     description:
       'Private ranges from which images and documents given by URL are fetched, for model APIs that cannot fetch them (Bedrock).',
   }),
+  usage_cost: setting.flag({
+    default: false,
+    description:
+      'Add `cost`, in USD, to the `usage` of translated answers under `/v1`, where the price of the model is known. Answers that pass as bytes stay as they are.',
+  }),
   store_content: setting.flag({ default: false, description: 'Store prompts and answers with the usage records.' }),
   apis: setting.record(
     setting.group('', {

@@ -142,6 +142,9 @@ export const Usage = Type.Object({
     }),
   ),
   estimated: Type.Optional(Type.Boolean()),
+  cost: Type.Optional(
+    Type.Number({ description: 'What the call cost, in USD. In translated answers, with `completions.usage_cost`.' }),
+  ),
 });
 
 const AnswerMessage = Type.Object({

@@ -92,6 +92,7 @@ const MessagesUsage = Type.Object({
   cache_creation_input_tokens: Type.Integer(),
   cache_read_input_tokens: Type.Integer(),
   estimated: Type.Optional(Type.Boolean()),
+  cost: Type.Optional(Type.Number({ description: 'In USD, with `completions.usage_cost`.' })),
 });
 
 export const MessageObject = Type.Object(

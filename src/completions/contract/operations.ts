@@ -111,6 +111,7 @@ export const EmbeddingList = Type.Object({
     prompt_tokens: Type.Integer(),
     total_tokens: Type.Integer(),
     estimated: Type.Optional(Type.Boolean()),
+    cost: Type.Optional(Type.Number({ description: 'In USD, with `completions.usage_cost`.' })),
   }),
 });
 

@@ -94,6 +94,7 @@ const ResponsesUsage = Type.Object({
   output_tokens_details: Type.Object({ reasoning_tokens: Type.Integer() }),
   total_tokens: Type.Integer(),
   estimated: Type.Optional(Type.Boolean()),
+  cost: Type.Optional(Type.Number({ description: 'In USD, with `completions.usage_cost`.' })),
 });
 
 export const ResponseObject = Type.Object(

@@ -55,6 +55,7 @@ export function createIngress(parts: IngressParts) {
           answer: expectedAnswerTokens(isPresent(most) ? { max_tokens: most } : {}),
         },
         translate,
+        showsCost: true,
         whole: (completion) => finishedResponse(head, readWhole(completion, `call_${head.id}_`)),
         stream: () => createResponsesStream(head),
       });
@@ -76,6 +77,7 @@ export function createIngress(parts: IngressParts) {
           answer: expectedAnswerTokens({ max_tokens: most }),
         },
         translate: () => decodeMessagesRequest(request),
+        showsCost: true,
         whole: (completion) => messageObject(id, readWhole(completion, `call_${id}_`)),
         stream: () => createMessagesStream({ id, requestId, model }),
       });

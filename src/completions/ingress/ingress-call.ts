@@ -39,6 +39,8 @@ export interface IngressForm extends Pick<LaneForm, 'request' | 'rewritten'> {
   whole(completion: ChatCompletion): object;
   /** The events of a translated stream; its `fail` ends a stream of bytes as well. */
   stream(): StreamEncoder;
+  /** Its usage has a place for what the call cost. */
+  readonly showsCost?: boolean;
   /** How the stream is written. Absent: as server-sent events. */
   readonly format?: StreamFormat;
 }
@@ -104,8 +106,9 @@ export function createIngressCall({ pipeline, strictParams, objects, clock, logg
     const admitted = pipeline.admit(incoming, request.model, form.estimate);
     const { record } = admitted;
     const onKept = (ids: readonly string[], api: string) => objects.keep(ids, holder, api);
-    const { translate } = form;
-    const foreign = { ...laneForm(call, form), ...(refusal !== undefined && { refusal }), onKept, strict, translate };
+    const { translate, showsCost = false } = form;
+    const passed = { ...laneForm(call, form), ...(refusal !== undefined && { refusal }), onKept };
+    const foreign = { ...passed, strict, translate, showsCost };
     const open = () => pipeline.openForeign(admitted, foreign);
     const requestText = () => String(bytes);
 

@@ -48,7 +48,8 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
         return reply;
       }
       const answerAsBytes = family === 'openai' || request.stream === true;
-      const open = () => pipeline.openChat(call, { request, bytes, answerAsBytes, strict });
+      const open = () =>
+        pipeline.openChat(call, { request, bytes, answerAsBytes, strict, showsCost: family === 'openai' });
       const silence = { reply, record: call.record, clock, alarms };
       const begun =
         request.stream === true ? await openInSilence(silence, open) : { opened: await open(), headersSent: false };

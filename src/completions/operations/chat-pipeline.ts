@@ -1,8 +1,8 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import { costOf, isFree, type Price, type PriceOf } from '../apis/prices.ts';
-import type { ChatRequest } from '../contract/chat.ts';
+import { costOf, countTokens, isFree, type Price, type PriceOf, usdOfNano } from '../apis/prices.ts';
+import type { ChatRequest, Usage } from '../contract/chat.ts';
 import { refuseStoredFiles } from '../dialects/conversation.ts';
 import { statusOf } from '../errors.ts';
 import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
@@ -14,7 +14,7 @@ import { type CallerPresence, type CallRecord, createCallRecord } from '../routi
 import type { ModelPlan, ModelPlans } from '../routing/model-plan.ts';
 import type { TargetLease } from '../routing/target-board.ts';
 import { policyOf } from '../routing/upstream-failure.ts';
-import type { ChatWork, OpenedChat } from './encode-chat.ts';
+import { type ChatWork, type OpenedChat, withCost } from './encode-chat.ts';
 import { usesLegacyFunctions, withTools } from './legacy-functions.ts';
 import type { OpenChat } from './open-chat.ts';
 import type { LaneForm, OpenLanes } from './open-lane.ts';
@@ -26,6 +26,8 @@ export interface PipelineOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly lanes: OpenLanes;
   readonly admissions: Admissions;
   readonly priceOf: PriceOf;
+  /** Whether translated answers tell what they cost, where their form allows it. */
+  readonly usageCost?: boolean;
 }
 
 export interface IncomingCall {
@@ -57,6 +59,10 @@ export interface ChatPipeline {
   openChat(call: AdmittedCall, form: ChatForm): Promise<Attempted<OpenedChat>>;
   /** A call in the form of another API: as bytes to targets that speak it themselves, translated to all others. */
   openForeign(call: AdmittedCall, form: ForeignForm): Promise<Attempted<OpenedChat>>;
+  /** What a call has cost on its target, for its usage; empty where that is not shown, or the price is not known. */
+  costOf(call: AdmittedCall, usage: Usage): Pick<Usage, 'cost'>;
+  /** The same in a translated answer. */
+  showCost(call: AdmittedCall, opened: OpenedChat): OpenedChat;
   /** The response of an API that counts the tokens of a prompt; undefined when none of the model's targets does. */
   countTokens(call: IncomingCall, form: LaneForm): Promise<Buffer | undefined>;
 }
@@ -69,10 +75,12 @@ export interface ChatForm {
   readonly strict: boolean;
   /** The request came in another API's form. */
   readonly translated?: boolean;
+  /** Its form has a place for what the call cost. */
+  readonly showsCost?: boolean;
 }
 
 /** A request in the form of another API. */
-export interface ForeignForm extends LaneForm {
+export interface ForeignForm extends LaneForm, Pick<ChatForm, 'showsCost'> {
   readonly strict: boolean;
   /** The request as a chat completion. Called when a target needs it, once. */
   translate(): DecodedRequest;
@@ -91,7 +99,7 @@ export interface Attempted<Result> {
 }
 
 export function createChatPipeline(options: PipelineOptions): ChatPipeline {
-  const { plans, attemptCalls, openChat, lanes, admissions, priceOf, clock, makeId } = options;
+  const { plans, attemptCalls, openChat, lanes, admissions, priceOf, usageCost = false, clock, makeId } = options;
   const makeAnswerId = createCallIds('chatcmpl-', makeId, clock);
 
   /** The dearest of what may answer: a budget must hold wherever the call ends up. */
@@ -210,7 +218,10 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     },
     async openChat(call, form) {
       const work = workOf(call, form, makeAnswerId());
-      const attempted = await pipeline.attempt(call, (attempt) => openChat(attempt, work, call.presence));
+      const attempted = await pipeline.attempt(call, async (attempt) => {
+        const opened = await openChat(attempt, work, call.presence);
+        return form.showsCost === true ? pipeline.showCost(call, opened) : opened;
+      });
       call.record.dropped = attempted.result.dropped;
       return attempted;
     },
@@ -231,12 +242,20 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         if (opened !== undefined) return opened;
         translated ??= translate();
         call.record.dropped = translated.dropped;
-        const chat = await openChat(attempt, translated.work, presence);
+        const opening = await openChat(attempt, translated.work, presence);
+        const chat = form.showsCost === true ? pipeline.showCost(call, opening) : opening;
         return { ...chat, dropped: [...translated.dropped, ...chat.dropped] };
       });
       call.record.dropped = attempted.result.dropped;
       return attempted;
     },
+    costOf({ record }, usage) {
+      const { target } = record;
+      if (!usageCost || target === undefined) return {};
+      const price = priceOf(target.apiId, target.model);
+      return price.known ? { cost: usdOfNano(costOf(price, countTokens(usage))) } : {};
+    },
+    showCost: (call, opened) => (usageCost ? withCost(opened, (usage) => pipeline.costOf(call, usage)) : opened),
     async countTokens(incoming, form) {
       const { model } = form.request;
       const targets = resolvable(model).flatMap((plan) => plan.targets);

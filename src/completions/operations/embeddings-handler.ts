@@ -95,10 +95,12 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
       const estimated = parts.some((part) => part.promptTokens === undefined);
       const counted = parts.reduce((sum, part) => sum + (part.promptTokens ?? 0), 0);
       const tokens = estimated ? promptTokens : counted;
-      const usage = { prompt_tokens: tokens, total_tokens: tokens, ...(estimated && { estimated }) };
+      const counts = estimatedUsage(tokens, 0);
+      const cost = pipeline.costOf(call, counts);
+      const usage = { prompt_tokens: tokens, total_tokens: tokens, ...(estimated && { estimated }), ...cost };
       const embeddings = parts.flatMap((part) => part.embeddings);
       const list = embeddingList(embeddings, model, request.encoding_format === 'base64', usage);
-      return { body: JSON.stringify(list), measured: { usage: estimatedUsage(tokens, 0), estimated } };
+      return { body: JSON.stringify(list), measured: { usage: counts, estimated } };
     }
 
     return pipeline.attempt(call, async (attempt): Promise<OpenedEmbeddings> => {

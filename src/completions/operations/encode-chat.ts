@@ -1,5 +1,5 @@
 import type { UsableApi } from '../apis/model-api.ts';
-import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts';
+import type { ChatChunk, ChatCompletion, ChatRequest, Usage } from '../contract/chat.ts';
 import type { Dialect, DialectContext } from '../dialects/dialect.ts';
 import type { OpenedStream } from '../relay/open-stream.ts';
 import { spliceModel } from '../relay/splice-body.ts';
@@ -105,3 +105,19 @@ export type OpenedChat = { readonly dropped: readonly string[] } & (
   | { readonly kind: 'byte-stream'; readonly stream: OpenedStream<Buffer> }
   | { readonly kind: 'chunk-stream'; readonly stream: OpenedStream<readonly ChatChunk[]> }
 );
+
+/** Puts what the call cost into the usage of a translated answer; `costOf` gives nothing where the price is not known. */
+export function withCost(opened: OpenedChat, costOf: (usage: Usage) => Pick<Usage, 'cost'>): OpenedChat {
+  const priced = <Priced extends { readonly usage?: Usage | null }>(answer: Priced): Priced =>
+    answer.usage ? { ...answer, usage: { ...answer.usage, ...costOf(answer.usage) } } : answer;
+  if (opened.kind === 'completion') return { ...opened, completion: priced(opened.completion) };
+  if (opened.kind !== 'chunk-stream') return opened;
+  const { stream } = opened;
+  const attach: typeof stream.attach = (sink) =>
+    stream.attach({
+      write: (chunks) => sink.write(chunks.map(priced)),
+      end: (last) => sink.end(last?.map(priced)),
+      fail: (error) => sink.fail(error),
+    });
+  return { ...opened, stream: { ...stream, attach } };
+}

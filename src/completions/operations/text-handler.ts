@@ -38,7 +38,7 @@ export function createTextHandler(options: TextHandlerOptions) {
   const { pipeline, findApi, openChat, openOperation, strictParams, clock, makeId } = options;
   const alarms = createAlarms(clock);
 
-  function open(call: AdmittedCall, request: TextRequest, bytes: Buffer, strict: boolean) {
+  function open(call: AdmittedCall, request: TextRequest, bytes: Buffer, strict: boolean, family: PathFamily) {
     const { presence, promptTokens, record } = call;
     const idempotencyId = makeId('idem-');
     const stream = request.stream === true;
@@ -53,7 +53,7 @@ export function createTextHandler(options: TextHandlerOptions) {
       const form = { bytes: undefined, answerAsBytes: false, strict, promptTokens, idempotencyId };
       const opened = await openChat(attempt, { ...answer, ...form, request: chat }, presence);
       record.dropped = [...dropped, ...opened.dropped];
-      return opened;
+      return family === 'openai' ? pipeline.showCost(call, opened) : opened;
     }
 
     return pipeline.attempt(call, async (attempt): Promise<OpenedChat | OpenedOperation> => {
@@ -80,7 +80,7 @@ export function createTextHandler(options: TextHandlerOptions) {
         prompt: tokensOfCharacters(bytes.length),
         answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),
       });
-      const start = () => open(call, request, bytes, strict);
+      const start = () => open(call, request, bytes, strict, family);
       const silence = { reply, record: call.record, clock, alarms };
       const begun =
         request.stream === true ? await openInSilence(silence, start) : { opened: await start(), headersSent: false };

@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { labAt, startCompletions } from '../../kit/completions/start-completions.ts';
-import { answers, completionOf, refuses, saysNothing, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
+import {
+  answers,
+  completionOf,
+  eventsOf,
+  refuses,
+  saysNothing,
+  startScriptedUpstream,
+  streams,
+} from '../../kit/scripted-upstream.ts';
 import { until } from '../../kit/until.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as a client reads them
@@ -116,6 +124,44 @@ test('a complete response says what it cost, in every API; a stream, a failure a
   assert.equal(await costOf('/v1/chat/completions', { ...chat, model: 'demo/echo', stream: true }), null);
   upstream.script(refuses(400));
   assert.equal(await costOf('/v1/chat/completions', chat), null);
+});
+
+test('with usage_cost the usage of translated answers under /v1 has what the call cost, whole and streamed; bytes and the document paths never', async (t) => {
+  const claude = { id: 'msg_1', type: 'message', role: 'assistant', model: 'c', stop_reason: 'end_turn' };
+  const whole = {
+    ...claude,
+    content: [{ type: 'text', text: 'Hi' }],
+    usage: { input_tokens: 10, output_tokens: 2 },
+  };
+  const upstream = await startScriptedUpstream(t, answers(whole));
+  const at = { base_url: upstream.url, api_key: 'key-1' };
+  const settings = {
+    apis: { claude: { ...at, dialect: 'anthropic' }, lab: { ...at, dialect: 'openai' } },
+    prices: {
+      'claude/c': { input: 0.001, output: 0.1, cache_read: 0 },
+      'lab/small': { input: 0.001, output: 0.1 },
+    },
+  };
+  const { post } = await startCompletions(t, { settings: { ...settings, usage_cost: true } });
+  const { post: postWithout } = await startCompletions(t, { settings });
+  const messages = [{ role: 'user', content: 'Hello' }];
+  const usageOf = async (send: typeof post, path: string, body: object): Promise<Json> =>
+    ((await (await send(path, body)).json()) as Json).usage;
+  const chat = { model: 'claude/c', messages };
+  assert.equal((await usageOf(post, '/v1/chat/completions', chat)).cost, 0.21);
+  assert.equal((await usageOf(post, '/v1/completions', { model: 'claude/c', prompt: 'Hello' })).cost, 0.21);
+  assert.equal((await usageOf(post, '/v1/responses', { model: 'claude/c', input: 'Hello' })).cost, 0.21);
+  assert.equal((await usageOf(post, '/v1/chat/completions', { model: 'demo/echo', messages })).cost, 0);
+  assert.equal('cost' in (await usageOf(post, '/v1/chat/completions', { ...chat, model: 'claude/other' })), false);
+  assert.equal('cost' in (await usageOf(post, '/chat/completions', chat)), false);
+  assert.equal('cost' in (await usageOf(post, '/completions', { model: 'claude/c', prompt: 'Hello' })), false);
+  assert.equal('cost' in (await usageOf(postWithout, '/v1/chat/completions', chat)), false);
+  // In a lane the bytes stay as they are.
+  assert.deepEqual(await usageOf(post, '/v1/messages', { ...chat, max_tokens: 9 }), whole.usage);
+
+  upstream.script(streams(eventsOf(['Hi'])));
+  const streamed = await post('/v1/messages', { model: 'lab/small', messages, max_tokens: 9, stream: true });
+  assert.match(await streamed.text(), /"usage":\{[^}]*"output_tokens":7[^}]*"cost":0\.711\}/);
 });
 
 test('a key with max_parallel gets 429 while its calls run; one that the caller leaves makes room', async (t) => {

@@ -49,6 +49,7 @@ function messagesUsage(usage: Usage | undefined): MessagesUsage {
     cache_creation_input_tokens: written,
     cache_read_input_tokens: cached,
     ...(usage?.estimated === true && { estimated: true }),
+    ...(usage?.cost !== undefined && { cost: usage.cost }),
   };
 }
 

@@ -118,6 +118,7 @@ function responsesUsage(usage: Usage): ResponsesUsage {
     output_tokens_details: { reasoning_tokens: usage.completion_tokens_details?.reasoning_tokens ?? 0 },
     total_tokens: usage.total_tokens,
     ...(usage.estimated === true && { estimated: true }),
+    ...(usage.cost !== undefined && { cost: usage.cost }),
   };
 }
 
