@@ -15,6 +15,7 @@ import type { SecretBox, SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createToken } from '../platform/secrets/tokens.ts';
 import { type BridgeAccess, createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
+import { fileShelves } from './agents/agent-fence.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
 import { createArtifactLinks } from './artifacts/artifact-links.ts';
@@ -186,6 +187,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     placeFiles: attachments.place,
     scratch: {
       folder: join(options.dataDirectory, 'scratch'),
+      shelves: fileShelves(options.dataDirectory),
       maxBytes: settings.bridge.limits.scratch_bytes,
       maxBytesOfOwner: settings.bridge.limits.scratch_bytes_per_owner,
     },

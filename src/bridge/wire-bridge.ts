@@ -73,7 +73,12 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     fallback: [homeDirectory, tmpdir()],
     personal: personal === '' ? join(homeDirectory, 'trestle', '{user}') : personal,
   });
-  const directories = createWorkingDirectories({ roots, dataDirectory, places });
+  const directories = createWorkingDirectories({
+    roots,
+    dataDirectory,
+    places,
+    isFenced: options.sandbox !== undefined,
+  });
   const folderList = createFolderList(roots, places);
   const agentsFolder = join(dataDirectory, 'agents');
   const confine = createConfinement({ places, isScratch: directories.isScratch });

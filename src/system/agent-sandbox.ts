@@ -82,13 +82,15 @@ interface ModelGateOptions {
   keyOf: ((payer: Payer) => string) | undefined;
 }
 
-const MODELS = '/v1/';
+/** The paths of our models. Gemini's clients have one of their own. */
+const MODELS = /^\/(?:v1\/|v1beta\/models(?:\/|$))/;
 const SILENCE_MS = 15 * 60_000;
 /** Credentials, and what is about one connection only. */
 const DROPPED: ReadonlySet<string> = new Set(
-  'authorization x-api-key x-team cookie host connection keep-alive proxy-connection proxy-authorization upgrade'.split(
-    ' ',
-  ),
+  (
+    'authorization x-api-key x-goog-api-key x-team cookie host connection keep-alive ' +
+    'proxy-connection proxy-authorization upgrade'
+  ).split(' '),
 );
 
 /**
@@ -98,8 +100,8 @@ const DROPPED: ReadonlySet<string> = new Set(
 export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
   return (payer, asked, response) => {
     const target = URL.parse(asked.url ?? '', 'http://127.0.0.1');
-    if (target === null || keyOf === undefined || !target.pathname.startsWith(MODELS) || url() === '') {
-      const message = 'Programs in the sandbox can call /v1 of this address, and nothing else.';
+    if (target === null || keyOf === undefined || !MODELS.test(target.pathname) || url() === '') {
+      const message = 'Programs in the sandbox can call /v1 and /v1beta/models of this address, and nothing else.';
       response.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify({ error: { message } }));
       return;
     }

@@ -129,10 +129,63 @@ test('our models can be called with the key of the owner, and nothing else of th
   const url = 'http://127.0.0.1:47113';
   const call = `curl -sS -m 10 -H 'content-type: application/json' -H 'authorization: Bearer any' -d '${chat}' ${url}/v1/chat/completions`;
   assert.match(await sh(program, work, call), /"content":"hello there"/);
-  for (const path of ['/acp/rpc', '/keys', '/usage', '/v1/../keys', '/v1/%2e%2e/keys', '/api/bridge/sessions', '/']) {
+  const contents = JSON.stringify({ contents: [{ role: 'user', parts: [{ text: 'hello Gemini' }] }] });
+  const gemini = `curl -sS -m 10 -H 'content-type: application/json' -H 'x-goog-api-key: any' -d '${contents}' ${url}/v1beta/models/demo/echo:generateContent`;
+  assert.match(await sh(program, work, gemini), /"text":"hello Gemini"/);
+  const closed = ['/v1beta/files', '/v1beta/models/../../keys', '/v1beta/modelsx', '/v1betax/models'];
+  for (const path of [
+    ...closed,
+    '/acp/rpc',
+    '/keys',
+    '/usage',
+    '/v1/../keys',
+    '/v1/%2e%2e/keys',
+    '/api/bridge/sessions',
+    '/',
+  ]) {
     const said = await sh(program, work, `curl -sS -m 10 --path-as-is -w ' %{http_code}' ${url}${path}`);
     assert.match(said, /404\[0\]$/, `${path}: ${said}`);
   }
+});
+
+test('the files of a prompt can be read in the sandbox, not changed, and end with the session', options, async () => {
+  const { program, work } = await fenced();
+  const data = Buffer.from([1, 0, 2, 0]).toString('base64');
+  // The prompt names the file below: that is what the line gets as its input.
+  const line = `file=$(sed -n 's/^- \\(.*\\) (.*/\\1/p') <<'END'; od -An -tx1 "$file"; rm -f "$file"; echo x >>"$file"; echo "at $file"`;
+  const params = {
+    sessionId: 'with-file',
+    taskPrompt: `sh ${line}`,
+    workingDirectory: work,
+    routing: { explicitProviderId: 'scripted' },
+    attachments: [{ name: 'given.bin', contentType: 'application/x-any', data }],
+  };
+  const { result, error } = await callBridge(program.url, 'session.start', params, TOKEN).answer;
+  const said = String(result?.output);
+  assert.match(said, /01 00 02 00/, JSON.stringify([result, error]));
+  assert.match(said, /Read-only file system/);
+  const file = /at (.*given\.bin)/.exec(said)?.[1] ?? '';
+  assert.equal((await readFile(file)).toString('base64'), data);
+  await callBridge(program.url, 'session.close', { sessionId: 'with-file' }, TOKEN).answer;
+  await until('the file to be gone', () => !existsSync(file));
+});
+
+test('git works in the sandbox, and what a hostile repository runs through it stays inside', options, async () => {
+  const { program, home } = await fenced();
+  const repository = join(home, 'repository');
+  await mkdir(repository);
+  const spy = `cat '${join(home, '.ssh', 'id_ed25519')}' >&2; touch '${join(home, 'out-of-git')}'; touch ran`;
+  const hook = `printf '#!/bin/sh\\n%s\\n' "${spy}" >.git/hooks/pre-commit && chmod +x .git/hooks/pre-commit`;
+  const commit = 'git add . && git -c user.name=a -c user.email=a@b.c commit -qm first';
+  const said = await sh(
+    program,
+    repository,
+    `git init -q . && echo a >a && ${hook} && ${commit}; git log --oneline; ls`,
+  );
+  assert.match(said, / first\n/, said);
+  assert.match(said, /\nran\n/, 'the hook ran, in the sandbox');
+  assert.ok(!said.includes(SSH_KEY), said);
+  assert.ok(!existsSync(join(home, 'out-of-git')));
 });
 
 test('nothing outside the folder can be changed, and what is written to the home is private', options, async () => {

@@ -96,6 +96,8 @@ export function createAgentFence(options: AgentFenceOptions): AgentFence {
     const isOwn = owner === '' || isOperators(owner);
     const state = isOwn && Object.hasOwn(STATE_FOLDERS, agent) ? (STATE_FOLDERS[agent] ?? []) : [];
     const installed = work.isCallers && !isOwn ? [] : await installationOf(command);
+    const shelf = fileShelf(dataDirectory, owner, folder);
+    await mkdir(shelf, { recursive: true, mode: 0o700 });
     return {
       folder,
       startIn,
@@ -105,7 +107,7 @@ export function createAgentFence(options: AgentFenceOptions): AgentFence {
       readable: [...settings.sandbox_read_paths, ...installed],
       writable: [...state.map((name) => join(homeDirectory, name)), ...(isOwn ? settings.sandbox_write_paths : [])],
       hidden: await findHidden(),
-      installation: [programs],
+      installation: [programs, shelf],
       network: payerName({ owner, member }),
     };
   }
@@ -126,6 +128,23 @@ function isOrdinaryHome(path: string): boolean {
   return path !== '/' && path !== '/tmp' && !/^\/(?:usr|bin|sbin|lib\w*|etc|dev|proc|sys)(?:\/|$)/.test(path);
 }
 
+/** The folder of all shelves. */
+export function fileShelves(dataDirectory: string): string {
+  return join(dataDirectory, 'prompt-files');
+}
+
+/**
+ * A folder with the files of prompts for the sessions of an owner in one working directory. Programs in the sandbox can read
+ * it: one process serves all of these sessions, and nothing can be mounted once it runs.
+ */
+export function fileShelf(dataDirectory: string, owner: string, folder: string): string {
+  return join(fileShelves(dataDirectory), shortHash(`${owner}\0${folder}`));
+}
+
+function shortHash(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 32);
+}
+
 /** The folder of all homes that agents have for owners. */
 export function agentHomes(dataDirectory: string): string {
   return join(dataDirectory, 'agent-homes');
@@ -133,7 +152,7 @@ export function agentHomes(dataDirectory: string): string {
 
 /** The home of an agent for an owner. Owners have names of any length with any characters. */
 export async function makeAgentHome(homes: string, owner: string, agent: string): Promise<string> {
-  const home = join(homes, createHash('sha256').update(owner).digest('hex').slice(0, 32), agent);
+  const home = join(homes, shortHash(owner), agent);
   await mkdir(home, { recursive: true, mode: 0o700 });
   return home;
 }

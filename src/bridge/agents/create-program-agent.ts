@@ -26,7 +26,7 @@ import type {
   SupervisedTurn,
 } from './agent-provider.ts';
 import { asObject, createHiding, describeFailure } from './agent-text.ts';
-import { promptContent } from './prompt-content.ts';
+import { type PlacedFile, promptContent } from './prompt-content.ts';
 
 export interface ProgramAgentOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly id: string;
@@ -153,7 +153,8 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     const { process, conversation } = found;
     const { workingDirectory: folder } = turn;
     const prompt = promptWithSkills(turn.prompt, turn.skills);
-    const { text, parts, notes } = await promptContent(prompt, turn.files, process.connection.accepts);
+    const files = options.isFenced(turn.owner) ? turn.files?.map(asFenced) : turn.files;
+    const { text, parts, notes } = await promptContent(prompt, files, process.connection.accepts);
     for (const note of notes) turn.report({ kind: 'status', text: note });
     turn.begun();
     const asked = process.connection.prompt({ ...turn, conversation, text, parts, folder });
@@ -352,6 +353,11 @@ async function firstOf<Value>(process: KeptProcess, work: Promise<Value>): Promi
   } finally {
     forget();
   }
+}
+
+/** The file where a program in the sandbox finds it. */
+function asFenced(file: PlacedFile): PlacedFile {
+  return file.fencedPath === undefined ? file : { ...file, path: file.fencedPath };
 }
 
 function failed(code: Failure['code'], error: string): Failure {

@@ -5,6 +5,8 @@ export interface PlacedFile {
   readonly sizeBytes: number;
   /** Where it is; of one that was not sent, what the app called it. */
   readonly path: string;
+  /** Where programs in the sandbox find it, if not there. */
+  readonly fencedPath?: string | undefined;
   readonly kind: 'image' | 'text' | 'file' | 'unsent';
   /** Its bytes. The agent may have put something else in its place: links and private files are refused. */
   read(): Promise<Buffer>;
@@ -17,7 +19,7 @@ export interface AcceptedContent {
 }
 
 /** A file that is shown to the agent as a part of the prompt. */
-export type PromptPart = Omit<PlacedFile, 'kind' | 'read'> &
+export type PromptPart = Omit<PlacedFile, 'kind' | 'read' | 'fencedPath'> &
   ({ readonly kind: 'image'; readonly data: string } | { readonly kind: 'text'; readonly text: string });
 
 export interface PromptContent {
@@ -69,7 +71,7 @@ export async function promptContent(
   return { text: lists.length === 0 ? prompt : `${prompt}\n\n${lists.join('\n')}`, parts, notes };
 }
 
-async function partOf({ kind, read, ...file }: PlacedFile): Promise<PromptPart> {
+async function partOf({ kind, read, fencedPath, ...file }: PlacedFile): Promise<PromptPart> {
   const bytes = await read();
   return kind === 'image'
     ? { ...file, kind, data: bytes.toString('base64') }

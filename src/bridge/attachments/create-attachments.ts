@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { mkdir, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { link, mkdir, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { repeat } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
@@ -46,6 +46,8 @@ interface PlaceTarget {
   readonly owner: string;
   /** The private folder of the session. */
   readonly folder: string;
+  /** Where programs in the sandbox find the same files. Undefined: they see the private folder. */
+  readonly shelf?: string | undefined;
   readonly turnId: string;
 }
 
@@ -137,9 +139,11 @@ export function createAttachments(options: AttachmentsOptions): Attachments {
   }
 
   /** Where the agent finds the files. The way there is walked without following links: an agent may have put some there. */
-  async function place({ owner, folder: own, turnId }: PlaceTarget, files: readonly GivenFile[]) {
+  async function place({ owner, folder: own, shelf: shelves, turnId }: PlaceTarget, files: readonly GivenFile[]) {
     const rows = await findStored(owner, storedIds(files));
     const target = await openFolder(confine(own), [ATTACHMENT_FOLDER, turnId], { create: true }).catch(notAFolder);
+    const shelf = shelves === undefined ? undefined : join(shelves, turnId);
+    if (shelf !== undefined) await mkdir(shelf, { recursive: true, mode: 0o700 });
     const taken = new Set<string>();
     const placed: PlacedFile[] = [];
     try {
@@ -159,7 +163,10 @@ export function createAttachments(options: AttachmentsOptions): Attachments {
         await handle.writeFile(bytes).finally(() => handle.close());
         const sizeBytes = bytes.length;
         const read = () => readPlaced(confine(own), join(ATTACHMENT_FOLDER, turnId, name), sizeBytes);
-        placed.push({ name, sizeBytes, path: join(target.path, name), ...kindOf(given, bytes), read });
+        const fencedPath = shelf === undefined ? undefined : join(shelf, name);
+        // The same file: it takes no more room, and nobody in the sandbox can change it.
+        if (fencedPath !== undefined) await link(target.entry(name), fencedPath);
+        placed.push({ name, sizeBytes, path: join(target.path, name), fencedPath, ...kindOf(given, bytes), read });
       }
     } finally {
       await target.close();

@@ -82,7 +82,7 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   /** Removes what the turns of a session have produced; its links lead nowhere then. */
   removeArtifacts(sessionKey: string): Promise<void>;
   /** Where the private folders of sessions are, and how much they may hold. Undefined: they are not looked after. */
-  readonly scratch: Pick<ScratchSpaceOptions, 'folder' | 'maxBytes' | 'maxBytesOfOwner'> | undefined;
+  readonly scratch: Pick<ScratchSpaceOptions, 'folder' | 'shelves' | 'maxBytes' | 'maxBytesOfOwner'> | undefined;
 }
 
 /** Four missed heartbeats: with the pause, what a dead bridge left is settled within 15 seconds. */

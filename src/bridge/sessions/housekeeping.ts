@@ -1,4 +1,4 @@
-import { lstat, opendir, rm } from 'node:fs/promises';
+import { lstat, opendir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
@@ -119,6 +119,8 @@ interface ScratchSpace {
 export interface ScratchSpaceOptions {
   /** Holds one folder for each session, named by its key, and those of closed ones that are being removed. */
   readonly folder: string;
+  /** Holds folders that hold one folder for each session, with links to files of its private folder. */
+  readonly shelves?: string;
   /** In all, and of one owner. */
   readonly maxBytes: number;
   readonly maxBytesOfOwner: number;
@@ -166,8 +168,20 @@ export function createScratchSpace(options: ScratchSpaceOptions): ScratchSpace {
         await pause(clock, SCRATCH_PAUSE_MS, signal);
       }
       bytesOf = found;
+      if (options.shelves !== undefined) await sweepShelves(options.shelves, signal);
     },
   };
+
+  async function sweepShelves(shelves: string, signal: AbortSignal): Promise<void> {
+    const namesIn = (path: string): Promise<readonly string[]> => readdir(path).catch(() => []);
+    for (const shelf of await namesIn(shelves)) {
+      for (const name of await namesIn(join(shelves, shelf))) {
+        if (signal.aborted) return;
+        const path = join(shelves, shelf, name);
+        if ((await options.ownerOf(name)) === undefined && (await isOld(path))) await rm(path, { recursive: true });
+      }
+    }
+  }
 
   async function isOld(path: string): Promise<boolean> {
     const found = await lstat(path).catch(() => undefined);

@@ -109,15 +109,16 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       folder === '' ? await directories.scratch(session.key) : await directories.check(folder, session.owner);
     const ofSession = folder === '' ? '' : workingDirectory;
     options.permissions.checkServers(request.mcpServers, workingDirectory);
-    if (turn.request.files.length > 0) await placeFiles(session, turn);
+    if (turn.request.files.length > 0) await placeFiles(session, turn, workingDirectory);
     return { provider, route, workingDirectory, ofSession, base: resultBase(origin, route, workingDirectory) };
   }
 
   /** Puts the files of the prompt into the private folder of the session, whatever folder its agent works in. */
-  async function placeFiles(session: LiveSession, turn: LiveTurn): Promise<void> {
+  async function placeFiles(session: LiveSession, turn: LiveTurn, workingDirectory: string): Promise<void> {
     const { files, uploader: owner } = turn.request;
     options.checkScratch(session.owner);
-    const target = { owner, folder: await directories.scratch(session.key), turnId: turn.id };
+    const shelf = directories.shelfOf(session.key, session.owner, workingDirectory);
+    const target = { owner, folder: await directories.scratch(session.key), shelf, turnId: turn.id };
     turn.placed = await options.placeFiles(target, files);
   }
 

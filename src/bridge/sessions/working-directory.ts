@@ -1,7 +1,7 @@
-import { mkdir, mkdtemp, realpath, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { isAbsolute, join, sep } from 'node:path';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { identityOf } from '../agents/agent-fence.ts';
+import { fileShelf, fileShelves, identityOf } from '../agents/agent-fence.ts';
 import { ATTACHMENT_FOLDER } from '../attachments/given-files.ts';
 import { MAIN } from '../principal.ts';
 import type { OwnerRoots } from './owner-roots.ts';
@@ -31,6 +31,8 @@ export interface WorkingDirectories {
   setScratchAside(sessionKey: string): Promise<() => Promise<void>>;
   /** Where the files of a session's prompts are, in its private folder; it may not be there. */
   filesOf(sessionKey: string): string;
+  /** Where programs in the sandbox find the files of a session's prompts. Undefined: they are not in one, or see the private folder. */
+  shelfOf(sessionKey: string, owner: string, folder: string): string | undefined;
   /** Whether a path, as `scratch` gave it, is a private folder of a session. */
   isScratch(path: string): boolean;
 }
@@ -41,6 +43,8 @@ export interface WorkingDirectoryOptions {
   readonly dataDirectory: string;
   /** The data directory, and whatever else is ours. */
   readonly places: PrivatePlaces;
+  /** Whether programs see their working directory only. */
+  readonly isFenced?: boolean;
 }
 
 const LONGEST_PATH = 4096;
@@ -49,6 +53,7 @@ export function createWorkingDirectories(options: WorkingDirectoryOptions): Work
   const { roots, dataDirectory, places } = options;
   const allScratch = join(dataDirectory, 'scratch');
   const scratchOf = (sessionKey: string) => join(allScratch, sessionKey);
+  const shelves = fileShelves(dataDirectory);
 
   async function checkHeld(folder: HeldFolder, owner: string): Promise<void> {
     if (folder.holdsProcesses) throw refused('it holds processes, not files; use a folder of files');
@@ -110,13 +115,21 @@ export function createWorkingDirectories(options: WorkingDirectoryOptions): Work
     async setScratchAside(sessionKey) {
       await mkdir(allScratch, { recursive: true, mode: 0o700 });
       const aside = await mkdtemp(join(allScratch, 'closed-'));
-      await rename(scratchOf(sessionKey), join(aside, sessionKey)).catch((error) => {
-        // A session that worked elsewhere has none.
-        if (errorCode(error) !== 'ENOENT') throw error;
-      });
+      const hidden = [scratchOf(sessionKey)];
+      for (const shelf of await readdir(shelves).catch(() => [])) hidden.push(join(shelves, shelf, sessionKey));
+      for (const [index, path] of hidden.entries()) {
+        await rename(path, join(aside, String(index))).catch((error) => {
+          // A session that worked elsewhere has none.
+          if (errorCode(error) !== 'ENOENT') throw error;
+        });
+      }
       return () => rm(aside, { recursive: true, force: true });
     },
     filesOf: (sessionKey) => join(scratchOf(sessionKey), ATTACHMENT_FOLDER),
+    shelfOf: (sessionKey, owner, folder) =>
+      options.isFenced !== true || isInside(folder, allScratch)
+        ? undefined
+        : join(fileShelf(dataDirectory, owner, folder), sessionKey),
     isScratch: (path) => isInside(path, allScratch),
   };
 }

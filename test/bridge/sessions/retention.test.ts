@@ -77,6 +77,8 @@ test('DB-16: after session.close the files of a session cannot be downloaded, an
 test('DB-9: private folders are limited for each owner and in all, and those of no session are removed', async (context) => {
   const folder = await mkdtemp(join(tmpdir(), 'trestle-scratch-'));
   context.after(() => rm(folder, { recursive: true, force: true }));
+  const shelves = await mkdtemp(join(tmpdir(), 'trestle-shelves-'));
+  context.after(() => rm(shelves, { recursive: true, force: true }));
   const owners = new Map([
     ['ses_1', 'hostile'],
     ['ses_2', 'hostile'],
@@ -84,6 +86,7 @@ test('DB-9: private folders are limited for each owner and in all, and those of 
   ]);
   const space = createScratchSpace({
     folder,
+    shelves,
     maxBytes: 1000,
     maxBytesOfOwner: 800,
     clock: systemClock,
@@ -99,7 +102,10 @@ test('DB-9: private folders are limited for each owner and in all, and those of 
   }
   const past = new Date(Date.now() - 2 * 3_600_000);
   for (const name of ['ses_old', 'closed-abc', 'ses_1']) await utimes(join(folder, name), past, past);
+  for (const name of ['ses_1', 'ses_old', 'ses_new']) await mkdir(join(shelves, 'one', name), { recursive: true });
+  for (const name of ['ses_1', 'ses_old']) await utimes(join(shelves, 'one', name), past, past);
   await space.sweep(signal);
+  assert.deepEqual((await readdir(join(shelves, 'one'))).toSorted(), ['ses_1', 'ses_new']);
   assert.deepEqual((await readdir(folder)).toSorted(), ['ses_1', 'ses_2', 'ses_3', 'ses_new']);
   assert.throws(() => space.check('hostile'), { code: 'WORKING_DIRECTORY_REFUSED' });
   space.check('good');

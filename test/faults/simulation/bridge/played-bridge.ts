@@ -63,6 +63,7 @@ const directories: WorkingDirectories = {
   identify: async () => '0:0',
   scratch: async (sessionKey) => `/scratch/${sessionKey}`,
   setScratchAside: async () => async () => undefined,
+  shelfOf: () => undefined,
   filesOf: (sessionKey) => `/scratch/${sessionKey}/attachments`,
   isScratch: () => true,
 };
