@@ -137,6 +137,11 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       makeId,
       permissions,
       confine,
+      isOpenTo: (folder, owner) =>
+        directories.check(folder, owner).then(
+          () => true,
+          () => false,
+        ),
       environment,
       fence,
       homes,

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { link, mkdir, open, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { toolTable } from '../../src/bridge/agents/builtin/create-builtin-agent.ts';
-import { describeSkills } from '../../src/bridge/agents/builtin/skills.ts';
+import { describeSkills, readRules } from '../../src/bridge/agents/builtin/folder-instructions.ts';
 import { createConfinement } from '../../src/bridge/agents/builtin/tools/confinement.ts';
 import { createArtifactLinks } from '../../src/bridge/artifacts/artifact-links.ts';
 import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
@@ -19,102 +18,7 @@ import { systemClock } from '../../src/platform/clock/clock.ts';
 import { readSources } from '../architecture/source-file.ts';
 import { makeId, toolContext } from '../kit/bridge/builtin-agent.ts';
 import { silentLogger } from '../kit/silent-logger.ts';
-import { makeWorld, SECRET, type World } from './attack-world.ts';
-
-/** What an attack offers: a working directory, and what to ask for in it. */
-interface Target {
-  readonly root: string;
-  readonly file: string;
-  readonly folder: string;
-}
-
-type Attack = (world: World) => Promise<readonly Target[] | string>;
-const here = (file: string, folder: string) => (world: World) => [{ root: world.project, file, folder }];
-const attacks: Readonly<Record<string, Attack>> = {
-  'the folder above the data directory': async ({ home }) => [
-    { root: join(home, 'share'), file: 'trestle/secret.key', folder: 'trestle' },
-    { root: home, file: 'share/trestle/outbox/mail.txt', folder: 'share/trestle/outbox' },
-  ],
-  'the data directory and what is in it': async ({ data }) => [
-    { root: data, file: 'secret.key', folder: '.' },
-    { root: join(data, 'outbox'), file: 'mail.txt', folder: '.' },
-    { root: join(data, 'scratch'), file: '../secret.key', folder: '..' },
-  ],
-  'a scratch folder, and up from there': async ({ data }) => [
-    { root: join(data, 'scratch', 'ses_1'), file: '../../secret.key', folder: '../..' },
-  ],
-  'dots and absolute paths': async (world) => [
-    ...here('../share/trestle/secret.key', '../share/trestle')(world),
-    ...here(join(world.data, 'secret.key'), world.data)(world),
-  ],
-  'a link to a file': async (world) => {
-    await symlink(join(world.data, 'secret.key'), join(world.project, 'link'));
-    return here('link', '.')(world);
-  },
-  'a link to a folder': async (world) => {
-    await symlink(world.data, join(world.project, 'folder-link'));
-    await symlink('folder-link', join(world.project, 'second-link'));
-    return [
-      ...here('folder-link/secret.key', 'folder-link')(world),
-      ...here('second-link/secret.key', 'second-link/outbox')(world),
-      { root: join(world.project, 'folder-link'), file: 'secret.key', folder: '.' },
-    ];
-  },
-  'a second name of a secret file': async (world) => {
-    const names = ['secret.key', 'bridge.db', 'gateway-device.pem'];
-    for (const name of names) await link(join(world.data, name), join(world.project, `hard-${name}`));
-    return names.flatMap((name) => here(`hard-${name}`, '.')(world));
-  },
-  'the configuration file': async (world) => {
-    await link(world.configuration, join(world.project, 'copy.yaml'));
-    return [...here('trestle.yaml', '.')(world), ...here('copy.yaml', '.')(world)];
-  },
-  'a bind mount': async (world) => {
-    const mounts: readonly (readonly [from: string, to: string, kind: 'folder' | 'file'])[] = [
-      [world.data, join(world.project, 'mounted'), 'folder'],
-      [join(world.data, 'outbox'), join(world.project, 'mounted-outbox'), 'folder'],
-      [join(world.data, 'secret.key'), join(world.project, 'mounted-key'), 'file'],
-      [join(world.home, 'share'), join(world.project, 'mounted-share'), 'folder'],
-    ];
-    for (const [from, to, kind] of mounts) {
-      await (kind === 'folder' ? mkdir(to) : writeFile(to, ''));
-      try {
-        execFileSync('mount', ['--bind', from, to], { stdio: 'ignore' });
-      } catch {
-        return 'this user may not mount anything';
-      }
-      world.cleanups.push(() => execFileSync('umount', [to]));
-    }
-    return [
-      ...here('mounted/secret.key', 'mounted')(world),
-      ...here('mounted-outbox/mail.txt', 'mounted-outbox')(world),
-      ...here('mounted-key', '.')(world),
-      ...here('mounted-share/trestle/secret.key', 'mounted-share/trestle')(world),
-      { root: join(world.project, 'mounted'), file: 'secret.key', folder: '.' },
-      { root: join(world.project, 'mounted', 'outbox'), file: 'mail.txt', folder: '.' },
-      { root: join(world.project, 'mounted-share'), file: 'trestle/secret.key', folder: 'trestle' },
-    ];
-  },
-  'the folder of processes': async (world) => {
-    const handle = await open(join(world.data, 'secret.key'));
-    world.cleanups.push(() => handle.close());
-    const key = join(world.data, 'secret.key');
-    return [
-      ...here(`/proc/self/root${key}`, `/proc/self/root${world.data}`)(world),
-      ...here(`/proc/${process.pid}/root${key}`, `/proc/${process.pid}/root${world.data}`)(world),
-      ...here(`/proc/self/fd/${handle.fd}`, '/proc/self/cwd')(world),
-      { root: '/', file: `proc/self/root${key}`, folder: `proc/self/root${world.data}` },
-      { root: '/', file: `proc/${process.pid}/fd/${handle.fd}`, folder: 'proc/self/fd' },
-      { root: '/', file: 'proc/self/environ', folder: 'proc/self' },
-      { root: `/proc/self/root${world.data}`, file: 'secret.key', folder: '.' },
-      { root: '/proc/self', file: 'environ', folder: '.' },
-    ];
-  },
-  'letters in another case': async (world) => [
-    ...here('../SHARE/Trestle/SECRET.KEY', '../SHARE/Trestle')(world),
-    { root: world.data.toUpperCase(), file: 'secret.key', folder: '.' },
-  ],
-};
+import { attacks, makeWorld, SECRET, type Target, type World } from './attack-world.ts';
 
 /** Everything that the bridge has for opening a path, as the program wires it. */
 function openers({ home, data, configuration }: World) {
@@ -165,6 +69,16 @@ const doors: Readonly<Record<string, Door>> = {
     working_directory: folder,
   })),
   skills: async (world, { root }) => describeSkills(openers(world).confine(root), ['own', 'linked']),
+  rules: async (world, { root, folder }) => {
+    const { confine, directories } = openers(world);
+    const isOpen = (path: string) =>
+      directories.check(path).then(
+        () => true,
+        () => false,
+      );
+    const places = [root, join(root, folder)];
+    return (await Promise.all(places.map((place) => readRules(place, { confine, isOpen }).catch(() => '')))).join('\n');
+  },
   'artifact collection': async (world, { root, file }) => {
     const turn = { owner: 'main', sessionKey: 's', turnId: 't', workingDirectory: root };
     await artifactsOf(world).keep(turn, [file, join(root, file)], []);
@@ -284,7 +198,7 @@ test('DB-1: an operator can list a folder above the data directory, whose tools 
     toolTable.find((found) => found.name === name)?.run(input, { ...toolContext('/'), root });
   assert.equal(
     (await run('list_files', { recursive: true }))?.text,
-    'project/\nproject/.agents/\nproject/.agents/skills/\nproject/.agents/skills/linked\nproject/.agents/skills/own/\nproject/.agents/skills/own/SKILL.md\nproject/own.txt\nproject/trestle.yaml\nshare/',
+    'project/\nproject/.agents/\nproject/.agents/skills/\nproject/.agents/skills/linked\nproject/.agents/skills/own/\nproject/.agents/skills/own/SKILL.md\nproject/AGENTS.md\nproject/CLAUDE.md\nproject/own.txt\nproject/trestle.yaml\nshare/',
   );
   assert.equal((await run('search_files', { text: SECRET }))?.text, '[nothing found]');
   assert.equal((await run('read_file', { path: 'project/own.txt' }))?.text, 'harmless');
@@ -340,7 +254,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/agent-probe.ts': 'looks at the programs that the operator configured',
   'agents/builtin/prompt-images.ts': ['read_file'],
   'agents/builtin/run-turn.ts': Object.keys(doors).filter((name) => toolTable.some((row) => name.startsWith(row.name))),
-  'agents/builtin/skills.ts': ['skills'],
+  'agents/builtin/folder-instructions.ts': ['skills', 'rules'],
   'agents/builtin/tools/confinement.ts': ['read_file', 'write_file', 'edit_file', 'list_files', 'artifact collection'],
   'agents/builtin/tools/file-tools.ts': ['read_file', 'write_file', 'write_file, a new file', 'edit_file'],
   'agents/builtin/tools/run-command.ts': ['run_command'],

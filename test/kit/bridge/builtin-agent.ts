@@ -75,6 +75,7 @@ export function scriptedAgent(
     makeId,
     permissions: 'allow',
     confine,
+    isOpenTo: async () => false,
     environment,
     processJournal: undefined,
     fence: NO_FENCE,

@@ -10,10 +10,11 @@ import type { AgentMode, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd } fro
 import { promptContent } from '../prompt-content.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
+import { describeSkills, readRules } from './folder-instructions.ts';
 import type { McpTools } from './mcp-tools.ts';
 import { promptMessage } from './prompt-images.ts';
 import { runTurn } from './run-turn.ts';
-import { describeSkills } from './skills.ts';
+import type { FolderInstructions } from './system-prompt.ts';
 import type { Confine } from './tools/confinement.ts';
 import { editFileTool, readFileTool, writeFileTool } from './tools/file-tools.ts';
 import { runCommandTool } from './tools/run-command.ts';
@@ -36,6 +37,8 @@ export interface BuiltinAgentOptions {
   readonly permissions: 'allow' | 'deny';
   /** Opens working directories for the file tools. */
   readonly confine: Confine;
+  /** Whether sessions of an owner may work in a folder: rules files are read as far up as that. */
+  isOpenTo(folder: string, owner: string): Promise<boolean>;
   /** Of this program; the commands that the agent runs get the allowed part of it. */
   readonly environment: Environment;
   /** Starts the commands. */
@@ -117,7 +120,12 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     try {
       for (const text of [...content.notes, ...(further?.problems ?? [])]) turn.report({ kind: 'status', text });
       turn.usedModel(model);
-      const skills = await describeSkills(options.confine(turn.workingDirectory), turn.skills);
+      const { confine, isOpenTo } = options;
+      const isOpen = (folder: string) => isOpenTo(folder, turn.owner);
+      const instructions: FolderInstructions = {
+        rules: await readRules(turn.workingDirectory, { confine, isOpen }),
+        skills: await describeSkills(confine(turn.workingDirectory), turn.skills),
+      };
       return await runTurn({
         ...options,
         permissions,
@@ -129,7 +137,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
         describe,
         model,
         seesImages,
-        skills,
+        instructions,
         messages: [...before, prompt],
       });
     } finally {

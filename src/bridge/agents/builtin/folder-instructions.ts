@@ -1,7 +1,61 @@
-import { readdir } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { AppError, errorCode } from '../../../platform/errors/app-error.ts';
 import { asObject, textOf } from '../agent-text.ts';
-import { type ConfinedFolder, type ConfinedRoot, withFile } from './tools/confinement.ts';
+import { type Confine, type ConfinedFolder, type ConfinedRoot, withFile } from './tools/confinement.ts';
+
+/** Rules of a project, for every agent that works in it. Of one folder, the first of these that can be read counts. */
+const RULES_FILES = ['AGENTS.md', 'CLAUDE.md'];
+const MAX_RULES_FOLDERS = 16;
+const MAX_RULES_BYTES = 32 * 1024;
+/** Of all files together; those nearest to the working directory come first. */
+const MAX_ALL_RULES_BYTES = 64 * 1024;
+
+export interface RulesReading {
+  readonly confine: Confine;
+  /** Whether sessions of the owner of the turn may work in a folder: only there are rules read. */
+  isOpen(folder: string): Promise<boolean>;
+}
+
+/**
+ * The rules files of a working directory and of the folders above it, up to the highest one in which its owner may work. The
+ * outermost comes first, so that the nearest has the last word. Empty when there are none.
+ */
+export async function readRules(workingDirectory: string, { confine, isOpen }: RulesReading): Promise<string> {
+  const found: string[] = [];
+  // In a folder that others can write to, such as /tmp, files of theirs give no rules.
+  const { uid } = await stat(workingDirectory);
+  const trusted = [0, process.getuid?.(), uid];
+  let room = MAX_ALL_RULES_BYTES;
+  let folder = workingDirectory;
+  for (let level = 0; level < MAX_RULES_FOLDERS && room > 0; level += 1) {
+    if (level > 0 && !(await isOpen(folder))) break;
+    const file = await rulesOf(confine(folder), trusted, Math.min(MAX_RULES_BYTES, room));
+    if (file !== undefined) {
+      found.unshift(`${file.path}:\n${file.text}`);
+      room -= Buffer.byteLength(file.text);
+    }
+    if (folder === dirname(folder)) break;
+    folder = dirname(folder);
+  }
+  return found.join('\n\n');
+}
+
+async function rulesOf(root: ConfinedRoot, trusted: readonly unknown[], maxBytes: number) {
+  for (const name of RULES_FILES) {
+    try {
+      const text = await withFile(root, name, async ({ handle, size }) => {
+        if (!trusted.includes((await handle.stat()).uid)) return '';
+        const { buffer, bytesRead } = await handle.read(Buffer.alloc(maxBytes), 0, maxBytes, 0);
+        return `${buffer.toString('utf8', 0, bytesRead).trim()}${size > maxBytes ? '\n[cut]' : ''}`;
+      });
+      if (text !== '') return { path: `${root.path}/${name}`, text };
+    } catch (error) {
+      if (!isAbsent(error)) throw error;
+    }
+  }
+  return undefined;
+}
 
 /** A folder with a `SKILL.md`, which says in its head what it is for; the rest is read by the model when it needs it. */
 interface Skill {
