@@ -45,7 +45,7 @@ import type { BridgeGroups } from './settings.ts';
 import type { BridgeSchema } from './storage/bridge-schema.ts';
 import { createArtifactStore } from './storage/file-stores.ts';
 import { createInstanceStore } from './storage/instance-store.ts';
-import { createEndWork, withTeams } from './team-work.ts';
+import { createEndWork, withOwners, withTeams } from './team-work.ts';
 import { createWorkbench, type WorkPlaces } from './workbench/create-workbench.ts';
 import { createPermissions } from './workbench/permissions.ts';
 import { isWorkbench, workbenchErrorBody } from './workbench/workbench-routes.ts';
@@ -272,7 +272,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     isStrict: ({ caller }) => settings.bridge.strict_params || caller.isStrict === true,
     aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
   });
-  const dispatch = withTeams(forwarding.wrap(dispatchHere));
+  const dispatch = withTeams(withOwners(forwarding.wrap(dispatchHere)));
 
   const overHttp = createRpcOverHttp({
     access,

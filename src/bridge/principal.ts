@@ -75,6 +75,12 @@ export function workingFor(principal: Principal, owner: string): Principal {
   return team === undefined ? principal : atWorkFor(team, principal);
 }
 
+/** A principal that means the work of one owner and nothing else. Ask `requireMay` before: it counts as that owner. */
+export function onlyFor(principal: Principal, owner: string): Principal {
+  const person = principal.member ?? principal;
+  return { ...principal, id: owner, teams: [], seesAll: false, member: person };
+}
+
 /**
  * The principal that stored work runs for: its owner, and where that is a team, the member who asked for it (empty: nobody
  * of the team did). Throws NOT_IN_TEAM when the member has left.

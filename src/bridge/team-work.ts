@@ -5,7 +5,7 @@ import type { Logger } from '../platform/log/logger.ts';
 import { forTeam } from './access.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import type { Jobs } from './jobs/create-jobs.ts';
-import { isAtWork, isMemberAtWork } from './principal.ts';
+import { isAtWork, isMemberAtWork, onlyFor, requireMay } from './principal.ts';
 import type { SessionOrchestrator } from './sessions/session-orchestrator.ts';
 
 /** Lets each call name a team in `team`, because a browser can send no header with a socket, and one socket serves several teams. */
@@ -22,6 +22,25 @@ export function withTeams(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClie
     const { caller } = call.caller;
     const principal = forTeam(caller.principal, team);
     return dispatch(asClient(call, { ...call.caller, caller: { ...caller, principal } }, params));
+  };
+}
+
+const NAMING_OWNERS: ReadonlySet<string> = new Set(['session.cancel', 'session.close']);
+
+/**
+ * Lets a call that ends work name whose work it means, because several owners may have a session of the same name. `owner`
+ * stays in the params: another node that knows the same people needs it. One that does not gets the owner in a header instead.
+ */
+export function withOwners(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient> {
+  return (call) => {
+    const { caller } = call.caller;
+    const { owner } = Object(call.params) as Readonly<Record<string, unknown>>;
+    const isNode = caller.forwarded !== undefined && caller.principal.credential === undefined;
+    // What is not a string is refused by the schema of the method.
+    if (typeof owner !== 'string' || isNode || !NAMING_OWNERS.has(call.method)) return dispatch(call);
+    requireMay(caller.principal, call.method, owner);
+    const principal = onlyFor(caller.principal, owner);
+    return dispatch(asClient(call, { ...call.caller, caller: { ...caller, principal } }, call.params));
   };
 }
 

@@ -24,6 +24,11 @@ export type SessionDefaults = Omit<StartParams, 'sessionId' | 'taskPrompt'>;
 
 export interface TurnOptions extends SessionDefaults, CallOptions {}
 
+export interface EndOptions extends CallOptions {
+  /** Of the session, where it is not the caller: several owners may have a session of the same name. */
+  readonly owner?: string;
+}
+
 export interface FollowOptions {
   /** The last update that was seen; 0, which shows all, unless given. */
   readonly afterSeq?: number;
@@ -65,7 +70,7 @@ export interface AgentSession {
    * await trestle.session('story').cancel();
    * ```
    */
-  cancel(options?: CallOptions): Promise<void>;
+  cancel(options?: EndOptions): Promise<void>;
   /**
    * Ends the session and removes its state.
    *
@@ -76,7 +81,7 @@ export interface AgentSession {
    * await session.close();
    * ```
    */
-  close(options?: CallOptions): Promise<void>;
+  close(options?: EndOptions): Promise<void>;
   /**
    * Returns all updates of the session, of every caller's turns, over a WebSocket of its own, until reading stops.
    *
@@ -120,6 +125,10 @@ export function createAgentSession(parts: AgentSessionParts): AgentSession {
     );
   }
 
+  async function end(method: string, { owner, ...options }: EndOptions = {}): Promise<void> {
+    await call({ method, params: { sessionId, ...(owner !== undefined && { owner }) } }, options);
+  }
+
   async function* follow({ afterSeq = 0, signal }: FollowOptions = {}): AsyncGenerator<SessionUpdate> {
     const { openLink, reconnectMs } = parts;
     const limits = createCallLimits(signal === undefined ? {} : { signal }, closed);
@@ -141,12 +150,8 @@ export function createAgentSession(parts: AgentSessionParts): AgentSession {
     sessionId,
     start: (taskPrompt, options) => turn('session.start', taskPrompt, options),
     message: (taskPrompt, options) => turn('session.message', taskPrompt, options),
-    async cancel(options) {
-      await call({ method: 'session.cancel', params: { sessionId } }, options);
-    },
-    async close(options) {
-      await call({ method: 'session.close', params: { sessionId } }, options);
-    },
+    cancel: (options) => end('session.cancel', options),
+    close: (options) => end('session.close', options),
     follow,
   };
 }

@@ -1,6 +1,7 @@
 /** What apps import from `trestle/client`: all of it, and nothing else of the program. */
 export type {
   AgentSession,
+  EndOptions,
   FollowOptions,
   SessionDefaults,
   SessionUpdate,

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
+import { openAsAda, TOKENS } from './logged-in.ts';
 import { openPage } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
@@ -88,10 +89,12 @@ test('an agent that offers modes and models; a denial with a reason is shown wit
   await page.locator('.session-bar .facts', { hasText: `· ${other} ·` }).waitFor();
   await send(page, 'model');
   await log.locator('.markdown', { hasText: String(other) }).waitFor();
-  // Forking is offered, and may be refused.
+  // This agent copies whole sessions only: forking is offered after the last turn, and may be refused.
+  await until('two turns to end', async () => (await log.locator('.turn-end').count()) === 2);
   const forks = log.getByRole('button', { name: 'Fork from here' });
-  await until('both turns to offer a copy', async () => (await forks.count()) === 2);
-  await forks.last().click();
+  await until('the last turn alone to offer a copy', async () => (await forks.count()) === 1);
+  assert.equal(await log.locator('.turn-end').last().getByRole('button', { name: 'Fork from here' }).count(), 1);
+  await forks.click();
   await page
     .getByRole('alert')
     .getByText(/not_forkable/)
@@ -104,4 +107,36 @@ test('an agent that offers modes and models; a denial with a reason is shown wit
     problems.filter((problem) => !problem.includes('409')),
     [],
   );
+});
+
+test('an administrator who stops and closes a session of somebody else names the owner', async (t) => {
+  const agents = { default: 'builtin', builtin: { model: 'demo/echo?delay=1000' } };
+  const { page, url } = await openAsAda(t, '/console', { agents });
+  const turn = fetch(`${url}/acp/rpc`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${TOKENS.BRIDGE_AUTH_TOKEN}` },
+    body: JSON.stringify({
+      ...{ jsonrpc: '2.0', id: 1, method: 'session.start' },
+      params: { sessionId: 'same', taskPrompt: 'word '.repeat(300) },
+    }),
+  });
+  const sent: unknown[] = [];
+  page.on('request', (request) => {
+    if (!request.url().endsWith('/acp/rpc') || request.method() !== 'POST') return;
+    const { method, params } = request.postDataJSON() as { method: string; params: unknown };
+    if (/^session\.(cancel|close)$/.test(method)) sent.push([method, params]);
+  });
+  await page.getByRole('link', { name: /^word/ }).click();
+  await page.waitForURL(/\/console\/sessions\/same\?owner=main$/);
+  await page.getByRole('button', { name: 'Stop' }).click();
+  assert.equal(((await (await turn).json()) as { result: { status: string } }).result.status, 'cancelled');
+  await page.getByLabel('More', { exact: true }).last().click();
+  await page.getByRole('button', { name: 'Close …' }).click();
+  await page.getByRole('button', { name: 'Remove it' }).click();
+  await page.waitForURL(/\/console$/);
+  const params = { sessionId: 'same', owner: 'main' };
+  assert.deepEqual(sent, [
+    ['session.cancel', params],
+    ['session.close', params],
+  ]);
 });

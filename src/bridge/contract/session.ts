@@ -110,6 +110,13 @@ export const StartParams = Type.Object({
 export const SessionName = Type.Object({
   sessionId: Type.Optional(name('The session.', 0)),
   threadId: Type.Optional(name('Every session of the thread; counts when no session is named.', 0)),
+  owner: Type.Optional(
+    Type.String({
+      maxLength: 256,
+      description:
+        'Whose session or thread is meant. Without it the own one is, and only where there is none, that of another owner.',
+    }),
+  ),
   ...team,
 });
 

@@ -32,6 +32,9 @@ export interface SessionName {
   readonly owner?: string | undefined;
 }
 
+/** One text for a session, to keep things by: several owners may have a session of the same name. */
+export const keyOf = ({ sessionId, owner }: SessionName) => (owner === undefined ? sessionId : `${owner}/${sessionId}`);
+
 const place = ({ sessionId }: SessionName) => `/api/bridge/sessions/${encodeURIComponent(sessionId)}`;
 
 export const listSessions = (query: SessionQuery) => request<SessionPage>('GET', '/api/bridge/sessions', { query });

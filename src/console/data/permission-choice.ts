@@ -14,9 +14,9 @@ export type PermissionChoice = (typeof CHOICES)[number]['value'];
 const KEY = 'trestle.permissions';
 const MAX_KEPT = 200;
 
-/** What was chosen for a session in this browser; to be asked, where nothing was. */
-export function permissionChoice(sessionId: string): PermissionChoice {
-  return readAll().find(([id]) => id === sessionId)?.[1] ?? 'ask';
+/** What was chosen for a session in this browser, by its key; to be asked, where nothing was. */
+export function permissionChoice(key: string): PermissionChoice {
+  return readAll().find(([id]) => id === key)?.[1] ?? 'ask';
 }
 
 /** What a message of the session is sent with. */
@@ -25,9 +25,9 @@ export function routingOf(choice: PermissionChoice): { permissions?: 'ask' | 'al
 }
 
 /** Keeps the choice for the next message, and for another day. The oldest choices are forgotten. */
-export function keepPermissionChoice(sessionId: string, choice: PermissionChoice): void {
-  const others = readAll().filter(([id]) => id !== sessionId);
-  localStorage.setItem(KEY, JSON.stringify([...others, [sessionId, choice]].slice(-MAX_KEPT)));
+export function keepPermissionChoice(key: string, choice: PermissionChoice): void {
+  const others = readAll().filter(([id]) => id !== key);
+  localStorage.setItem(KEY, JSON.stringify([...others, [key, choice]].slice(-MAX_KEPT)));
 }
 
 function readAll(): [string, PermissionChoice][] {

@@ -4,6 +4,7 @@ import { postRpc } from '../../kit/bridge/bridge-client.ts';
 import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
 import { asMain, asReview, everythingTo, startNode, turn } from '../../kit/bridge/start-nodes.ts';
 import { endless, type TurnScript } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 test('forwarding: a call over HTTP is answered by the node that a rule names', async (t) => {
   const b = await startNode(t, { id: 'b' });
@@ -72,6 +73,19 @@ test('forwarding: calls over a WebSocket are forwarded too, many at the same tim
     client.messages.map(({ seq }) => seq),
     client.messages.map((_, index) => index + 1),
   );
+});
+
+test('forwarding: cancel with an owner reaches the turn of that owner on another node, and not the own one', async (t) => {
+  const b = await startNode(t, { id: 'b', script: endless });
+  const a = await startNode(t, { id: 'a', peers: { b: b.url }, forwarding: everythingTo('b') });
+  const own = call(a.url, 'session.start', turn('same'), asMain);
+  const theirs = call(a.url, 'session.start', turn('same'), asReview);
+  await until('both turns to run', () => b.agent.running() === 2);
+  await call(a.url, 'session.cancel', { sessionId: 'same', owner: 'review' }, asMain);
+  assert.equal((await theirs).result?.status, 'cancelled');
+  assert.equal(b.agent.running(), 1);
+  await call(a.url, 'session.cancel', { sessionId: 'same', owner: 'main' }, asMain);
+  assert.equal((await own).result?.status, 'cancelled');
 });
 
 test('forwarding: cancel reaches a turn that runs on another node, by session and by thread', async (t) => {

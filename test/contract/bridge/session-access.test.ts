@@ -262,6 +262,36 @@ describe('DB-5: where owners use the same name, the caller means its own', () =>
     assert.equal(await statusOf(url, theirs), 'running');
   });
 
+  for (const [what, name] of [
+    ['session', { sessionId: 'same' }],
+    ['thread', { threadId: 'same' }],
+  ] as const) {
+    for (const method of ['session.cancel', 'session.close']) {
+      test(`DB-5: ${method} of a ${what} with an owner ends the work of that owner alone`, async (t) => {
+        const alpha = createScriptedProvider('alpha', endless);
+        const { url } = await startBridge(t, { providers: [alpha], isGuarded: true });
+        const own = call(url, 'session.start', start('same'), main);
+        await until('the own turn to run', () => alpha.asked.length === 1);
+        const turn = call(url, 'session.start', start('same'), review);
+        await until('both turns to run', () => alpha.asked.length === 2);
+        const job = (await call(url, 'app.jobs.submit', start('same'), review)).result?.jobId;
+        assert.equal((await call(url, method, { ...name, owner: 'main' }, review)).error?.data.code, 'FORBIDDEN');
+        assert.equal((await call(url, method, { ...name, owner: 7 }, main)).error?.data.code, 'INVALID_PARAMS');
+        assert.deepEqual((await call(url, method, { ...name, owner: 'nobody' }, main)).result, { accepted: true });
+        assert.equal(alpha.running(), 2);
+        assert.deepEqual((await call(url, method, { ...name, owner: 'review' }, main)).result, { accepted: true });
+        assert.equal((await turn).result?.status, 'cancelled');
+        await until('the job to end', async () => (await statusOf(url, job)) === 'JOB_CANCELLED');
+        assert.equal(alpha.running(), 1);
+        // Nothing of the owner is left, and the own turn is not meant instead.
+        await call(url, method, { ...name, owner: 'review' }, main);
+        assert.equal(alpha.running(), 1);
+        await call(url, method, { ...name, owner: 'main' }, main);
+        assert.equal((await own).result?.status, 'cancelled');
+      });
+    }
+  }
+
   test('DB-5: who sees what is decided in one file', () => {
     const scattered = readSources(['src/bridge'])
       .filter(({ path, text }) => path !== 'src/bridge/principal.ts' && /'main'/.test(text))

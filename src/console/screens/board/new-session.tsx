@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { useId, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
-import { listFolders, trestle } from '../../data/bridge.ts';
+import { keyOf, listFolders, trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, PERMISSIONS, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
 import { ownerOfTeam } from '../../data/teams.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
@@ -52,9 +52,10 @@ export function NewSessionForm() {
       },
     });
     const turn = session.start(prompt.trim());
+    const key = keyOf({ sessionId, ...(team !== '' && { owner: ownerOfTeam(team) }) });
     try {
-      await rememberTurn(sessionId, turn, STARTED_MS);
-      keepPermissionChoice(sessionId, permissions);
+      await rememberTurn(key, turn, STARTED_MS);
+      keepPermissionChoice(key, permissions);
       if (folder !== '') localStorage.setItem(LAST_FOLDER, folder);
       const owner = team === '' ? '' : `?owner=${encodeURIComponent(ownerOfTeam(team))}`;
       go(`/console/sessions/${sessionId}${owner}`);

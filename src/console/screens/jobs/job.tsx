@@ -66,16 +66,18 @@ function Header({ job }: { readonly job: JobDetails }) {
   const client = trestle(system.signIn);
   const stop = () =>
     work.run(async () => {
-      await client.session(job.sessionId).cancel();
+      await client.session(job.sessionId).cancel(isElsewhere ? {} : { owner: job.owner });
       await queries.invalidateQueries({ queryKey: ['job', job.jobId] });
     });
   const hasOwnSession = job.sessionId === job.jobId;
+  /** Another node has its own names for owners. */
+  const isElsewhere = job.nodeId !== undefined;
   return (
     <header className="bar">
       <h1>{visible(job.taskPrompt).split('\n')[0] || job.jobId}</h1>
       <JobState job={job} />
-      {job.owner === own ? (
-        isEnded(job.status) ? (
+      {isEnded(job.status) ? (
+        job.owner === own ? (
           <button
             type="button"
             className="button primary"
@@ -89,16 +91,16 @@ function Header({ job }: { readonly job: JobDetails }) {
           >
             Run again
           </button>
-        ) : (
-          <button
-            type="button"
-            className="stop"
-            disabled={work.isBusy}
-            onClick={() => (hasOwnSession ? stop() : setStopping(true))}
-          >
-            Stop
-          </button>
-        )
+        ) : null
+      ) : job.owner === own || !isElsewhere ? (
+        <button
+          type="button"
+          className="stop"
+          disabled={work.isBusy}
+          onClick={() => (hasOwnSession ? stop() : setStopping(true))}
+        >
+          Stop
+        </button>
       ) : null}
       <WorkNotes work={work} />
       {isStopping ? (

@@ -133,6 +133,8 @@ function Header({ name, isRunning }: { readonly name: SessionName; readonly isRu
   const team = useTeamOf(name.owner);
   const view = useQuery({ queryKey: ['session', name], queryFn: () => readSession(name) });
   const asked = view.data?.permissions.length ?? 0;
+  const owner = view.data?.session.owner ?? name.owner;
+  const whose = owner === undefined ? {} : { owner };
   // Questions of the steps are answered in the session.
   useEffect(() => {
     if (isRunning) void queries.invalidateQueries({ queryKey: ['session', name] });
@@ -159,7 +161,7 @@ function Header({ name, isRunning }: { readonly name: SessionName; readonly isRu
           type="button"
           className="stop"
           disabled={work.isBusy}
-          onClick={() => work.run(() => trestle(system.signIn, team).session(name.sessionId).cancel())}
+          onClick={() => work.run(() => trestle(system.signIn, team).session(name.sessionId).cancel(whose))}
         >
           Stop
         </button>

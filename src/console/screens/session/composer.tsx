@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useId, useState } from 'react';
 import type { SessionView } from '../../../bridge/contract/workbench.ts';
-import { changeSession, listAgents, type SessionName, steerSession, trestle } from '../../data/bridge.ts';
+import { changeSession, keyOf, listAgents, type SessionName, steerSession, trestle } from '../../data/bridge.ts';
 import {
   BY_MODE,
   keepPermissionChoice,
@@ -37,23 +37,24 @@ export function Composer({ name, isRunning, view }: ComposerProps) {
   const { system } = useConsole();
   const { sessionId, owner } = name;
   const team = useTeamOf(owner);
-  const draft = `trestle.draft.${sessionId}`;
+  const key = keyOf(name);
+  const draft = `trestle.draft.${key}`;
   const id = useId();
   const agent = useAgent(view?.session.providerId);
   /** Whether a mode decides what the agent may do. Modes that an agent offers by itself do not. */
   const hasFixedModes = agent !== undefined && agent.modes.length > 0;
-  const [permissions, setPermissions] = useState(() => permissionChoice(sessionId));
+  const [permissions, setPermissions] = useState(() => permissionChoice(key));
   const [text, setText] = useState(() => sessionStorage.getItem(draft) ?? '');
   const [problem, setProblem] = useState<unknown>();
   const [isSending, setSending] = useState(false);
-  useEffect(() => onTurnFailure(sessionId, setProblem), [sessionId]);
+  useEffect(() => onTurnFailure(key, setProblem), [key]);
   function write(next: string): void {
     setText(next);
     sessionStorage.setItem(draft, next);
   }
   function choosePermissions(choice: PermissionChoice): void {
     setPermissions(choice);
-    keepPermissionChoice(sessionId, choice);
+    keepPermissionChoice(key, choice);
   }
   async function send(isSteering = false): Promise<void> {
     const message = text.trim();
@@ -63,7 +64,7 @@ export function Composer({ name, isRunning, view }: ComposerProps) {
     try {
       const session = trestle(system.signIn, team).session(sessionId, { routing: routingOf(permissions) });
       if (isSteering) await steerSession(name, message);
-      else await rememberTurn(sessionId, session.message(message));
+      else await rememberTurn(key, session.message(message));
       write('');
     } catch (error) {
       setProblem(error);

@@ -18,6 +18,8 @@ interface ConversationProps {
   readonly onEarlier: () => void;
   /** Copies the session up to a turn; undefined where its agent cannot. */
   readonly onFork: ((turnId: string) => void) | undefined;
+  /** The only turn up to which the session can be copied. Undefined: any turn. */
+  readonly onlyFork?: string | undefined;
 }
 
 const FILTERS = [
@@ -33,7 +35,7 @@ const NEAR_END = 80;
 
 /** The updates of a session as a list that draws only what can be seen. */
 export function Conversation(props: ConversationProps) {
-  const { items: all, turns, folder, hasEarlier, isLoading, isRunning, onEarlier, onFork } = props;
+  const { items: all, turns, folder, hasEarlier, isLoading, isRunning, onEarlier, onFork, onlyFork } = props;
   const [filter, setFilter] = useState<Filter>('all');
   const items = useMemo(() => all.filter((item) => matches(item, filter)), [all, filter]);
   const place = useRef<HTMLDivElement>(null);
@@ -77,7 +79,12 @@ export function Conversation(props: ConversationProps) {
             const item = items[index];
             return item === undefined ? null : (
               <Placed key={key} index={index} start={start} measure={list.measureElement}>
-                <Entry item={item} turn={byId.get(item.turnId)} folder={folder} onFork={onFork} />
+                <Entry
+                  item={item}
+                  turn={byId.get(item.turnId)}
+                  folder={folder}
+                  onFork={onlyFork === undefined || onlyFork === item.turnId ? onFork : undefined}
+                />
               </Placed>
             );
           })}

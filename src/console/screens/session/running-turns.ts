@@ -5,18 +5,18 @@ const TAKEN_MS = 1500;
 /** How long a session is waited for. Its page would be empty before, and agents may take their time to start. */
 export const STARTED_MS = 30_000;
 
-/** By session, who wants to know of a turn that failed. */
+/** By the key of a session, who wants to know of a turn that failed. */
 const listeners = new Map<string, Set<(error: unknown) => void>>();
 
 /**
  * Resolves when the turn was taken: with its first update, or when no refusal has come for a moment. Rejects with a refusal.
  * The turn itself goes on at the server; a failure that comes later reaches the listeners of the session.
  */
-export async function rememberTurn(sessionId: string, turn: Turn, patienceMs = TAKEN_MS): Promise<void> {
+export async function rememberTurn(key: string, turn: Turn, patienceMs = TAKEN_MS): Promise<void> {
   const refused = turn.result.then(
     () => undefined,
     (error: unknown) => {
-      for (const listener of listeners.get(sessionId) ?? []) listener(error);
+      for (const listener of listeners.get(key) ?? []) listener(error);
       throw error;
     },
   );
@@ -36,11 +36,11 @@ export async function rememberTurn(sessionId: string, turn: Turn, patienceMs = T
 }
 
 /** Calls the listener when a turn of this session fails after it was sent. */
-export function onTurnFailure(sessionId: string, listener: (error: unknown) => void): () => void {
-  const known = listeners.get(sessionId) ?? new Set();
-  listeners.set(sessionId, known.add(listener));
+export function onTurnFailure(key: string, listener: (error: unknown) => void): () => void {
+  const known = listeners.get(key) ?? new Set();
+  listeners.set(key, known.add(listener));
   return () => {
     known.delete(listener);
-    if (known.size === 0) listeners.delete(sessionId);
+    if (known.size === 0) listeners.delete(key);
   };
 }

@@ -58,7 +58,7 @@ export default function SessionScreen() {
   );
   const [, go] = useLocation();
   const [refusal, setRefusal] = useState<unknown>();
-  const canFork = (useAgent(view.data?.session.providerId)?.fork ?? 'no') !== 'no';
+  const agent = useAgent(view.data?.session.providerId);
   const newest = turns.data?.turns[0]?.turnId;
   const fork = useCallback(
     (turnId: string) => {
@@ -106,7 +106,8 @@ export default function SessionScreen() {
             isLoading={isLoading}
             isRunning={isRunning}
             onEarlier={() => void stream.loadEarlier()}
-            onFork={canFork ? fork : undefined}
+            onFork={(agent?.fork ?? 'no') === 'no' ? undefined : fork}
+            onlyFork={agent?.forkFrom === 'any_turn' ? undefined : (newest ?? '')}
           />
           <ErrorBox error={refusal} />
           {permissions.map((permission) => {
@@ -149,8 +150,11 @@ function Header({ name, session, isRunning, usage }: HeaderProps) {
   const [isClosing, setClosing] = useState(false);
   const [title, setTitle] = useState<string>();
   const agentSession = trestle(system.signIn, useTeamOf(name.owner)).session(name.sessionId);
+  // Others may have a session of the same name.
+  const owner = session?.owner ?? name.owner;
+  const whose = owner === undefined ? {} : { owner };
   const ownerText = useOwnerText();
-  const stop = () => void agentSession.cancel().then(() => setProblem(undefined), setProblem);
+  const stop = () => void agentSession.cancel(whose).then(() => setProblem(undefined), setProblem);
   useShortcuts({ 'Escape Escape': () => isRunning && stop() });
   async function change(changes: Parameters<typeof changeSession>[1]): Promise<void> {
     try {
@@ -232,7 +236,7 @@ function Header({ name, session, isRunning, usage }: HeaderProps) {
           <button
             type="button"
             className="danger"
-            onClick={() => void agentSession.close().then(() => go('/console'), setProblem)}
+            onClick={() => void agentSession.close(whose).then(() => go('/console'), setProblem)}
           >
             Remove it
           </button>
