@@ -82,7 +82,26 @@ completions:
   prices: { lab/small: { input: 0.0000001, output: 0.0000002 } }
 \`\`\`
 
-For everybody: a row in \`src/completions/apis/api-table.ts\` (id, name, everything before the path of the operation, the key
+## Several keys of one API
+
+\`\`\`yaml
+completions:
+  apis:
+    openai:
+      api_keys:
+        - { name: main, key: "\${env:OPENAI_KEY_1}", weight: 3, tokens_per_minute: 2000000 }
+        - { name: spare, key: "\${env:OPENAI_KEY_2}" }
+\`\`\`
+
+Calls are shared among the keys by \`weight\`; limits of a key count for all models together. A key that the API refuses, or whose quota is used up (429), is passed over
+immediately, and each key has a circuit of its own. To replace a key without downtime, change the list and send SIGHUP: calls under way end with the old key. Targets are
+shown as \`openai/gpt-4o#spare\`. What an API stores (responses, files, batches) lies in the account of the key that was used, so a request that names it goes to that key:
+keep the name when the new key is of the same account. The key named \`main\` takes over what was stored with \`api_key\`
+([decision 84](decisions/0084-keys-of-a-pool-are-targets.md)).
+
+## For everybody
+
+A row in \`src/completions/apis/api-table.ts\` (id, name, everything before the path of the operation, the key
 variable), then \`npm run docs\`. A test sends a request to every row. What an API refuses of OpenAI's fields is named in
 \`refuses\`. Known models are lines of \`src/completions/apis/known-models/\`.
 `;

@@ -137,6 +137,40 @@ export const completionsSettings = setting.group('One chat-completion API in fro
         reload: true,
         description: 'Its key. Empty: from the environment, or none.',
       }),
+      api_keys: setting.list(
+        setting.group('', {
+          name: setting.text({
+            default: '',
+            pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$',
+            expects: 'a name of letters, digits, dots and dashes',
+            description: 'Its name, for logs and `/v1/targets`. Empty: its place in the list.',
+          }),
+          key: setting.token({ description: 'The key.' }),
+          weight: setting.integer({
+            default: 1,
+            minimum: 0,
+            maximum: 1000,
+            description: 'Its share of the calls. 0: only when the others fail.',
+          }),
+          requests_per_minute: setting.integer({
+            default: 0,
+            minimum: 0,
+            maximum: 1_000_000_000,
+            description: 'Requests that it may get in a minute, for all models. 0: no limit.',
+          }),
+          tokens_per_minute: setting.integer({
+            default: 0,
+            minimum: 0,
+            maximum: 1_000_000_000_000,
+            description: 'Tokens that it may get in a minute, for all models. 0: no limit.',
+          }),
+        }),
+        {
+          reload: true,
+          description:
+            'Several keys instead of `api_key`: calls are shared among them, and one that is refused or out of quota is passed over.',
+        },
+      ),
       variables: setting.record(setting.text({ secret: 'maybe', reload: true }), {
         keyPattern: '^[A-Za-z_][A-Za-z0-9_]{0,127}$',
         keyExpects: 'names of environment variables',
@@ -268,9 +302,10 @@ export const completionsSettings = setting.group('One chat-completion API in fro
 export type CompletionsSettings = Static<typeof completionsSettings>;
 
 /** What must hold between the settings of completions. */
-export function checkCompletionsSettings({ models }: CompletionsSettings): readonly Complaint[] {
+export function checkCompletionsSettings({ models, apis }: CompletionsSettings): readonly Complaint[] {
   const names = models.map(({ name }) => name);
-  return models.flatMap(({ name, fallbacks, context_fallbacks: contextFallbacks }, index) => {
+  const ofKeys = Object.entries(apis).flatMap(([id, api]) => checkKeys(joinPath('completions.apis', id), api));
+  const ofModels = models.flatMap(({ name, fallbacks, context_fallbacks: contextFallbacks }, index) => {
     const path = joinPath('completions.models', index);
     const twice = {
       path: `${path}.name`,
@@ -283,6 +318,32 @@ export function checkCompletionsSettings({ models }: CompletionsSettings): reado
       ...checkFallbacks(`${path}.context_fallbacks`, contextFallbacks, name, names),
     ];
   });
+  return [...ofKeys, ...ofModels];
+}
+
+/** The name of a key of a pool: its own, else its place. */
+export function nameOfKey({ name }: { readonly name: string }, index: number): string {
+  return name === '' ? String(index + 1) : name;
+}
+
+function checkKeys(path: string, { api_key: key, api_keys: keys }: CompletionsSettings['apis'][string]): Complaint[] {
+  if (keys.length === 0) return [];
+  const names = keys.map(nameOfKey);
+  const twice = names.findIndex((name, index) => names.indexOf(name) !== index);
+  return [
+    ...(key === ''
+      ? []
+      : [{ path: `${path}.api_key`, wrong: 'api_keys is set as well', right: 'put this key into api_keys' }]),
+    ...(twice === -1
+      ? []
+      : [
+          {
+            path: `${joinPath(`${path}.api_keys`, twice)}.name`,
+            wrong: `the key "${names[twice]}" is there twice`,
+            right: 'give each its own name',
+          },
+        ]),
+  ];
 }
 
 function checkFallbacks(

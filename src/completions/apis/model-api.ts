@@ -29,9 +29,25 @@ export interface UsableApi extends ModelApi {
   readonly configured: boolean;
   /** The variable or setting that its key came from; undefined: there is no key. */
   readonly keyFrom?: string | undefined;
+  /** The keys to share calls among; absent for an API with one key or none, which `credentials` has. */
+  readonly pool?: readonly PoolKey[];
   /** It serves `/responses`, so that requests of `/v1/responses` pass to it as they are. */
   readonly responses: boolean;
 }
+
+/** One of several keys of an API. */
+export interface PoolKey {
+  readonly name: string;
+  readonly weight: number;
+  /** For all models together. 0: no limit. */
+  readonly requestsPerMinute: number;
+  readonly tokensPerMinute: number;
+  /** The API with this key. */
+  readonly api: UsableApi;
+}
+
+/** An API that can be called now, with the key of this name where it has several; undefined when there is none. */
+export type FindApi = (id: string, key?: string) => UsableApi | undefined;
 
 /** What is known of one model: sizes and prices where a source had them. */
 export interface KnownModel {

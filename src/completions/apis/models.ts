@@ -8,7 +8,7 @@ import type { Catalogue } from './catalogue.ts';
 import { DEMO_MODEL } from './demo-echo.ts';
 import { knownModels } from './known-models.ts';
 import { canListModels, createLiveModels, type ListUpstreamModels } from './live-models.ts';
-import type { KnownModel, UsableApi } from './model-api.ts';
+import type { FindApi, KnownModel, UsableApi } from './model-api.ts';
 import { createPrices, type Price, type Rates, usdOfRate } from './prices.ts';
 import { type ApiSources, type ResolvedApi, resolveApis } from './resolve-apis.ts';
 
@@ -19,7 +19,7 @@ interface ModelUser {
 
 /** The models that can be called here: aliases, and the models of usable APIs (contract/completions 3). */
 export interface Models {
-  findApi(id: string): UsableApi | undefined;
+  readonly findApi: FindApi;
   /** Every API of the table and of the settings, usable or not. */
   apis(): ReadonlyMap<string, ResolvedApi>;
   priceOf(api: string, upstreamModel: string): Price;
@@ -56,9 +56,10 @@ export function createModels(options: ModelsOptions): Models {
   const usable = (): readonly UsableApi[] =>
     [...apis.values()].flatMap((resolved) => (resolved.usable ? [resolved.api] : []));
 
-  function findApi(id: string): UsableApi | undefined {
+  function findApi(id: string, key?: string): UsableApi | undefined {
     const resolved = apis.get(id);
-    return resolved?.usable === true ? resolved.api : undefined;
+    if (resolved?.usable !== true) return undefined;
+    return key === undefined ? resolved.api : resolved.api.pool?.find(({ name }) => name === key)?.api;
   }
 
   /** Made with the first name that has no API before it, and again when the catalogue was updated. */

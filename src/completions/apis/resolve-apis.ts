@@ -1,8 +1,8 @@
 import type { Environment } from '../../platform/runtime/runtime.ts';
 import type { ApiCredentials } from '../dialects/authorise-upstream.ts';
-import type { CompletionsSettings } from '../settings.ts';
+import { type CompletionsSettings, nameOfKey } from '../settings.ts';
 import { apiTable } from './api-table.ts';
-import type { ModelApi, UsableApi } from './model-api.ts';
+import type { ModelApi, PoolKey, UsableApi } from './model-api.ts';
 
 export interface ApiSources {
   readonly settings: Pick<CompletionsSettings, 'apis'>;
@@ -47,11 +47,12 @@ function resolveApi(id: string, own: ApiSettings | undefined, sources: ApiSource
   const row = withSettings({ ...table, baseUrl: addressFrom(table, read, sources) ?? table.baseUrl }, own);
   const { keyVariables } = row;
   const keyVariable = keyVariables.find((name) => read(name) !== '');
-  const ownKey = own?.api_key ?? '';
+  const poolKeys = own?.api_keys ?? [];
+  const ownKey = poolKeys[0]?.key ?? own?.api_key ?? '';
   const isBearer = ownKey === '' && keyVariable === BEARER_VARIABLE;
   const key = ownKey || (keyVariable === undefined ? '' : read(keyVariable));
   const credentials = { ...credentialsFor(row, key, read), ...(isBearer && { isBearer: true as const }) };
-  const keyFrom = ownKey === '' ? keyVariable : `completions.apis.${id}.api_key`;
+  const keyFrom = ownKey === '' ? keyVariable : `completions.apis.${id}.api_key${poolKeys.length > 0 ? 's' : ''}`;
   const { url, missing } = fillBaseUrl(row.baseUrl, read);
   if (url === '') return { usable: false, id, missing: ['base_url'], keyVariables };
   // An address of one's own needs no key, unless one is given.
@@ -61,7 +62,18 @@ function resolveApi(id: string, own: ApiSettings | undefined, sources: ApiSource
   if (missing.length > 0) return { usable: false, id, missing, keyVariables };
   const configured = own !== undefined || keyVariable !== undefined || letsIn(credentials);
   const responses = own?.responses === true || servesResponses(row, url);
-  return { usable: true, api: { ...row, baseUrl: url, credentials, configured, keyFrom, responses } };
+  const api = { ...row, baseUrl: url, credentials, configured, keyFrom, responses };
+  return { usable: true, api: poolKeys.length === 0 ? api : { ...api, pool: poolOf(api, poolKeys) } };
+}
+
+function poolOf(api: UsableApi, keys: ApiSettings['api_keys']): readonly PoolKey[] {
+  return keys.map((given, index) => ({
+    name: nameOfKey(given, index),
+    weight: given.weight,
+    requestsPerMinute: given.requests_per_minute,
+    tokensPerMinute: given.tokens_per_minute,
+    api: { ...api, credentials: { ...api.credentials, key: given.key } },
+  }));
 }
 
 /** The Responses API is OpenAI's and Azure's own: a server behind another address may not know it. */

@@ -11,7 +11,7 @@ import { estimatePromptTokens, expectedAnswerTokens } from '../relay/token-usage
 import type { Attempt, AttemptCalls } from '../routing/attempt-call.ts';
 import type { FinishCall } from '../routing/call-record.ts';
 import { type CallerPresence, type CallRecord, createCallRecord } from '../routing/call-record.ts';
-import type { ModelPlan, ModelPlans } from '../routing/model-plan.ts';
+import { type ModelPlan, type ModelPlans, placeOf } from '../routing/model-plan.ts';
 import type { TargetLease } from '../routing/target-board.ts';
 import { policyOf } from '../routing/upstream-failure.ts';
 import { type ChatWork, type OpenedChat, withCost } from './encode-chat.ts';
@@ -288,7 +288,7 @@ const NOT_THERE: ReadonlySet<number> = new Set([404, 405, 501]);
 /** A request that names objects of an API can only be answered there. */
 function pinned(call: AdmittedCall, { refusal }: LaneForm): AdmittedCall {
   if (refusal === undefined) return call;
-  const targets = call.plan.targets.filter(({ apiId }) => refusal(apiId) === undefined);
+  const targets = call.plan.targets.filter((target) => refusal(placeOf(target)) === undefined);
   if (targets.length === 0) return call;
   return { ...call, plan: { ...call.plan, targets, fallbacks: [], contextFallbacks: [] } };
 }

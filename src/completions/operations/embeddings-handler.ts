@@ -3,7 +3,7 @@ import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
 import type { Call } from '../../platform/http/surface.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { UsableApi } from '../apis/model-api.ts';
+import type { FindApi, UsableApi } from '../apis/model-api.ts';
 import { type EmbeddingList, EmbeddingsRequest } from '../contract/operations.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import { type DialectName, pathSegment } from '../dialects/dialect.ts';
@@ -24,7 +24,7 @@ import type { OpenOperation } from './open-operation.ts';
 
 interface EmbeddingsHandlerOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly pipeline: ChatPipeline;
-  readonly findApi: (id: string) => UsableApi | undefined;
+  readonly findApi: FindApi;
   readonly openOperation: OpenOperation;
   readonly send: SendUpstream;
   readonly strictParams: () => boolean;
@@ -104,7 +104,7 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
     }
 
     return pipeline.attempt(call, async (attempt): Promise<OpenedEmbeddings> => {
-      const api = findApi(attempt.target.apiId);
+      const api = findApi(attempt.target.apiId, attempt.target.key);
       const codec = api === undefined ? undefined : embeddingCodec(api.dialect, attempt.target.model);
       if (api !== undefined && codec !== undefined) return translated(api, attempt, codec);
       if (api === undefined || !speaksOpenai({ name: api.dialect })) throw noEmbeddings();

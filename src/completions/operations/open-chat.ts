@@ -1,7 +1,7 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { DEMO_MODEL, type EchoAnswer, echo, echoDrops, readBehaviour } from '../apis/demo-echo.ts';
-import type { KnownModel, UsableApi } from '../apis/model-api.ts';
+import type { FindApi, KnownModel } from '../apis/model-api.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
 import { cacheMarkers } from '../dialects/conversation.ts';
 import type { Dialect, DialectContext } from '../dialects/dialect.ts';
@@ -22,7 +22,7 @@ import { type ChatWork, dialectContext, encodeChat, type OpenedChat, speaksOpena
 export type OpenChat = (attempt: Attempt, work: ChatWork, presence: CallerPresence) => Promise<OpenedChat>;
 
 interface OpenChatOptions {
-  readonly findApi: (id: string) => UsableApi | undefined;
+  readonly findApi: FindApi;
   readonly send: SendUpstream;
   /** What is known of a model. */
   readonly knownModel: (api: string, model: string) => KnownModel | undefined;
@@ -45,7 +45,7 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
       refuseDropped(work, dropped);
       return { dropped, ...(await open()) };
     }
-    const api = findApi(target.apiId);
+    const api = findApi(target.apiId, target.key);
     if (api === undefined) throw upstreamError('its key is not set any more');
     const known = knownModel(target.apiId, target.model);
     const codec = known?.operation === 'responses' && api.responses ? 'responses' : api.dialect;

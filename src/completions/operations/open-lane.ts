@@ -1,5 +1,5 @@
 import type { AppError } from '../../platform/errors/app-error.ts';
-import type { UsableApi } from '../apis/model-api.ts';
+import type { FindApi, UsableApi } from '../apis/model-api.ts';
 import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
 import { generatePath, modelPath } from '../dialects/google/google-request.ts';
 import { parseEvent } from '../dialects/json-value.ts';
@@ -11,6 +11,7 @@ import { spliceModel } from '../relay/splice-body.ts';
 import { estimatedUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import type { CallerPresence } from '../routing/call-record.ts';
+import { placeOf } from '../routing/model-plan.ts';
 import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import type { OpenedChat } from './encode-chat.ts';
@@ -25,10 +26,10 @@ export interface LaneForm {
   readonly headers: Readonly<Record<string, string>>;
   /** Of the request's address; with its question mark. */
   readonly query: string;
-  /** Why an API must not get the request: it names objects that are not the caller's there. */
-  refusal?(apiId: string): AppError | undefined;
+  /** Why a place (`placeOf`) must not get the request: it names objects that are not the caller's there. */
+  refusal?(place: string): AppError | undefined;
   /** Hears of objects that the upstream keeps for this caller. */
-  onKept?(ids: readonly string[], apiId: string): void;
+  onKept?(ids: readonly string[], place: string): void;
 }
 
 export interface LaneWork {
@@ -49,7 +50,7 @@ export interface OpenLanes {
 }
 
 export interface OpenLaneOptions {
-  readonly findApi: (id: string) => UsableApi | undefined;
+  readonly findApi: FindApi;
   readonly send: SendUpstream;
   readonly clock: { now(): number };
   readonly maxEventBytes?: number;
@@ -62,8 +63,8 @@ export function createOpenLanes({ findApi, send, clock, maxEventBytes }: OpenLan
       return api !== undefined && lanePath(api, lane, '', false) !== undefined;
     },
     open(attempt, work, presence) {
-      const { apiId, model } = attempt.target;
-      const api = findApi(apiId);
+      const { apiId, key, model } = attempt.target;
+      const api = findApi(apiId, key);
       const { lane, request } = work.form;
       const path = api === undefined ? undefined : lanePath(api, lane, model, request.stream === true);
       return api === undefined || path === undefined ? undefined : openOn(api, path, attempt, work, presence);
@@ -73,7 +74,7 @@ export function createOpenLanes({ findApi, send, clock, maxEventBytes }: OpenLan
   async function openOn(api: UsableApi, path: string, attempt: Attempt, work: LaneWork, presence: CallerPresence) {
     const { form, promptTokens, idempotencyId } = work;
     const { target } = attempt;
-    const refusal = form.refusal?.(target.apiId);
+    const refusal = form.refusal?.(placeOf(target));
     if (refusal !== undefined) throw refusal;
     const stream = form.request.stream === true;
     const dialect = loadedDialect(api.dialect) ?? (await loadDialect(api.dialect));
@@ -85,7 +86,7 @@ export function createOpenLanes({ findApi, send, clock, maxEventBytes }: OpenLan
     const start = await send({ api, attempt, encoded, stream, idempotencyId });
     const secret = api.credentials.key;
     const exchange = { start, decodeFailure: dialect.decodeFailure, secret, presence, now: clock.now };
-    const onKept = (ids: readonly string[]) => form.onKept?.(ids, target.apiId);
+    const onKept = (ids: readonly string[]) => form.onKept?.(ids, placeOf(target));
     if (stream) {
       const reader = createLaneReader({ lane: form.lane, promptTokens, maxEventBytes, onKept });
       return { dropped: [], kind: 'byte-stream', stream: await openStream({ ...exchange, reader }) } as const;

@@ -3,7 +3,7 @@ import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
 import type { Call } from '../../platform/http/surface.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { UsableApi } from '../apis/model-api.ts';
+import type { FindApi } from '../apis/model-api.ts';
 import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts';
 import { type TextCompletion, TextRequest } from '../contract/operations.ts';
 import { createRequestReader } from '../contract/read-request.ts';
@@ -21,7 +21,7 @@ import { lacksOperation, type OpenedOperation, type OpenOperation } from './open
 
 export interface TextHandlerOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly pipeline: ChatPipeline;
-  readonly findApi: (id: string) => UsableApi | undefined;
+  readonly findApi: FindApi;
   readonly openChat: OpenChat;
   readonly openOperation: OpenOperation;
   readonly strictParams: () => boolean;
@@ -57,7 +57,7 @@ export function createTextHandler(options: TextHandlerOptions) {
     }
 
     return pipeline.attempt(call, async (attempt): Promise<OpenedChat | OpenedOperation> => {
-      const api = findApi(attempt.target.apiId);
+      const api = findApi(attempt.target.apiId, attempt.target.key);
       if (api === undefined || !speaksOpenai({ name: api.dialect })) return asChat(attempt);
       try {
         return await openOperation(api, attempt, { ...operation, idempotencyId }, presence);

@@ -64,9 +64,10 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
         isSole: failure === undefined && plan.targets.length === 1 && !hasFallback(call.holder, plan),
       };
       let ofPlan: unknown;
-      for (const target of board.order(plan)) {
+      const ordered = board.order(plan);
+      for (const [index, target] of ordered.entries()) {
         try {
-          return await tryTarget(call, plan, target, limits);
+          return await tryTarget(call, plan, target, limits, ordered[index + 1]);
         } catch (error) {
           ofPlan = moreTelling(ofPlan, error);
           if (!policyOf(error).next) break;
@@ -86,11 +87,14 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     plan: ModelPlan,
     target: Target,
     limits: Limits,
+    following: Target | undefined,
   ): Promise<Result> {
     try {
       return await tryOnce(call, plan, target, limits);
     } catch (error) {
       if (plan.retries === 0 || !policyOf(error).retry || board.isOut(target)) throw error;
+      // Another key may have room immediately.
+      if (isUsedUp(error) && target.key !== undefined && following?.apiId === target.apiId) throw error;
       return tryAgain(call, plan, target, limits, error);
     }
   }
@@ -211,6 +215,10 @@ function retryAfterMs(error: unknown): number | undefined {
 function noTarget(model: string, waitMs?: number): AppError {
   const retryAfter = waitMs === undefined ? {} : { retryAfterSeconds: Math.ceil(waitMs / 1000) };
   return new AppError('NO_TARGET_AVAILABLE', { model, ...retryAfter });
+}
+
+function isUsedUp(error: unknown): boolean {
+  return error instanceof AppError && error.details.status === 429;
 }
 
 function isNoTarget(error: unknown): boolean {

@@ -1,20 +1,27 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { UsableApi } from '../apis/model-api.ts';
+import type { FindApi, PoolKey } from '../apis/model-api.ts';
 import { nearestModels } from '../apis/models.ts';
 import type { CompletionsSettings } from '../settings.ts';
 
-/** One model of one API that can answer a call. */
-export interface Target {
-  /** `<api>/<model>`; what it is known by to limits, circuit and log. */
+/** 0: no limit. */
+export interface TargetLimits {
+  readonly requestsPerMinute: number;
+  readonly tokensPerMinute: number;
+}
+
+/** One model of one API that can answer a call, with one key of that API. */
+export interface Target extends TargetLimits {
+  /** `<api>/<model>`, with `#<key>` behind it for one of several keys; what it is known by to limits, circuit and log. */
   readonly id: string;
   /** `demo` for the built-in model, which has no upstream. */
   readonly apiId: string;
   readonly model: string;
   readonly weight: number;
   readonly priority: number;
-  /** 0: no limit. */
-  readonly requestsPerMinute: number;
-  readonly tokensPerMinute: number;
+  /** Which key of the API's pool it is; absent for an API with one key. */
+  readonly key?: string;
+  /** The limits of that key, for all models. */
+  readonly keyLimits?: TargetLimits;
   /** Those of the alias, else of the API, else of all (contract/completions 3). */
   readonly timeouts: PlanTimeouts;
 }
@@ -51,7 +58,7 @@ export interface ModelPlans {
 export interface ModelPlansOptions {
   readonly settings: Pick<CompletionsSettings, 'models' | 'apis' | 'timeouts' | 'model_patterns' | 'api_order'>;
   /** An API that can be called now; undefined when it is not known or has no key. */
-  readonly findApi: (id: string) => UsableApi | undefined;
+  readonly findApi: FindApi;
   /** Names to suggest for one that is not known. */
   readonly knownNames: () => Iterable<string>;
   /** The configured APIs that have a model of this name in the catalogue. */
@@ -78,6 +85,7 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
   const patterns = readPatterns(settings);
   const aliases = readAliases(settings);
   const direct = new Map<string, ModelPlan>();
+  const ofKeys = new WeakMap<Target, { readonly pool: readonly PoolKey[]; readonly targets: readonly Target[] }>();
 
   function notFound(model: string): AppError {
     const apiId = model.slice(0, Math.max(0, model.indexOf('/')));
@@ -102,7 +110,7 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
       if (model.length > MAX_SHOWN_NAME) throw notFound(model);
       // Whether an API is usable may change at any time: that is asked for each call.
       const known = apiId === DEMO_API ? DEMO_NAME.test(name) : name !== '' && isThere(apiId);
-      if (known) return direct.get(model) ?? keepDirect(model, apiId, name);
+      if (known) return withUsableTargets(direct.get(model) ?? keepDirect(model, apiId, name));
       const meant = meaningOf(model);
       if (meant === undefined) throw notFound(model);
       return plans.resolve(meant);
@@ -136,14 +144,49 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
     return plan;
   }
 
-  function withUsableTargets(alias: ModelPlan): ModelPlan {
-    const targets = alias.targets.filter(({ apiId }) => isThere(apiId));
-    return targets.length === alias.targets.length ? alias : { ...alias, targets };
+  function withUsableTargets(plan: ModelPlan): ModelPlan {
+    const { targets } = plan;
+    if (targets.every(hasOneKey)) return plan;
+    return { ...plan, targets: targets.filter(({ apiId }) => isThere(apiId)).flatMap(withKeys) };
+  }
+
+  /** The target once for each key of its API. The same objects each time, because their turns are counted. */
+  function withKeys(target: Target): readonly Target[] {
+    const pool = findApi(target.apiId)?.pool;
+    if (pool === undefined) return [target];
+    const known = ofKeys.get(target);
+    if (known?.pool === pool) return known.targets;
+    const total = pool.reduce((sum, { weight }) => sum + weight, 0);
+    const targets = pool.map(
+      (key): Target => ({
+        ...target,
+        id: `${target.id}#${key.name}`,
+        key: key.name,
+        keyLimits: key,
+        weight: total === 0 ? 0 : (target.weight * key.weight) / total,
+      }),
+    );
+    ofKeys.set(target, { pool, targets });
+    return targets;
+  }
+
+  function hasOneKey({ apiId }: Target): boolean {
+    if (apiId === DEMO_API) return true;
+    const api = findApi(apiId);
+    return api !== undefined && api.pool === undefined;
   }
 
   function isThere(apiId: string): boolean {
     return apiId === DEMO_API || findApi(apiId) !== undefined;
   }
+}
+
+/** A key of this name stands where the only key of the API stood before. */
+const MAIN_KEY = 'main';
+
+/** Where what a target stores lies: the API, or the account of one of its keys. */
+export function placeOf({ apiId, key }: Pick<Target, 'apiId' | 'key'>): string {
+  return key === undefined || key === MAIN_KEY ? apiId : `${apiId}#${key}`;
 }
 
 type PlanSettings = ModelPlansOptions['settings'];

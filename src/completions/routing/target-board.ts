@@ -6,7 +6,7 @@ import type { TargetList } from '../contract/keys.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { createTokenBucket, type TokenBucket } from '../keys/rate-limits.ts';
 import type { CompletionsSettings } from '../settings.ts';
-import type { ModelPlan, Target } from './model-plan.ts';
+import { type ModelPlan, placeOf, type Target, type TargetLimits } from './model-plan.ts';
 import { type CircuitState, createTargetCircuit, type TargetCircuit } from './target-circuit.ts';
 
 /** Knows of every target how it fares: which is to be asked next, and which not at all. */
@@ -38,6 +38,8 @@ export interface TargetLease {
 
 export interface TargetStatus {
   readonly target: string;
+  /** `<api>/<model>`: the target without its key. */
+  readonly model: string;
   readonly state: CircuitState;
   readonly inFlight: number;
 }
@@ -52,13 +54,21 @@ interface TargetBoardOptions {
 }
 
 interface TargetRecord {
+  readonly model: string;
   readonly circuit: TargetCircuit;
   inFlight: number;
   /** Moving average of the time until it begins to answer. Undefined: it has not answered yet. */
   answersAfterMs: number | undefined;
+  /** Undefined: it has no limits. */
+  readonly limited: Limited | undefined;
+}
+
+/** What has limits of its own: a target, or a key of an API for all its models. */
+interface Limited {
+  readonly limits: TargetLimits;
   readonly requests: TokenBucket | undefined;
   readonly tokens: TokenBucket | undefined;
-  /** Of a target with limits: what each caller of the last minutes may take of them. */
+  /** What each caller of the last minutes may take of them. */
   readonly shares: Map<string, CallerShare>;
 }
 
@@ -85,6 +95,8 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
   const records = new Map<string, TargetRecord>();
   /** How far each target of an alias is behind its share: smooth weighted round robin. */
   const turns = new WeakMap<Target, number>();
+  /** The limits of keys, by API and key. As many as the settings have. */
+  const keys = new Map<string, Limited>();
   /** How many calls are under way, by API and caller. Names of both are known only while they are. */
   const callsOf = new Map<string, number>();
 
@@ -93,12 +105,11 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
     if (known !== undefined) return known;
     if (records.size >= MAX_RECORDS) forgetOne();
     const record: TargetRecord = {
+      model: `${target.apiId}/${target.model}`,
       circuit: createTargetCircuit({ clock, onChange: (state) => onCircuit(target.id, state) }),
       inFlight: 0,
       answersAfterMs: undefined,
-      requests: limitOf(target.requestsPerMinute),
-      tokens: limitOf(target.tokensPerMinute),
-      shares: new Map(),
+      limited: limitedBy(target),
     };
     records.set(target.id, record);
     return record;
@@ -112,9 +123,29 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
     }
   }
 
-  function shareOf(record: TargetRecord, target: Target, caller: string): CallerShare | undefined {
-    const { shares, requests, tokens } = record;
-    if (requests === undefined && tokens === undefined) return undefined;
+  function limitedBy({ requestsPerMinute, tokensPerMinute }: TargetLimits): Limited | undefined {
+    if (requestsPerMinute === 0 && tokensPerMinute === 0) return undefined;
+    const limits = { requestsPerMinute, tokensPerMinute };
+    return { limits, requests: limitOf(requestsPerMinute), tokens: limitOf(tokensPerMinute), shares: new Map() };
+  }
+
+  /** The limits of the key of a target. A reload of the settings may change them. */
+  function limitedKey(target: Target): Limited | undefined {
+    const { keyLimits } = target;
+    if (keyLimits === undefined) return undefined;
+    const place = placeOf(target);
+    const known = keys.get(place);
+    const isCurrent =
+      known?.limits.requestsPerMinute === keyLimits.requestsPerMinute &&
+      known.limits.tokensPerMinute === keyLimits.tokensPerMinute;
+    if (isCurrent) return known;
+    const fresh = limitedBy(keyLimits);
+    if (fresh === undefined) keys.delete(place);
+    else keys.set(place, fresh);
+    return fresh;
+  }
+
+  function shareOf({ shares, limits }: Limited, caller: string): CallerShare {
     const now = clock.monotonic();
     let share = shares.get(caller);
     if (share === undefined) {
@@ -122,7 +153,7 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
         if (shares.size >= MAX_SHARES || now - lastUse >= SHARED_MS) shares.delete(name);
       }
       const half = (perMinute: number) => limitOf(Math.ceil(perMinute / 2));
-      share = { requests: half(target.requestsPerMinute), tokens: half(target.tokensPerMinute), lastUse: now };
+      share = { requests: half(limits.requestsPerMinute), tokens: half(limits.tokensPerMinute), lastUse: now };
       shares.set(caller, share);
     }
     share.lastUse = now;
@@ -130,11 +161,32 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
   }
 
   /** What a caller's share makes it wait for; nothing while it is the only caller. */
-  function shareWaitMs({ shares }: TargetRecord, share: CallerShare | undefined, tokens: number): number {
-    if (share === undefined || shares.size < 2) return 0;
+  function shareWaitMs({ shares }: Limited, share: CallerShare, tokens: number): number {
+    if (shares.size < 2) return 0;
     const now = clock.monotonic();
     const isShared = [...shares.values()].some((other) => other !== share && now - other.lastUse < SHARED_MS);
     return isShared ? Math.max(share.requests?.waitMs(1) ?? 0, share.tokens?.waitMs(tokens) ?? 0) : 0;
+  }
+
+  /** One call within limits: how long it has to wait, and what it takes of them. Undefined: there are no limits. */
+  function within(limited: Limited | undefined, caller: string, tokens: number) {
+    if (limited === undefined) return undefined;
+    const share = shareOf(limited, caller);
+    const { requests, tokens: tokenLimit } = limited;
+    return {
+      waitMs: () =>
+        Math.max(requests?.waitMs(1) ?? 0, tokenLimit?.waitMs(tokens) ?? 0, shareWaitMs(limited, share, tokens)),
+      take() {
+        requests?.take(1);
+        tokenLimit?.take(tokens);
+        share.requests?.take(1);
+        share.tokens?.take(tokens);
+      },
+      correct(used: number) {
+        correct(tokenLimit, tokens, used);
+        correct(share.tokens, tokens, used);
+      },
+    };
   }
 
   const limitOf = (perMinute: number) => (perMinute === 0 ? undefined : createTokenBucket(perMinute, clock));
@@ -202,25 +254,23 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
     },
     begin(target, tokens, { caller, isSole }) {
       const record = recordOf(target);
-      const { circuit, requests, tokens: tokenLimit } = record;
+      const { circuit } = record;
       const place = `${target.apiId}\n${caller}`;
       const underWay = callsOf.get(place) ?? 0;
-      const share = shareOf(record, target, caller);
+      const ofTarget = within(record.limited, caller, tokens);
+      const ofKey = within(limitedKey(target), caller, tokens);
       const waitMs = Math.max(
         isSole ? 0 : circuit.waitMs(),
-        requests?.waitMs(1) ?? 0,
-        tokenLimit?.waitMs(tokens) ?? 0,
-        shareWaitMs(record, share, tokens),
+        ofTarget?.waitMs() ?? 0,
+        ofKey?.waitMs() ?? 0,
         underWay >= MAX_CALLS_OF_CALLER ? BUSY_WAIT_MS : 0,
       );
       if (waitMs > 0) return { waitMs };
       const isProbe = circuit.begin();
       const startedAt = clock.monotonic();
       let hasAnswered = false;
-      requests?.take(1);
-      tokenLimit?.take(tokens);
-      share?.requests?.take(1);
-      share?.tokens?.take(tokens);
+      ofTarget?.take();
+      ofKey?.take();
       record.inFlight += 1;
       callsOf.set(place, underWay + 1);
       return {
@@ -235,8 +285,8 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
           if (left === 0) callsOf.delete(place);
           else callsOf.set(place, left);
           if (used !== undefined) {
-            correct(tokenLimit, tokens, used);
-            correct(share?.tokens, tokens, used);
+            ofTarget?.correct(used);
+            ofKey?.correct(used);
           }
           if (result === 'failed' && !hasAnswered) measure(record, Math.max(FAILED_MS, clock.monotonic() - startedAt));
           circuit.end(result, caller, isProbe);
@@ -245,8 +295,9 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
     },
     isOut: (target) => (records.get(target.id)?.circuit.state() ?? 'closed') !== 'closed',
     status: () =>
-      [...records].map(([target, { circuit, inFlight: count }]) => ({
+      [...records].map(([target, { model, circuit, inFlight: count }]) => ({
         target,
+        model,
         state: circuit.state(),
         inFlight: count,
       })),
@@ -278,7 +329,7 @@ export function createTargetView({ aliases, targets }: TargetViewOptions) {
     const usable = aliases.filter(({ name }) => holder.mayUse(name));
     const inAliases = new Set(usable.flatMap((alias) => alias.targets.map(({ model }) => model)));
     const seesAll = isMaster || (principal !== undefined && ownersSought(principal) === undefined);
-    const shown = targets().filter(({ target }) => seesAll || inAliases.has(target));
+    const shown = targets().filter(({ model }) => seesAll || inAliases.has(model));
     return {
       object: 'list',
       data: shown.map(({ target, state, inFlight }) => ({ target, state, in_flight: inFlight })),
