@@ -46,6 +46,9 @@ interface TurnOptions {
 const STOP_REASONS: Readonly<Record<string, string>> = { length: 'max_tokens', content_filter: 'refusal' };
 const NOT_RUN = 'Not run: this turn has used up its requests to the model. Ask for it again in the next turn.';
 
+/** Tool calls that run at the same time. */
+const MAX_AT_ONCE = 8;
+
 /** Messages to a running turn that the model has not seen yet. */
 const MAX_WAITING_MESSAGES = 32;
 
@@ -82,16 +85,21 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
     }
   }
 
+  /** What only reads is done at the same time, the rest in its order. Results are kept in the order of the calls. */
   async function runCalls(calls: readonly RequestedToolCall[]): Promise<void> {
+    const { permissions, tools, turn } = options;
+    const { report } = speech;
     const context = toolContext(options);
-    await options.turn.ready;
-    for (const call of calls) {
+    await turn.ready;
+    for (const batch of batchesOf(calls, tools)) {
       signal.throwIfAborted();
-      const eventId = makeId('tool-');
-      const { permissions, tools, turn } = options;
-      const { report } = speech;
-      const text = await runToolCall({ call, eventId, permissions, context, tools, report, permit: turn.permit });
-      await keep(resultOf(call.id, text));
+      const running = batch.map((call) =>
+        runToolCall({ call, eventId: makeId('tool-'), permissions, context, tools, report, permit: turn.permit }),
+      );
+      // Nothing may still run when the turn ends, so all have ended before one of them fails the turn.
+      await Promise.allSettled(running);
+      const texts = await Promise.all(running);
+      await keep(...batch.map(({ id }, index) => resultOf(id, texts[index] ?? '')));
     }
   }
 
@@ -127,6 +135,21 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
     const code = known === 'BUDGET_EXCEEDED' || known === 'PERSON_NOT_CHARGED' ? known : 'AGENT_FAILED';
     return { kind: 'failed', code, error: options.describe(error), output, ...usage.total() };
   }
+}
+
+/** Neighbours that need no permission, and so change nothing, make a batch; every other call is one by itself. */
+function batchesOf(calls: readonly RequestedToolCall[], tools: readonly Tool[]): readonly RequestedToolCall[][] {
+  const reading = new Set(tools.flatMap(({ name, needsPermission }) => (needsPermission ? [] : [name])));
+  const batches: RequestedToolCall[][] = [];
+  let isOpen = false;
+  for (const call of calls) {
+    const isReading = reading.has(call.function.name);
+    const last = batches.at(-1);
+    if (isReading && isOpen && last !== undefined && last.length < MAX_AT_ONCE) last.push(call);
+    else batches.push([call]);
+    isOpen = isReading;
+  }
+  return batches;
 }
 
 function startAnswer(
