@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
+import { createPasswordHasher } from '../../src/accounts/passwords/passwords.ts';
 import { emailOf, seedAccounts } from '../../test/kit/accounts/seed-accounts.ts';
 import { createScope } from '../../test/kit/create-scope.ts';
 import { type ProgramOptions, startProgram, temporaryFolder } from '../../test/kit/running-program.ts';

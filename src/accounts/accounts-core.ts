@@ -17,15 +17,21 @@ import { createSessionCheck, type SeenSession, type SessionCheck } from './login
 import { createMailPost, type MailPost } from './mail/mail-post.ts';
 import type { Mailer } from './mail/messages.ts';
 import { type CompletionKeys, createOwners, type Owners } from './owners.ts';
-import { createPasswordHasher, type PasswordHasher } from './passwords/password-hasher.ts';
+import { createPasswordHasher, type PasswordHasher } from './passwords/passwords.ts';
 import { type AgentRegistry, createAgentRegistry } from './proxy-nodes/agent-registry.ts';
 import type { AccountsSettings } from './settings.ts';
 import type { AccountsSchema } from './storage/accounts-schema.ts';
-import { type BlacklistStore, createBlacklistStore, createPermissionStore } from './storage/administration-stores.ts';
-import { createAuditStore } from './storage/audit-store.ts';
+import {
+  type BlacklistStore,
+  createAuditStore,
+  createBlacklistStore,
+  createPermissionStore,
+} from './storage/administration-stores.ts';
 import { type CredentialStore, createCredentialStore } from './storage/credential-store.ts';
-import { createFlowStore, type FlowStore } from './storage/flow-store.ts';
+import { createFlowStore, type FlowStore } from './storage/expiring-stores.ts';
+import { watchWrites } from './storage/guarded-writes.ts';
 import { createLimitStore } from './storage/limit-store.ts';
+import { createWebhookStore } from './storage/outgoing-stores.ts';
 import {
   type ClientListStore,
   createClientListStore,
@@ -38,8 +44,6 @@ import { createTeamStore, type TeamStore } from './storage/team-store.ts';
 import { type AccessTokenStore, createAccessTokenStore, createCredentialCheckStore } from './storage/token-stores.ts';
 import { createUserAdministrationStore, type UserAdministrationStore } from './storage/user-administration-store.ts';
 import { createOwnerStore, createUserStore, type OwnerStore, type UserStore } from './storage/user-store.ts';
-import { watchWrites } from './storage/watched-database.ts';
-import { createWebhookStore } from './storage/webhook-store.ts';
 import { createIdentities, type Identities } from './tokens/identities.ts';
 import { createSignedTokens, type SignedTokens } from './tokens/signed-tokens.ts';
 import { createUserObjects, type UserObjects } from './user-object.ts';

@@ -6,7 +6,7 @@ import type { MakeId } from '../platform/ids/sortable-id.ts';
 import type { AuditQuery } from './contract/administration.ts';
 import { pageOf } from './contract/conventions.ts';
 import type { AuditRow } from './storage/accounts-schema.ts';
-import type { AuditStore } from './storage/audit-store.ts';
+import type { AuditStore } from './storage/administration-stores.ts';
 import { timeText } from './user-object.ts';
 
 /** What happened. Details are shown to administrators: never a secret. */
@@ -29,7 +29,7 @@ export interface Audit {
   record(entry: AuditEntry): Promise<void>;
 }
 
-export interface AuditOptions {
+interface AuditOptions {
   readonly store: AuditStore;
   readonly clock: Pick<Clock, 'now'>;
   readonly makeId: MakeId;

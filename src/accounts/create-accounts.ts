@@ -14,7 +14,7 @@ import type { Owners } from './owners.ts';
 import { accountsRoutes } from './routes.ts';
 import type { AccountsSettings } from './settings.ts';
 import { createSetup } from './setup/setup.ts';
-import { createSweepStore, type SweepStore, type SweptTable } from './storage/sweep-store.ts';
+import { createSweepStore, type SweepStore, type SweptTable } from './storage/expiring-stores.ts';
 import { KEY_KEPT_MS } from './tokens/signed-tokens.ts';
 import type { WebhookPost } from './webhooks/webhook-post.ts';
 
@@ -101,7 +101,7 @@ async function recordOfOthers({ database, audit, webhooks }: AccountsCore, given
   webhooks.wake();
 }
 
-export interface SweepOptions {
+interface SweepOptions {
   readonly store: SweepStore;
   readonly clock: Pick<Clock, 'now' | 'after'>;
   /** How long audit records are kept; 0: for ever. */

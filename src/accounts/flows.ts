@@ -3,7 +3,7 @@ import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Runnable } from '../platform/database/statement.ts';
 import type { SecretBox } from '../platform/secrets/secret-keys.ts';
 import { createToken, digestToken } from '../platform/secrets/tokens.ts';
-import type { FlowStore } from './storage/flow-store.ts';
+import type { FlowStore } from './storage/expiring-stores.ts';
 
 /** The flows that a token carries on, each with how long it may take. */
 export const FLOW_LIFETIMES = {
@@ -20,7 +20,7 @@ export const FLOW_LIFETIMES = {
   passkey_login: 10 * 60_000,
 } as const;
 
-export type FlowKind = keyof typeof FLOW_LIFETIMES;
+type FlowKind = keyof typeof FLOW_LIFETIMES;
 
 export interface OpenFlow {
   readonly userId: string;
@@ -29,13 +29,13 @@ export interface OpenFlow {
   readonly expiresAt: number;
 }
 
-export interface NewFlow {
+interface NewFlow {
   readonly userId?: string;
   readonly email?: string;
   readonly data?: Readonly<Record<string, unknown>>;
 }
 
-export interface IssuedFlow {
+interface IssuedFlow {
   readonly token: string;
   readonly expiresAt: number;
   /** Stores it; until then the token means nothing. */
@@ -56,7 +56,7 @@ export interface Flows {
   take(kind: FlowKind, token: string): Runnable;
 }
 
-export interface FlowsOptions {
+interface FlowsOptions {
   readonly store: FlowStore;
   readonly secretBox: SecretBox;
   readonly clock: Pick<Clock, 'now'>;

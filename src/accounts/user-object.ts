@@ -1,5 +1,5 @@
 import type { Clock } from '../platform/clock/clock.ts';
-import type { User } from './contract/user.ts';
+import type { User } from './contract/conventions.ts';
 import { holdsPermission, type PermissionMatrix, permissionsOf } from './permissions.ts';
 import type { FoundUser } from './storage/accounts-schema.ts';
 import type { PermissionStore } from './storage/administration-stores.ts';

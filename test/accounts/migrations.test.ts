@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
 import { recoveryCodeHash } from '../../src/accounts/mfa/second-factor.ts';
-import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
+import { createPasswordHasher } from '../../src/accounts/passwords/passwords.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';

@@ -6,7 +6,7 @@ import { createLimiter } from '../../src/accounts/limiter/limiter.ts';
 import { createPasswordCheck, type PasswordAttempt } from '../../src/accounts/login/password-check.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
-import { createAuditStore } from '../../src/accounts/storage/audit-store.ts';
+import { createAuditStore } from '../../src/accounts/storage/administration-stores.ts';
 import { createCredentialStore } from '../../src/accounts/storage/credential-store.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import { errorCode } from '../../src/platform/errors/app-error.ts';

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { COMMON_PASSWORD_WORDS } from '../../src/accounts/passwords/common-password-words.ts';
-import { createPasswordHasher } from '../../src/accounts/passwords/password-hasher.ts';
-import { isCommonPassword } from '../../src/accounts/passwords/password-rules.ts';
+import { createPasswordHasher, isCommonPassword } from '../../src/accounts/passwords/passwords.ts';
 
 const quick = { parameters: { memoryCost: 1024, timeCost: 1, parallelism: 1 }, concurrency: 1 };
 

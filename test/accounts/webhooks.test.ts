@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { after, describe, type TestContext, test } from 'node:test';
-import { signedAt } from '../../src/accounts/subscriptions/payments.ts';
+import { signedAt } from '../../src/accounts/subscriptions/subscriptions.ts';
 import { DISABLED_AFTER_MS, RETRY_MS } from '../../src/accounts/webhooks/webhook-post.ts';
 import { systemCallbackNetwork } from '../../src/platform/callbacks/callback-post.ts';
 import type { LoggedIn } from '../kit/accounts/accounts-client.ts';

@@ -1,6 +1,6 @@
 import { readCookie } from '../../src/accounts/cookies.ts';
 import { normalizeCode } from '../../src/accounts/mfa/second-factor.ts';
-import { checkNewPassword } from '../../src/accounts/passwords/password-rules.ts';
+import { checkNewPassword } from '../../src/accounts/passwords/passwords.ts';
 import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
 import { createJobReports } from '../../src/bridge/jobs/job-reports.ts';
 import { runModes } from '../../src/bridge/multi-agent/create-multi-agent.ts';

@@ -1,6 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { NextCursor, Nothing, optionalBody, PageQuery } from './conventions.ts';
-import { User } from './user.ts';
+import { NextCursor, Nothing, optionalBody, PageQuery, User } from './conventions.ts';
 
 const strict = { additionalProperties: false };
 const time = (description: string) =>

@@ -1,6 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { Email, Message, MessageAndUser, Nothing, optionalBody, optionalText } from './conventions.ts';
-import { User } from './user.ts';
+import { Email, Message, MessageAndUser, Nothing, optionalBody, optionalText, User } from './conventions.ts';
 
 const time = (description: string) => Type.String({ description, examples: ['2030-01-01T00:00:00.000Z'] });
 

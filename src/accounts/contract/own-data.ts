@@ -1,11 +1,10 @@
 import { type Static, Type } from 'typebox';
-import { MessageAndUser, Nothing, optionalBody } from './conventions.ts';
+import { MessageAndUser, Nothing, optionalBody, User } from './conventions.ts';
 import { Credential, OwnSession } from './login.ts';
 import { Team } from './teams.ts';
 import { AccessToken } from './tokens.ts';
-import { User } from './user.ts';
 
-export const SUBSCRIPTION_STATUSES = ['pending', 'trialing', 'active', 'past_due', 'cancelled', 'expired'] as const;
+const SUBSCRIPTION_STATUSES = ['pending', 'trialing', 'active', 'past_due', 'cancelled', 'expired'] as const;
 
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 

@@ -15,7 +15,7 @@ import { byAddress } from '../limiter/limiter.ts';
 import { requireNotClosing } from '../owners.ts';
 import { sendAsset, sendPage } from '../pages.ts';
 import type { DeviceLoginRow } from '../storage/accounts-schema.ts';
-import { createDeviceLoginStore } from '../storage/device-login-store.ts';
+import { createDeviceLoginStore } from '../storage/expiring-stores.ts';
 import type { AccessTokens } from '../tokens/access-tokens.ts';
 import { timeText } from '../user-object.ts';
 
@@ -32,7 +32,7 @@ const DEFAULT_SCOPES = ['bridge', 'completions', 'account'] as const;
 const GRANTED: ReadonlySet<string> = new Set(DEFAULT_SCOPES);
 
 /** How a program without a browser gets a token: it shows a code, and a person approves the code elsewhere (RFC 8628). */
-export interface DeviceLogin {
+interface DeviceLogin {
   begin(given: NewDeviceLogin, head: RequestHead): Promise<object>;
   /** The token, once a person has approved. Throws AUTHORIZATION_PENDING, SLOW_DOWN, ACCESS_DENIED or EXPIRED_TOKEN. */
   poll(given: DeviceGrant, head: RequestHead): Promise<IssuedDeviceToken>;

@@ -5,7 +5,7 @@ import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { BasePort, CredentialsPort, PeoplePort, PostPort } from '../accounts-core.ts';
 import type { LoginAnswer, loginOperations, SecondFactorAnswer } from '../contract/login.ts';
 import { OAUTH_COOKIE, readCookie } from '../cookies.ts';
-import type { Passkeys } from '../credentials/passkeys.ts';
+import type { Passkeys } from '../credentials/own-credentials.ts';
 import type { AccountsErrorCode } from '../errors.ts';
 import { type OpenFlow, tokenKey } from '../flows.ts';
 import type { FactorOrigin, GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
@@ -18,7 +18,7 @@ type Answer = LoginAnswer | SecondFactorAnswer;
 type LoginCall = Pick<Call, 'head' | 'reply'>;
 
 /** The ways to a session: password, second factor, exchange code, passkey. */
-export interface Login {
+interface Login {
   withPassword(given: BodyOf<typeof loginOperations.logIn>, call: LoginCall): Promise<Answer>;
   withTicket(given: BodyOf<typeof loginOperations.proveSecondFactor>, call: LoginCall): Promise<Answer>;
   passkeyOptions(given: BodyOf<typeof loginOperations.passkeyOptions>, head: RequestHead): Promise<object>;

@@ -9,7 +9,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
 import type { AccountsSettings } from '../settings.ts';
 import type { AccountsSchema, OutgoingMailRow } from '../storage/accounts-schema.ts';
-import { createOutgoingMailStore } from '../storage/outgoing-mail-store.ts';
+import { createOutgoingMailStore } from '../storage/outgoing-stores.ts';
 import { type Mail, type Mailer, type MailLanguage, renderMail } from './messages.ts';
 
 /** How mail leaves: through a table, so that a restart or a mail server that is down loses none. */

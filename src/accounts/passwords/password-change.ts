@@ -4,7 +4,7 @@ import type { BodyOf, Call, RequestHead } from '../../platform/http/surface.ts';
 import type { UserCall } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import type { loginOperations, ResetByToken } from '../contract/login.ts';
-import type { Credentials } from '../credentials/credentials.ts';
+import type { Credentials } from '../credentials/own-credentials.ts';
 import type { AccountsErrorCode } from '../errors.ts';
 import type { Reauthentication } from '../login/password-check.ts';
 import type { SessionOpening } from '../login/session-opening.ts';
@@ -13,7 +13,7 @@ import { normalizeEmail } from '../registration/identity.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
 import { createClientListStore } from '../storage/proxy-node-store.ts';
 import { createDeviceStore } from '../storage/session-store.ts';
-import { checkNewPassword } from './password-rules.ts';
+import { checkNewPassword } from './passwords.ts';
 
 type Parts = AccountsCore & {
   readonly opening: SessionOpening;

@@ -9,7 +9,7 @@ import { requireNotClosing } from '../owners.ts';
 import type { ProxyAgentStatusRow } from '../storage/accounts-schema.ts';
 import type { ClientListStore } from '../storage/proxy-node-store.ts';
 import { timeText } from '../user-object.ts';
-import { describeNode, FLOW } from './describe-node.ts';
+import { describeNode, FLOW } from './agent-registry.ts';
 
 type Parts = BasePort & PeoplePort;
 

@@ -4,9 +4,8 @@ import type { RequestHead } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { type Actor, requirePlan, requireRole } from '../administration/user-administration.ts';
-import { pageOf } from '../contract/conventions.ts';
+import { pageOf, type User } from '../contract/conventions.ts';
 import type { Acceptance, Invitation, NewInvitation } from '../contract/registration.ts';
-import type { User } from '../contract/user.ts';
 import { tokenKey } from '../flows.ts';
 import { invitationMail } from '../mail/messages.ts';
 import { mayActOn } from '../permissions.ts';
@@ -23,7 +22,7 @@ const LIFETIME_MS = 7 * DAY_MS;
 export const MAX_INVITATIONS = 10_000;
 
 /** People whom an administrator lets in, with the role and the plan that they get. */
-export interface Invitations {
+interface Invitations {
   /** The link and its token are in the answer only where they were not mailed. */
   create(given: NewInvitation, actor: Actor): Promise<{ invitation: Invitation; link?: string; token?: string }>;
   list(page: { cursor?: string; limit?: number }): Promise<{ invitations: Invitation[]; nextCursor: string | null }>;

@@ -6,7 +6,7 @@ import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { BasePort, CredentialsPort, PeoplePort, PostPort, SessionsPort } from '../accounts-core.ts';
 import type { AccountsErrorCode } from '../errors.ts';
 import { setPasswordMail } from '../mail/messages.ts';
-import { checkNewPassword } from '../passwords/password-rules.ts';
+import { checkNewPassword } from '../passwords/passwords.ts';
 import type { Role } from '../permissions.ts';
 import type { FoundUser, SubscriptionRow } from '../storage/accounts-schema.ts';
 import type { NewLink } from '../storage/credential-store.ts';
@@ -14,7 +14,7 @@ import { DAY_MS, type NewUserRow } from '../storage/user-store.ts';
 import { newSubscription } from '../subscriptions/subscriptions.ts';
 import { nameKey, normalizeName, requireEmail } from './identity.ts';
 
-export interface NewUser {
+interface NewUser {
   /** As `normalizeName` gives it. */
   readonly name: string;
   /** As `normalizeEmail` gives it. */
@@ -69,7 +69,7 @@ export function randomUuid(randomness: Pick<Randomness, 'bytes'>): string {
 }
 
 /** Someone who gets an account, and how they came to it. */
-export interface NewPerson {
+interface NewPerson {
   readonly how: 'registration' | 'oauth' | 'invitation' | 'setup' | 'administrator' | 'command';
   readonly name: string;
   readonly email: string;
@@ -93,7 +93,7 @@ export interface NewPerson {
   readonly conflict?: AccountsErrorCode;
 }
 
-export interface CreatedPerson {
+interface CreatedPerson {
   readonly user: FoundUser;
   /** To set a password with, for someone without any means of login. */
   readonly token?: string;
@@ -103,7 +103,7 @@ export interface CreatedPerson {
  * The one way to an account: user, password or link, trial, audit entry and mail are stored together, or nothing is.
  * Only someone without any means of login gets a mail: with a token to set a password with.
  */
-export type CreatePerson = (person: NewPerson) => Promise<CreatedPerson>;
+type CreatePerson = (person: NewPerson) => Promise<CreatedPerson>;
 
 type Parts = BasePort & PeoplePort & CredentialsPort & SessionsPort & PostPort;
 

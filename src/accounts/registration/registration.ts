@@ -6,13 +6,13 @@ import type { Call, RequestHead } from '../../platform/http/surface.ts';
 import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
+import type { User } from '../contract/conventions.ts';
 import type { Application } from '../contract/registration.ts';
-import type { User } from '../contract/user.ts';
 import { cookieText, readCookie, VERIFICATION_COOKIE } from '../cookies.ts';
 import { byAddress } from '../limiter/limiter.ts';
 import { accountExistsMail, registrationCodeMail } from '../mail/messages.ts';
 import type { AccountsSettings } from '../settings.ts';
-import type { FlowStore } from '../storage/flow-store.ts';
+import type { FlowStore } from '../storage/expiring-stores.ts';
 import { normalizeName, requireEmail } from './identity.ts';
 import { createPersonCreation } from './new-user.ts';
 

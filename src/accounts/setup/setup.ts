@@ -1,13 +1,13 @@
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Call, RequestHead } from '../../platform/http/surface.ts';
 import type { BasePort, CredentialsPort, PeoplePort, PostPort, SessionsPort } from '../accounts-core.ts';
+import type { User } from '../contract/conventions.ts';
 import type { FirstAdmin } from '../contract/registration.ts';
-import type { User } from '../contract/user.ts';
 import { sendAsset, sendPage } from '../pages.ts';
 import { createPersonCreation } from '../registration/new-user.ts';
 
 /** The first administrator (contract/accounts, Rules: First admin): there is no account and no password before it. */
-export interface Setup {
+interface Setup {
   /** A token for the set-up page, good once and for 15 minutes; undefined as soon as there is an administrator. */
   issueToken(): Promise<string | undefined>;
   /** Makes the one root user, once. */

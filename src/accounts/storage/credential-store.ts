@@ -1,7 +1,7 @@
 import type { Database, Transaction } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, CredentialKind, CredentialRow } from './accounts-schema.ts';
-import { insertWithin } from './within-limit.ts';
+import { insertWithin } from './guarded-writes.ts';
 
 export interface NewLink {
   readonly id: string;
@@ -12,7 +12,7 @@ export interface NewLink {
   readonly now: number;
 }
 
-export interface NewPasskey extends Pick<CredentialRow, 'id' | 'subject' | 'value' | 'label' | 'counter'> {
+interface NewPasskey extends Pick<CredentialRow, 'id' | 'subject' | 'value' | 'label' | 'counter'> {
   readonly userId: string;
   readonly now: number;
 }

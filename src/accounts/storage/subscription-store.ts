@@ -2,12 +2,12 @@ import type { Database, Transaction } from '../../platform/database/database.ts'
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { AccountsSchema, SubscriptionRow, UserRow } from './accounts-schema.ts';
+import { insertWithin } from './guarded-writes.ts';
 import { createUserCountStore } from './user-store.ts';
-import { insertWithin } from './within-limit.ts';
 
-export type SubscriptionKey = { readonly id: string } | { readonly userId: string; readonly externalId: string };
+type SubscriptionKey = { readonly id: string } | { readonly userId: string; readonly externalId: string };
 
-export interface SubscriptionDecision {
+interface SubscriptionDecision {
   readonly row: SubscriptionRow;
   /** Stored with it, or not at all. */
   readonly also: readonly Runnable[];

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import type { AccessTokenRow, AccountsSchema, ServiceAccountRow, SigningKeyRow } from './accounts-schema.ts';
-import { insertWithin } from './within-limit.ts';
+import { insertWithin } from './guarded-writes.ts';
 
 /** Personal access tokens, by digest and by owner, and the service accounts that have tokens and nothing else. */
 export interface AccessTokenStore {

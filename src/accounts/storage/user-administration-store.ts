@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Database, Transaction } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, FoundUser, UserRow } from './accounts-schema.ts';
-import { pseudonymizeAudit } from './audit-store.ts';
+import { pseudonymizeAudit } from './administration-stores.ts';
 import { createClientListStore } from './proxy-node-store.ts';
 import { createUserCountStore, selectUsers } from './user-store.ts';
 
@@ -39,7 +39,7 @@ export interface UserStanding {
   readonly otherAdmins: number;
 }
 
-export interface UserFilter {
+interface UserFilter {
   /** In the address or the name, in lower case. */
   readonly search?: string | undefined;
   readonly role?: string | undefined;

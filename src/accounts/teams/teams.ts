@@ -17,7 +17,7 @@ import { timeText } from '../user-object.ts';
  * Teams. Administrators create, change and remove them, because other apps may trust the names in `groups`; the owners of a
  * team say who is in it. A team that the caller is not in looks like one that does not exist.
  */
-export interface Teams {
+interface Teams {
   list(
     query: { cursor?: string; limit?: number; all?: '1' },
     call: UserCall,

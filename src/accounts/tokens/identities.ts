@@ -18,14 +18,14 @@ import { type SessionCheck, tokenEnd } from '../login/session-check.ts';
 import { holdsPermission, isRole, type PermissionMatrix } from '../permissions.ts';
 import type { AccountsSettings } from '../settings.ts';
 import type { AccessTokenRow } from '../storage/accounts-schema.ts';
+import type { ChangedIds } from '../storage/guarded-writes.ts';
 import type { AccessTokenStore, CredentialCheckStore } from '../storage/token-stores.ts';
-import type { ChangedIds } from '../storage/watched-database.ts';
 import { createLiveCredentials } from './live-credentials.ts';
 import { namesIssuer, type SignedTokens } from './signed-tokens.ts';
 
 /** What personal access tokens begin with. */
 export const TOKEN_PREFIX = 'tpt_';
-export const SCOPES = ['bridge', 'completions', 'account', 'admin'] as const satisfies readonly Scope[];
+const SCOPES = ['bridge', 'completions', 'account', 'admin'] as const satisfies readonly Scope[];
 
 /** Who sends requests, for all services of this program. */
 export interface Identities {

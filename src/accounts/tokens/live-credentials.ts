@@ -1,8 +1,8 @@
 import type { Owner } from '../../platform/identity/owner.ts';
 import type { Credential } from '../../platform/identity/principal.ts';
-import type { ChangedIds } from '../storage/watched-database.ts';
+import type { ChangedIds } from '../storage/guarded-writes.ts';
 
-export interface LiveCredential extends Credential {
+interface LiveCredential extends Credential {
   end(): void;
 }
 
@@ -21,7 +21,7 @@ interface Watched extends LiveCredential {
 }
 
 /** The credentials that something stays open for, such as a socket. One that nothing waits for is not kept. */
-export interface LiveCredentials {
+interface LiveCredentials {
   create(credential: NewCredential): LiveCredential;
   ownerChanged(owner: Owner): void;
   /** Looks whether the credentials that a change may have ended still count. */

@@ -9,7 +9,7 @@ import type { AccountsSchema, SigningKeyRow } from '../storage/accounts-schema.t
 import { createSigningKeyStore } from '../storage/token-stores.ts';
 
 /** The only algorithm that counts, whatever the header of a token says. */
-export const ALGORITHM = 'ES256';
+const ALGORITHM = 'ES256';
 /** What the tokens are for: the services of Trestle. */
 export const AUDIENCE = 'trestle';
 const TYPE = 'at+jwt';

@@ -18,9 +18,9 @@ import type { MailPost } from '../mail/mail-post.ts';
 import { webhookDisabledMail } from '../mail/messages.ts';
 import { isAdminRole } from '../permissions.ts';
 import type { AccountsSchema, WebhookDeliveryRow, WebhookRow } from '../storage/accounts-schema.ts';
+import type { WebhookStore } from '../storage/outgoing-stores.ts';
 import type { UserStore } from '../storage/user-store.ts';
 import { DAY_MS } from '../storage/user-store.ts';
-import type { WebhookStore } from '../storage/webhook-store.ts';
 import { timeText } from '../user-object.ts';
 
 /** What happened. Only ids: names and addresses of people stay here, where deleting a person deletes them. */
@@ -43,7 +43,7 @@ export interface WebhookPost {
   stop(): Promise<void>;
 }
 
-export interface WebhookPostOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
+interface WebhookPostOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly database: Database<AccountsSchema>;
   readonly store: WebhookStore;
   readonly secretBox: SecretBox;

@@ -12,7 +12,7 @@ import {
   type WebhookEventName,
 } from '../contract/webhooks.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/accounts-schema.ts';
-import { createWebhookStore } from '../storage/webhook-store.ts';
+import { createWebhookStore } from '../storage/outgoing-stores.ts';
 import { timeText } from '../user-object.ts';
 import { webhookContext } from './webhook-post.ts';
 

@@ -1,7 +1,7 @@
 import type { AuditQuery, MatrixSettings, UserQuery } from '../../accounts/contract/administration.ts';
+import type { User } from '../../accounts/contract/conventions.ts';
 import type { Agent, AgentStatus, NewAgent } from '../../accounts/contract/proxy-node.ts';
 import type { Invitation, NewInvitation } from '../../accounts/contract/registration.ts';
-import type { User } from '../../accounts/contract/user.ts';
 import { auth } from './accounts.ts';
 
 /** What administrators see and change. */

@@ -1,4 +1,4 @@
-import { createIssuerKeys } from '../../accounts/issuer/issuer-keys.ts';
+import { createIssuerKeys } from '../../accounts/issuer/issued-people.ts';
 import { doesPay } from '../../accounts/owners.ts';
 import {
   agentPresets,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { sql } from 'kysely';
-import { firstDayOfSeries, userSeries } from '../../../src/accounts/administration/user-metrics.ts';
+import { firstDayOfSeries, userSeries } from '../../../src/accounts/administration/metrics-and-permissions.ts';
 import { dayOf } from '../../../src/accounts/storage/user-store.ts';
 import { loggedInAs } from '../../kit/accounts/people.ts';
 import { type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';

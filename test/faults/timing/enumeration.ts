@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createPasswordHasher } from '../../../src/accounts/passwords/password-hasher.ts';
+import { createPasswordHasher } from '../../../src/accounts/passwords/passwords.ts';
 import { emailOf, seedAccounts } from '../../kit/accounts/seed-accounts.ts';
 import { type Scope, startProgram, temporaryFolder } from '../../kit/running-program.ts';
 import { type Samples, takeSamples } from '../../kit/samples.ts';

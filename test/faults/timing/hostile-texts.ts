@@ -1,4 +1,4 @@
-import { checkNewPassword } from '../../../src/accounts/passwords/password-rules.ts';
+import { checkNewPassword } from '../../../src/accounts/passwords/passwords.ts';
 import { nameKey, normalizeEmail, normalizeName } from '../../../src/accounts/registration/identity.ts';
 import { bearerToken, type RequestHead } from '../../../src/platform/http/surface.ts';
 

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
-import type { User } from '../../../accounts/contract/user.ts';
+import type { User } from '../../../accounts/contract/conventions.ts';
 import { actOnUser, listUsers, removeUser, setPlan, setRole, type UserAction } from '../../data/administration.ts';
 import { Dialog, ErrorBox, Field } from '../../parts/parts.tsx';
 import { countText, visible } from '../../parts/text.ts';

@@ -1,10 +1,10 @@
 import { createAccountsCore } from '../../../../src/accounts/accounts-core.ts';
 import { startSweep } from '../../../../src/accounts/create-accounts.ts';
-import type { PasswordHasher } from '../../../../src/accounts/passwords/password-hasher.ts';
+import type { PasswordHasher } from '../../../../src/accounts/passwords/passwords.ts';
 import { accountsRoutes } from '../../../../src/accounts/routes.ts';
 import type { AccountsSettings } from '../../../../src/accounts/settings.ts';
 import type { AccountsSchema } from '../../../../src/accounts/storage/accounts-schema.ts';
-import { createSweepStore } from '../../../../src/accounts/storage/sweep-store.ts';
+import { createSweepStore } from '../../../../src/accounts/storage/expiring-stores.ts';
 import { type Clock, pause } from '../../../../src/platform/clock/clock.ts';
 import type { Randomness } from '../../../../src/platform/clock/randomness.ts';
 import type { Database } from '../../../../src/platform/database/database.ts';

@@ -1,4 +1,4 @@
-import { createPasswordHasher } from '../../../../src/accounts/passwords/password-hasher.ts';
+import { createPasswordHasher } from '../../../../src/accounts/passwords/passwords.ts';
 import { type Answer, GOOD_PASSWORD } from '../../../kit/accounts/accounts-client.ts';
 import { loggedInAs } from '../../../kit/accounts/people.ts';
 import { startAccounts } from '../../../kit/accounts/start-accounts.ts';

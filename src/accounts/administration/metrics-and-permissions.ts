@@ -4,6 +4,93 @@ import type { AccountsCore } from '../accounts-core.ts';
 import type { MatrixSettings } from '../contract/administration.ts';
 import { ADMIN_PERMISSIONS, holdsPermission, isRole, type PermissionMatrix, ROLES } from '../permissions.ts';
 import { createPermissionStore } from '../storage/administration-stores.ts';
+import { createUserCountStore, DAY_MS, dayOf, type UserCounts } from '../storage/user-store.ts';
+
+/** The users who registered in one period, and what has become of them. */
+interface MetricsPoint extends UserCounts {
+  readonly period: string;
+}
+
+interface UserSeries {
+  readonly daily: readonly MetricsPoint[];
+  readonly weekly: readonly MetricsPoint[];
+}
+
+const DAYS = 30;
+const WEEKS = 12;
+const NONE: UserCounts = { total: 0, active: 0, subscribed: 0 };
+
+/** The first day that `userSeries` looks at: the Monday of the first of its weeks. */
+export function firstDayOfSeries(now: number): number {
+  return mondayOf(dayOf(now)) - (WEEKS - 1) * 7;
+}
+
+/** Oldest first; the last point is the day, or the week, that is going on. Days are UTC, weeks ISO 8601. */
+export function userSeries(counts: readonly (UserCounts & { readonly day: number })[], now: number): UserSeries {
+  const byDay = new Map(counts.map((each) => [each.day, each]));
+  const today = dayOf(now);
+  const thisMonday = mondayOf(today);
+  const daily = Array.from({ length: DAYS }, (_, index) => {
+    const day = today - (DAYS - 1) + index;
+    return { period: dayText(day), ...pick(byDay.get(day)) };
+  });
+  const weekly = Array.from({ length: WEEKS }, (_, index) => {
+    const monday = thisMonday - (WEEKS - 1 - index) * 7;
+    const days = Array.from({ length: 7 }, (_day, offset) => pick(byDay.get(monday + offset)));
+    return { period: weekText(monday), ...days.reduce(sum, NONE) };
+  });
+  return { daily, weekly };
+}
+
+function pick({ total, active, subscribed }: UserCounts = NONE): UserCounts {
+  return { total, active, subscribed };
+}
+
+function sum(left: UserCounts, right: UserCounts): UserCounts {
+  return {
+    total: left.total + right.total,
+    active: left.active + right.active,
+    subscribed: left.subscribed + right.subscribed,
+  };
+}
+
+/** 1970 began on a Thursday. */
+function mondayOf(day: number): number {
+  return day - ((day + 3) % 7);
+}
+
+function dayText(day: number): string {
+  return new Date(day * DAY_MS).toISOString().slice(0, 10);
+}
+
+/** `2030-W01`: the week belongs to the year that its Thursday is in. */
+function weekText(monday: number): string {
+  const thursday = monday + 3;
+  const year = new Date(thursday * DAY_MS).getUTCFullYear();
+  const firstDay = dayOf(Date.UTC(year, 0, 1));
+  const week = Math.floor((thursday - firstDay) / 7) + 1;
+  return `${year}-W${String(week).padStart(2, '0')}`;
+}
+
+/** How many users there are, and when they came (contract/accounts: admin/users/metrics). */
+export async function userMetrics({ database, clock }: Pick<AccountsCore, 'database' | 'clock'>) {
+  const counts = createUserCountStore(database);
+  const now = clock.now();
+  const [totals, byDay, recent] = await Promise.all([
+    counts.totals(),
+    counts.byDay(firstDayOfSeries(now)),
+    counts.registeredSince(now - DAY_MS),
+  ]);
+  return {
+    overview: {
+      totalUsers: totals.total,
+      activeUsers: totals.active,
+      subscribedUsers: totals.subscribed,
+      newUsersLast24h: recent,
+    },
+    series: userSeries(byDay, now),
+  };
+}
 
 /** The permission matrix (contract/accounts: admin/settings). */
 export function createMatrixSettings({ database, audit, clock }: Pick<AccountsCore, 'database' | 'audit' | 'clock'>) {
@@ -44,7 +131,7 @@ const ADMIN_KEYS: ReadonlySet<string> = new Set(ADMIN_PERMISSIONS);
 const FIXED: Readonly<Record<string, boolean>> = { root: true, admin: true, user: false, readonly: false };
 
 /** Throws INVALID_MODULE or INVALID_ROLE. */
-export function checkMatrix(matrix: PermissionMatrix): void {
+function checkMatrix(matrix: PermissionMatrix): void {
   const modules = Object.entries(matrix);
   if (modules.length > MOST_MODULES) {
     throw new AppError('INVALID_REQUEST', { reason: `the matrix has more than ${MOST_MODULES} modules` });
@@ -64,7 +151,7 @@ function checkCell(module: string, role: string, granted: boolean): void {
 }
 
 /** The first permission that someone would gain and that `role`, who makes the change, does not hold. */
-export function grantNotHeld(role: string, before: PermissionMatrix, after: PermissionMatrix): string | undefined {
+function grantNotHeld(role: string, before: PermissionMatrix, after: PermissionMatrix): string | undefined {
   if (role === 'root' || role === 'admin') return undefined;
   // A cell that is left out gives the default back: what counts is what each role holds in the end.
   const keys = new Set<string>([...ADMIN_PERMISSIONS, ...Object.keys(before), ...Object.keys(after)]);
@@ -75,7 +162,7 @@ export function grantNotHeld(role: string, before: PermissionMatrix, after: Perm
 }
 
 /** Every cell that differs, for the audit log: module -> role -> [before, after]; null where nothing was said. */
-export function matrixDiff(
+function matrixDiff(
   before: PermissionMatrix,
   after: PermissionMatrix,
 ): Record<string, Record<string, [boolean | null, boolean | null]>> {

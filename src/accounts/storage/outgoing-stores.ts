@@ -1,12 +1,11 @@
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
-import type { AccountsSchema, WebhookDeliveryRow, WebhookRow } from './accounts-schema.ts';
-import { CLAIM_CANDIDATES, claimDue } from './claim-due.ts';
-import { insertWithin } from './within-limit.ts';
+import type { AccountsSchema, OutgoingMailRow, WebhookDeliveryRow, WebhookRow } from './accounts-schema.ts';
+import { insertWithin } from './guarded-writes.ts';
 
 /** An event, as it is stored for each webhook that wants it. */
-export interface StoredEvent {
+interface StoredEvent {
   readonly id: string;
   readonly event: string;
   readonly body: string;
@@ -47,7 +46,7 @@ export interface WebhookStore {
 }
 
 /** A receiver that is down for days must not fill the disk. */
-export const MAX_WAITING = 1000;
+const MAX_WAITING_DELIVERIES = 1000;
 
 export function createWebhookStore(database: Database<AccountsSchema>): WebhookStore {
   const { query } = database;
@@ -92,7 +91,7 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
         .updateTable('webhooks')
         .set({ dropped: sql<number>`dropped + 1` })
         .where(wanting(event))
-        .where(waitingOf, '>=', MAX_WAITING)
+        .where(waitingOf, '>=', MAX_WAITING_DELIVERIES)
         .compile(),
       query
         .insertInto('webhook_deliveries')
@@ -112,7 +111,7 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
               sql<number>`cast(${now} as bigint)`.as('new_created_at'),
             ])
             .where(wanting(event))
-            .where(waitingOf, '<', MAX_WAITING),
+            .where(waitingOf, '<', MAX_WAITING_DELIVERIES),
         )
         .compile(),
     ],
@@ -173,5 +172,92 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
       const page = before === undefined ? select : select.where('id', '<', before);
       return database.read(page.orderBy('id', 'desc').limit(limit).compile());
     },
+  };
+}
+
+/** Tables of work that is due at a time, and that one of several instances does. */
+type DueTable = 'outgoing_mails' | 'webhook_deliveries';
+
+/** Other instances claim at the same time: with some to choose from, one of them is left. */
+const CLAIM_CANDIDATES = 20;
+
+/**
+ * Claims the first of these rows that no other instance has claimed since they were read, by moving its time to `until`.
+ * Work whose instance died is due again then.
+ */
+async function claimDue<Table extends DueTable>(
+  database: Database<AccountsSchema>,
+  table: Table,
+  candidates: readonly { readonly id: string }[],
+  { now, until }: { readonly now: number; readonly until: number },
+): Promise<AccountsSchema[Table] | undefined> {
+  for (const { id } of candidates) {
+    // The builder cannot follow a table that is not known yet; both have these columns.
+    const claim = database.query
+      .updateTable(table as DueTable)
+      .set({ due_at: until, attempts: sql<number>`attempts + 1` })
+      .where('id', '=', id)
+      .where('due_at', '<=', now)
+      .returningAll();
+    const [{ rows }] = await database.write([claim.compile()]);
+    if (rows[0] !== undefined) return rows[0] as AccountsSchema[Table];
+  }
+  return undefined;
+}
+
+/** Mails that have yet to go out. Several instances share the table: the instance that claims a mail sends it. */
+interface OutgoingMailStore {
+  /** Changes nothing when too many wait already. */
+  add(mail: OutgoingMailRow): Runnable;
+  /** The oldest mail that is due; until `until` nobody else claims it. A mail whose sender was killed is due again then. */
+  claimNext(now: number, until: number): Promise<OutgoingMailRow | undefined>;
+  /** All that wait, at most `MAX_WAITING_MAILS`. */
+  list(): Promise<OutgoingMailRow[]>;
+  putOff(id: string, until: number): Runnable;
+  remove(id: string): Runnable;
+}
+
+/** A mail server that is down for a day must not fill the disk. */
+const MAX_WAITING_MAILS = 10_000;
+
+export function createOutgoingMailStore(database: Database<AccountsSchema>): OutgoingMailStore {
+  const { query } = database;
+  const add = database.statement((insert, given: OutgoingMailRow) =>
+    insert
+      .insertInto('outgoing_mails')
+      .columns(['id', 'data', 'attempts', 'due_at', 'created_at'])
+      .expression(
+        insert
+          .selectNoFrom([
+            sql<string>`cast(${given.id} as text)`.as('new_id'),
+            sql<string>`cast(${given.data} as text)`.as('new_data'),
+            sql<number>`cast(${given.attempts} as bigint)`.as('new_attempts'),
+            sql<number>`cast(${given.due_at} as bigint)`.as('new_due_at'),
+            sql<number>`cast(${given.created_at} as bigint)`.as('new_created_at'),
+          ])
+          .where(
+            ({ selectFrom }) => selectFrom('outgoing_mails').select(({ fn }) => fn.countAll<number>().as('count')),
+            '<',
+            MAX_WAITING_MAILS,
+          ),
+      ),
+  );
+  const due = database.statement((select, given: { now: number }) =>
+    select
+      .selectFrom('outgoing_mails')
+      .select('id')
+      .where('due_at', '<=', given.now)
+      .orderBy('due_at')
+      .orderBy('id')
+      .limit(CLAIM_CANDIDATES),
+  );
+
+  return {
+    add: ({ id, data, attempts, due_at, created_at }) => add({ id, data, attempts, due_at, created_at }),
+    claimNext: async (now, until) =>
+      claimDue(database, 'outgoing_mails', await database.readKeyed(due({ now })), { now, until }),
+    list: () => database.read(query.selectFrom('outgoing_mails').selectAll().compile()),
+    putOff: (id, until) => query.updateTable('outgoing_mails').set({ due_at: until }).where('id', '=', id).compile(),
+    remove: (id) => query.deleteFrom('outgoing_mails').where('id', '=', id).compile(),
   };
 }
