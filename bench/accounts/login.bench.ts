@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
-import { Agent, get, request } from 'node:http';
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -7,7 +8,7 @@ import { promisify } from 'node:util';
 import { createPasswordHasher } from '../../src/accounts/passwords/passwords.ts';
 import { emailOf, seedAccounts } from '../../test/kit/accounts/seed-accounts.ts';
 import { createScope } from '../../test/kit/create-scope.ts';
-import { type ProgramOptions, startProgram, temporaryFolder } from '../../test/kit/running-program.ts';
+import { type ProgramOptions, type Scope, startProgram, temporaryFolder } from '../../test/kit/running-program.ts';
 import type { Rounds } from '../report/take-turns.ts';
 
 export interface LoginBench {
@@ -27,7 +28,9 @@ const CORES = availableParallelism();
 /** Enough that a core never waits for the next one to come in. */
 const IN_FLIGHT = 4 * CORES;
 /** Often enough for a percentile, and seldom enough that the asking itself takes no share that could be seen. */
-const PROBE_EVERY_MS = 50;
+const PROBE_EVERY_MS = 200;
+const CLOSING_BRACE = 0x7d;
+const OK = Buffer.from('HTTP/1.1 200 ');
 
 /** How users start the program, which decides its flags and its thread pool. */
 const STARTS: Readonly<Record<string, ProgramOptions>> = {
@@ -39,8 +42,6 @@ const STARTS: Readonly<Record<string, ProgramOptions>> = {
 /** Logins at the program as users start it, in turn with raw argon2id in this process. */
 export async function benchLogins({ warmUpMs, rounds, roundMs }: Rounds): Promise<LoginBench> {
   const scope = createScope();
-  const agent = new Agent({ keepAlive: true, maxSockets: IN_FLIGHT + 1 });
-  scope.after(() => agent.destroy());
   try {
     await promisify(execFile)('npm', ['run', '--silent', 'build'], { cwd: ROOT, timeout: BUILD_LIMIT_MS });
     const passwordHash = await createPasswordHasher({ concurrency: 1 }).hash(PASSWORD);
@@ -48,25 +49,27 @@ export async function benchLogins({ warmUpMs, rounds, roundMs }: Rounds): Promis
       Object.entries(STARTS).map(async ([name, options]) => {
         const folder = await temporaryFolder(scope);
         await seedAccounts({ folder, users: USERS, passwordHash });
-        const { url } = await startProgram(scope, { ...options, args: ['accounts'], dataDirectory: folder });
-        return { name, url, rates: [] as number[] };
+        const { port } = await startProgram(scope, { ...options, args: ['accounts'], dataDirectory: folder });
+        const lanes = await Promise.all(Array.from({ length: IN_FLIGHT }, () => openLane(scope, port)));
+        return { name, lanes, health: await openLane(scope, port), rates: [] as number[] };
       }),
     );
     const result = { raw: [] as number[], healthMs: [] as number[] };
     let next = 0;
-    const logInAt = (url: string) => () => {
+    const logInBy = (lanes: readonly Lane[]) => async (lane: number) => {
       next += 1;
-      return login(agent, url, emailOf(next % USERS));
+      const body = JSON.stringify({ identifier: emailOf(next % USERS), password: PASSWORD });
+      await lanes[lane]?.(requestText('POST /api/auth/login', body));
     };
     const hash = await rawVerifier(passwordHash);
     await perSecond(hash, CORES, warmUpMs / 2);
-    for (const { url } of programs) await perSecond(logInAt(url), IN_FLIGHT, warmUpMs / 2);
+    for (const { lanes } of programs) await perSecond(logInBy(lanes), IN_FLIGHT, warmUpMs / 2);
     for (let round = 0; round < rounds; round += 1) {
       result.raw.push(await perSecond(hash, CORES, roundMs));
-      for (const { url, rates } of programs) {
+      for (const { lanes, health: probe, rates } of programs) {
         const [rate, health] = await Promise.all([
-          perSecond(logInAt(url), IN_FLIGHT, roundMs),
-          probeHealth(agent, url, roundMs),
+          perSecond(logInBy(lanes), IN_FLIGHT, roundMs),
+          probeHealth(probe, roundMs),
         ]);
         rates.push(rate);
         result.healthMs.push(...health);
@@ -86,12 +89,12 @@ async function rawVerifier(passwordHash: string): Promise<() => Promise<void>> {
 }
 
 /** Counts what ends within the time, by the time that the last one took. */
-async function perSecond(work: () => Promise<void>, inFlight: number, ms: number): Promise<number> {
+async function perSecond(work: (lane: number) => Promise<void>, inFlight: number, ms: number): Promise<number> {
   const started = performance.now();
   let count = 0;
-  const one = async (): Promise<void> => {
+  const one = async (_: unknown, lane: number): Promise<void> => {
     while (performance.now() - started < ms) {
-      await work();
+      await work(lane);
       count += 1;
     }
   };
@@ -99,31 +102,37 @@ async function perSecond(work: () => Promise<void>, inFlight: number, ms: number
   return (count * 1000) / (performance.now() - started);
 }
 
-async function probeHealth(agent: Agent, url: string, ms: number): Promise<readonly number[]> {
+async function probeHealth(health: Lane, ms: number): Promise<readonly number[]> {
   const started = performance.now();
   const took: number[] = [];
   while (performance.now() - started < ms) {
     const asked = performance.now();
-    await new Promise<void>((resolve, reject) => {
-      get(`${url}/healthz`, { agent }, (answer) => answer.resume().once('end', resolve)).once('error', reject);
-    });
+    await health(requestText('GET /healthz', ''));
     took.push(performance.now() - asked);
     await sleep(PROBE_EVERY_MS);
   }
   return took;
 }
 
-function login(agent: Agent, url: string, identifier: string): Promise<void> {
-  const body = JSON.stringify({ identifier, password: PASSWORD });
-  const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
-  return new Promise((resolve, reject) => {
-    const sent = request(`${url}/api/auth/login`, { agent, method: 'POST', headers }, (answer) => {
-      answer.resume().once('end', () => {
-        if (answer.statusCode === 200) resolve();
-        else reject(new Error(`a login was refused: ${answer.statusCode}`));
-      });
-    });
-    sent.once('error', reject);
-    sent.end(body);
-  });
+/** Sends a request on a connection of its own, and waits for its response. */
+type Lane = (request: string) => Promise<void>;
+
+/** A plain socket: the client shares the cores with the program, and an HTTP client takes three percent of them. */
+async function openLane(scope: Scope, port: number): Promise<Lane> {
+  const socket = connect(port, '127.0.0.1');
+  scope.after(() => socket.destroy());
+  await once(socket, 'connect');
+  socket.setNoDelay();
+  return async (request) => {
+    socket.write(request);
+    let [chunk] = (await once(socket, 'data')) as [Buffer];
+    if (!chunk.subarray(0, OK.length).equals(OK)) throw new Error(`refused: ${chunk.toString('utf8')}`);
+    // The one response under way ends with the last character of its JSON.
+    while (chunk.at(-1) !== CLOSING_BRACE) [chunk] = (await once(socket, 'data')) as [Buffer];
+  };
+}
+
+function requestText(line: string, body: string): string {
+  const head = `${line} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\nContent-Type: application/json`;
+  return `${head}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }

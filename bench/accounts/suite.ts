@@ -22,7 +22,7 @@ const PARAMETERS = {
     growth: { many: 1_000_000, rounds: 30, metricsCalls: 400 },
   },
   quick: {
-    logins: { warmUpMs: 1000, rounds: 4, roundMs: 1000 },
+    logins: { warmUpMs: 4000, rounds: 4, roundMs: 1000 },
     sessions: { warmUpMs: 1000, rounds: 6, roundMs: 250 },
     calls: { warmUpMs: 1000, rounds: 4, roundMs: 250 },
     growth: { many: 100_000, rounds: 4, metricsCalls: 60 },

@@ -132,13 +132,24 @@ export interface Limited extends LimitKey {
   readonly policy: PolicyName;
 }
 
+export interface LimitState {
+  /** How many more events are allowed now; 0 while it is locked. */
+  readonly left: number;
+  /** Until when it is locked; 0 when it is not. */
+  readonly lockedUntil: number;
+  /** Whether events are remembered. */
+  readonly isCounted: boolean;
+}
+
 export interface Limiter {
   /** Keeps guesses that arrive at the same time within what may still fail, in this process. */
   readonly gate: AttemptGate;
-  /** How many more events are allowed now; 0 while it is locked. */
-  left(limited: Limited): Promise<number>;
+  /** Of up to three by one read, in their order. */
+  states(limited: readonly Limited[]): Promise<LimitState[]>;
   /** Until when it is locked; 0 when it is not. */
   lockedUntil(limited: Limited): Promise<number>;
+  /** Throws RATE_LIMITED before a moment; 0 is never before. */
+  refuseUntil(moment: number): void;
   /** Throws RATE_LIMITED while it is locked. */
   refuseWhileLocked(limited: Limited): Promise<void>;
   /** For the batch that stores a failure. Its row is missing while the limit is locked: nothing is counted then. */
@@ -169,10 +180,18 @@ export function createLimiter(database: Database<AccountsSchema>, clock: Pick<Cl
   const ruleOf = ({ policy }: Limited): LimitRule => POLICIES[policy].rule;
   const retryAfterSeconds = (until: number) => Math.max(1, Math.ceil((until - clock.now()) / SECOND_MS));
 
-  async function lockedUntil(limited: Limited): Promise<number> {
+  async function states(limited: readonly Limited[]): Promise<LimitState[]> {
     const now = clock.now();
-    const until = (await store.find(limited, now))?.locked_until ?? 0;
-    return until > now ? until : 0;
+    const rows = await store.find(limited, now);
+    return limited.map((one, index) => stateOf(rows[index], ruleOf(one), now));
+  }
+
+  async function lockedUntil(limited: Limited): Promise<number> {
+    return (await states([limited]))[0]?.lockedUntil ?? 0;
+  }
+
+  function refuseUntil(moment: number): void {
+    if (moment > 0) throw new AppError('RATE_LIMITED', { retryAfterSeconds: retryAfterSeconds(moment) });
   }
 
   async function takeAll(limited: readonly Limited[]): Promise<void> {
@@ -188,18 +207,9 @@ export function createLimiter(database: Database<AccountsSchema>, clock: Pick<Cl
   return {
     gate: createAttemptGate(),
     lockedUntil,
-    async left(limited) {
-      const now = clock.now();
-      const row = await store.find(limited, now);
-      const { limit, every = 1 } = ruleOf(limited);
-      if (row === undefined) return limit;
-      if (row.locked_until > now) return 0;
-      return row.count < limit ? limit - row.count : every - ((row.count - limit) % every);
-    },
-    async refuseWhileLocked(limited) {
-      const until = await lockedUntil(limited);
-      if (until > 0) throw new AppError('RATE_LIMITED', { retryAfterSeconds: retryAfterSeconds(until) });
-    },
+    states,
+    refuseUntil,
+    refuseWhileLocked: async (limited) => refuseUntil(await lockedUntil(limited)),
     count: (limited) => store.count(limited, ruleOf(limited), clock.now()),
     hasLocked: (limited, counted) =>
       counted !== undefined && counted.locked_until > clock.now() && counted.count >= ruleOf(limited).limit,
@@ -226,6 +236,13 @@ export function createLimiter(database: Database<AccountsSchema>, clock: Pick<Cl
       store.forget({ policy: 'password_account', key: account }),
     ],
   };
+}
+
+function stateOf(row: LimitRow | undefined, { limit, every = 1 }: LimitRule, now: number): LimitState {
+  if (row === undefined) return { left: limit, lockedUntil: 0, isCounted: false };
+  if (row.locked_until > now) return { left: 0, lockedUntil: row.locked_until, isCounted: true };
+  const left = row.count < limit ? limit - row.count : every - ((row.count - limit) % every);
+  return { left, lockedUntil: 0, isCounted: true };
 }
 
 /** What counts as one client address: a household has a whole IPv6 /64, so its addresses count together. */

@@ -75,7 +75,7 @@ export function createLogin(parts: Parts): Login {
       ...session.hand(call),
       mfaRequired: false as const,
       mfa_required: false as const,
-      user: await parts.userObjects.describe((await users.byId(user.id)) ?? user),
+      user: await parts.userObjects.describe(user),
     };
   }
 

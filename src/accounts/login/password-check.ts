@@ -71,13 +71,17 @@ export function createPasswordCheck(parts: Parts): PasswordCheck {
           : { policy: 'password_known', key: `${account} ${known}` };
       const anywhere: Limited = { policy: 'password_account', key: account };
       let accountLocked = false;
+      let hasFailed = false;
 
       const left = async (): Promise<readonly number[]> => {
-        if (known !== undefined) return [await limiter.left(own)];
-        await limiter.refuseWhileLocked(fromAddress);
-        const forAddress = await limiter.left(fromAddress);
-        accountLocked = (await limiter.lockedUntil(anywhere)) > 0 && !isFresh;
-        return [accountLocked && !withCode ? 0 : await limiter.left(own), forAddress];
+        const asked = known === undefined ? [own, fromAddress, anywhere] : [own];
+        const [ofOwn, ofAddress, ofAccount] = await limiter.states(asked);
+        hasFailed = ofOwn?.isCounted ?? true;
+        const ownLeft = ofOwn?.left ?? 0;
+        if (ofAddress === undefined) return [ownLeft];
+        limiter.refuseUntil(ofAddress.lockedUntil);
+        accountLocked = (ofAccount?.lockedUntil ?? 0) > 0 && !isFresh;
+        return [accountLocked && !withCode ? 0 : ownLeft, ofAddress.left];
       };
 
       const keys = [`${own.policy} ${own.key}`, ...(known === undefined ? [`address ${fromAddress.key}`] : [])];
@@ -97,7 +101,8 @@ export function createPasswordCheck(parts: Parts): PasswordCheck {
           const alsoFree = known === undefined && !accountLocked && !isFresh ? anywhere : undefined;
           const statements = [
             limiter.expectFree(alsoFree === undefined ? [own] : [own, alsoFree]),
-            limiter.forget(own),
+            // Of a failure that was stored since, this login counts as the earlier one.
+            ...(hasFailed ? [limiter.forget(own)] : []),
             credentials.noteUse('password', user.id, clock.now()),
           ];
           return { statements, needsSecondFactor: accountLocked };

@@ -145,6 +145,13 @@ interface PasswordHasherOptions {
 
 const PARAMETERS: HashParameters = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 const WAITING = 1000;
+/** Loaded with the first password, and looked up once: each `import()` of a loaded module still costs a tenth of a millisecond. */
+let loading: Promise<typeof import('@node-rs/argon2')> | undefined;
+const argon2 = () => {
+  loading ??= import('@node-rs/argon2');
+  return loading;
+};
+
 export function createPasswordHasher(options: PasswordHasherOptions): PasswordHasher {
   const { parameters = PARAMETERS, concurrency, waiting = WAITING } = options;
   const limited = createLimit(concurrency, waiting);
@@ -153,9 +160,9 @@ export function createPasswordHasher(options: PasswordHasherOptions): PasswordHa
   const nobody = `${prefix}${'A'.repeat(22)}$${'A'.repeat(43)}`;
 
   return {
-    hash: (password) => limited(async () => (await import('@node-rs/argon2')).hash(password, parameters)),
+    hash: (password) => limited(async () => (await argon2()).hash(password, parameters)),
     async verify(stored, password) {
-      const matches = await limited(async () => (await import('@node-rs/argon2')).verify(stored ?? nobody, password));
+      const matches = await limited(async () => (await argon2()).verify(stored ?? nobody, password));
       return matches && stored !== null;
     },
     isOutdated: (stored) => !stored.startsWith(prefix),

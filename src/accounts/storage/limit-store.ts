@@ -24,7 +24,8 @@ export interface LimitKey {
 
 /** Counts for all instances together. A count is refused while it is locked, in the same statement that would count. */
 export interface LimitStore {
-  find(limit: LimitKey, now: number): Promise<LimitRow | undefined>;
+  /** The rows of up to three keys by one read, each in the place of its key. */
+  find(limits: readonly LimitKey[], now: number): Promise<(LimitRow | undefined)[]>;
   /** Of several keys of one policy: until when each that is locked is locked. */
   lockedUntil(policy: string, keys: readonly string[], now: number): Promise<ReadonlyMap<string, number>>;
   /** Counts one event; changes nothing while it is locked. */
@@ -40,13 +41,18 @@ export interface LimitStore {
 
 export function createLimitStore(database: Database<AccountsSchema>): LimitStore {
   const { query } = database;
-  const find = database.statement((select, given: LimitKey & { now: number }) =>
-    select
-      .selectFrom('limits')
-      .selectAll()
-      .where('policy', '=', given.policy)
-      .where('key', '=', given.key)
-      .where('expires_at', '>', given.now),
+  const find = database.statement(
+    (select, given: { policy: string; key: string; policy2: string; key2: string; policy3: string; key3: string }) =>
+      select
+        .selectFrom('limits')
+        .selectAll()
+        .where((build) =>
+          build.or([
+            build.and([build('policy', '=', given.policy), build('key', '=', given.key)]),
+            build.and([build('policy', '=', given.policy2), build('key', '=', given.key2)]),
+            build.and([build('policy', '=', given.policy3), build('key', '=', given.key3)]),
+          ]),
+        ),
   );
   /** Known ahead, because every check of a login with a second factor asks it. */
   const lockOfOne = database.statement((select, given: LimitKey & { now: number }) =>
@@ -116,7 +122,16 @@ export function createLimitStore(database: Database<AccountsSchema>): LimitStore
   };
 
   return {
-    find: async (limit, now) => (await database.readKeyed(find({ ...limit, now })))[0],
+    async find(limits, now) {
+      const [first, second = first, third = second] = limits;
+      if (first === undefined || second === undefined || third === undefined) return [];
+      const { policy: policy2, key: key2 } = second;
+      const { policy: policy3, key: key3 } = third;
+      const rows = await database.readKeyed(find({ ...first, policy2, key2, policy3, key3 }));
+      return limits.map(({ policy, key }) =>
+        rows.find((row) => row.policy === policy && row.key === key && row.expires_at > now),
+      );
+    },
     async lockedUntil(policy, keys, now) {
       const [key] = keys;
       if (key === undefined) return new Map();

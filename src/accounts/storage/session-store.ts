@@ -289,14 +289,20 @@ export function createDeviceStore(database: Database<AccountsSchema>): DeviceSto
       .where('user_id', '=', given.userId)
       .where('device_hash', '=', given.deviceHash),
   );
+  const remember = database.statement((insert, given: { userId: string; deviceHash: string; now: number }) =>
+    insert
+      .insertInto('devices')
+      .values({
+        user_id: given.userId,
+        device_hash: given.deviceHash,
+        created_at: given.now,
+        last_seen_at: given.now,
+      })
+      .onConflict((conflict) => conflict.columns(['user_id', 'device_hash']).doUpdateSet({ last_seen_at: given.now })),
+  );
   return {
     has: async (userId, deviceHash) => (await database.readKeyed(find({ userId, deviceHash }))).length > 0,
-    remember: ({ userId, deviceHash, now }) =>
-      query
-        .insertInto('devices')
-        .values({ user_id: userId, device_hash: deviceHash, created_at: now, last_seen_at: now })
-        .onConflict((conflict) => conflict.columns(['user_id', 'device_hash']).doUpdateSet({ last_seen_at: now }))
-        .compile(),
+    remember,
     forgetAllOf: (userId) => query.deleteFrom('devices').where('user_id', '=', userId).compile(),
   };
 }

@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, hash, hkdfSync } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createSecretKey, hash, hkdfSync, type KeyObject } from 'node:crypto';
 import { link, open, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Randomness } from '../clock/randomness.ts';
@@ -21,7 +21,8 @@ const TAG_BYTES = 16;
 
 interface BoxKey {
   readonly id: string;
-  readonly key: Uint8Array;
+  /** Made once: Node checks and copies plain bytes for every cipher. */
+  readonly key: KeyObject;
 }
 
 /**
@@ -83,7 +84,7 @@ function deriveKey(secretKey: Uint8Array): BoxKey {
     throw new AppError('SECRET_KEY_INVALID', { reason: `it has ${secretKey.length} bytes, not ${SECRET_KEY_BYTES}` });
   }
   const key = new Uint8Array(hkdfSync('sha256', secretKey, '', `secret-box ${VERSION}`, SECRET_KEY_BYTES));
-  return { key, id: hash('sha256', key, 'hex').slice(0, 8) };
+  return { key: createSecretKey(key), id: hash('sha256', key, 'hex').slice(0, 8) };
 }
 
 function additionalData({ id }: BoxKey, context: string): Buffer {
