@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { AnyDatabase } from '../platform/database/database.ts';
-import { readFact, replaceFact, SECRET_KEY_FACT, settleFact } from '../platform/database/database-facts.ts';
+import { findFact, replaceFact, SECRET_KEY_FACT, settleFact } from '../platform/database/database-facts.ts';
 import { AppError, errorCode } from '../platform/errors/app-error.ts';
 import { makeFolder } from '../platform/files/make-folder.ts';
 import {
@@ -57,24 +57,25 @@ export async function prepareDataDirectory(folder: string): Promise<DataFiles> {
 
 /** Loads the keys and checks that they belong to these databases. Creates a key only where no data needs another one. */
 export async function openSecretKeys(databases: readonly AnyDatabase[], source: SecretKeySource): Promise<SecretKeys> {
-  const expected = await Promise.all(databases.map((database) => storedFingerprint(database)));
+  const expected = await Promise.all(databases.map((database) => findFact(database, SECRET_KEY_FACT)));
   const needed = expected.find((fingerprint) => fingerprint !== undefined);
   if (needed !== undefined && (await readSecretKeys(source)) === undefined) {
     throw new AppError('SECRET_KEY_MISSING', { file: source.file, fingerprint: needed });
   }
   const keys = await loadSecretKeys(source);
-  for (const database of databases) await checkKey(database, keys, source.file);
+  for (const [index, database] of databases.entries()) await checkKey(database, expected[index], keys, source.file);
   return keys;
 }
 
-function storedFingerprint(database: AnyDatabase): Promise<string | undefined> {
-  return database.snapshot((connection) => readFact(connection, SECRET_KEY_FACT));
-}
-
-async function checkKey(database: AnyDatabase, keys: SecretKeys, file: string): Promise<void> {
+async function checkKey(
+  database: AnyDatabase,
+  expected: string | undefined,
+  keys: SecretKeys,
+  file: string,
+): Promise<void> {
   const [current, ...older] = keys.map(keyFingerprint);
   if (current === undefined) return;
-  const stored = await settleFact(database, SECRET_KEY_FACT, current);
+  const stored = expected ?? (await settleFact(database, SECRET_KEY_FACT, current));
   if (stored === current) return;
   if (!older.includes(stored)) {
     throw new AppError('SECRET_KEY_MISMATCH', { name: database.name, file, expected: stored, found: current });

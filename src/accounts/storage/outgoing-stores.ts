@@ -60,6 +60,7 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
   const firstDue = database.statement((select) =>
     select.selectFrom('webhook_deliveries').select('due_at').where('due_at', 'is not', null).orderBy('due_at').limit(1),
   );
+  const nextDue = async () => (await database.readKeyed(firstDue()))[0]?.due_at ?? undefined;
   const endAll = (id: string, now: number, detail: string) =>
     query
       .updateTable('webhook_deliveries')
@@ -116,12 +117,14 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
         .compile(),
     ],
     async claimNext(now, until, except) {
+      // Mostly nothing is due, and that is known without the thread for longer reads.
+      if (((await nextDue()) ?? Number.POSITIVE_INFINITY) > now) return undefined;
       let due = query.selectFrom('webhook_deliveries').select('id').where('due_at', '<=', now);
       if (except.length > 0) due = due.where('webhook_id', 'not in', except);
       const found = await database.read(due.orderBy('due_at').orderBy('id').limit(CLAIM_CANDIDATES).compile());
       return claimDue(database, 'webhook_deliveries', found, { now, until });
     },
-    nextDue: async () => (await database.readKeyed(firstDue()))[0]?.due_at ?? undefined,
+    nextDue,
     // Only what still waits: the webhook may have been switched off during the attempt.
     putOff: (id, until, detail) =>
       query

@@ -11,9 +11,10 @@ export interface CatalogueStore {
 
 export function createCatalogueStore(database: Database<CompletionsSchema>): CatalogueStore {
   const { query } = database;
-  const newest = (limit: number) => query.selectFrom('catalogues').orderBy('id', 'desc').limit(limit);
+  const newest = (limit: number) =>
+    query.selectFrom('catalogues').where('id', '>', '').orderBy('id', 'desc').limit(limit);
   return {
-    newest: (limit) => database.read(newest(limit).selectAll().compile()),
+    newest: (limit) => database.readKeyed(newest(limit).selectAll().compile()),
     async keep(row, versions) {
       const { source, checked_at } = row;
       await database.write([

@@ -39,6 +39,15 @@ export async function readFact(connection: SqlConnection, name: string): Promise
   return rows[0]?.value;
 }
 
+/** The fact of an open database. Does not start the thread for longer reads: every start asks. */
+export function findFact(database: AnyDatabase, name: string): Promise<string | undefined> {
+  const { engine } = database;
+  return readFact(
+    { engine, execute: async (statement) => ({ rows: await database.readKeyed(statement), changes: 0 }) },
+    name,
+  );
+}
+
 /** The target has its table of facts already, as every migrated database has. */
 export async function copyFacts(source: SqlConnection, target: SqlConnection): Promise<void> {
   const value = await readFact(source, SECRET_KEY_FACT);
@@ -51,7 +60,7 @@ export async function settleFact(database: AnyDatabase, name: string, value: str
   const [first, second] = PARAMETERS[database.engine];
   const sql = `INSERT INTO ${FACTS_TABLE} (name, value) VALUES (${first}, ${second}) ON CONFLICT (name) DO NOTHING`;
   await database.transaction(async ({ run }) => void (await run({ sql, parameters: [name, value] })));
-  return (await database.snapshot((connection) => readFact(connection, name))) ?? value;
+  return (await findFact(database, name)) ?? value;
 }
 
 export async function replaceFact(database: AnyDatabase, name: string, value: string): Promise<void> {

@@ -72,14 +72,20 @@ function textIdOf(sql: string): number {
 /**
  * Lets kysely build and compile the query once, with a placeholder for each parameter, since building a query costs
  * more than running it. Call it when a store is made, not per request: its SQL text is kept until the process ends.
+ * The first use compiles: a start would otherwise wait for hundreds of queries that it does not run.
  */
 export function compileStatement<Builder, Parameters extends object, Row>(
   builder: Builder,
   build: (query: Builder, parameters: Parameters) => Compilable<Row>,
 ): StatementMaker<Parameters, Row> {
-  const { sql, parameters: slots } = build(builder, placeholders as Parameters).compile();
-  const textId = textIdOf(sql);
+  let compiled: { readonly sql: string; readonly slots: readonly unknown[]; readonly textId: number } | undefined;
+  const compile = () => {
+    const { sql, parameters: slots } = build(builder, placeholders as Parameters).compile();
+    return { sql, slots, textId: textIdOf(sql) };
+  };
   return (...[given]) => {
+    compiled ??= compile();
+    const { sql, slots, textId } = compiled;
     const values: unknown[] = new Array(slots.length);
     for (let index = 0; index < slots.length; index += 1) {
       const slot = slots[index];
