@@ -46,13 +46,12 @@ export function registerRun(program: Command, context: CommandContext): void {
       const prompt = await readPrompt(words, context);
       const files = await readFiles(options.attach, context);
       const mcpServers = await readMcpFiles(options.mcp, context);
-      if (options.background === true && mcpServers.length > 0) refuseServers(context);
       await withServer({ ...options }, context, async (trestle, server) => {
         if (options.background === true && server.isOwn) return refuseBackground(context);
         const attachments = await uploadFiles(trestle, files);
-        const task = { prompt, attachments, folder: taskFolder(options, context, server) };
+        const task = { prompt, attachments, folder: taskFolder(options, context, server), mcpServers };
         if (options.background === true) await submit(trestle, task, options, context);
-        else await runOnce(trestle, { ...task, mcpServers }, options, context);
+        else await runOnce(trestle, task, options, context);
       });
     });
 }
@@ -111,6 +110,13 @@ export function checkPermissionOptions({ ask, allow, deny }: TurnCommandOptions,
   throw new CommandExit(EXIT_USAGE);
 }
 
+/** Read by `readMcpFiles`. */
+export const MCP_OPTION = [
+  '--mcp <file>',
+  'a JSON file with MCP servers for a session that is started, as in .mcp.json: { "mcpServers": { "name": { "command": "..." } } }; give it several times for several files',
+  collect,
+] as const;
+
 /** The options of a command that runs turns. */
 export function withTurnOptions(command: Command): Command {
   return withTeamOption(command)
@@ -122,11 +128,7 @@ export function withTurnOptions(command: Command): Command {
     )
     .option('--session <id>', 'continue this session, or start it')
     .option('--attach <file>', 'a file that comes with the task; give it several times for several files', collect)
-    .option(
-      '--mcp <file>',
-      'a JSON file with MCP servers for a session that is started, as in .mcp.json: { "mcpServers": { "name": { "command": "..." } } }; give it several times for several files',
-      collect,
-    )
+    .option(...MCP_OPTION)
     .option('--ask', 'ask before the agent runs commands or changes files, and answer its questions, with keys')
     .option('--allow', 'allow what the agent asks for, unless a rule of the server denies it')
     .option('--deny', 'deny what the agent asks for');
@@ -174,11 +176,6 @@ function readMcpFile(file: unknown): McpServers {
     // The server checks the rest, and names what is wrong.
     return server as McpServers[number];
   });
-}
-
-function refuseServers({ stderr }: CommandContext): never {
-  stderr('trestle: --mcp is not for tasks in the background; start the session without --background first\n');
-  throw new CommandExit(EXIT_USAGE);
 }
 
 /** The task: the words of the command line, with standard input in the place of a final `-`. */
@@ -233,14 +230,14 @@ function refuseBackground({ stderr }: CommandContext): never {
 
 async function submit(
   trestle: TrestleClient,
-  { prompt: taskPrompt, attachments, folder }: Task,
+  { prompt: taskPrompt, attachments, folder, mcpServers = [] }: Task,
   options: RunOptions,
   context: CommandContext,
 ): Promise<void> {
   const sessionId = options.session ?? newSessionId();
   const place = folder !== undefined && (await isContinued(trestle, options)) ? {} : inFolder(folder);
-  const defaults = turnDefaults(options, folder);
-  const job = await trestle.jobs.submit({ sessionId, taskPrompt, attachments, ...place, ...defaults });
+  const given = { ...place, ...turnDefaults(options, folder), ...(mcpServers.length > 0 && { mcpServers }) };
+  const job = await trestle.jobs.submit({ sessionId, taskPrompt, attachments, ...given });
   context.stdout(options.json === true ? `${JSON.stringify(job)}\n` : `${job.jobId}\n`);
 }
 

@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
 import { type CommandContext, CommandExit, EXIT_USAGE } from './command-context.ts';
 import { withTeamOption } from './load-settings.ts';
+import { MCP_OPTION, readMcpFiles } from './run.ts';
 import { age, commandAction, oneOf, table, wholeNumber } from './sessions.ts';
 import { oneLine } from './turn-display.ts';
 
@@ -42,11 +43,15 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     .option('--model <name>', 'the model that the agent uses')
     .option('--folder <path>', 'where the agent works; a private folder unless given')
     .option('--session <id>', 'continue this session each time; otherwise each job has its own')
+    .option(...MCP_OPTION)
     .option('--overlap <what>', 'while the last job is open: skip (unless given) or queue')
     .option('--catch-up <what>', 'for times that were missed: none (unless given) or one')
     .action(
       action((prompt = '') => async (trestle, _server, options) => {
-        const schedule = await trestle.schedules.create(readSchedule(prompt, options, context));
+        const { task, ...given } = readSchedule(prompt, options, context);
+        const mcpServers = await readMcpFiles(options.mcp as readonly string[] | undefined, context);
+        const withServers = { ...task, ...(mcpServers.length > 0 && { mcpServers }) };
+        const schedule = await trestle.schedules.create({ ...given, task: withServers });
         stdout(options.json === true ? `${JSON.stringify(schedule)}\n` : `Added.\n${scheduleText(schedule)}`);
       }),
     );
@@ -156,6 +161,9 @@ function scheduleText(schedule: Schedule): string {
     ['schedule', scheduleId],
     ['name', oneLine(name, 200)],
     ['task', oneLine(task.taskPrompt ?? '', 200)],
+    ...(task.mcpServers === undefined
+      ? []
+      : [['MCP', oneLine(task.mcpServers.map((one) => one.name).join(', '), 200)]]),
     ['times', timesOf(schedule)],
     ['next', enabled ? upcoming.map(moment).join(', ') : 'paused'],
     [

@@ -115,13 +115,20 @@ test('run starts a session with the MCP servers of a file', async () => {
     { name: 'files', type: 'stdio', target: 'files-mcp' },
     { name: 'web', type: 'http', target: 'https://mcp.test' },
   ]);
+  await run(['--mcp', 'mcp.json', '--session', 'later', '--background', 'hello']);
+  const shown = await until('the job to start its session', async () =>
+    trestle.sessions.get('later').then(
+      ({ mcpServers }) => mcpServers.map(({ name }) => name),
+      () => undefined,
+    ),
+  );
+  assert.deepEqual(shown, ['files', 'web']);
   await writeFile(join(folder, 'broken.json'), '{ "mcpServers": { "a": "file-secret');
   await writeFile(join(folder, 'other.json'), '{ "servers": {} }');
   for (const [args, expected] of [
     [['--mcp', 'broken.json', 'x'], /broken\.json cannot be used: it is not JSON/],
     [['--mcp', 'other.json', 'x'], /other\.json cannot be used: write/],
     [['--mcp', 'nowhere.json', 'x'], /nowhere\.json cannot be read/],
-    [['--mcp', 'mcp.json', '--background', 'x'], /--mcp is not for tasks in the background/],
   ] as const) {
     const wrong = await run(args);
     assert.equal(wrong.code, 2);

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { SessionName, TurnParams } from './session.ts';
+import { SessionName, StartParams, TurnParams } from './session.ts';
 
 /** Background jobs: spec/bridge 2.6 and 4.4, contract/bridge 7. */
 const callback = Type.Optional(
@@ -33,6 +33,7 @@ export const SubmitJobParams = Type.Object({
   mode: TurnParams.properties.mode,
   attachments: TurnParams.properties.attachments,
   inlineAttachments: TurnParams.properties.inlineAttachments,
+  mcpServers: StartParams.properties.mcpServers,
   newSession: Type.Optional(
     Type.Boolean({
       description: 'Start the session again. Otherwise the job continues the conversation of an open session.',

@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { SubmitJobParams } from './jobs.ts';
+import { ShownMcpServer } from './mcp-servers.ts';
 
 /** Schedules: tasks that become jobs at certain times. */
 
@@ -11,6 +12,11 @@ export const ScheduleTask = Type.Object(
     description: 'As for `app.jobs.submit`. Without `sessionId` each job has a session of its own.',
   },
 );
+
+const ShownTask = Type.Object({
+  ...ScheduleTask.properties,
+  mcpServers: Type.Optional(Type.Array(ShownMcpServer, { description: 'Without what is secret.' })),
+});
 
 const name = Type.String({
   minLength: 1,
@@ -54,7 +60,11 @@ export const NewSchedule = Type.Object(
   { additionalProperties: false },
 );
 
-export const ScheduleChanges = Type.Partial(NewSchedule, { additionalProperties: false, minProperties: 1 });
+export const ScheduleChanges = Type.Partial(NewSchedule, {
+  additionalProperties: false,
+  minProperties: 1,
+  description: 'A `task` replaces the one before; without `mcpServers` it keeps those, because they cannot be read.',
+});
 
 const orNull = (value: ReturnType<typeof Type.String>) => Type.Union([value, Type.Null()]);
 const moment = (description: string) => Type.Union([Type.Integer({ description }), Type.Null()]);
@@ -76,7 +86,7 @@ export const Schedule = Type.Object({
   cron: orNull(cron),
   every: orNull(every),
   timezone,
-  task: ScheduleTask,
+  task: ShownTask,
   enabled,
   overlap,
   catchUp,

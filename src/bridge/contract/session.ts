@@ -102,7 +102,7 @@ export const StartParams = Type.Object({
     Type.Array(McpServer, {
       maxItems: MAX_MCP_SERVERS,
       description:
-        'MCP servers for the agent of this session, also when it is continued or copied. Their programs run where the agent runs, in the same sandbox.',
+        'MCP servers for the agent of a session that is started, also when it is continued or copied. Their programs run where the agent runs, in the same sandbox.',
     }),
   ),
 });

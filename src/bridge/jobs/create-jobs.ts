@@ -15,6 +15,7 @@ import type { BridgeEvent } from '../contract/surface.ts';
 import { isAtWork, isMemberAtWork, type PrincipalFor } from '../principal.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import { createSchedules, type Schedules } from '../schedules/create-schedules.ts';
+import type { ServerBox } from '../sessions/mcp-servers.ts';
 import type { SessionCalls } from '../sessions/session-calls.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { BridgeGroups } from '../settings.ts';
@@ -87,6 +88,9 @@ export interface JobsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'
   route(request: RouteRequest): Promise<RoutingResolution>;
   checkDirectory(path: string, owner: string): Promise<unknown>;
   readonly keepFiles: SubmitJobOptions['keepFiles'];
+  /** Keeps the MCP servers of tasks until they run. */
+  readonly serverBox: ServerBox;
+  readonly checkServers: SubmitJobOptions['checkServers'];
 }
 
 const TICK_MS = 1000;
@@ -155,6 +159,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     logger,
     maxRunningOfOwner: options.maxRunningOfOwner,
     runTurn: options.sessionCalls.jobTurn,
+    serverBox: options.serverBox,
     mayWork,
     announce: options.announce,
     async putBack(job) {
@@ -189,6 +194,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   const schedules = createSchedules({
     store: createScheduleStore(database),
     jobs: { ...submission, find: store.find },
+    serverBox: options.serverBox,
     maxOfOwner: settings.max_schedules_per_owner,
     minIntervalMs: settings.min_schedule_interval,
     mayWork,

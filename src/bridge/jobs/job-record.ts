@@ -8,6 +8,8 @@ import type { DeliveryAttemptRow, JobRow } from '../storage/bridge-schema.ts';
 export interface JobRequest
   extends Pick<TurnParams, 'taskPrompt' | 'workingDirectory' | 'routing' | 'multiAgent' | 'mode' | 'attachments'> {
   readonly card?: JobCard;
+  /** The MCP servers of a session that it starts, sealed for the id of the job. */
+  readonly sealedServers?: string;
   /** Starts the session again, even if it has an open conversation. */
   readonly newSession?: boolean;
   /** The job that this one repeats. */

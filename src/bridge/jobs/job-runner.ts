@@ -2,6 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
+import type { ServerBox } from '../sessions/mcp-servers.ts';
 import type { JobCall, SessionCalls } from '../sessions/session-calls.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobSearchStore, NextJob } from '../storage/job-search-store.ts';
@@ -36,6 +37,7 @@ interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   /** Of one owner, at this moment: other owners must not wait until all of its jobs have ended. */
   maxRunningOfOwner(): number;
   readonly runTurn: SessionCalls['jobTurn'];
+  readonly serverBox: Pick<ServerBox, 'open'>;
   /** Whether agents may work for an owner, at this moment. */
   mayWork(job: Pick<JobRow, 'owner' | 'member'>): Promise<boolean>;
   /** Posts an event to webhooks. Undefined: there are none. */
@@ -131,7 +133,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
     if (!may) return 'inactive';
     const { id: jobId, owner, session_id: sessionId, attempt } = job;
     options.announce?.({ event: 'job.started', data: { jobId, owner, sessionId, attempt } });
-    return runTurn(turnOf(job), stopped.signal);
+    return runTurn(turnOf(job, options.serverBox), stopped.signal);
   }
 
   /** The turn was not begun: the job waits again, unless it was stopped in the meantime. */
@@ -205,13 +207,14 @@ function isRefusal(error: unknown): boolean {
   return errorCode(error) === 'SHUTTING_DOWN' || errorCode(error) === 'SESSION_BUSY';
 }
 
-function turnOf(job: JobRow): JobCall {
-  const { card: _card, newSession = false, retryOf: _retryOf, ...request } = requestOf(job);
+function turnOf(job: JobRow, serverBox: Pick<ServerBox, 'open'>): JobCall {
+  const { card: _card, newSession = false, retryOf: _retryOf, sealedServers = '', ...request } = requestOf(job);
   return {
     jobId: job.id,
     owner: job.owner,
     member: job.member,
     params: { ...request, sessionId: job.session_id, threadId: job.thread_id },
+    mcpServers: serverBox.open(job.id, sealedServers),
     newSession,
     isRetry: job.attempt > 1,
     survivesRestart: job.retry_on_restart === 1,

@@ -9,9 +9,11 @@ import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
 import { JobPriority, type SubmitJobParams, type SubmittedJob } from '../contract/jobs.ts';
 import type { RoutingResolution, TurnRouting } from '../contract/routing.ts';
+import type { ScheduleTask } from '../contract/schedules.ts';
 import { readPlan } from '../multi-agent/multi-agent-plan.ts';
 import { type PrincipalFor, TENANT, workingFor } from '../principal.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
+import { readMcpServers, type ServerBox, type SessionMcpServer } from '../sessions/mcp-servers.ts';
 import type { JobRow, ScheduleRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
@@ -24,11 +26,14 @@ export interface JobSubmission {
   check(params: SubmitJobParams, owner: string): Promise<unknown>;
   /** Adds a job of a schedule; `more` is stored in the same commit. Throws NOT_IN_TEAM when its member has left the team. */
   addScheduled(
-    params: SubmitJobParams,
+    task: StoredTask,
     schedule: Pick<ScheduleRow, 'id' | 'owner' | 'member'>,
     more?: (jobId: string) => readonly Statement[],
   ): Promise<SubmittedJob>;
 }
+
+/** The task of a schedule as it is stored: its MCP servers are sealed for the id of the schedule. */
+export type StoredTask = Omit<ScheduleTask, 'mcpServers'> & { readonly sealedServers?: string };
 
 /** `app.jobs.submit`: resolves when the job is committed. */
 export type SubmitJob = (params: SubmitJobParams, principal: Principal) => Promise<SubmittedJob>;
@@ -48,6 +53,9 @@ export interface SubmitJobOptions {
   readonly keepFiles: Attachments['forJob'];
   /** Throws WORKING_DIRECTORY_REFUSED. */
   checkDirectory(path: string, owner: string): Promise<unknown>;
+  readonly serverBox: ServerBox;
+  /** Throws MCP_SERVER_REFUSED. */
+  checkServers(servers: readonly SessionMcpServer[], folder: string): void;
   /** Throws GATEWAY_NOT_FOR_PEOPLE. */
   checkGatewayOwner(owner: string): void;
   readonly checkCallback: CallbackPost['check'];
@@ -157,10 +165,11 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     if (!may(principal, 'start', job.owner)) throw new AppError('FORBIDDEN');
     if (job.completed_at === null) throw invalid('retryOf', 'names a job that has not ended; wait, or cancel it first');
     const { retryOf: _retryOf, ...changes } = params;
+    const { params: before, sealedServers } = paramsOf(job);
     const own = workingFor(principal, job.owner);
     // What an administrator runs again counts for those that it counted for before.
     const who = own.id === job.owner ? own : await options.principalFor(job.owner, job.member);
-    return { who, params: { ...paramsOf(job), ...changes } };
+    return { who, params: { ...before, ...changes }, servers: options.serverBox.open(job.id, sealedServers) };
   }
 
   /** Checks the params and makes the job, without storing it. */
@@ -169,6 +178,8 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     const { idempotencyKey } = params;
     checkCharacters(params.sessionId, params.threadId, idempotencyKey);
     const request = await readRequest(params, owner);
+    const servers = made.servers ?? readMcpServers(params.mcpServers);
+    options.checkServers(servers, request.workingDirectory ?? '');
     const callbackUrl = readCallback(params);
     const [webhookUrl, providerId] = await Promise.all([
       callbackUrl === '' ? '' : options.checkCallback(callbackUrl),
@@ -181,6 +192,7 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     const deadline = Math.max(now, notBefore) + timeoutMs;
     const files = await options.keepFiles(owner, params, deadline);
     const sessionId = params.sessionId || id;
+    const sealedServers = options.serverBox.seal(id, servers);
     return {
       id,
       owner,
@@ -189,7 +201,12 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
       provider_id: providerId,
       session_id: sessionId,
       thread_id: params.threadId || sessionId,
-      request: JSON.stringify({ ...request, ...files, ...(retryOf !== undefined && { retryOf }) }),
+      request: JSON.stringify({
+        ...request,
+        ...files,
+        ...(sealedServers !== '' && { sealedServers }),
+        ...(retryOf !== undefined && { retryOf }),
+      }),
       idempotency_key: idempotencyKey ?? null,
       request_fingerprint: fingerprint,
       retry_on_restart: params.retryOnRestart === true ? 1 : 0,
@@ -239,13 +256,13 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     const { idempotencyKey, retryOf } = given;
     checkCharacters(idempotencyKey);
     const fingerprint = idempotencyKey === undefined ? '' : fingerprintOf(given);
-    const meant = retryOf === undefined ? { params: given, who: principal } : await readRepeated(given, principal);
-    const { params, who } = meant;
+    const { params, who, ...made } =
+      retryOf === undefined ? { params: given, who: principal } : await readRepeated(given, principal);
     const { id: owner } = who;
     const earlier = idempotencyKey === undefined ? undefined : await store.findByKey(owner, idempotencyKey);
     if (earlier !== undefined) return repeated(earlier, fingerprint);
     try {
-      return await add(params, who, { fingerprint, ...(retryOf !== undefined && { retryOf }) });
+      return await add(params, who, { ...made, fingerprint, ...(retryOf !== undefined && { retryOf }) });
     } catch (error) {
       // The same key came twice at the same time, and the other call was first.
       if (idempotencyKey === undefined || errorCode(error) !== 'STORAGE_DUPLICATE') throw error;
@@ -258,8 +275,10 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
   return {
     submit,
     check: (params, owner) => prepare(params, owner),
-    addScheduled: async (params, { id: scheduleId, owner, member }, more) =>
-      add(params, await options.principalFor(owner, member), { scheduleId }, more),
+    async addScheduled({ sealedServers = '', ...task }, { id: scheduleId, owner, member }, more) {
+      const servers = options.serverBox.open(scheduleId, sealedServers);
+      return add(task, await options.principalFor(owner, member), { scheduleId, servers }, more);
+    },
   };
 }
 
@@ -269,6 +288,8 @@ interface MadeBy {
   readonly scheduleId?: string;
   readonly retryOf?: string;
   readonly fingerprint?: string;
+  /** The MCP servers of what it is made from. Absent: the params have them. */
+  readonly servers?: readonly SessionMcpServer[];
 }
 
 /** What may be said about a job that is run again; the rest is as it was. */
@@ -282,10 +303,10 @@ const WITH_RETRY: ReadonlySet<string> = new Set([
 ]);
 
 /** A submit that makes such a job. One that had a session of its own gets a new one; otherwise its session goes on. */
-function paramsOf(job: JobRow): SubmitJobParams {
-  const { card, retryOf: _retryOf, ...request } = requestOf(job);
+function paramsOf(job: JobRow): { readonly params: SubmitJobParams; readonly sealedServers: string } {
+  const { card, retryOf: _retryOf, sealedServers = '', ...request } = requestOf(job);
   const isOwnSession = job.session_id === job.id;
-  return {
+  const params = {
     ...request,
     ...card,
     ...(isOwnSession ? {} : { sessionId: job.session_id }),
@@ -296,6 +317,7 @@ function paramsOf(job: JobRow): SubmitJobParams {
     retries: job.retries,
     retryOnRestart: job.retry_on_restart === 1,
   };
+  return { params, sealedServers };
 }
 
 /** 0 without a moment, and for one that has passed: then the job may run. */

@@ -13,7 +13,9 @@ import type {
   ScheduleTask,
 } from '../contract/schedules.ts';
 import { bridgeErrors } from '../errors.ts';
+import type { StoredTask } from '../jobs/submit-job.ts';
 import { mergedPages, TENANT, workingFor } from '../principal.ts';
+import { readMcpServers, type ServerBox, shownServers } from '../sessions/mcp-servers.ts';
 import type { ScheduleRow } from '../storage/bridge-schema.ts';
 import type { ScheduleStore } from '../storage/schedule-store.ts';
 import {
@@ -46,6 +48,7 @@ export interface Schedules {
 export interface SchedulesOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly store: ScheduleStore;
   readonly jobs: FiringJobs;
+  readonly serverBox: ServerBox;
   readonly maxOfOwner: number;
   readonly minIntervalMs: number;
   /** Whether agents may work for an owner, at this moment. */
@@ -56,7 +59,7 @@ const DEFAULT_LIMIT = 50;
 const SCHEDULE_ID = /^sch_[0-9a-z]{26}$/;
 
 export function createSchedules(options: SchedulesOptions): Schedules {
-  const { store, jobs, clock, makeId, maxOfOwner, minIntervalMs } = options;
+  const { store, jobs, serverBox, clock, makeId, maxOfOwner, minIntervalMs } = options;
   const firing = createFiring(options);
 
   async function find(principal: Principal, scheduleId: string, action?: 'start' | 'cancel'): Promise<ScheduleRow> {
@@ -76,6 +79,19 @@ export function createSchedules(options: SchedulesOptions): Schedules {
       throw new AppError('SCHEDULE_TASK_REFUSED', { reason: message, code, issues: issuesOf(error) });
     }
   }
+
+  /** A task without servers of its own keeps those that are sealed already. */
+  function stored(scheduleId: string, { mcpServers, ...task }: ScheduleTask, before = ''): string {
+    const sealedServers = mcpServers === undefined ? before : serverBox.seal(scheduleId, readMcpServers(mcpServers));
+    return JSON.stringify({ ...task, ...(sealedServers !== '' && { sealedServers }) } satisfies StoredTask);
+  }
+
+  function shown({ id, task: text }: ScheduleRow): Schedule['task'] {
+    const { sealedServers = '', ...task } = taskOf(text);
+    return sealedServers === '' ? task : { ...task, mcpServers: shownServers(serverBox.open(id, sealedServers)) };
+  }
+
+  const toSchedule = (row: ScheduleRow): Schedule => ({ ...viewOf(row), task: shown(row) });
 
   /** The next time of a schedule that has just been set; null while it is not enabled. */
   async function begin(timing: Timing, isEnabled: boolean, now: number): Promise<number | null> {
@@ -98,13 +114,14 @@ export function createSchedules(options: SchedulesOptions): Schedules {
       if (timing === undefined) throw wrong('cron', 'is missing: give cron or every');
       const nextAt = await begin(timing, enabled, now);
       await checkTask(task, owner);
+      const id = makeId('sch_');
       const row: ScheduleRow = {
-        id: makeId('sch_'),
+        id,
         owner,
         tenant: TENANT,
         name: JSON.stringify(name),
         ...timing,
-        task: JSON.stringify(task),
+        task: stored(id, task),
         enabled: enabled ? 1 : 0,
         overlap,
         catch_up: catchUp,
@@ -152,7 +169,7 @@ export function createSchedules(options: SchedulesOptions): Schedules {
           ...row,
           ...timing,
           ...(name !== undefined && { name: JSON.stringify(name) }),
-          ...(task !== undefined && { task: JSON.stringify(task) }),
+          ...(task !== undefined && { task: stored(row.id, task, taskOf(row.task).sealedServers) }),
           enabled: enabled ? 1 : 0,
           overlap,
           catch_up: catchUp,
@@ -171,9 +188,8 @@ export function createSchedules(options: SchedulesOptions): Schedules {
     },
     async run(principal, scheduleId) {
       const row = await find(principal, scheduleId, 'start');
-      const task = JSON.parse(row.task) as ScheduleTask;
       const schedule = { ...row, member: memberFor(principal, row) };
-      return jobs.addScheduled(task, schedule, (jobId) => [store.ran(row.id, jobId)]);
+      return jobs.addScheduled(taskOf(row.task), schedule, (jobId) => [store.ran(row.id, jobId)]);
     },
     fireDue: firing.fireDue,
     removeOf: store.removeOf,
@@ -218,7 +234,9 @@ function issuesOf({ details }: AppError): readonly { readonly path: string; read
   return issues.map(({ path, message }) => ({ path: `/task${String(path)}`, message: String(message) }));
 }
 
-function toSchedule(row: ScheduleRow): Schedule {
+const taskOf = (text: string) => JSON.parse(text) as StoredTask;
+
+function viewOf(row: ScheduleRow): Omit<Schedule, 'task'> {
   return {
     scheduleId: row.id,
     owner: row.owner,
@@ -226,7 +244,6 @@ function toSchedule(row: ScheduleRow): Schedule {
     cron: row.cron === '' ? null : row.cron,
     every: row.every_ms === 0 ? null : formatDuration(row.every_ms),
     timezone: row.timezone,
-    task: JSON.parse(row.task) as ScheduleTask,
     enabled: row.enabled === 1,
     overlap: row.overlap,
     catchUp: row.catch_up,

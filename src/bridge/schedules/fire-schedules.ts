@@ -2,10 +2,9 @@ import type { Cron } from 'croner';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { describeError } from '../../platform/errors/error-table.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { SubmitJobParams } from '../contract/jobs.ts';
 import { bridgeErrors } from '../errors.ts';
 import { STOPPED } from '../jobs/job-record.ts';
-import type { JobSubmission } from '../jobs/submit-job.ts';
+import type { JobSubmission, StoredTask } from '../jobs/submit-job.ts';
 import type { ScheduleRow } from '../storage/bridge-schema.ts';
 import type { JobStore } from '../storage/job-store.ts';
 import type { ScheduleAdvance, ScheduleStore } from '../storage/schedule-store.ts';
@@ -60,7 +59,7 @@ export function createFiring({ store, jobs, clock, logger, mayWork }: FiringOpti
     try {
       const reason = await refusal(schedule, now);
       if (reason !== undefined) return await skip(reason);
-      const task = JSON.parse(schedule.task) as SubmitJobParams;
+      const task = JSON.parse(schedule.task) as StoredTask;
       await jobs.addScheduled(task, schedule, (jobId) => [
         store.advance({ ...advance, result: 'fired', message: '', jobId }),
       ]);

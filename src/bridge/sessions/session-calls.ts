@@ -10,7 +10,7 @@ import { readPlan, readPlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { PrincipalFor } from '../principal.ts';
 import { wantsGateway } from '../routing/resolve-route.ts';
 import type { JobTurnRequest, TurnRequest } from './live-session.ts';
-import { readMcpServers } from './mcp-servers.ts';
+import { readMcpServers, type SessionMcpServer } from './mcp-servers.ts';
 import type { SessionOrchestrator } from './session-orchestrator.ts';
 
 type Call = MethodCall<BridgeClient>;
@@ -31,6 +31,8 @@ export interface JobCall {
   /** The member who submitted it, where the owner is a team; empty otherwise. */
   readonly member: string;
   readonly params: TurnParams;
+  /** Of a session that it starts. */
+  readonly mcpServers: readonly SessionMcpServer[];
   readonly newSession: boolean;
   readonly isRetry: boolean;
   /** It is run again when the bridge dies while it runs. */
@@ -89,9 +91,10 @@ export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
       };
       return orchestrator.turn(request, client);
     },
-    async jobTurn({ jobId, owner, member, params, newSession, isRetry, survivesRestart }, signal) {
+    async jobTurn({ jobId, owner, member, params, mcpServers, newSession, isRetry, survivesRestart }, signal) {
       const request: JobTurnRequest = {
         ...read(params, 'session.start'),
+        mcpServers,
         principal: await principalFor(owner, member),
         uploader: owner,
         hop: 0,

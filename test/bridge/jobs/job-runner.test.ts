@@ -52,6 +52,7 @@ function startRunner(changes: Partial<JobRow> = {}) {
     clock,
     logger: silentLogger,
     maxRunningOfOwner: () => 4,
+    serverBox: { open: () => [] },
     runTurn({ jobId }, signal) {
       signal.addEventListener('abort', () => cancelled.push(jobId));
       return turn.promise;

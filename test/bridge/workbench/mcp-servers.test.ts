@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { MAX_MCP_BYTES, MAX_MCP_SERVERS } from '../../../src/bridge/contract/mcp-servers.ts';
+import type { Schedule } from '../../../src/bridge/contract/schedules.ts';
 import type { SessionView } from '../../../src/bridge/contract/workbench.ts';
 import { bearer, call } from '../../kit/bridge/session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
 import { createScriptedProvider } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const main = bearer(MAIN_TOKEN);
 const SECRET = 'very-secret-value-4711';
@@ -97,6 +99,70 @@ test('a closed session leaves nothing of its servers', async () => {
   assert.equal((await find.executeTakeFirst())?.mcp_servers, '');
 });
 
+/** Resolves with what the agent of a job has said: its servers. */
+async function saidBy(jobId: unknown): Promise<unknown> {
+  const job = await until('the job to end', async () => {
+    const { result } = await call(bridge.url, 'app.jobs.get', { jobId }, main);
+    return result?.status === 'completed' ? (result as { result?: { output?: string } }) : undefined;
+  });
+  return JSON.parse(String(job.result?.output));
+}
+const submit = async (params: object) => {
+  const { result, error } = await call(bridge.url, 'app.jobs.submit', params, main);
+  return { jobId: result?.jobId, error };
+};
+
+test('a job starts its session with its servers, also when it is run again, and keeps them encrypted', async () => {
+  const { jobId } = await submit({ taskPrompt: 'tell', mcpServers: SERVERS });
+  assert.deepEqual(await saidBy(jobId), GIVEN);
+  const again = await submit({ retryOf: jobId });
+  assert.deepEqual(await saidBy(again.jobId), GIVEN);
+  const rows = await bridge.database.query.selectFrom('jobs').select('request').execute();
+  assert.equal(JSON.stringify(rows).includes(SECRET), false);
+});
+
+test('a job that continues a session has the servers of the session', async () => {
+  await outputOf(bridge.url, 'session.start', 'continued', { mcpServers: [SERVERS[0]] });
+  const { jobId } = await submit({ sessionId: 'continued', taskPrompt: 'tell', mcpServers: SERVERS });
+  assert.deepEqual(await saidBy(jobId), [GIVEN[0]]);
+});
+
+test('the jobs of a schedule have its servers, which a change keeps, replaces or removes', async () => {
+  const send = async (method: string, path: string, body?: object) => {
+    const response = await fetch(`${bridge.url}/api/bridge/schedules${path}`, {
+      method,
+      headers: { ...main, 'content-type': 'application/json' },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    assert.equal(text.includes(SECRET), false, 'a secret is shown');
+    return JSON.parse(text) as { schedule: Schedule; jobId: string; error?: string; message?: string };
+  };
+  const task = { taskPrompt: 'tell' };
+  const made = await send('POST', '', { name: 'n', every: '1d', task: { ...task, mcpServers: SERVERS } });
+  const { scheduleId } = made.schedule;
+  const run = async () => saidBy((await send('POST', `/${scheduleId}/run`)).jobId);
+  assert.deepEqual(
+    made.schedule.task.mcpServers?.map(({ name, target }) => [name, target]),
+    [
+      ['files', 'files-mcp'],
+      ['web', 'https://mcp.test'],
+    ],
+  );
+  assert.deepEqual(await run(), GIVEN);
+  await send('PATCH', `/${scheduleId}`, { task: { taskPrompt: 'tell again' } });
+  assert.deepEqual(await run(), GIVEN);
+  await send('PATCH', `/${scheduleId}`, { task: { ...task, mcpServers: [SERVERS[0]] } });
+  assert.deepEqual(await run(), [GIVEN[0]]);
+  const { schedule } = await send('PATCH', `/${scheduleId}`, { task: { ...task, mcpServers: [] } });
+  assert.equal(schedule.task.mcpServers, undefined);
+  assert.equal(await run(), 'none');
+  const rows = await bridge.database.query.selectFrom('schedules').select('task').execute();
+  assert.equal(JSON.stringify(rows).includes(SECRET), false);
+  const refused = await send('PATCH', `/${scheduleId}`, { task: { ...task, mcpServers: [{ name: 'a' }] } });
+  assert.match(JSON.stringify(refused), /mcpServers\.0\.command is needed/);
+});
+
 const many = Array.from({ length: MAX_MCP_SERVERS + 1 }, (_none, index) => ({ name: `n${index}`, command: 'x' }));
 const large = Array.from({ length: 6 }, (_none, index) => ({
   name: `n${index}`,
@@ -123,11 +189,13 @@ for (const [title, mcpServers, expected] of [
     /gone.* cannot be used: a rule/,
   ],
 ] as const) {
-  test(`a session is not started with ${title}`, async () => {
+  test(`neither a session nor a job is started with ${title}`, async () => {
     const { error } = await turn(bridge.url, 'session.start', 'wrong', { mcpServers });
     assert.match(JSON.stringify(error), expected);
     assert.equal(JSON.stringify(error).includes(SECRET), false);
     assert.equal((await fetch(`${bridge.url}/api/bridge/sessions/wrong`, { headers: main })).status, 404);
+    const job = await submit({ sessionId: 'wrong', taskPrompt: 'tell', mcpServers });
+    assert.match(JSON.stringify(job.error), expected);
   });
 }
 

@@ -194,6 +194,8 @@ export async function openPlayedBridge(options: PlayedBridgeOptions): Promise<Pl
     route,
     checkDirectory: directories.check,
     keepFiles: async () => ({}),
+    serverBox: sessions.serverBox,
+    checkServers: () => undefined,
   });
   return {
     jobs,
