@@ -63,6 +63,12 @@ const doors: Readonly<Record<string, Door>> = {
   list_files: tool('list_files', ({ folder: path }) => ({ path, recursive: true })),
   'list_files of the whole root': tool('list_files', ({ root }) => ({ recursive: root !== '/' })),
   search_files: tool('search_files', ({ folder: path }) => ({ text: SECRET.slice(0, 6), path })),
+  'search_files by a pattern': tool('search_files', ({ folder: path }) => ({
+    pattern: '.+',
+    path,
+    include_ignored: true,
+  })),
+  find_files: tool('find_files', ({ folder: path }) => ({ pattern: '*', path, include_ignored: true })),
   run_command: tool('run_command', ({ folder }) => ({
     command: 'sh',
     args: ['-c', 'cat secret.key mail.txt environ; true'],
@@ -258,6 +264,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/builtin/tools/confinement.ts': ['read_file', 'write_file', 'edit_file', 'list_files', 'artifact collection'],
   'agents/builtin/tools/file-tools.ts': ['read_file', 'write_file', 'write_file, a new file', 'edit_file'],
   'agents/builtin/tools/run-command.ts': ['run_command'],
+  'agents/builtin/tools/walk-folder.ts': ['list_files', 'find_files', 'search_files'],
   'agents/builtin/tools/search-tools.ts': ['list_files', 'list_files of the whole root', 'search_files'],
   'artifacts/artifact-route.ts': ['artifact route'],
   'artifacts/create-artifacts.ts': ['artifact collection', 'artifact route'],

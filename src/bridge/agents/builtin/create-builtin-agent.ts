@@ -18,7 +18,7 @@ import type { FolderInstructions } from './system-prompt.ts';
 import type { Confine } from './tools/confinement.ts';
 import { editFileTool, readFileTool, writeFileTool } from './tools/file-tools.ts';
 import { runCommandTool } from './tools/run-command.ts';
-import { listFilesTool, searchFilesTool } from './tools/search-tools.ts';
+import { findFilesTool, listFilesTool, searchFilesTool } from './tools/search-tools.ts';
 import type { CommandLimits, Tool } from './tools/tool.ts';
 
 export interface BuiltinAgentOptions {
@@ -198,6 +198,7 @@ function describe(error: unknown): string {
 export const toolTable: readonly Tool[] = [
   readFileTool,
   listFilesTool,
+  findFilesTool,
   searchFilesTool,
   editFileTool,
   writeFileTool,

@@ -101,7 +101,7 @@ test('listing and searching skip what machines made, unless it is asked for by n
   await writeFile(join(root, 'a.js'), 'a Needle here\n\nneedle');
   assert.equal((await run('list_files', { recursive: true }, root)).text, 'a.js\nnode_modules/');
   assert.equal((await run('search_files', { text: 'needle' }, root)).text, 'a.js:3: needle');
-  const folded = await run('search_files', { text: 'NEEDLE', ignore_case: true, file_suffix: '.js' }, root);
+  const folded = await run('search_files', { text: 'NEEDLE', ignore_case: true, files: '*.js' }, root);
   assert.equal(folded.text, 'a.js:1: a Needle here\na.js:3: needle');
   assert.deepEqual(folded.locations, [
     { path: join(root, 'a.js'), line: 1 },
@@ -109,7 +109,7 @@ test('listing and searching skip what machines made, unless it is asked for by n
   ]);
   const named = await run('search_files', { text: 'needle', path: 'node_modules' }, root);
   assert.equal(named.text, 'package/index.js:1: needle');
-  assert.equal((await run('search_files', { text: '.*', file_suffix: '.ts' }, root)).text, '[nothing found]');
+  assert.equal((await run('search_files', { text: '.*', files: '*.ts' }, root)).text, '[nothing found]');
 });
 
 test('what a search or a listing finds is bounded, and says that it was cut', async (context) => {

@@ -1,155 +1,150 @@
-import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
 import { Type } from 'typebox';
-import { errorCode } from '../../../../platform/errors/app-error.ts';
-import { type ConfinedFolder, locate, openEntry, openFolder } from './confinement.ts';
+import { type ConfinedFolder, locate, openEntry, refuse } from './confinement.ts';
 import { isBinary, readLines } from './file-tools.ts';
+import { type PathPattern, readGlob } from './glob-patterns.ts';
+import { createLineMatcher, type LineMatcher } from './match-lines.ts';
 import { defineTool, type ToolContext } from './tool.ts';
-
-interface WalkedEntry {
-  readonly folder: ConfinedFolder;
-  readonly name: string;
-  /** From the folder where the walk began. */
-  readonly relativePath: string;
-  readonly kind: 'file' | 'folder' | 'other';
-}
-
-interface WalkOptions {
-  readonly maxDepth: number;
-  /** Entries that are looked at; then the walk ends and says so. */
-  readonly maxEntries: number;
-  readonly signal: AbortSignal;
-}
-
-/** Folders that hold what was made by machines; they are entered only when they are asked for by name. */
-const NOT_ENTERED: ReadonlySet<string> = new Set(['.git', '.hg', '.svn', 'node_modules']);
-
-/** All entries below a folder, in the order of their names. Links are named but not followed, private folders are left out. Returns false when cut short. */
-async function* walkFolder(start: ConfinedFolder, options: WalkOptions): AsyncGenerator<WalkedEntry, boolean> {
-  let left = options.maxEntries;
-
-  async function* walk(folder: ConfinedFolder, path: string, depth: number): AsyncGenerator<WalkedEntry, boolean> {
-    const entries = await readdir(folder.entry('.'), { withFileTypes: true });
-    entries.sort((a, b) => (a.name < b.name ? -1 : 1));
-    for (const entry of entries) {
-      if (left === 0 || options.signal.aborted) return false;
-      left -= 1;
-      const relativePath = join(path, entry.name);
-      const kind = entry.isDirectory() ? 'folder' : entry.isFile() ? 'file' : 'other';
-      // A private folder is not even named.
-      if (kind === 'folder' && (await isHidden(folder, entry.name))) continue;
-      yield { folder, name: entry.name, relativePath, kind };
-      if (kind !== 'folder' || depth >= options.maxDepth || NOT_ENTERED.has(entry.name)) continue;
-      const inner = await enterIfStillThere(folder, entry.name);
-      if (inner === undefined) continue;
-      try {
-        if (!(yield* walk(inner, relativePath, depth + 1))) return false;
-      } finally {
-        await inner.close();
-      }
-    }
-    return true;
-  }
-
-  return yield* walk(start, '', 1);
-}
-
-async function isHidden(folder: ConfinedFolder, name: string): Promise<boolean> {
-  try {
-    return await folder.hides(name);
-  } catch (error) {
-    if (['ENOENT', 'EACCES'].includes(errorCode(error))) return true;
-    throw error;
-  }
-}
-
-/** Undefined for a folder that is gone, became a link, is private, or may not be read. */
-async function enterIfStillThere(folder: ConfinedFolder, name: string): Promise<ConfinedFolder | undefined> {
-  try {
-    return await folder.enter(name);
-  } catch (error) {
-    if (['ENOENT', 'ELOOP', 'ENOTDIR', 'EACCES', 'EPERM', 'TOOL_CALL_REFUSED'].includes(errorCode(error)))
-      return undefined;
-    throw error;
-  }
-}
+import { unreadable, walkFolder } from './walk-folder.ts';
 
 const MAX_LISTED = 1000;
 const MAX_DEPTH = 32;
+const MAX_SEARCHED = 100_000;
+
+const folderPath = Type.Optional(
+  Type.String({ description: 'Folder inside the working directory. Default: all of it.' }),
+);
+const withIgnored = Type.Optional(
+  Type.Boolean({ description: 'Also what .gitignore files leave out. Default false.' }),
+);
 
 /** Names what is in a folder. */
 export const listFilesTool = defineTool({
   name: 'list_files',
-  description: `Lists a folder, folders with "/" at the end; at most ${MAX_LISTED} entries. node_modules and .git are named but not entered.`,
+  description: `Lists a folder, folders with "/" at the end; at most ${MAX_LISTED} entries. node_modules and .git are named but not entered. A recursive list leaves out what .gitignore files leave out.`,
   parameters: Type.Object({
-    path: Type.Optional(Type.String({ description: 'Folder inside the working directory. Default: all of it.' })),
+    path: folderPath,
     recursive: Type.Optional(Type.Boolean({ description: 'Also list what is in its folders. Default false.' })),
+    include_ignored: withIgnored,
   }),
   toolKind: 'read',
   needsPermission: false,
   title: ({ path = '.' }) => `List ${path}`,
-  async run({ path = '.', recursive = false }, { root, signal }) {
-    const folder = await openFolder(root, await locate(root, path));
-    try {
-      const names: string[] = [];
-      const walk = walkFolder(folder, { maxDepth: recursive ? MAX_DEPTH : 1, maxEntries: MAX_LISTED, signal });
-      let step = await walk.next();
-      for (; step.done !== true; step = await walk.next()) {
-        const { relativePath, kind } = step.value;
-        names.push(kind === 'folder' ? `${relativePath}/` : relativePath);
-      }
-      if (!step.value) names.push(`[cut after ${MAX_LISTED} entries: list a folder further down]`);
-      return {
-        text: names.length === 0 ? '[the folder is empty]' : names.join('\n'),
-        locations: [{ path: folder.path }],
-      };
-    } finally {
-      await folder.close();
+  async run({ path = '.', recursive = false, include_ignored: isAll = !recursive }, { root, signal }) {
+    const start = await locate(root, path);
+    const options = { maxDepth: recursive ? MAX_DEPTH : 1, maxEntries: MAX_LISTED, signal, isIgnoring: !isAll };
+    const names: string[] = [];
+    const walk = walkFolder(root, start, options);
+    let step = await walk.next();
+    for (; step.done !== true; step = await walk.next()) {
+      const { relativePath, kind } = step.value;
+      names.push(kind === 'folder' ? `${relativePath}/` : relativePath);
     }
+    if (!step.value) names.push(`[cut after ${MAX_LISTED} entries: list a folder further down]`);
+    const locations = [{ path: [root.path, ...start].join('/') }];
+    return { text: names.length === 0 ? '[the folder is empty]' : names.join('\n'), locations };
+  },
+});
+
+const globText = Type.String({ minLength: 1, maxLength: 500 });
+const GLOB_WORDS = 'such as "*.ts" for names, or "src/**/*.{ts,tsx}" for paths from the folder that is searched';
+
+/** A pattern without a slash is for names, wherever they are. */
+function readFileGlob(glob: string): PathPattern {
+  return (
+    readGlob(glob.includes('/') ? glob.replace(/^\.?\//, '') : `**/${glob}`) ??
+    refuse('The pattern of file names has too many alternatives; use a simpler one.')
+  );
+}
+
+/** Finds files by their names. */
+export const findFilesTool = defineTool({
+  name: 'find_files',
+  description: `Finds files by a pattern of their names, ${GLOB_WORDS}; at most ${MAX_LISTED}. Leaves out node_modules, .git, and what .gitignore files leave out.`,
+  parameters: Type.Object({
+    pattern: Type.String({ ...globText, description: `The pattern, ${GLOB_WORDS}.` }),
+    path: folderPath,
+    include_ignored: withIgnored,
+  }),
+  toolKind: 'search',
+  needsPermission: false,
+  title: ({ pattern }) => `Find ${pattern.slice(0, 80)}`,
+  async run({ pattern, path = '.', include_ignored: isAll = false }, { root, signal }) {
+    const fits = readFileGlob(pattern);
+    const options = { maxDepth: MAX_DEPTH, maxEntries: MAX_SEARCHED, signal, isIgnoring: !isAll };
+    const walk = walkFolder(root, await locate(root, path), options);
+    const found: string[] = [];
+    let step = await walk.next();
+    for (; step.done !== true && found.length <= MAX_LISTED; step = await walk.next()) {
+      if (step.value.kind === 'file' && fits(step.value.relativePath)) found.push(step.value.relativePath);
+    }
+    await walk.return(false);
+    const isCut = found.length > MAX_LISTED || step.value === false;
+    const lines = found.slice(0, MAX_LISTED);
+    if (isCut) lines.push('[cut: there may be more; use another pattern, or a folder further down]');
+    return { text: lines.length === 0 ? '[nothing found]' : lines.join('\n') };
   },
 });
 
 const MAX_MATCHES = 200;
-const MAX_SEARCHED = 20_000;
-const MAX_BYTES = 64 * 1024 * 1024;
+const MAX_BYTES = 256 * 1024 * 1024;
 const MAX_FILE_BYTES = 8 * 1024 * 1024;
 const MAX_LINE_CHARACTERS = 64 * 1024;
 const SHOWN_CHARACTERS = 300;
+/** Lines that are matched together. */
+const BATCH_CHARACTERS = 1024 * 1024;
+const BATCH_LINES = 10_000;
 
-/** Finds lines that hold a text. No pattern language: a pattern from outside could be made to run for hours. */
+/** Finds lines that hold a text, or that a regular expression matches. */
 export const searchFilesTool = defineTool({
   name: 'search_files',
-  description: `Finds the lines that contain a text (plain text, no patterns), as path:line: text; at most ${MAX_MATCHES}. Skips binary files, node_modules and .git.`,
+  description: `Finds the lines that contain a text or match a regular expression, as path:line: text; at most ${MAX_MATCHES}. Skips binary files, node_modules, .git, and what .gitignore files leave out.`,
   parameters: Type.Object({
-    text: Type.String({ minLength: 1, maxLength: 1000, description: 'The text to look for, within one line.' }),
-    path: Type.Optional(Type.String({ description: 'Folder to search. Default: the whole working directory.' })),
-    file_suffix: Type.Optional(Type.String({ description: 'Only files whose name ends so, such as ".ts".' })),
+    text: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 1000, description: 'The text to look for, within one line.' }),
+    ),
+    pattern: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 1000,
+        description: 'Instead of a text: a regular expression of JavaScript, for one line.',
+      }),
+    ),
+    path: folderPath,
+    files: Type.Optional(Type.String({ ...globText, description: `Only files that fit a pattern, ${GLOB_WORDS}.` })),
     ignore_case: Type.Optional(Type.Boolean({ description: 'Default false.' })),
+    include_ignored: withIgnored,
   }),
   toolKind: 'search',
   needsPermission: false,
-  title: ({ text }) => `Search for "${text.slice(0, 80)}"`,
-  async run({ text, path = '.', file_suffix: suffix = '', ignore_case: ignoreCase = false }, context) {
-    const folder = await openFolder(context.root, await locate(context.root, path));
+  title: ({ text, pattern = '' }) =>
+    `Search for ${text === undefined ? `/${pattern.slice(0, 80)}/` : `"${text.slice(0, 80)}"`}`,
+  async run(
+    { text, pattern, path = '.', files = '*', ignore_case: ignoreCase = false, include_ignored: isAll = false },
+    context,
+  ) {
+    if ((text === undefined) === (pattern === undefined)) refuse('Give either text or pattern.');
+    const { root, signal, commands } = context;
+    const fits = readFileGlob(files);
+    const names = await locate(root, path);
+    const matcher = createLineMatcher({ text, pattern, ignoreCase, clock: commands.clock, signal });
     try {
-      const fold = ignoreCase ? (line: string) => line.toLowerCase() : (line: string) => line;
-      const search = { folder, suffix, wanted: fold(text), fold };
+      const search = { names, fits, matcher, isIgnoring: !isAll };
       const { matches, isCut } = await searchFolder(search, context);
       const lines = matches.map(({ relativePath, line, text: found }) => `${relativePath}:${line}: ${found}`);
       if (isCut) lines.push('[cut: there may be more; search for something more special, or in a folder further down]');
       const locations = matches.slice(0, 20).map((match) => ({ path: match.path, line: match.line }));
       return { text: lines.length === 0 ? '[nothing found]' : lines.join('\n'), locations };
     } finally {
-      await folder.close();
+      await matcher.end();
     }
   },
 });
 
 interface Search {
-  readonly folder: ConfinedFolder;
-  readonly suffix: string;
-  readonly wanted: string;
-  fold(line: string): string;
+  readonly names: readonly string[];
+  readonly fits: PathPattern;
+  readonly matcher: LineMatcher;
+  readonly isIgnoring: boolean;
 }
 
 interface Match {
@@ -159,26 +154,29 @@ interface Match {
   readonly text: string;
 }
 
-async function searchFolder(search: Search, { signal }: ToolContext) {
+async function searchFolder({ names, fits, matcher, isIgnoring }: Search, { root, signal }: ToolContext) {
   const matches: Match[] = [];
   let bytesLeft = MAX_BYTES;
-  const walk = walkFolder(search.folder, { maxDepth: MAX_DEPTH, maxEntries: MAX_SEARCHED, signal });
-  let step = await walk.next();
-  for (; step.done !== true; step = await walk.next()) {
-    const { folder, name, relativePath, kind } = step.value;
-    if (kind !== 'file' || !name.endsWith(search.suffix)) continue;
-    bytesLeft -= await searchFile(search, folder, name, relativePath, matches);
-    if (matches.length >= MAX_MATCHES || bytesLeft <= 0) {
-      await walk.return(false);
-      return { matches: matches.slice(0, MAX_MATCHES), isCut: true };
+  const walk = walkFolder(root, names, { maxDepth: MAX_DEPTH, maxEntries: MAX_SEARCHED, signal, isIgnoring });
+  try {
+    let step = await walk.next();
+    for (; step.done !== true; step = await walk.next()) {
+      const { folder, name, relativePath, kind } = step.value;
+      if (kind !== 'file' || !fits(relativePath)) continue;
+      bytesLeft -= await searchFile(matcher, folder, name, relativePath, matches);
+      if (matches.length >= MAX_MATCHES || bytesLeft <= 0) {
+        return { matches: matches.slice(0, MAX_MATCHES), isCut: true };
+      }
     }
+    return { matches, isCut: !step.value };
+  } finally {
+    await walk.return(false);
   }
-  return { matches, isCut: !step.value };
 }
 
 /** Adds what it finds, and returns how many bytes that took. */
 async function searchFile(
-  { wanted, fold }: Search,
+  matcher: LineMatcher,
   folder: ConfinedFolder,
   name: string,
   relativePath: string,
@@ -186,24 +184,31 @@ async function searchFile(
 ): Promise<number> {
   const file = await openEntry(folder, name).catch(unreadable);
   if (file === undefined) return 0;
+  let batch: string[] = [];
+  let characters = 0;
+  let before = 0;
+  const matchBatch = async (): Promise<void> => {
+    for (const index of await matcher.match(batch)) {
+      const text = (batch[index] ?? '').trim().slice(0, SHOWN_CHARACTERS);
+      matches.push({ path: file.path, relativePath, line: before + index + 1, text });
+    }
+    before += batch.length;
+    batch = [];
+    characters = 0;
+  };
   try {
     if (await isBinary(file.handle)) return 0;
-    let number = 0;
     const options = { maxLineCharacters: MAX_LINE_CHARACTERS, maxBytes: MAX_FILE_BYTES };
     for await (const { text } of readLines(file.handle, options)) {
-      number += 1;
-      if (!fold(text).includes(wanted)) continue;
-      matches.push({ path: file.path, relativePath, line: number, text: text.trim().slice(0, SHOWN_CHARACTERS) });
+      batch.push(text);
+      characters += text.length;
+      if (batch.length < BATCH_LINES && characters < BATCH_CHARACTERS) continue;
+      await matchBatch();
       if (matches.length >= MAX_MATCHES) break;
     }
+    if (batch.length > 0) await matchBatch();
     return Math.min(file.size, MAX_FILE_BYTES);
   } finally {
     await file.handle.close();
   }
-}
-
-/** A file that went away, or may not be read, is not what a search is about. */
-function unreadable(error: unknown): undefined {
-  if (['ENOENT', 'ELOOP', 'EACCES', 'EPERM', 'ENXIO', 'TOOL_CALL_REFUSED'].includes(errorCode(error))) return undefined;
-  throw error;
 }
