@@ -13,8 +13,8 @@ import {
 } from '../platform/identity/principal.ts';
 import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import { createSecretMatcher } from '../platform/secrets/tokens.ts';
+import { FORWARDED_HEADER, type ForwardedRequest, readForwarded, readHop } from './forwarding/call-node.ts';
 import { isTunnelAddress } from './forwarding/endpoints.ts';
-import { FORWARDED_HEADER, type ForwardedRequest, readForwarded, readHop } from './forwarding/forward-headers.ts';
 import { MAIN, principalOf } from './principal.ts';
 import { type BridgeGroups, type BridgeSettings, OWN_ORIGIN } from './settings.ts';
 

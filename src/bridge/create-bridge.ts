@@ -44,7 +44,7 @@ import { createTurnLimits } from './sessions/turn-limits.ts';
 import type { BridgeGroups } from './settings.ts';
 import type { BridgeSchema } from './storage/bridge-schema.ts';
 import { createArtifactStore } from './storage/file-stores.ts';
-import { createInstanceStore } from './storage/instance-store.ts';
+import { createInstanceStore } from './storage/instance-and-route-stores.ts';
 import { createEndWork, withOwners, withTeams } from './team-work.ts';
 import { createWorkbench, type WorkPlaces } from './workbench/create-workbench.ts';
 import { createPermissions } from './workbench/permissions.ts';

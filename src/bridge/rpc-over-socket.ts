@@ -7,7 +7,7 @@ import { createPeer } from '../platform/json-rpc/peer.ts';
 import type { BridgeCaller } from './access.ts';
 import { type BridgeClient, channelSink, NO_RESUME } from './bridge-client.ts';
 import { bridgeErrors } from './errors.ts';
-import type { SessionFollowing } from './forwarding/follow-sessions.ts';
+import type { SessionFollowing } from './forwarding/update-relay.ts';
 import type { NotificationSink } from './sessions/update-hub.ts';
 
 export interface RpcOverSocket {

@@ -1,9 +1,7 @@
 import type { Static } from 'typebox';
 import { setting } from '../platform/config/setting.ts';
 import { sandboxLimitSettings, sandboxSettings } from './agents/agent-fence.ts';
-import { checkpointSettings } from './checkpoints/checkpoint-settings.ts';
-import type { jobsSettings } from './jobs/job-settings.ts';
-import { permissionSettings } from './workbench/permission-settings.ts';
+import { checkpointSettings, type jobsSettings, permissionSettings } from './work-settings.ts';
 
 const AGENT_ID = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
 const AGENT_ID_WORDS = 'letters, digits, dots, dashes and underscores, at most 64';

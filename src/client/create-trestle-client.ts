@@ -1,14 +1,6 @@
 import type { Static } from 'typebox';
 import type { FolderPage } from '../bridge/contract/files.ts';
 import type {
-  GatewayConnectParams,
-  GatewayConnectResult,
-  GatewayDisconnectParams,
-  GatewayRequestParams,
-  GatewayRequestResult,
-  ToolsInvokeParams,
-} from '../bridge/contract/gateway.ts';
-import type {
   JobList as ContractJobList,
   JobRecord as ContractJobRecord,
   DeliveryAttempt,
@@ -17,7 +9,16 @@ import type {
   SubmitJobParams,
   SubmittedJob,
 } from '../bridge/contract/jobs.ts';
-import type { RoutingInput, RoutingResolution } from '../bridge/contract/routing.ts';
+import type {
+  GatewayConnectParams,
+  GatewayConnectResult,
+  GatewayDisconnectParams,
+  GatewayRequestParams,
+  GatewayRequestResult,
+  RoutingInput,
+  RoutingResolution,
+  ToolsInvokeParams,
+} from '../bridge/contract/routing.ts';
 import type { SessionResult } from '../bridge/contract/session.ts';
 import type { Capabilities } from '../bridge/contract/surface.ts';
 import type { AuditPage, AuditQuery } from '../bridge/contract/workbench.ts';
@@ -30,8 +31,7 @@ import {
   type MakeCallId,
   withinLimits,
 } from './bridge-transport.ts';
-import { createHttpTransport } from './create-http-transport.ts';
-import { createSocketTransport } from './create-socket-transport.ts';
+import { createHttpTransport, createSocketTransport } from './create-transports.ts';
 import { addressOf, createHttpExchange, type HttpExchange, headersOf } from './http-exchange.ts';
 import { createLive, type Live } from './live-client.ts';
 import { createSchedules, type Schedules } from './schedules-client.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SessionUpdate } from '../../src/bridge/contract/session-update.ts';
-import { createUpdateQueue } from '../../src/client/update-queue.ts';
+import { createUpdateQueue } from '../../src/client/agent-session.ts';
 
 const update = (seq: number): SessionUpdate => ({
   sessionId: 's',

@@ -11,12 +11,11 @@ import type { AgentEvent } from '../../src/bridge/agents/agent-provider.ts';
 import { asObject } from '../../src/bridge/agents/agent-text.ts';
 import { toChunk } from '../../src/bridge/agents/builtin/complete-over-http.ts';
 import { emptyAnswer, readAnswer, toMessage } from '../../src/bridge/agents/builtin/read-answer.ts';
-import { createCodexReader } from '../../src/bridge/agents/codex/codex-messages.ts';
-import { readRequest } from '../../src/bridge/agents/codex/codex-questions.ts';
+import { createCodexReader, readRequest } from '../../src/bridge/agents/codex/codex-messages.ts';
 import { findWrongValue, readForm, toSchema } from '../../src/bridge/agents/question-form.ts';
 import { readTurnEnd, readUpdate } from '../../src/bridge/agents/remote/remote-messages.ts';
 import { choosePermission } from '../../src/bridge/agents/supervise-turn.ts';
-import { readPeerDocument } from '../../src/bridge/forwarding/call-peer.ts';
+import { readPeerDocument } from '../../src/bridge/forwarding/call-node.ts';
 import fc from '../kit/properties.ts';
 import { anyText, assertNothingPolluted, jsonWith, runs } from './any-input.ts';
 

@@ -4,13 +4,14 @@ import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { openGatewayConnection } from '../../src/bridge/gateway/gateway-connection.ts';
-import { readChallenge, readGreeting } from '../../src/bridge/gateway/gateway-handshake.ts';
 import {
   describeGatewayFailure,
   type GatewayEvent,
   messageText,
+  readChallenge,
   readGatewayError,
   readGatewayEvent,
+  readGreeting,
 } from '../../src/bridge/gateway/gateway-messages.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import fc from '../kit/properties.ts';

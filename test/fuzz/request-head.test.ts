@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { cookieText, readCookie } from '../../src/accounts/cookies.ts';
-import { FORWARDED_HEADER, forwardHeaders, readForwarded } from '../../src/bridge/forwarding/forward-headers.ts';
+import { FORWARDED_HEADER, forwardHeaders, readForwarded } from '../../src/bridge/forwarding/call-node.ts';
 import { matchesOrigin } from '../../src/platform/http/cross-origin.ts';
 import { createHostCheck } from '../../src/platform/http/listen-address.ts';
 import { createRequestIds, forwardedAddress } from '../../src/platform/http/request-state.ts';

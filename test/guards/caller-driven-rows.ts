@@ -6,7 +6,7 @@ import { createJobReports } from '../../src/bridge/jobs/job-reports.ts';
 import { runModes } from '../../src/bridge/multi-agent/create-multi-agent.ts';
 import { fillTemplate, readPlan } from '../../src/bridge/multi-agent/multi-agent-plan.ts';
 import { MAIN } from '../../src/bridge/principal.ts';
-import { matchSkills } from '../../src/bridge/routing/match-skills.ts';
+import { matchSkills } from '../../src/bridge/routing/resolve-route.ts';
 import { matchesToolPattern } from '../../src/bridge/tools/invoke-tool.ts';
 import { nearestModels } from '../../src/completions/apis/models.ts';
 import { ChatRequest } from '../../src/completions/contract/chat.ts';

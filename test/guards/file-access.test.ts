@@ -9,9 +9,8 @@ import { createArtifactLinks } from '../../src/bridge/artifacts/artifact-links.t
 import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
 import { createGit } from '../../src/bridge/checkpoints/run-git.ts';
 import { createCheckpoints } from '../../src/bridge/checkpoints/turn-checkpoints.ts';
-import { createOwnerRoots } from '../../src/bridge/sessions/owner-roots.ts';
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
-import { createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
+import { createOwnerRoots, createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
 import type { ArtifactStore } from '../../src/bridge/storage/file-stores.ts';
 import { createFileReader, createFolderList } from '../../src/bridge/workbench/folders.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
@@ -277,10 +276,9 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'create-bridge.ts': ['working directory'],
   'editor/editor-sessions.ts': ['working directory'],
   'editor/rpc-over-stdio.ts': ['working directory'],
-  'gateway/gateway-handshake.ts': 'reads and writes one file of the data directory',
+  'gateway/gateway-messages.ts': 'reads and writes one file of the data directory',
   'jobs/create-jobs.ts': ['working directory'],
   'jobs/submit-job.ts': ['working directory'],
-  'sessions/owner-roots.ts': 'makes the folders of people by their ids',
   'sessions/private-places.ts': ['working directory', 'read_file'],
   'sessions/housekeeping.ts': 'measures and removes private folders of the data directory; follows no links',
   'sessions/turn-runner.ts': ['working directory'],

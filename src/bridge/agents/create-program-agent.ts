@@ -3,7 +3,7 @@ import { onAbort, unlessAborted, withinTime } from '../../platform/clock/clock.t
 import { type Payer, payerName } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { MAIN } from '../principal.ts';
-import { promptWithSkills } from '../routing/match-skills.ts';
+import { promptWithSkills } from '../routing/resolve-route.ts';
 import { takenServers, untakenServers, withoutSecrets } from '../sessions/mcp-servers.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
 import type { AgentLimits, AgentProgram, LaunchAgent } from './agent-launcher.ts';

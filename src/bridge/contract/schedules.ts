@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { SubmitJobParams } from './jobs.ts';
-import { ShownMcpServer } from './mcp-servers.ts';
+import { ShownMcpServer } from './session.ts';
 
 /** Schedules: tasks that become jobs at certain times. */
 

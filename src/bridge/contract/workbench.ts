@@ -1,7 +1,6 @@
 import { type Static, Type } from 'typebox';
-import { ShownMcpServer } from './mcp-servers.ts';
 import { QuestionForm, QuestionValues } from './question-form.ts';
-import { Artifact, TurnUsage } from './session.ts';
+import { Artifact, ShownMcpServer, TurnUsage } from './session.ts';
 import {
   CommandsEvent,
   FileChange,

@@ -25,8 +25,12 @@ import { MAIN } from '../principal.ts';
 import type { RpcOverSocket } from '../rpc-over-socket.ts';
 import type { SessionPast } from '../sessions/create-sessions.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
-import { createEditorSessions, type EditorSessions, type EditorSessionsOptions } from './editor-sessions.ts';
-import { editorToolKind } from './editor-update.ts';
+import {
+  createEditorSessions,
+  type EditorSessions,
+  type EditorSessionsOptions,
+  editorToolKind,
+} from './editor-sessions.ts';
 
 export interface RpcOverStdioOptions
   extends Pick<EditorSessionsOptions, 'agents' | 'checkDirectory' | 'takesServers'>,

@@ -12,9 +12,9 @@ import type { BridgeClient } from '../bridge-client.ts';
 import { MAIN } from '../principal.ts';
 import type { BridgeGroups } from '../settings.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
-import { createSessionRouteStore } from '../storage/session-route-store.ts';
+import { createSessionRouteStore } from '../storage/instance-and-route-stores.ts';
 import { createSessionStore } from '../storage/session-store.ts';
-import { createCallPeer, failed, requestPeerFile } from './call-peer.ts';
+import { createCallPeer, failed, requestPeerFile } from './call-node.ts';
 import {
   buildNodeMap,
   decideForward,
@@ -23,18 +23,18 @@ import {
   refuseBeyondLimit,
 } from './decide-forward.ts';
 import { checkEndpointNames } from './endpoints.ts';
-import {
-  createFollowPeer,
-  createSessionFollowing,
-  type SessionFollowing,
-  type SessionFollowingParts,
-} from './follow-sessions.ts';
 import { createForwardCall, createOnwardHeaders, type ForwardLimits, resumeHeaders } from './forward-call.ts';
 import { createForwardingDispatch, type PlacedDecision, refusal } from './forwarding-dispatch.ts';
 import { createMergedJobs } from './merged-jobs.ts';
 import { createNodeHealth, createNodeReports, type NodeReports, nodeControls } from './node-health.ts';
 import { createFindPlace, createSessionRoutes, type Place, readCallNames } from './session-routes.ts';
-import { createUpdateRelay } from './update-relay.ts';
+import {
+  createFollowPeer,
+  createSessionFollowing,
+  createUpdateRelay,
+  type SessionFollowing,
+  type SessionFollowingParts,
+} from './update-relay.ts';
 
 /** Forwards calls to other bridges: spec/bridge 4.6, contract/bridge 9. */
 export interface Forwarding {

@@ -1,5 +1,5 @@
 import type { DistributedSettings } from '../settings.ts';
-import type { ForwardedRequest } from './forward-headers.ts';
+import type { ForwardedRequest } from './call-node.ts';
 
 /** Another bridge, as the configuration describes it. */
 interface BridgeNode {

@@ -5,9 +5,15 @@ import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import { type ArtifactLinks, relinkArtifacts } from '../artifacts/artifact-links.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { isOperators } from '../principal.ts';
-import type { CallPeer, PeerAnswer, PeerError, PeerFailure } from './call-peer.ts';
+import {
+  type CallPeer,
+  type ForwardedRequest,
+  forwardHeaders,
+  type PeerAnswer,
+  type PeerError,
+  type PeerFailure,
+} from './call-node.ts';
 import type { ForwardCandidate } from './decide-forward.ts';
-import { type ForwardedRequest, forwardHeaders } from './forward-headers.ts';
 import { nameNode } from './merged-jobs.ts';
 import type { NodeHealth } from './node-health.ts';
 import { type Binding, type CallNames, readJobNames, type SessionRoutes } from './session-routes.ts';

@@ -3,9 +3,9 @@ import type { Principal } from '../../platform/identity/principal.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { requireMay } from '../principal.ts';
+import type { ForwardedRequest } from './call-node.ts';
 import type { ForwardCandidate, ForwardDecision, Refusal } from './decide-forward.ts';
 import type { OutgoingCall } from './forward-call.ts';
-import type { ForwardedRequest } from './forward-headers.ts';
 import { isMergedMethod, type MergedMethod, type MergeJobs } from './merged-jobs.ts';
 import { type CallNames, type Place, readCallNames, type SessionRoutes } from './session-routes.ts';
 

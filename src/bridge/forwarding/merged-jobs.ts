@@ -2,7 +2,7 @@ import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import { asObject, textOf } from '../agents/agent-text.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { JobList, JobStatistics, JobSummary, NodeAnswer } from '../contract/jobs.ts';
-import type { PeerAnswer } from './call-peer.ts';
+import type { PeerAnswer } from './call-node.ts';
 import type { Place } from './session-routes.ts';
 
 export interface MergedJobsParts {

@@ -2,7 +2,7 @@ import { type Clock, repeat } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { ownersSought, ownFirst, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { SessionRouteRow } from '../storage/bridge-schema.ts';
-import type { SessionRouteStore } from '../storage/session-route-store.ts';
+import type { SessionRouteStore } from '../storage/instance-and-route-stores.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 
 /** What a call is about: a session, a job, a job that its idempotency key stands for, or the jobs of a node. */

@@ -3,7 +3,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentEnd, AgentProvider, ProducedFile, SupervisedTurn, TurnUsage } from '../agents/agent-provider.ts';
 import { asObject, textOf } from '../agents/agent-text.ts';
 import { promptContent, textOfPart } from '../agents/prompt-content.ts';
-import { promptWithSkills } from '../routing/match-skills.ts';
+import { promptWithSkills } from '../routing/resolve-route.ts';
 import type { GatewayLink } from './gateway-link.ts';
 import {
   describeGatewayFailure,

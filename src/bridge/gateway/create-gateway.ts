@@ -11,7 +11,7 @@ import {
   GatewayDisconnectParams,
   GatewayRequestParams,
   GatewayRequestResult,
-} from '../contract/gateway.ts';
+} from '../contract/routing.ts';
 import { Accepted } from '../contract/session.ts';
 import { personOf } from '../principal.ts';
 import type { BridgeGroups } from '../settings.ts';
@@ -26,9 +26,8 @@ import {
   toolMethods,
 } from '../tools/invoke-tool.ts';
 import { createGatewayAgent } from './create-gateway-agent.ts';
-import { loadDeviceKey } from './gateway-handshake.ts';
 import { createGatewayLink, type GatewayLink } from './gateway-link.ts';
-import { describeGatewayFailure } from './gateway-messages.ts';
+import { describeGatewayFailure, loadDeviceKey } from './gateway-messages.ts';
 
 type GatewaySettings = BridgeGroups['gateway'];
 

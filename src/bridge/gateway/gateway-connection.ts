@@ -3,8 +3,16 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
 import { asObject, textOf } from '../agents/agent-text.ts';
 import type { Probe, ProbeResult } from '../agents/probe-board.ts';
-import { type ConnectOptions, connectParams, type Greeting, readChallenge, readGreeting } from './gateway-handshake.ts';
-import { type GatewayEvent, gatewayFailed, readGatewayError } from './gateway-messages.ts';
+import {
+  type ConnectOptions,
+  connectParams,
+  type GatewayEvent,
+  type Greeting,
+  gatewayFailed,
+  readChallenge,
+  readGatewayError,
+  readGreeting,
+} from './gateway-messages.ts';
 
 /** One socket to the gateway, from its greeting to its end. */
 export interface GatewayConnection {

@@ -6,10 +6,9 @@ import { isLoopbackHost } from '../../platform/network-address/classify-address.
 import { backoffDelay } from '../../platform/retry/retry.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { ProbeResult } from '../agents/probe-board.ts';
-import type { GatewaySnapshot } from '../contract/gateway.ts';
+import type { GatewaySnapshot } from '../contract/routing.ts';
 import { type GatewayConnection, type HearEvent, openGatewayConnection } from './gateway-connection.ts';
-import type { DeviceKey } from './gateway-handshake.ts';
-import { describeGatewayFailure, type GatewayFailure, gatewayFailed } from './gateway-messages.ts';
+import { type DeviceKey, describeGatewayFailure, type GatewayFailure, gatewayFailed } from './gateway-messages.ts';
 
 /** The one connection that this bridge has to its gateway; made when it is needed, and made again when it is lost. */
 export interface GatewayLink {

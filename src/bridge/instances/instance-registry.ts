@@ -1,6 +1,6 @@
 import { type Clock, repeat } from '../../platform/clock/clock.ts';
 import type { InstanceRow } from '../storage/bridge-schema.ts';
-import type { InstanceStore } from '../storage/instance-store.ts';
+import type { InstanceStore } from '../storage/instance-and-route-stores.ts';
 
 export interface RegisteredInstance {
   readonly id: string;

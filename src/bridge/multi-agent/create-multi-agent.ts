@@ -2,19 +2,22 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { AgentEnd, AgentProvider, AgentTurn, TurnUsage } from '../agents/agent-provider.ts';
 import { cutText } from '../agents/agent-text.ts';
 import type { TurnLimits } from '../sessions/turn-limits.ts';
+import { fillTemplate, type MultiAgentPlan, type OrchestrationMode, type PlanChange } from './multi-agent-plan.ts';
 import {
+  createRunningStep,
   hasProgress,
   type KeptEnd,
   type KeptRun,
   type KeptStep,
   keptPrompt,
   planNext,
+  type RunningStep,
   type RunProgress,
   readRun,
+  type StepEnd,
+  toldRecord,
   writeRun,
-} from './kept-run.ts';
-import { fillTemplate, type MultiAgentPlan, type OrchestrationMode, type PlanChange } from './multi-agent-plan.ts';
-import { createRunningStep, type RunningStep, type StepEnd, toldRecord } from './run-step.ts';
+} from './run-step.ts';
 
 /** The most characters of a step's prompt in the update that tells the plan. */
 const MAX_TOLD_PROMPT = 1024;

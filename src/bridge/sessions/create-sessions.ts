@@ -6,19 +6,17 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { Checkpoints } from '../checkpoints/turn-checkpoints.ts';
-import type { ShownMcpServer } from '../contract/mcp-servers.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
+import type { ShownMcpServer } from '../contract/session.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
-import { createInstanceStore } from '../storage/instance-store.ts';
-import { createRetentionStore } from '../storage/retention-store.ts';
+import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
 import { createAuditStore, createSessionStore } from '../storage/session-store.ts';
 import { createSummaryStore } from '../storage/summary-store.ts';
 import { createTurnStore } from '../storage/turn-store.ts';
-import { createUpdateStore } from '../storage/update-store.ts';
+import { createRetentionStore, createUpdateStore } from '../storage/update-store.ts';
 import { createSessionSummaries, type SessionSummaries } from '../workbench/session-summaries.ts';
 import { type Conversations, createConversations } from './conversations.ts';
-import { createLongTextReader } from './full-output.ts';
 import {
   createScratchSpace,
   type Retention,
@@ -36,7 +34,7 @@ import type { TurnLimits } from './turn-limits.ts';
 import { createReplay, createTurnResumption } from './turn-resumption.ts';
 import { createTurnRunner, type TurnRunnerOptions } from './turn-runner.ts';
 import { createUpdateHub } from './update-hub.ts';
-import { createUpdateLog } from './update-log.ts';
+import { createLongTextReader, createUpdateLog } from './update-log.ts';
 import { createUpdateStream } from './update-stream.ts';
 import type { WorkingDirectories } from './working-directory.ts';
 

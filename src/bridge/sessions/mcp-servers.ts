@@ -1,6 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
-import { MAX_MCP_BYTES, MAX_MCP_SERVERS, type McpServer, type ShownMcpServer } from '../contract/mcp-servers.ts';
+import { MAX_MCP_BYTES, MAX_MCP_SERVERS, type McpServer, type ShownMcpServer } from '../contract/session.ts';
 
 interface Pair {
   readonly name: string;

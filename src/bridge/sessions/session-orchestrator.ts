@@ -5,7 +5,7 @@ import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { TurnClient } from '../bridge-client.ts';
 import type { SessionName } from '../contract/session.ts';
-import { hasProgress } from '../multi-agent/kept-run.ts';
+import { hasProgress } from '../multi-agent/run-step.ts';
 import { requireMay, workingFor } from '../principal.ts';
 import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
 import {

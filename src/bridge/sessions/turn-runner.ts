@@ -11,7 +11,6 @@ import type { RoutingResolution } from '../contract/routing.ts';
 import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
 import { gatewayUnavailable, multiAgentRoute, type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { Permissions } from '../workbench/permissions.ts';
-import { createOutputTrace, type ReadLongText } from './full-output.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
 import type { ServerBox } from './mcp-servers.ts';
 import type { SessionRecords } from './session-records.ts';
@@ -26,6 +25,7 @@ import {
   type TurnOutcome,
   unavailableResult,
 } from './turn-outcome.ts';
+import { createOutputTrace, type ReadLongText } from './update-log.ts';
 import { eventUpdates, shownFile, stageUpdate, type UpdateOrigin } from './update-text.ts';
 import type { WorkingDirectories } from './working-directory.ts';
 

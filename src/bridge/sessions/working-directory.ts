@@ -3,8 +3,7 @@ import { isAbsolute, join, sep } from 'node:path';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { fileShelf, fileShelves, identityOf } from '../agents/agent-fence.ts';
 import { ATTACHMENT_FOLDER } from '../attachments/given-files.ts';
-import { MAIN } from '../principal.ts';
-import type { OwnerRoots } from './owner-roots.ts';
+import { isOperators, MAIN, personOf } from '../principal.ts';
 import {
   type HeldFolder,
   holdFolder,
@@ -37,7 +36,7 @@ export interface WorkingDirectories {
   isScratch(path: string): boolean;
 }
 
-export interface WorkingDirectoryOptions {
+interface WorkingDirectoryOptions {
   readonly roots: OwnerRoots;
   /** A real path. Scratch folders are made in it. */
   readonly dataDirectory: string;
@@ -160,4 +159,44 @@ function notOpened(error: unknown): never {
 
 function refused(reason: string): AppError {
   return new AppError('WORKING_DIRECTORY_REFUSED', { reason });
+}
+
+/** The folders in which agents may work, by owner of the work. */
+export interface OwnerRoots {
+  /** Those of an owner. The own folder of a person or a team is made when it is not there. */
+  of(owner: string): Promise<readonly string[]>;
+  /** What an owner must not enter although it is inside of its folders: the folders of people, for other static tokens and nodes. */
+  closedTo(owner: string): readonly string[];
+  /** Folders that the operator has listed: one of them may contain a private place, because the operator wants it so. */
+  readonly listed: readonly string[];
+}
+
+interface OwnerRootsOptions {
+  readonly listed: readonly string[];
+  /** Used when the operator has listed none. */
+  readonly fallback?: readonly string[];
+  /** The folder of each person and team, with `{user}` for the id. Undefined: people have the folders of everyone. */
+  readonly personal?: string | undefined;
+}
+
+/** Owners that are people, service accounts or teams. */
+const PLACEHOLDER = /\{(?:user|team)\}/;
+
+export function createOwnerRoots({ listed, fallback = [], personal }: OwnerRootsOptions): OwnerRoots {
+  const shared = listed.length === 0 ? fallback : listed;
+  const folderOfAll = personal?.slice(0, Math.max(personal.search(PLACEHOLDER), 0)).replace(/\/[^/]*$/, '');
+  return {
+    listed,
+    async of(owner) {
+      const id = personOf(owner);
+      if (personal === undefined || id === undefined) return shared;
+      const folder = personal.replaceAll(/\{(?:user|team)\}/g, id);
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      return [folder];
+    },
+    closedTo: (owner) =>
+      folderOfAll === undefined || folderOfAll === '' || isOperators(owner) || personOf(owner) !== undefined
+        ? []
+        : [folderOfAll],
+  };
 }

@@ -6,7 +6,7 @@ import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-tab
 import { createKnownSecrets } from '../../platform/log/hidden-secrets.ts';
 import { asObject, textOf } from '../agents/agent-text.ts';
 import type { BridgeClient } from '../bridge-client.ts';
-import { ToolsInvokeParams, ToolsInvokeResult } from '../contract/gateway.ts';
+import { ToolsInvokeParams, ToolsInvokeResult } from '../contract/routing.ts';
 import type { GatewayLink } from '../gateway/gateway-link.ts';
 import { describeGatewayFailure } from '../gateway/gateway-messages.ts';
 

@@ -4,7 +4,6 @@ import { isAbsolute, join, resolve } from 'node:path';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { type Confine, withFile } from '../agents/builtin/tools/confinement.ts';
 import type { FileView, FolderPage } from '../contract/files.ts';
-import type { OwnerRoots } from '../sessions/owner-roots.ts';
 import {
   type HeldFolder,
   holdFolder,
@@ -13,7 +12,7 @@ import {
   lineageOf,
   type PrivatePlaces,
 } from '../sessions/private-places.ts';
-import type { WorkingDirectories } from '../sessions/working-directory.ts';
+import type { OwnerRoots, WorkingDirectories } from '../sessions/working-directory.ts';
 
 /** The folders in which agents may work, for people who choose one. */
 export interface FolderList {

@@ -13,8 +13,8 @@ import type {
 import { mergedPages } from '../principal.ts';
 import { splitTextLast } from '../sessions/update-text.ts';
 import type { AuditRow, UpdateChunkRow } from '../storage/bridge-schema.ts';
-import type { HistoryStore, StoredTurn } from '../storage/history-store.ts';
 import type { UpdateStore } from '../storage/update-store.ts';
+import type { HistoryStore, StoredTurn } from '../storage/workbench-stores.ts';
 import { plainUpdate } from './plain-update.ts';
 import { decodeCursor, encodeCursor } from './session-list.ts';
 

@@ -11,7 +11,7 @@ import { channelSink } from '../bridge-client.ts';
 import { FollowParams, FollowResult, UnfollowParams, UnwatchParams, WatchParams } from '../contract/live.ts';
 import { LiveAccepted } from '../contract/workbench.ts';
 import { bridgeErrors } from '../errors.ts';
-import type { SessionFollowing } from '../forwarding/follow-sessions.ts';
+import type { SessionFollowing } from '../forwarding/update-relay.ts';
 import { principalOf } from '../principal.ts';
 import type { NotificationSink } from '../sessions/update-hub.ts';
 import { plainUpdate } from './plain-update.ts';

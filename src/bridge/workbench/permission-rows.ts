@@ -5,7 +5,7 @@ import type { QuestionForm, QuestionValues } from '../contract/question-form.ts'
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { TENANT } from '../principal.ts';
 import type { PermissionRow, PermissionRuleRow } from '../storage/bridge-schema.ts';
-import type { PermissionEnd } from '../storage/permission-store.ts';
+import type { PermissionEnd } from '../storage/workbench-stores.ts';
 import { optionFor, type PermissionRule, type PermissionSetting, rulesFrom, subjectOf } from './permission-rules.ts';
 
 /** The turn that asks. */

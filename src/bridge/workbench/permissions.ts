@@ -9,7 +9,7 @@ import type { Permission, PermissionAnswer, StoredRule } from '../contract/workb
 import { mergedPages } from '../principal.ts';
 import type { SessionMcpServer } from '../sessions/mcp-servers.ts';
 import type { BridgeSchema, PermissionRow } from '../storage/bridge-schema.ts';
-import { createPermissionStore } from '../storage/permission-store.ts';
+import { createPermissionStore } from '../storage/workbench-stores.ts';
 import {
   type AskingTurn,
   endOf,

@@ -8,7 +8,7 @@ import { changeOfTexts, withinChangeBounds } from '../../../src/bridge/agents/fi
 import { createRemoteAgent } from '../../../src/bridge/agents/remote/create-remote-agent.ts';
 import { SessionUpdate } from '../../../src/bridge/contract/session-update.ts';
 import { PlainUpdate } from '../../../src/bridge/contract/workbench.ts';
-import { createEditorUpdates } from '../../../src/bridge/editor/editor-update.ts';
+import { createEditorUpdates } from '../../../src/bridge/editor/editor-sessions.ts';
 import { plainUpdate } from '../../../src/bridge/workbench/plain-update.ts';
 import { createTrestleClient } from '../../../src/client/trestle-client.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';

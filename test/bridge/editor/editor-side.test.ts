@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readPrompt, turnAnswer } from '../../../src/bridge/editor/editor-sessions.ts';
-import { createEditorUpdates } from '../../../src/bridge/editor/editor-update.ts';
+import { createEditorUpdates, readPrompt, turnAnswer } from '../../../src/bridge/editor/editor-sessions.ts';
 import { splitChannel } from '../../../src/bridge/editor/rpc-over-stdio.ts';
 import { createMemoryChannels } from '../../kit/memory-channel.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readMessage } from '../../../src/bridge/call-bridge.ts';
-import { type PeerAnswer, readPeerDocument } from '../../../src/bridge/forwarding/call-peer.ts';
+import { type PeerAnswer, readPeerDocument } from '../../../src/bridge/forwarding/call-node.ts';
 
 const error = (code: number, data: object) => JSON.stringify({ id: 1, error: { code, message: 'm', data } });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BridgeClient } from '../../../src/bridge/bridge-client.ts';
-import type { PeerAnswer, PeerFailure } from '../../../src/bridge/forwarding/call-peer.ts';
+import type { PeerAnswer, PeerFailure } from '../../../src/bridge/forwarding/call-node.ts';
 import type { ForwardCandidate } from '../../../src/bridge/forwarding/decide-forward.ts';
 import { createForwardCall } from '../../../src/bridge/forwarding/forward-call.ts';
 import { readCallNames } from '../../../src/bridge/forwarding/session-routes.ts';

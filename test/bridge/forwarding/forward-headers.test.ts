@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { forwardHeaders, readForwarded } from '../../../src/bridge/forwarding/forward-headers.ts';
+import { forwardHeaders, readForwarded } from '../../../src/bridge/forwarding/call-node.ts';
 
 const person = 'eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl';
 const people = { owner: 'review', person, team: 'team_1' };

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BridgeClient } from '../../../src/bridge/bridge-client.ts';
 import type { JobList } from '../../../src/bridge/contract/jobs.ts';
-import { failed } from '../../../src/bridge/forwarding/call-peer.ts';
+import { failed } from '../../../src/bridge/forwarding/call-node.ts';
 import { createMergedJobs } from '../../../src/bridge/forwarding/merged-jobs.ts';
 import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
 import { call } from '../../kit/bridge/session-client.ts';

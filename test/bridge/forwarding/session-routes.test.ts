@@ -4,7 +4,7 @@ import { createSessionRoutes, readCallNames, readJobNames } from '../../../src/b
 import { MAIN, principalOf } from '../../../src/bridge/principal.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
-import { createSessionRouteStore } from '../../../src/bridge/storage/session-route-store.ts';
+import { createSessionRouteStore } from '../../../src/bridge/storage/instance-and-route-stores.ts';
 import type { Principal } from '../../../src/platform/identity/principal.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';

@@ -4,7 +4,7 @@ import { chmod, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { loadDeviceKey } from '../../../src/bridge/gateway/gateway-handshake.ts';
+import { loadDeviceKey } from '../../../src/bridge/gateway/gateway-messages.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema, JobRow, JobStatus, SessionRow } from '../../../src/bridge/storage/bridge-schema.ts';
-import { createInstanceStore } from '../../../src/bridge/storage/instance-store.ts';
+import { createInstanceStore } from '../../../src/bridge/storage/instance-and-route-stores.ts';
 import { createJobReportStore } from '../../../src/bridge/storage/job-report-store.ts';
 import { createJobSearchStore } from '../../../src/bridge/storage/job-search-store.ts';
 import { createJobDeliveryStore, createJobStore } from '../../../src/bridge/storage/job-store.ts';

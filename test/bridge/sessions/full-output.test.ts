@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AgentEvent } from '../../../src/bridge/agents/agent-provider.ts';
 import { createFinalText, cutText, MAX_OUTPUT_LENGTH } from '../../../src/bridge/agents/agent-text.ts';
-import { createOutputTrace } from '../../../src/bridge/sessions/full-output.ts';
+import { createOutputTrace } from '../../../src/bridge/sessions/update-log.ts';
 
 const said = (text: string): AgentEvent => ({ kind: 'text', text });
 const toolCall: AgentEvent = { kind: 'tool_call', toolCallId: 't', title: '', status: 'completed', toolKind: 'read' };

@@ -2,9 +2,8 @@ import assert from 'node:assert/strict';
 import { mkdir, realpath, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { createOwnerRoots } from '../../../src/bridge/sessions/owner-roots.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
-import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
+import { createOwnerRoots, createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import { createFolderList } from '../../../src/bridge/workbench/folders.ts';
 import { temporaryFolder } from '../../kit/running-program.ts';
 

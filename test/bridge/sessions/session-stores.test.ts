@@ -3,11 +3,10 @@ import { describe, test } from 'node:test';
 import { settleInterrupted, sweepOldRecords } from '../../../src/bridge/sessions/housekeeping.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema, SessionRow, TurnRow } from '../../../src/bridge/storage/bridge-schema.ts';
-import { createInstanceStore } from '../../../src/bridge/storage/instance-store.ts';
-import { createRetentionStore } from '../../../src/bridge/storage/retention-store.ts';
+import { createInstanceStore } from '../../../src/bridge/storage/instance-and-route-stores.ts';
 import { createAuditStore, createSessionStore } from '../../../src/bridge/storage/session-store.ts';
 import { createTurnStore } from '../../../src/bridge/storage/turn-store.ts';
-import { createUpdateStore } from '../../../src/bridge/storage/update-store.ts';
+import { createRetentionStore, createUpdateStore } from '../../../src/bridge/storage/update-store.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 

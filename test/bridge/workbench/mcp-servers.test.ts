@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { MAX_MCP_BYTES, MAX_MCP_SERVERS } from '../../../src/bridge/contract/mcp-servers.ts';
 import type { Schedule } from '../../../src/bridge/contract/schedules.ts';
+import { MAX_MCP_BYTES, MAX_MCP_SERVERS } from '../../../src/bridge/contract/session.ts';
 import type { SessionView } from '../../../src/bridge/contract/workbench.ts';
 import { bearer, call } from '../../kit/bridge/session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';

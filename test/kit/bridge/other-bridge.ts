@@ -7,10 +7,8 @@ import type { TestContext } from 'node:test';
 import type { AgentProvider } from '../../../src/bridge/agents/agent-provider.ts';
 import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confinement.ts';
 import { createBridge } from '../../../src/bridge/create-bridge.ts';
-import { jobsSettings } from '../../../src/bridge/jobs/job-settings.ts';
-import { createOwnerRoots } from '../../../src/bridge/sessions/owner-roots.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
-import { createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
+import { createOwnerRoots, createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import {
   agentsSettings,
   type BridgeGroups,
@@ -20,6 +18,7 @@ import {
 } from '../../../src/bridge/settings.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
+import { jobsSettings } from '../../../src/bridge/work-settings.ts';
 import { createFolderList } from '../../../src/bridge/workbench/folders.ts';
 import { systemCallbackNetwork } from '../../../src/platform/callbacks/callback-post.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';

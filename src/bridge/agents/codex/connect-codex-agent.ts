@@ -11,8 +11,7 @@ import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRe
 import type { PermissionPolicy } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, textOf } from '../agent-text.ts';
 import { type PromptPart, textOfPart } from '../prompt-content.ts';
-import { type CodexReader, createCodexReader } from './codex-messages.ts';
-import { readRequest } from './codex-questions.ts';
+import { type CodexReader, createCodexReader, readRequest } from './codex-messages.ts';
 
 interface CodexAgentOptions {
   readonly process: RunningProcess;

@@ -6,7 +6,7 @@ import type { Logger } from '../../../platform/log/logger.ts';
 import { requestFile } from '../../artifacts/artifact-links.ts';
 import { readMessage } from '../../call-bridge.ts';
 import { MAX_INLINE_BYTES } from '../../contract/session.ts';
-import { hopHeader } from '../../forwarding/forward-headers.ts';
+import { hopHeader } from '../../forwarding/call-node.ts';
 import type {
   AgentAbilities,
   AgentEnd,

@@ -2,7 +2,7 @@ import { type Clock, pause } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { backoffDelay } from '../../../platform/retry/retry.ts';
 import { type BridgeResponse, callBridge, errorOf, readMessage, wordOf } from '../../call-bridge.ts';
-import { hopHeader } from '../../forwarding/forward-headers.ts';
+import { hopHeader } from '../../forwarding/call-node.ts';
 import { asObject } from '../agent-text.ts';
 import { failedToConnect, networkReason } from '../post-for-events.ts';
 

@@ -11,7 +11,7 @@ import type { SessionOrchestrator } from '../../../../src/bridge/sessions/sessio
 import { createTurnLimits } from '../../../../src/bridge/sessions/turn-limits.ts';
 import type { WorkingDirectories } from '../../../../src/bridge/sessions/working-directory.ts';
 import type { BridgeSchema } from '../../../../src/bridge/storage/bridge-schema.ts';
-import { createInstanceStore } from '../../../../src/bridge/storage/instance-store.ts';
+import { createInstanceStore } from '../../../../src/bridge/storage/instance-and-route-stores.ts';
 import { createPermissions, type Permissions } from '../../../../src/bridge/workbench/permissions.ts';
 import type { CallbackNetwork } from '../../../../src/platform/callbacks/callback-post.ts';
 import type { Clock } from '../../../../src/platform/clock/clock.ts';

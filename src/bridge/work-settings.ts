@@ -1,0 +1,110 @@
+import { setting } from '../platform/config/setting.ts';
+
+/** The part of `bridge.*` that decides about what agents ask. */
+export const permissionSettings = {
+  permission_rules: setting.list(
+    setting.group('', {
+      when: setting.group('What the rule is about; all that is given must fit.', {
+        kind: setting.text({
+          default: '',
+          pattern: '^[a-z_]{0,32}$',
+          expects: 'a kind of tool such as execute or edit',
+          description:
+            'The kind of the tool: execute, edit, delete, move, read, search, fetch, other, or question for a question with a form.',
+        }),
+        command: setting.list(setting.text({ default: '' }), {
+          description:
+            'The first words of a command. An allow matches plain commands alone, without anything that a shell interprets; a deny matches these words anywhere in a command.',
+        }),
+        path: setting.text({
+          default: '',
+          description: 'A pattern for paths, absolute, from the working directory, or with `**` in front: `**/.env*`.',
+        }),
+      }),
+      decision: setting.choice(['allow', 'deny'], { default: 'deny', description: 'What the rule decides.' }),
+    }),
+    {
+      reload: true,
+      description:
+        'Rules for what agents ask. A deny wins over everything; an allow decides without asking, also where a call asked to be asked.',
+    },
+  ),
+  permission_timeout: setting.duration({
+    default: '10m',
+    minimum: '10s',
+    maximum: '50m',
+    reload: true,
+    description: 'A question of an agent that nobody answers for this long is answered with no.',
+  }),
+};
+
+export const jobsSettings = setting.group('Background jobs.', {
+  max_running: setting.integer({
+    default: 4,
+    minimum: 1,
+    maximum: 1000,
+    description: 'Jobs that run at the same time. Owners take turns, and so do the agents of one owner.',
+  }),
+  max_running_per_owner: setting.integer({
+    default: 0,
+    minimum: 0,
+    maximum: 1000,
+    description:
+      'Of these, how many may be of one owner. 0: all of them while the main token is the only credential, otherwise one less.',
+  }),
+  max_waiting_per_owner: setting.integer({
+    default: 100_000,
+    minimum: 1,
+    maximum: 10_000_000,
+    description: 'Pending jobs of one owner; more are refused with OVERLOADED.',
+  }),
+  max_schedules_per_owner: setting.integer({
+    default: 100,
+    minimum: 0,
+    maximum: 10_000,
+    description: 'Schedules of one owner; more are refused with TOO_MANY_SCHEDULES.',
+  }),
+  min_schedule_interval: setting.duration({
+    default: '1m',
+    minimum: '1m',
+    maximum: '30d',
+    description: 'Schedules that fire more often are refused.',
+  }),
+  callback_allow: setting.list(setting.cidr({}), {
+    description: 'Private ranges to which callbacks may go although they are not public.',
+  }),
+});
+
+/** The part of `bridge.*` about saving what turns change, so that it can be shown and undone. */
+export const checkpointSettings = {
+  checkpoints: setting.group('Saves the working directory before and after each turn, so that changes can be undone.', {
+    enabled: setting.flag({
+      default: true,
+      description: 'Save working directories. Needs git on this machine; repositories are not changed by it.',
+    }),
+    timeout: setting.duration({
+      default: '2s',
+      minimum: '100ms',
+      maximum: '1m',
+      description: 'How long saving may hold up a turn; then the turn goes on, and its changes cannot be undone.',
+    }),
+    max_files: setting.integer({
+      default: 5000,
+      minimum: 1,
+      maximum: 1_000_000,
+      description: 'Files that one save may have to read: those that the repository does not have, or all without one.',
+    }),
+    max_bytes: setting.integer({
+      default: 268_435_456,
+      minimum: 1_048_576,
+      maximum: 1_099_511_627_776,
+      description: 'What these files may hold. A session keeps at most four times as much.',
+    }),
+    turns: setting.integer({
+      default: 50,
+      minimum: 1,
+      maximum: 1000,
+      description: 'Turns of a session that can be undone: the last ones.',
+    }),
+  }),
+};
