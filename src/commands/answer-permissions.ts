@@ -12,6 +12,7 @@ type Values = NonNullable<Answer['values']>;
 
 /** Where the live socket cannot be opened, questions are looked for this often. */
 const LOOK_PAUSE_MS = 2000;
+const LIST_TIMEOUT_MS = 10_000;
 /** Keys that were typed before the question could be read do not count. */
 const UNREAD_MS = 300;
 const MAX_TITLE = 2000;
@@ -58,6 +59,8 @@ export const terminalKeys: Keys = {
 interface Answers {
   readonly trestle: TrestleClient;
   readonly session: Pick<AgentSession, 'sessionId'>;
+  /** Of the session: others may have one of the same name. Undefined: as the server finds the session by its name. */
+  readonly owner?: string | undefined;
   readonly context: CommandContext;
   readonly keys: Keys;
   /** Whether somebody is asked here. */
@@ -80,61 +83,99 @@ export async function whileAnswering<Result>(answers: Answers, work: () => Promi
   }
 }
 
-async function answerPermissions(answers: Answers, signal: AbortSignal): Promise<void> {
-  const { trestle, session } = answers;
-  const shown = new Set<string>();
-  let changed = Promise.withResolvers<void>();
-  const stop = trestle.live.watch(['permissions'], () => changed.resolve());
-  while (!signal.aborted) {
-    changed = Promise.withResolvers<void>();
-    for (const question of await openQuestions(trestle, session.sessionId)) {
-      if (signal.aborted || shown.has(question.permissionId)) continue;
-      shown.add(question.permissionId);
-      await answerOne(answers, question, signal);
-    }
-    await Promise.race([changed.promise, pause(LOOK_PAUSE_MS, undefined, { signal }).catch(() => undefined)]);
-  }
-  stop();
+/** A question that is on the screen. */
+interface Shown {
+  readonly permissionId: string;
+  /** Aborted when the question is not open any more. */
+  readonly gone: AbortController;
+  readonly ended: Promise<void>;
 }
 
-/** The session may not have started yet; a server that cannot be reached is noticed by the turn itself. */
-async function openQuestions(trestle: TrestleClient, sessionId: string): Promise<readonly Question[]> {
+/** Shows one question after the other. The list is read on while one is shown: somebody else may answer it. */
+async function answerPermissions(answers: Answers, signal: AbortSignal): Promise<void> {
+  const settled = new Set<string>();
+  let changed = Promise.withResolvers<void>();
+  let shown: Shown | undefined;
+
+  function show(question: Question): Shown {
+    const { permissionId } = question;
+    const gone = new AbortController();
+    const ended = answerOne(answers, question, signal, gone.signal).then((isSettled) => {
+      if (isSettled) settled.add(permissionId);
+      shown = undefined;
+      changed.resolve();
+    });
+    return { permissionId, gone, ended };
+  }
+
+  const stop = answers.trestle.live.watch(['permissions'], () => changed.resolve());
   try {
-    return await trestle.permissions.list({ sessionId });
+    while (!signal.aborted) {
+      changed = Promise.withResolvers<void>();
+      const open = await openQuestions(answers);
+      if (open !== undefined && !signal.aborted) {
+        if (shown !== undefined && !open.some((one) => one.permissionId === shown?.permissionId)) shown.gone.abort();
+        const next = open.find(({ permissionId }) => !settled.has(permissionId));
+        if (shown === undefined && next !== undefined) shown = show(next);
+      }
+      const look = pause(LOOK_PAUSE_MS, undefined, { signal }).catch(() => undefined);
+      await Promise.race([changed.promise, look, ...(shown === undefined ? [] : [shown.ended])]);
+    }
+    await shown?.ended;
+  } finally {
+    stop();
+  }
+}
+
+/** Undefined: the session has not started yet, or the server did not answer. The turn itself notices a server that is gone. */
+async function openQuestions({ trestle, session, owner }: Answers): Promise<readonly Question[] | undefined> {
+  try {
+    const { sessionId } = session;
+    return await trestle.permissions.list(
+      { sessionId, ...(owner !== undefined && { owner }) },
+      { timeoutMs: LIST_TIMEOUT_MS },
+    );
   } catch (error) {
-    if (error instanceof TrestleError) return [];
+    if (error instanceof TrestleError) return undefined;
     throw error;
   }
 }
 
+/** Returns false when the answer may not have reached the server: if the question is still open, it is shown again. */
 async function answerOne(
   { trestle, session, context, keys }: Answers,
   { permissionId, title, toolKind, form }: Question,
   signal: AbortSignal,
-): Promise<void> {
-  const terminal = { keys, stderr: context.stderr, signal };
+  gone: AbortSignal,
+): Promise<boolean> {
+  const terminal = { keys, stderr: context.stderr, signal: AbortSignal.any([signal, gone]) };
   const bold = (text: string) => (context.color ? styleText('bold', text) : text);
   context.stderr(`\n${bold(`${toolKind}?`)} ${visible(title).slice(0, MAX_TITLE)}\n`);
   for (;;) {
     const answer = await (form === null ? readAnswer(terminal) : readForm(terminal, form));
     if (answer === 'no terminal') {
       context.stderr(`waiting for an answer: trestle sessions follow ${printable(session.sessionId)} --ask\n`);
-      return;
+      return true;
     }
-    if (answer === undefined) return;
+    if (answer === undefined) {
+      if (!signal.aborted) context.stderr('\n  This question is not open any more.\n');
+      return true;
+    }
     try {
       await trestle.permissions.answer(permissionId, answer);
-      return;
+      return true;
     } catch (error) {
       if (!(error instanceof TrestleError)) throw error;
       if (error.code === 'PERMISSION_NOT_REMEMBERED') {
         context.stderr('trestle: this cannot be remembered; it is allowed once\n');
         await trestle.permissions.answer(permissionId, { decision: 'allow' });
-        return;
+        return true;
       }
       context.stderr(`trestle: ${printable(error.message)}\n`);
+      const isRefused = error.status !== undefined && error.status >= 400 && error.status < 500;
+      if (!isRefused) return false;
       // Values that do not fit the form can be given again.
-      if (form === null || error.code !== 'INVALID_REQUEST') return;
+      if (form === null || error.code !== 'INVALID_REQUEST') return true;
     }
   }
 }
@@ -142,7 +183,7 @@ async function answerOne(
 interface AskedTerminal {
   readonly keys: Keys;
   readonly stderr: CommandContext['stderr'];
-  /** Aborts when the turn has ended. */
+  /** Aborts when the turn has ended, or the question is not open any more. */
   readonly signal: AbortSignal;
 }
 

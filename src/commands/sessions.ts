@@ -73,7 +73,8 @@ export function registerSessions(program: Command, context: CommandContext): voi
         process.once('SIGINT', () => stop.abort());
         const follow = trestle.session(sessionId).follow({ afterSeq: session.lastSeq, signal: stop.signal });
         const { whileAnswering, terminalKeys } = await import('./answer-permissions.ts');
-        const answers = { trestle, session, context, keys: terminalKeys, isAsked: ask === true };
+        const { owner } = session;
+        const answers = { trestle, session, owner, context, keys: terminalKeys, isAsked: ask === true };
         try {
           await whileAnswering(answers, async () => {
             for await (const update of follow) {
