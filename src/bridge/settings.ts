@@ -183,7 +183,8 @@ export const agentsSettings = setting.group('The agents that do the work.', {
       default: 400_000,
       minimum: 10_000,
       maximum: 4_000_000,
-      description: 'How much of a conversation is sent to the model. The oldest tool outputs are left out first.',
+      description:
+        'How much of a conversation is sent to the model; a conversation that fills three quarters of it is summarised.',
     }),
     command_timeout: setting.duration({
       default: '2m',

@@ -68,6 +68,7 @@ const doors: Readonly<Record<string, Door>> = {
     include_ignored: true,
   })),
   find_files: tool('find_files', ({ folder: path }) => ({ pattern: '*', path, include_ignored: true })),
+  update_plan: tool('update_plan', () => ({ steps: [] })),
   run_command: tool('run_command', ({ folder }) => ({
     command: 'sh',
     args: ['-c', 'cat secret.key mail.txt environ; true'],

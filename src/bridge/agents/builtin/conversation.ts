@@ -44,7 +44,7 @@ export function fitConversation(
   messages: readonly ConversationMessage[],
   maxCharacters: number,
 ): readonly ConversationMessage[] {
-  let excess = messages.reduce((sum, message) => sum + sizeOf(message), 0) - maxCharacters;
+  let excess = sizeOfMessages(messages) - maxCharacters;
   if (excess <= 0) return messages;
   const steps = toSteps(messages);
   const lastAsked = steps.findLastIndex(([first]) => first?.role === 'user');
@@ -61,20 +61,24 @@ export function fitConversation(
   return shortened
     .filter((step, index) => {
       if (excess <= 0 || isKept(index)) return true;
-      excess -= step.reduce((sum, message) => sum + sizeOf(message), 0);
+      excess -= sizeOfMessages(step);
       return false;
     })
     .flat();
 }
 
 /** A step is what the user said, or an answer with the results of its tool calls: a unit that can be left out. */
-function toSteps(messages: readonly ConversationMessage[]): ConversationMessage[][] {
+export function toSteps(messages: readonly ConversationMessage[]): ConversationMessage[][] {
   const steps: ConversationMessage[][] = [];
   for (const message of messages) {
     if (message.role === 'tool') steps.at(-1)?.push(message);
     else steps.push([message]);
   }
   return steps;
+}
+
+export function sizeOfMessages(messages: readonly ConversationMessage[]): number {
+  return messages.reduce((sum, message) => sum + sizeOf(message), 0);
 }
 
 /** An image counts as a page of text. */

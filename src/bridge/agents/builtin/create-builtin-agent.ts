@@ -8,6 +8,7 @@ import { type AgentFence, environmentFor } from '../agent-fence.ts';
 import { createBuiltinProbe } from '../agent-probe.ts';
 import type { AgentMode, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd } from '../agent-provider.ts';
 import { promptContent } from '../prompt-content.ts';
+import { type StoredMessage, withSummary } from './compaction.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
 import { describeSkills, readRules } from './folder-instructions.ts';
@@ -19,7 +20,7 @@ import type { Confine } from './tools/confinement.ts';
 import { editFileTool, readFileTool, writeFileTool } from './tools/file-tools.ts';
 import { runCommandTool } from './tools/run-command.ts';
 import { findFilesTool, listFilesTool, searchFilesTool } from './tools/search-tools.ts';
-import type { CommandLimits, Tool } from './tools/tool.ts';
+import { type CommandLimits, type Tool, updatePlanTool } from './tools/tool.ts';
 
 export interface BuiltinAgentOptions {
   /** Of this program. */
@@ -86,7 +87,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     signal: AbortSignal,
   ): Promise<TurnEnd> {
     let next = position;
-    const append = async (messages: readonly ConversationMessage[]): Promise<void> => {
+    const append = async (messages: readonly StoredMessage[]): Promise<void> => {
       const first = next;
       next += messages.length;
       await store.append(
@@ -170,7 +171,8 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
         if (reference === undefined) return await converse(makeId('conversation-'), turn, [], 0, signal);
         const kept = await store.read(reference);
         if (kept === undefined) return { kind: 'lost', detail: 'the built-in agent no longer has the conversation' };
-        const messages = repairConversation(kept.bodies.map((body) => JSON.parse(body) as ConversationMessage));
+        const stored = kept.bodies.map((body) => JSON.parse(body) as StoredMessage);
+        const messages = repairConversation(withSummary(stored));
         return await converse(reference, turn, messages, kept.nextPosition, signal);
       } finally {
         release();
@@ -203,4 +205,5 @@ export const toolTable: readonly Tool[] = [
   editFileTool,
   writeFileTool,
   runCommandTool,
+  updatePlanTool,
 ];

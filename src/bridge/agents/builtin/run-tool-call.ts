@@ -58,10 +58,14 @@ export async function runToolCall(options: ToolCallOptions): Promise<string> {
   };
   const input = shownInput(read.input, call.function.arguments);
   report({ ...shown, status: 'pending', input });
-  const end = (status: 'completed' | 'failed', { text, locations, changes = [], exitCode }: ToolOutput): string => {
+  const end = (
+    status: 'completed' | 'failed',
+    { text, locations, changes = [], exitCode, plan }: ToolOutput,
+  ): string => {
     const output = text.length > MAX_OUTPUT_CHARACTERS ? `${text.slice(0, MAX_OUTPUT_CHARACTERS)}\n[cut]` : text;
     const done = { ...(changes.length > 0 && { changes }), ...(exitCode !== undefined && { exitCode }) };
     report({ ...shown, status, input, output, ...(locations && { locations }), ...done });
+    if (plan !== undefined) report({ kind: 'plan', entries: [...plan] });
     return output;
   };
   if (tool === undefined || read.wrong !== undefined) return end('failed', { text: read.wrong ?? '' });

@@ -1,6 +1,7 @@
 import { errorCode } from '../../../platform/errors/app-error.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { AgentEvent, AgentTurn, SupervisedTurn, TurnEnd, TurnUsage } from '../agent-provider.ts';
+import { needsSummary, type StoredMessage, summarise } from './compaction.ts';
 import type {
   CompleteChat,
   CompletionChunk,
@@ -38,7 +39,7 @@ interface TurnOptions {
   /** The conversation so far, the prompt of this turn included. */
   readonly messages: readonly ConversationMessage[];
   /** Stores messages that were added; resolves when they are kept. */
-  append(messages: readonly ConversationMessage[]): Promise<void>;
+  append(messages: readonly StoredMessage[]): Promise<void>;
   /** What a failure is called outside. Throws it again when it is a fault of ours. */
   describe(error: unknown): string;
 }
@@ -61,6 +62,7 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
   let answer = emptyAnswer();
   /** The last thing that was said. */
   let output = '';
+  let mayCompact = true;
   const further = createInbox();
   options.turn.steerable?.(further.steer);
 
@@ -70,8 +72,29 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
     messages = [...messages, ...added];
   }
 
+  /** Replaces a long conversation by a summary. Where the model gives none, the oldest parts are left out as before. */
+  async function compact(): Promise<void> {
+    const { contextCharacters, turn } = options;
+    if (!mayCompact || !needsSummary(messages, contextCharacters)) return;
+    const complete = (sent: ConversationMessage[]) => untilAborted(requestAnswer(options, sent, []), signal);
+    const compacted = await summarise(messages, { complete, contextCharacters, signal });
+    usage.add(compacted?.answer.usage);
+    if (compacted === undefined) {
+      mayCompact = false;
+      return;
+    }
+    await options.append([compacted.row]);
+    messages = compacted.messages;
+    const { length } = compacted.row.content;
+    void turn.report({
+      kind: 'status',
+      text: `The earlier conversation was replaced by a summary of ${length} characters.`,
+    });
+  }
+
   async function askModel(): Promise<void> {
     signal.throwIfAborted();
+    await compact();
     messages = fitConversation(messages, options.contextCharacters);
     answer = emptyAnswer();
     speech.beginAnswer();
@@ -152,29 +175,26 @@ function batchesOf(calls: readonly RequestedToolCall[], tools: readonly Tool[]):
   return batches;
 }
 
-function startAnswer(
-  { complete, model, turn, permissions, tools, signal, instructions }: TurnOptions,
-  messages: readonly ConversationMessage[],
-): AsyncIterable<CompletionChunk> {
+function startAnswer(options: TurnOptions, messages: readonly ConversationMessage[]): AsyncIterable<CompletionChunk> {
+  const { turn, permissions, tools, instructions } = options;
   const { workingDirectory } = turn;
   const system = { role: 'system' as const, content: systemPrompt({ workingDirectory, permissions, ...instructions }) };
-  return complete(
-    {
-      model,
-      messages: [system, ...messages],
-      // What would be refused is not offered.
-      tools: tools
-        .filter(({ needsPermission }) => permissions === 'allow' || !needsPermission)
-        .map(({ name, description, parameters, shownParameters = parameters }) => ({
-          type: 'function',
-          function: { name, description, parameters: shownParameters },
-        })),
-      stream: true,
-      stream_options: { include_usage: true },
-    },
-    signal,
-    turn,
-  );
+  // What would be refused is not offered.
+  const offered = tools.filter(({ needsPermission }) => permissions === 'allow' || !needsPermission);
+  return requestAnswer(options, [system, ...messages], offered);
+}
+
+function requestAnswer(
+  { complete, model, turn, signal }: TurnOptions,
+  messages: ConversationMessage[],
+  tools: readonly Tool[],
+): AsyncIterable<CompletionChunk> {
+  const offered = tools.map(({ name, description, parameters, shownParameters = parameters }) => ({
+    type: 'function' as const,
+    function: { name, description, parameters: shownParameters },
+  }));
+  const request = { model, messages, ...(offered.length > 0 && { tools: offered }) };
+  return complete({ ...request, stream: true, stream_options: { include_usage: true } }, signal, turn);
 }
 
 function toolContext({ turn, signal, makeId, commands, confine }: TurnOptions): ToolContext {

@@ -30,7 +30,7 @@ test('an answer is streamed piece by piece, thinking apart from text', async (co
   );
   assert.deepEqual(
     request?.tools?.map((tool) => tool.function.name),
-    ['read_file', 'list_files', 'find_files', 'search_files', 'edit_file', 'write_file', 'run_command'],
+    ['read_file', 'list_files', 'find_files', 'search_files', 'edit_file', 'write_file', 'run_command', 'update_plan'],
   );
   const found = await agent.probe(new AbortController().signal);
   assert.deepEqual(found, { status: 'ok', version: '1.2.3', model: 'scripted' });
@@ -185,7 +185,7 @@ test('the model learns why a person denied a tool, and a turn that may only read
   assert.ok(offered(0).includes('write_file'));
   const reading = recordTurn(root, 'work', { ask, isReadOnly: true });
   await agent.startTurn(reading);
-  assert.deepEqual(offered(2), ['read_file', 'list_files', 'find_files', 'search_files']);
+  assert.deepEqual(offered(2), ['read_file', 'list_files', 'find_files', 'search_files', 'update_plan']);
   assert.match(String(requests[2]?.messages[0]?.content), /may only read/);
   assert.match(String(requests[3]?.messages.at(-1)?.content), /^Refused: here you may not/);
   assert.equal(reading.events.filter((event) => event.kind === 'permission')[0]?.decision, 'denied');

@@ -1,7 +1,7 @@
-import type { Static, TSchema } from 'typebox';
+import { type Static, type TSchema, Type } from 'typebox';
 import type { ProcessOptions, RunningProcess } from '../../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../../platform/clock/clock.ts';
-import type { FileChange } from '../../../contract/session-update.ts';
+import type { FileChange, PlanEntry } from '../../../contract/session-update.ts';
 import type { ConfinedRoot } from './confinement.ts';
 
 /** What a tool may use. Everything it does stays in `root`, except what a program does that it runs. */
@@ -35,6 +35,8 @@ export interface ToolOutput {
   readonly locations?: readonly { readonly path: string; readonly line?: number }[];
   /** What it has done to files. */
   readonly changes?: readonly FileChange[];
+  /** The whole plan from now on, to be shown. */
+  readonly plan?: readonly PlanEntry[];
   /** Of a program that has ended by itself. */
   readonly exitCode?: number;
 }
@@ -45,7 +47,7 @@ export interface Tool<Parameters extends TSchema = TSchema> {
   readonly parameters: Parameters;
   /** What the model is shown instead, for a tool whose input is checked elsewhere. */
   readonly shownParameters?: TSchema;
-  readonly toolKind: 'read' | 'search' | 'edit' | 'execute';
+  readonly toolKind: 'read' | 'search' | 'edit' | 'execute' | 'think';
   /** True for what changes something: `bridge.permissions` decides about it. */
   readonly needsPermission: boolean;
   title(input: Static<Parameters>): string;
@@ -57,3 +59,28 @@ export interface Tool<Parameters extends TSchema = TSchema> {
 export function defineTool<Parameters extends TSchema>(tool: Tool<Parameters>): Tool {
   return tool as unknown as Tool;
 }
+
+const MAX_ENTRIES = 50;
+
+/** Shows people what the model is going to do, and how far it is. It changes nothing else. */
+export const updatePlanTool = defineTool({
+  name: 'update_plan',
+  description: `Shows the user your plan as a list. Use it for work of three steps or more, and send the whole list again whenever a step begins or is done. At most ${MAX_ENTRIES} steps.`,
+  parameters: Type.Object({
+    steps: Type.Array(
+      Type.Object({
+        content: Type.String({ minLength: 1, maxLength: 500, description: 'What is done in this step.' }),
+        status: Type.Enum(['pending', 'in_progress', 'completed']),
+        priority: Type.Optional(Type.Enum(['high', 'medium', 'low'])),
+      }),
+      { maxItems: MAX_ENTRIES },
+    ),
+  }),
+  toolKind: 'think',
+  needsPermission: false,
+  title: ({ steps }) => `Plan, ${steps.filter(({ status }) => status === 'completed').length} of ${steps.length} done`,
+  run: async ({ steps }) => ({
+    text: 'The user sees the plan.',
+    plan: steps.map(({ content, status, priority = 'medium' }) => ({ content, status, priority })),
+  }),
+});
