@@ -231,7 +231,7 @@ function describeOwner(id: string, facts: OwnerFacts | undefined, settings: Plan
     allowed: plan?.models,
     bridge: UNLIMITED_ROLES.has(user.role) || plan?.bridge === true,
     buckets: plan === undefined ? [] : [{ id, name: `the plan ${name}`, limits: limitsOf(plan) }],
-    teams: facts.teams.map((team) => describeTeam(team, settings)),
+    teams: facts.teams.map((team) => describeStored(team, settings)),
     validUntil,
   };
 }
@@ -240,17 +240,23 @@ function describeOwner(id: string, facts: OwnerFacts | undefined, settings: Plan
 function describeTeamOwner(id: string, team: TeamRow | undefined, settings: PlanSettings): DescribedOwner {
   const validUntil = Number.POSITIVE_INFINITY;
   if (team === undefined) return { id, ...GONE, validUntil };
-  const { allowed, bridge, bucket } = describeTeam(team, settings);
+  const { allowed, bridge, bucket } = describeStored(team, settings);
   return { id, state: 'active', role: '', plan: team.plan, allowed, bridge, buckets: [bucket], teams: [], validUntil };
 }
 
 /** What limits the work for a team: its plan, with its own budget in the place of that of the plan. */
-function describeTeam({ id, name, plan: planName, budget }: TeamRow, settings: PlanSettings): OwnerTeam {
+export function describeTeam(
+  { id, name, plan: planName, budget }: Pick<OwnerTeam, 'id' | 'plan' | 'budget'> & { readonly name: string },
+  settings: PlanSettings,
+): OwnerTeam {
   const plan = planName === '' ? undefined : planBy(planName, settings);
-  const own = budgetOf({ budget });
-  const limits = { ...(plan !== undefined && limitsOf(plan)), ...(own !== undefined && { budget: own }) };
+  const limits = { ...(plan !== undefined && limitsOf(plan)), ...(budget !== undefined && { budget }) };
   const bucket = { id: `team:${id}`, name: `the team ${name}`, limits };
-  return { id, allowed: plan?.models, bridge: plan?.bridge ?? true, bucket };
+  return { id, allowed: plan?.models, bridge: plan?.bridge ?? true, plan: planName, budget, bucket };
+}
+
+function describeStored({ id, name, plan, budget }: TeamRow, settings: PlanSettings): OwnerTeam {
+  return describeTeam({ id, name, plan, budget: budgetOf({ budget }) }, settings);
 }
 
 /** What a team may spend; undefined: as much as its members may. */

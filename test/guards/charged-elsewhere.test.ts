@@ -131,6 +131,14 @@ test('people are charged by a Trestle elsewhere, which gets a token of theirs an
   });
   assert.ok(Math.abs(owner.usd - 3 * COST) < 1e-6, owner.text);
   assert.equal((await spent(there, ELSEWHERE.master, 'team', `team:${team}`)).requests, 1);
+
+  const tight = await people.newTeam(budget(20), ann);
+  let calls = 0;
+  while (calls < 10 && outcome(await turn(people, bearer(ann.token), { team: tight })) === 'completed') calls += 1;
+  assert.ok(calls > 0 && calls <= 20 / COST, `the budget of the team paid for ${calls} calls of ${COST} USD`);
+  const over = await turn(people, bearer(ann.token), { team: tight });
+  assert.equal(outcome(over), 'BUDGET_EXCEEDED', JSON.stringify(over));
+  assert.equal(outcome(await turn(people, bearer(ann.token))), 'completed', 'the person alone has money left');
   assert.equal(outcome(await turn(people, asMain)), 'AGENT_FAILED', 'the operator has given no key for that API');
 });
 

@@ -121,6 +121,18 @@ test('a team counts elsewhere for those who are in it', async () => {
   assert.equal((await chat({ ...members, 'x-team': team })).status, 200);
   const stranger = await signedFor(await people.newPerson('user', 'worker'));
   assert.equal((await chat({ ...stranger, 'x-team': team })).status, 403);
+
+  const slow = await people.newTeam({ plan: 'slow' }, member);
+  const unknown = await people.newTeam({ plan: 'gold' }, member);
+  const inTeams = await signedFor(member);
+  const statuses = [
+    (await chat({ ...inTeams, 'x-team': slow })).status,
+    (await chat({ ...inTeams, 'x-team': slow })).status,
+  ];
+  assert.deepEqual(statuses, [200, 429], 'the plan of the team allows one request a minute here');
+  assert.equal((await chat(inTeams)).status, 200, 'the person alone is not limited by it');
+  const refused = await chat({ ...inTeams, 'x-team': unknown }, 'lab/big');
+  assert.equal(refused.status, 403, 'a plan of a team that is not known here is the default plan');
 });
 
 test('accounts and an issuer elsewhere do not run together', async (t) => {
@@ -180,6 +192,7 @@ function sign(key: Key, issuer: string, { claims = {}, header = {}, now, lifetim
     scope: 'bridge completions',
     role: 'user',
     teams: [],
+    team_limits: [],
     team: '',
     plan: '',
   };
@@ -336,7 +349,10 @@ test('what is known of someone comes from their newest token, and from the plans
   assert.equal(ownerOf('a label'), undefined);
   const older = await sign(key, issuer.url, { now: clock.now(), claims: { plan: 'free' } });
   await clock.advance(1000);
-  const newer = await sign(key, issuer.url, { now: clock.now(), claims: { plan: 'pro', teams: ['team_1'] } });
+  const newer = await sign(key, issuer.url, {
+    now: clock.now(),
+    claims: { plan: 'pro', teams: ['team_1'], team_limits: [null] },
+  });
   const principal = await read(newer);
   assert.deepEqual([principal?.scopes.has('bridge'), principal?.teams], [true, ['team_1']]);
   await read(older);

@@ -117,8 +117,17 @@ test('wrong issuer, audience or type, expired tokens and keys that were rotated 
   assert.ok(!('d' in ((await signed.keySet()).keys[0] ?? {})), 'only the public half is published');
   const opened = Buffer.from(secretBox.open(row.private_key, `signing-key:${row.id}`)).toString();
   const privateKey = await importJWK(JSON.parse(opened) as JWK, 'ES256');
-  const sign = (audience: string, typ: string) =>
-    new SignJWT({ sid: '', scope: 'completions', team: '', role: 'user', teams: [], plan: '' })
+  const sign = (audience: string, typ: string, claims = {}) =>
+    new SignJWT({
+      sid: '',
+      scope: 'completions',
+      team: '',
+      role: 'user',
+      teams: [],
+      team_limits: [],
+      plan: '',
+      ...claims,
+    })
       .setProtectedHeader({ alg: 'ES256', kid: row.id, typ })
       .setIssuer('https://one.example')
       .setAudience(audience)
@@ -129,6 +138,20 @@ test('wrong issuer, audience or type, expired tokens and keys that were rotated 
   assert.notEqual(await signed.read(await sign(AUDIENCE, 'at+jwt')), undefined);
   assert.equal(await signed.read(await sign('another', 'at+jwt')), undefined, 'another audience');
   assert.equal(await signed.read(await sign(AUDIENCE, 'JWT')), undefined, 'another type');
+  const day50 = { usd: 50, period: 'day' };
+  for (const [limits, isRead] of [
+    [[null], true],
+    [[{ plan: 'pro', budget: day50 }], true],
+    [[], false],
+    [undefined, false],
+    [[{ plan: 7 }], false],
+    [[{ budget: { ...day50, usd: -1 } }], false],
+    [[{ budget: { ...day50, period: 'year' } }], false],
+    [[{ budget: 'none' }], false],
+  ] as const) {
+    const said = await signed.read(await sign(AUDIENCE, 'at+jwt', { teams: ['team_1'], team_limits: limits }));
+    assert.equal(said !== undefined, isRead, `a team with the limits ${JSON.stringify(limits)}`);
+  }
 
   await clock.advance(299_000);
   assert.notEqual(await signed.read(token), undefined);

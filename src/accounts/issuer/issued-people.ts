@@ -10,10 +10,10 @@ import {
   type PersonTokens,
   type Principal,
 } from '../../platform/identity/principal.ts';
-import { isKnownPlan, isPerson, limitsOf, MAX_OWNERS, type PlanSettings, planBy } from '../owners.ts';
+import { describeTeam, isKnownPlan, isPerson, limitsOf, MAX_OWNERS, type PlanSettings, planBy } from '../owners.ts';
 import type { PermissionMatrix } from '../permissions.ts';
 import { describePrincipal } from '../tokens/identities.ts';
-import { namesIssuer, type SignedClaims, verifySignedToken } from '../tokens/signed-tokens.ts';
+import { namesIssuer, type SignedClaims, type SignedTeam, verifySignedToken } from '../tokens/signed-tokens.ts';
 
 /** The public keys of another Trestle, by which its tokens are checked. */
 interface IssuerKeys {
@@ -119,7 +119,7 @@ interface IssuedPeopleOptions {
 /** What tokens have said about someone. */
 interface Facts {
   readonly plan: string;
-  readonly teams: readonly string[];
+  readonly teams: readonly SignedTeam[];
   readonly issuedAt: number;
 }
 
@@ -214,7 +214,8 @@ export function createIssuedPeople(options: IssuedPeopleOptions): IssuedPeople {
     if (!(await namesIssuer(token, issuer))) return undefined;
     const expected = { issuer, now: clock.now(), toleranceMs: TOLERANCE_MS };
     const claims = await verifySignedToken(token, keys.keyOf, expected);
-    if (claims === undefined || (claims.team !== '' && !claims.teams.includes(claims.team))) return undefined;
+    if (claims === undefined || (claims.team !== '' && !claims.teams.some(({ id }) => id === claims.team)))
+      return undefined;
     const owner = learn(claims);
     keepPaying(token, claims);
     return describe(token, claims, owner, createCredential(claims, owner, clock));
@@ -297,8 +298,9 @@ function vouchedFor(principal: Principal): Principal {
  * with what they were given by these people before.
  */
 function describeOwner(id: string, facts: Facts | undefined, settings: PlanSettings): Omit<Owner, 'revision'> {
-  const said = facts?.plan ?? settings.default_plan;
-  const name = said === '' || isKnownPlan(said, settings) ? said : settings.default_plan;
+  /** A plan that is not known here is the default plan, for people and for teams: no plan would be no limit. */
+  const known = (said: string) => (said === '' || isKnownPlan(said, settings) ? said : settings.default_plan);
+  const name = known(facts?.plan ?? settings.default_plan);
   const plan = name === '' ? undefined : planBy(name, settings);
   return {
     id,
@@ -308,13 +310,9 @@ function describeOwner(id: string, facts: Facts | undefined, settings: PlanSetti
     allowed: plan?.models,
     bridge: facts === undefined || name === '' || plan?.bridge === true,
     buckets: plan === undefined ? [] : [{ id, name: `the plan ${name}`, limits: limitsOf(plan) }],
-    // What limits a team is known to the issuer alone; the plan of the person counts for team work too.
-    teams: (facts?.teams ?? []).map((team) => ({
-      id: team,
-      allowed: undefined,
-      bridge: true,
-      bucket: { id: `team:${team}`, name: `the team ${team}`, limits: {} },
-    })),
+    teams: (facts?.teams ?? []).map(({ id: team, plan: ofTeam, budget }) =>
+      describeTeam({ id: team, name: team, plan: known(ofTeam), budget }, settings),
+    ),
   };
 }
 

@@ -1,6 +1,7 @@
 import type { CryptoKey, JWK, JWTVerifyGetKey } from 'jose';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
+import type { Budget, OwnerTeam } from '../../platform/identity/owner.ts';
 import type { Principal, Role, Scope } from '../../platform/identity/principal.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
@@ -22,9 +23,12 @@ export const KEY_KEPT_MS = SIGNS_MS + DAY_MS;
 const KEYS_FRESH_MS = 60_000;
 /** Another instance may have created a key: it is looked for at most this often. */
 const NEW_KEY_PAUSE_MS = 1000;
-/** Tokens of ours are far shorter. */
-const MAX_LENGTH = 4096;
+/** Tokens of ours are shorter: nobody is in more than 50 teams. All headers of a request have 16 KiB. */
+const MAX_LENGTH = 10_240;
 const OWNER = /^(?:user|service):\w{1,100}$/;
+
+/** A team of the holder, with the name of its plan and its own budget. */
+export type SignedTeam = Pick<OwnerTeam, 'id' | 'plan' | 'budget'>;
 
 /** What a token says about its holder, once its signature was checked. */
 export interface SignedClaims {
@@ -36,7 +40,7 @@ export interface SignedClaims {
   readonly team: string;
   /** What the issuer knew of the owner at `issuedAt`: the role that the credential gives, the teams, and the plan (empty: none). */
   readonly role: Role;
-  readonly teams: readonly string[];
+  readonly teams: readonly SignedTeam[];
   readonly plan: string;
   /** In milliseconds. */
   readonly issuedAt: number;
@@ -68,12 +72,13 @@ export async function verifySignedToken(
       currentDate: new Date(now),
       clockTolerance: toleranceMs / 1000,
     });
-    const { sub = '', iat = 0, exp = 0, sid, scope, team, role, teams, plan } = payload;
+    const { sub = '', iat = 0, exp = 0, sid, scope, team, role, plan } = payload;
+    const teams = readTeams(payload.teams, payload.team_limits);
     if (!OWNER.test(sub) || exp - iat > LIFETIME_S || typeof sid !== 'string' || typeof scope !== 'string')
       return undefined;
     if (typeof team !== 'string' || typeof plan !== 'string' || typeof role !== 'string' || !isRole(role))
       return undefined;
-    if (!Array.isArray(teams) || !teams.every((one) => typeof one === 'string')) return undefined;
+    if (teams === undefined) return undefined;
     const scopes = scope.split(' ') as Scope[];
     const times = { issuedAt: iat * 1000, expiresAt: exp * 1000 };
     return { owner: sub, credential: sid, scopes, team, role, teams, plan, ...times };
@@ -174,7 +179,9 @@ export function createSignedTokens(options: SignedTokensOptions): SignedTokens {
       const { id: kid, key } = await signingKey();
       const now = Math.floor(clock.now() / 1000);
       const plan = credential?.owner.plan ?? '';
-      const claims = { sid: credential?.id ?? '', role, scope: scopes.join(' '), teams: [...teams], team, plan };
+      const held = (credential?.owner.teams ?? []).filter((one) => teams.includes(one.id));
+      const ofTeams = { teams: held.map((one) => one.id), team_limits: held.map(limitsClaim), team };
+      const claims = { sid: credential?.id ?? '', role, scope: scopes.join(' '), ...ofTeams, plan };
       const token = await new SignJWT(claims)
         .setProtectedHeader({ alg: ALGORITHM, kid, typ: TYPE })
         .setIssuer(publicUrl())
@@ -210,6 +217,29 @@ export async function namesIssuer(token: string, issuer: string): Promise<boolea
     if (error instanceof errors.JOSEError) return false;
     throw error;
   }
+}
+
+/** What limits a team, as short as possible: null where nothing does. */
+function limitsClaim({ plan, budget }: SignedTeam) {
+  return plan === '' && budget === undefined ? null : { ...(plan !== '' && { plan }), ...(budget && { budget }) };
+}
+
+/** Undefined for what we would not have written: a team without its limits would have none. */
+function readTeams(ids: unknown, limits: unknown): readonly SignedTeam[] | undefined {
+  if (!Array.isArray(ids) || !Array.isArray(limits) || ids.length !== limits.length) return undefined;
+  const teams = ids.map((id: unknown, index): SignedTeam | undefined => {
+    const { plan = '', budget } = (limits[index] ?? {}) as { readonly plan?: unknown; readonly budget?: unknown };
+    if (typeof id !== 'string' || typeof plan !== 'string') return undefined;
+    return budget === undefined || isBudget(budget) ? { id, plan, budget } : undefined;
+  });
+  return teams.every((team) => team !== undefined) ? teams : undefined;
+}
+
+const PERIODS: readonly unknown[] = ['day', 'month', 'total'] satisfies readonly Budget['period'][];
+
+function isBudget(value: unknown): value is Budget {
+  const { usd, period } = (value ?? {}) as Partial<Record<keyof Budget, unknown>>;
+  return typeof usd === 'number' && usd >= 0 && PERIODS.includes(period);
 }
 
 function contextOf(id: string): string {

@@ -34,6 +34,10 @@ export interface OwnerTeam {
   readonly allowed: readonly string[] | undefined;
   /** Whether agents may work for it. */
   readonly bridge: boolean;
+  /** Name of its plan; empty: none. */
+  readonly plan: string;
+  /** Its own, in the place of that of its plan. */
+  readonly budget: Budget | undefined;
   readonly bucket: Bucket;
 }
 

@@ -179,7 +179,8 @@ describe('DB-10: the number of concurrent turns is limited', () => {
     const person = (id: string): Principal => ({
       ...{ id, role: 'user', teams: ['t'], scopes: new Set<Scope>(), buckets: [], seesAll: false },
     });
-    const forTeam = (id: string) => atWorkFor({ id: 't', allowed: undefined, bridge: true, bucket }, person(id));
+    const team = { id: 't', allowed: undefined, bridge: true, plan: '', budget: undefined, bucket };
+    const forTeam = (id: string) => atWorkFor(team, person(id));
     const [ann, bob] = [forTeam('ann'), forTeam('bob')];
     for (const principal of [ann, ann, bob]) limits.opened(principal);
     assert.throws(() => limits.opened(bob), { code: 'OVERLOADED' }, 'three turns of the team are open');
