@@ -23,6 +23,7 @@ import { createUpstreamObjects } from './lanes/upstream-objects.ts';
 import { createMeteredKeys, type KeyOwners, type MeteredKeys } from './metered-keys.ts';
 import { createChatHandler } from './operations/chat-handler.ts';
 import { createEmbed, createEmbeddingsHandler } from './operations/embeddings-handler.ts';
+import { createMediaHandler } from './operations/media-handler.ts';
 import type { MeterChat } from './operations/meter-chat.ts';
 import { createResponseCache } from './operations/response-cache.ts';
 import type { RunChat } from './operations/run-chat.ts';
@@ -127,6 +128,11 @@ export function createCompletions(options: CompletionsOptions): Completions {
     chat: createChatHandler({ pipeline, cache: createResponseCache({ clock }), strictParams, clock }),
     text: createTextHandler({ pipeline, findApi, openChat, openOperation, strictParams, clock, makeId }),
     embeddings: createEmbeddingsHandler(embed),
+    media: createMediaHandler({
+      ...{ pipeline, findApi, send, clock, makeId },
+      maxEventBytes: settings.max_event_bytes,
+      allowsOrigin: (head) => originAllowed(head, allowedOrigins),
+    }),
     bodyLimit: settings.max_request_bytes,
     register: metered.register,
     report: metered.report,

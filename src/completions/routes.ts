@@ -1,5 +1,6 @@
 import { type Call, type Route, defineRoute as row } from '../platform/http/surface.ts';
 import { createModelViews, type Models } from './apis/models.ts';
+import { mediaOperations as media } from './contract/media.ts';
 import { completionsOperations as op } from './contract/operations.ts';
 import type { createIngress } from './ingress/create-ingress.ts';
 import type { createGemini } from './ingress/gemini/create-gemini.ts';
@@ -7,6 +8,8 @@ import type { KeyHolder } from './keys/admission.ts';
 import { ownerOnly, ownOnly } from './keys/key-register.ts';
 import type { MeteredKeys } from './metered-keys.ts';
 import type { PathFamily } from './operations/chat-handler.ts';
+import type { createMediaHandler } from './operations/media-handler.ts';
+import { mediaKinds as kinds } from './operations/media-requests.ts';
 import { createTargetView, type TargetViewOptions } from './routing/target-board.ts';
 
 type Handler = (call: Call<KeyHolder, Buffer>) => Promise<unknown>;
@@ -16,6 +19,7 @@ export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'r
   readonly chat: (family: PathFamily) => Handler;
   readonly text: (family: PathFamily) => Handler;
   readonly embeddings: Handler;
+  readonly media: ReturnType<typeof createMediaHandler>;
   readonly ingress: ReturnType<typeof createIngress>;
   readonly gemini: ReturnType<typeof createGemini>;
   /** The largest body of a call to a model: attachments travel inline in messages. */
@@ -27,7 +31,20 @@ export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'r
  * document has them, and under `/v1` as OpenAI has them.
  */
 export function completionsRoutes(parts: RouteParts): readonly Route[] {
-  const { access, models, chat, text, embeddings, ingress, gemini, register, report, calls, bodyLimit } = parts;
+  const {
+    access,
+    models,
+    chat,
+    text,
+    embeddings,
+    media: run,
+    ingress,
+    gemini,
+    register,
+    report,
+    calls,
+    bodyLimit,
+  } = parts;
   const { withKey, withMasterKey, withOwnKeys } = access;
   const views = createModelViews(models);
   const listTargets = createTargetView(parts);
@@ -64,6 +81,13 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
     ...inBothFamilies,
     row('GET /v1/targets', withKey, op.listTargets, async ({ caller }) => listTargets(caller)),
     row('POST /v1/embeddings', withKey, op.embed, embeddings),
+    row('POST /v1/images/generations', withKey, media.createImage, run(kinds.createImage)),
+    row('POST /v1/images/edits', withKey, media.editImage, run(kinds.editImage)),
+    row('POST /v1/audio/speech', withKey, media.speak, run(kinds.speak)),
+    row('POST /v1/audio/transcriptions', withKey, media.transcribe, run(kinds.transcribe)),
+    row('POST /v1/audio/translations', withKey, media.translate, run(kinds.translate)),
+    row('POST /v1/moderations', withKey, media.moderate, run(kinds.moderate)),
+    row('POST /v1/rerank', withKey, media.rerank, run(kinds.rerank)),
     row('POST /v1/responses', withKey, op.createResponse, ingress.createResponse),
     row('POST /v1/messages', withKey, op.createMessage, ingress.createMessage),
     row('POST /v1/messages/count_tokens', withKey, op.countTokens, ingress.countTokens),

@@ -143,3 +143,36 @@ test('P-07: a stream whose upstream dies is an error in the package, never a sho
   }, OpenAI.APIError);
   assert.equal(seen.at(-1), 'response.failed');
 });
+
+test('the openai package draws, speaks, hears and judges', async () => {
+  const drawn = await client.images.generate({ model: 'demo/image', prompt: 'A bridge' });
+  assert.match(drawn.data?.[0]?.b64_json ?? '', /^iVBORw0KGgo/);
+  const drawing = await client.images.generate({ model: 'demo/image', prompt: 'A bridge', stream: true });
+  const types: string[] = [];
+  for await (const { type } of drawing) types.push(type);
+  assert.deepEqual(types, ['image_generation.completed']);
+  const image = await OpenAI.toFile(Buffer.from(drawn.data?.[0]?.b64_json ?? '', 'base64'), 'a.png', {
+    type: 'image/png',
+  });
+  const edited = await client.images.edit({ model: 'demo/image', image, prompt: 'Larger' });
+  assert.equal(edited.data?.length, 1);
+  const spoken = await client.audio.speech.create({ model: 'demo/speech', input: 'Hello there', voice: 'alloy' });
+  const sound = Buffer.from(await spoken.arrayBuffer());
+  assert.equal(sound.toString('latin1', 0, 4), 'RIFF');
+  const file = await OpenAI.toFile(sound, 'a.wav', { type: 'audio/wav' });
+  const heard = await client.audio.transcriptions.create({ model: 'demo/transcription', file });
+  assert.match(heard.text, /^A recording of about/);
+  assert.match((await client.audio.translations.create({ model: 'demo/transcription', file })).text, /^A recording/);
+  let words = '';
+  for await (const event of await client.audio.transcriptions.create({
+    model: 'demo/transcription',
+    file,
+    stream: true,
+  })) {
+    if (event.type === 'transcript.text.done') words = event.text;
+  }
+  assert.equal(words, heard.text);
+  const judged = await client.moderations.create({ model: 'demo/moderation', input: 'Hello' });
+  assert.equal(judged.results[0]?.flagged, false);
+  await assert.rejects(client.images.generate({ model: 'demo/echo', prompt: 'A bridge' }), OpenAI.BadRequestError);
+});

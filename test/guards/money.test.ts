@@ -17,10 +17,17 @@ const EMBEDDINGS = {
   usage: { prompt_tokens: 1, total_tokens: 1 },
 };
 
+/** Operations that answer with neither choices nor embeddings; those of audio and of edits take forms. */
+const MEDIA = /\/(?:images|audio|moderations|rerank)\b/;
+const FORMS = /\/(?:edits|transcriptions|translations)$/;
+
 /** The model API of the operator: every call of it costs money. Its list of models is free. */
 const upstream = await startScriptedUpstream({ after }, (response, request) => {
   if (request.path.endsWith('/models')) return answers({ data: [{ id: 'small' }] })(response, request);
   if (request.path.endsWith('/embeddings')) return answers(EMBEDDINGS)(response, request);
+  if (request.path.endsWith('/speech'))
+    return answers('sound', 200, { 'content-type': 'audio/mpeg' })(response, request);
+  if (MEDIA.test(request.path)) return answers({ data: [], results: [], text: 'ok' })(response, request);
   const reply = request.json.stream === true ? streams(eventsOf(['ok'])) : answers(completionOf('ok'));
   return reply(response, request);
 });
@@ -63,10 +70,11 @@ const asMain = { authorization: `Bearer ${BRIDGE_TOKEN}` };
 const send = (method: string, path: string, headers: Headers, body?: unknown) =>
   fetch(`${url}${path}`, {
     method,
-    headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
+    headers: { ...headers, ...(body !== undefined && !isForm(body) && { 'content-type': 'application/json' }) },
+    ...(body !== undefined && { body: isForm(body) ? body : JSON.stringify(body) }),
     redirect: 'manual',
   });
+const isForm = (body: unknown): body is FormData => body instanceof FormData;
 const jsonOf = async (response: Response) => (await response.json()) as Json;
 
 async function issue(limits: object = {}): Promise<{ id: string; key: string }> {
@@ -104,6 +112,13 @@ const CALLS_A_MODEL = [
   'POST /completions',
   'POST /v1/completions',
   'POST /v1/embeddings',
+  'POST /v1/images/generations',
+  'POST /v1/images/edits',
+  'POST /v1/audio/speech',
+  'POST /v1/audio/transcriptions',
+  'POST /v1/audio/translations',
+  'POST /v1/moderations',
+  'POST /v1/rerank',
   'POST /v1/responses',
   'POST /v1/messages',
   'POST /v1beta/models/{path}',
@@ -137,7 +152,17 @@ const BODY = {
   ...{ model: 'lab/small', messages: [{ role: 'user', content: 'Hello' }], input: 'Hello', max_tokens: 9 },
   contents: [{ parts: [{ text: 'Hello' }] }],
 };
-const bodyOf = (row: string) => (/ (?:\/v1)?\/completions$/.test(row) ? { ...BODY, prompt: 'Hello' } : BODY);
+const bodyOf = (row: string) => {
+  if (FORMS.test(row)) return formOf({ model: 'lab/small', prompt: 'Hello' });
+  if (row.endsWith('/rerank')) return { ...BODY, query: 'Hello', documents: ['Hello'] };
+  return / (?:\/v1)?\/completions$|\/generations$/.test(row) ? { ...BODY, prompt: 'Hello' } : BODY;
+};
+function formOf(fields: Readonly<Record<string, string>>): FormData {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
+  form.append('file', new Blob(['sound']), 'a.wav');
+  return form;
+}
 let session = 0;
 const paramsOf = (method: string): Json => {
   session += 1;

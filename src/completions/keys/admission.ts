@@ -50,6 +50,18 @@ export interface FailedAttempt {
   readonly ms: number;
 }
 
+/** What was called; the names of GenAI spans where these have one. */
+export type CallOperation =
+  | 'chat'
+  | 'text_completion'
+  | 'embeddings'
+  | 'count_tokens'
+  | 'image'
+  | 'speech'
+  | 'transcription'
+  | 'moderation'
+  | 'rerank';
+
 /** How a call ended, for metering (contract/completions 6). */
 export interface CallOutcome {
   readonly model: string;
@@ -68,7 +80,7 @@ export interface CallOutcome {
   readonly firstTokenMs: number;
   readonly requestId: string;
   /** What was called, where it was not a chat. */
-  readonly operation?: 'chat' | 'text_completion' | 'embeddings' | 'count_tokens';
+  readonly operation?: CallOperation;
   /** What was asked and answered, as JSON. Only given when the admission keeps content. */
   readonly content?: { readonly request: string; readonly answer: string };
 }

@@ -13,7 +13,7 @@ import { estimatedUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Lane } from './request-lanes.ts';
 
 export interface LaneReaderOptions {
-  readonly lane: Lane;
+  readonly lane: Pick<Lane, 'startStream' | 'markers' | 'delta'>;
   readonly promptTokens: number;
   readonly maxEventBytes?: number | undefined;
   /** Hears of objects that the upstream keeps. */

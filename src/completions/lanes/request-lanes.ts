@@ -232,3 +232,27 @@ export const geminiCountLane: Lane = {
     return { failure: isFailureObject(body, false) ? failureInObject(body) : brokenAnswer('It counted no tokens.') };
   },
 };
+
+/** Events of images, speech and transcriptions: `image_generation.completed`, `speech.audio.done`, `transcript.text.done`. */
+export const mediaEvents: Pick<Lane, 'markers' | 'delta' | 'startStream'> = {
+  markers:
+    /"type": ?"(?:[a-z_.]{1,64}\.(?:completed|done)|error)"|"(?:object": ?"error|message": ?"|detail"|error": ?\{)|(?:^|[\r\n])event: ?error/g,
+  delta: { mark: '.delta"', bytes: 80 },
+  startStream() {
+    let usage: Usage | undefined;
+    let finished = false;
+    return {
+      read(event, body) {
+        if (event === 'error' || isFailureObject(body, body.type !== undefined))
+          return { failure: failureInObject(body) };
+        if (!/\.(?:completed|done)$/.test(String(body.type ?? event))) return {};
+        finished = true;
+        usage = readResponsesUsage(body.usage) ?? usage;
+        return {};
+      },
+      usage: () => usage,
+      // Several images have several such events: the stream is complete when it ends after one.
+      ending: () => (finished ? '' : undefined),
+    };
+  },
+};

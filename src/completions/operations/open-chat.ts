@@ -41,6 +41,8 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
   return async (attempt, work, presence) => {
     const { target } = attempt;
     if (target.apiId === DEMO_API) {
+      if (!target.model.startsWith('echo'))
+        throw new AppError('OPERATION_NOT_SUPPORTED', { operation: 'chat completions' });
       const { dropped, open } = openDemoChat({ work, model: target.model, presence, clock });
       refuseDropped(work, dropped);
       return { dropped, ...(await open()) };

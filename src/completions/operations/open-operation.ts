@@ -62,7 +62,7 @@ export function createOpenOperation({ send, clock }: OpenOperationOptions): Open
     }
     const body = await openAnswer(options);
     if (body[0] !== OPEN_BRACE) throw upstreamError('its answer is not JSON');
-    const failure = failureInAnswer(body);
+    const failure = failureInAnswer(body, RESULTS);
     if (failure !== undefined) throw failureToError(failure, api.credentials.key);
     const usage = findUsage(body);
     if (usage !== undefined) return { kind: 'bytes', body, measured: { usage, estimated: false } };
@@ -72,16 +72,16 @@ export function createOpenOperation({ send, clock }: OpenOperationOptions): Open
 }
 
 const OPEN_BRACE = 0x7b;
-const RESULTS = ['"choices"', '"data"'].map((mark) => Buffer.from(mark));
+const RESULTS = ['choices', 'data'];
 const ERROR = Buffer.from('"error"');
 
-/** A failure that the upstream wrapped into a 200. Only an answer that may be one is parsed. */
-function failureInAnswer(body: Buffer): UpstreamFailure | undefined {
-  const hasResult = RESULTS.some((mark) => body.includes(mark));
+/** A failure that the upstream wrapped into a 200. Only an answer that may be one is parsed. `results`: members of an answer. */
+export function failureInAnswer(body: Buffer, results: readonly string[]): UpstreamFailure | undefined {
+  const hasResult = results.some((name) => body.includes(`"${name}"`));
   if (hasResult && !body.includes(ERROR)) return undefined;
   const answer = parseEvent(body.toString('utf8'));
   if (answer === undefined) return brokenAnswer();
-  const isResult = Array.isArray(answer.choices) || Array.isArray(answer.data);
+  const isResult = results.some((name) => answer[name] !== undefined && answer[name] !== null);
   if (isFailureObject(answer, isResult)) return failureInObject(answer);
   return isResult ? undefined : brokenAnswer('The answer of the model API has no result.');
 }

@@ -21,6 +21,8 @@ export interface OpenOptions {
   readonly secret: string;
   readonly presence: CallerPresence;
   readonly now: () => number;
+  /** Hears of the headers of a success. */
+  onHeaders?(headers: UpstreamHeaders): void;
 }
 
 /** No answer is longer, compressed or not (a small body can unpack to anything). */
@@ -65,8 +67,10 @@ export function openAnswer(options: OpenOptions): Promise<Buffer> {
     });
 
     function finish(body: Buffer): void {
-      if (isSuccess(status)) resolve(body);
-      else reject(refusal(status, headers, body.toString('utf8'), options));
+      if (isSuccess(status)) {
+        options.onHeaders?.(headers);
+        resolve(body);
+      } else reject(refusal(status, headers, body.toString('utf8'), options));
     }
   });
 }

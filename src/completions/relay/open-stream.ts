@@ -25,6 +25,8 @@ export interface OpenedStream<Piece> {
 
 export interface OpenStreamOptions<Piece> extends OpenOptions {
   readonly reader: StreamReader<Piece>;
+  /** What comes need not be a stream of events: a file. */
+  readonly anyType?: boolean;
 }
 
 /** Usually none wait; this many when nobody takes the stream. */
@@ -60,7 +62,8 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
         status = givenStatus;
         headers = givenHeaders;
         if (!isSuccess(status)) refusalText = createRefusalText();
-        else if (NO_STREAM_TYPE.test(String(headers['content-type']))) stop(upstreamError(NO_STREAM));
+        else if (options.anyType !== true && NO_STREAM_TYPE.test(String(headers['content-type'])))
+          stop(upstreamError(NO_STREAM));
         else if ((headers['content-encoding'] ?? 'identity') !== 'identity') stop(upstreamError(COMPRESSED));
       },
       onData(chunk) {

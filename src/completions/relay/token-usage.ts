@@ -31,7 +31,7 @@ const MAX_USAGE_MEMBERS = 16;
  * Finds the usage in the bytes of a whole answer, without parsing the rest of it: inside a string its quotes would be
  * escaped, so `"usage":{` can only be a member. The last one counts. Undefined when none of the last members has figures.
  */
-export function findUsage(answer: Buffer): Usage | undefined {
+export function findUsage(answer: Buffer, read: (value: unknown) => Usage | undefined = asUsage): Usage | undefined {
   let members = 0;
   for (let at = answer.lastIndexOf(USAGE); at !== -1; at = at === 0 ? -1 : answer.lastIndexOf(USAGE, at - 1)) {
     const start = startOfValue(answer, at + USAGE.length);
@@ -40,7 +40,7 @@ export function findUsage(answer: Buffer): Usage | undefined {
     if (members > MAX_USAGE_MEMBERS) return undefined;
     const end = endOfObject(answer, start, Math.min(answer.length, start + MAX_USAGE_BYTES));
     if (end === -1) return undefined;
-    const usage = asUsage(parse(answer.toString('utf8', start, end)));
+    const usage = read(parse(answer.toString('utf8', start, end)));
     if (usage !== undefined) return usage;
   }
   return undefined;

@@ -1,4 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
+import { DEMO_MEDIA } from '../apis/demo-media.ts';
 import type { FindApi, PoolKey } from '../apis/model-api.ts';
 import { nearestModels } from '../apis/models.ts';
 import type { CompletionsSettings } from '../settings.ts';
@@ -69,6 +70,7 @@ export interface ModelPlansOptions {
 
 export const DEMO_API = 'demo';
 const DEMO_NAME = /^echo(?:\?.{0,200})?$/;
+const OTHER_DEMOS: readonly string[] = DEMO_MEDIA;
 const DIRECT_TARGET = { weight: 1, priority: 1, requestsPerMinute: 0, tokensPerMinute: 0 };
 const DIRECT_PLAN = {
   fallbacks: [],
@@ -109,7 +111,7 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
       const name = model.slice(slash + 1);
       if (model.length > MAX_SHOWN_NAME) throw notFound(model);
       // Whether an API is usable may change at any time: that is asked for each call.
-      const known = apiId === DEMO_API ? DEMO_NAME.test(name) : name !== '' && isThere(apiId);
+      const known = apiId === DEMO_API ? isDemo(name) : name !== '' && isThere(apiId);
       if (known) return withUsableTargets(direct.get(model) ?? keepDirect(model, apiId, name));
       const meant = meaningOf(model);
       if (meant === undefined) throw notFound(model);
@@ -179,6 +181,10 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
   function isThere(apiId: string): boolean {
     return apiId === DEMO_API || findApi(apiId) !== undefined;
   }
+}
+
+function isDemo(name: string): boolean {
+  return DEMO_NAME.test(name) || OTHER_DEMOS.includes(name);
 }
 
 /** A key of this name stands where the only key of the API stood before. */

@@ -19,6 +19,10 @@ export interface OutgoingCall {
     readonly path: string;
     readonly headers: Readonly<Record<string, string>>;
     readonly body: UpstreamBody;
+    /** Absent: JSON. */
+    readonly contentType?: string;
+    /** Absent: JSON, or events for a stream. */
+    readonly accept?: string;
   };
   readonly stream: boolean;
   readonly idempotencyId: string;
@@ -63,8 +67,8 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
       'user-agent': 'trestle',
       ...api.headers,
       ...encoded.headers,
-      'content-type': 'application/json',
-      accept: stream ? ACCEPT_STREAM : 'application/json',
+      'content-type': encoded.contentType ?? 'application/json',
+      accept: encoded.accept ?? (stream ? ACCEPT_STREAM : 'application/json'),
       // What is not compressed can be passed on as it comes.
       'accept-encoding': 'identity',
       'idempotency-key': idempotencyId,

@@ -12,8 +12,12 @@ const EMBEDDINGS = {
   data: [{ object: 'embedding', index: 0, embedding: [0.1] }],
   usage: { prompt_tokens: 1, total_tokens: 1 },
 };
+/** An answer to every other operation. */
+const ANSWER = completionOf('ok', { data: [], results: [], text: 'ok' });
 const upstream = await startScriptedUpstream({ after }, (response, request) =>
-  answers(request.path.endsWith('/embeddings') ? EMBEDDINGS : completionOf('ok'))(response, request),
+  request.path.endsWith('/speech')
+    ? answers('sound', 200, { 'content-type': 'audio/mpeg' })(response, request)
+    : answers(request.path.endsWith('/embeddings') ? EMBEDDINGS : ANSWER)(response, request),
 );
 
 /** Owners as accounts knows them; whoever is not here is unknown, and the key counts by itself. */
@@ -131,6 +135,13 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
   'POST /completions': MODEL,
   'POST /v1/completions': MODEL,
   'POST /v1/embeddings': MODEL,
+  'POST /v1/images/generations': MODEL,
+  'POST /v1/images/edits': MODEL,
+  'POST /v1/audio/speech': MODEL,
+  'POST /v1/audio/transcriptions': MODEL,
+  'POST /v1/audio/translations': MODEL,
+  'POST /v1/moderations': MODEL,
+  'POST /v1/rerank': MODEL,
   'POST /v1/responses': MODEL,
   'POST /v1/messages': ANTHROPIC(MODEL),
   // Counts without asking a model.
@@ -166,23 +177,37 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
 const BODY = {
   ...{ model: 'lab/small', messages: [{ role: 'user', content: 'Hello' }], input: 'Hello', max_tokens: 9 },
   contents: [{ parts: [{ text: 'Hello' }] }],
+  ...{ query: 'Hello', documents: ['Hello'] },
 };
+
+/** Rows that take a file. */
+const FORMS = /\/(?:edits|transcriptions|translations)$/;
+
+function formOf(): FormData {
+  const form = new FormData();
+  for (const [name, value] of Object.entries({ model: 'lab/small', prompt: 'Hello' })) form.append(name, value);
+  form.append('file', new Blob(['sound']), 'a.wav');
+  return form;
+}
 
 function bodyOf(path: string): object {
   if (path.endsWith('/keys') || path.endsWith('/keys/:id')) return { name: 'made' };
   if (path.endsWith('/rotate')) return {};
-  return path.endsWith('/completions') && !path.includes('chat') ? { ...BODY, prompt: 'Hello' } : BODY;
+  return (path.endsWith('/completions') && !path.includes('chat')) || path.endsWith('/generations')
+    ? { ...BODY, prompt: 'Hello' }
+    : BODY;
 }
 
 async function ask(name: string, caller: Caller): Promise<string> {
   const [url, headers] = CALLERS[caller];
   const [method = '', path = ''] = name.split(' ');
   const takesBody = method === 'POST' || method === 'PATCH';
+  const isForm = FORMS.test(path);
   const operation = name === 'POST /v1beta/models/*' ? ':generateContent' : '';
   const response = await fetch(`${url}${path.replace(':id', 'key_none').replace('*', 'lab/small')}${operation}`, {
     method,
-    headers: { ...headers, ...(takesBody && { 'content-type': 'application/json' }) },
-    ...(takesBody && { body: JSON.stringify(bodyOf(path)) }),
+    headers: { ...headers, ...(takesBody && !isForm && { 'content-type': 'application/json' }) },
+    ...(takesBody && { body: isForm ? formOf() : JSON.stringify(bodyOf(path)) }),
   });
   const text = await response.text();
   // Whoever may revoke a key is told that this one does not exist.

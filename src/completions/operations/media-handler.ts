@@ -1,0 +1,182 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import { refuseOrigin } from '../../platform/http/cross-origin.ts';
+import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
+import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import { afterOthers } from '../../platform/queue/after-reads.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { FindApi } from '../apis/model-api.ts';
+import type { Usage } from '../contract/chat.ts';
+import { failureInBody } from '../dialects/failure.ts';
+import { asCount, asObject } from '../dialects/json-value.ts';
+import { azurePath } from '../dialects/openai/openai-dialect.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import { createLaneReader } from '../lanes/lane-reader.ts';
+import { mediaEvents } from '../lanes/request-lanes.ts';
+import { openAnswer } from '../relay/open-answer.ts';
+import { type OpenedStream, openStream, type StreamReader } from '../relay/open-stream.ts';
+import { openInSilence, relayStream } from '../relay/relay-stream.ts';
+import { asUsage, estimatedUsage, findUsage } from '../relay/token-usage.ts';
+import type { Attempt } from '../routing/attempt-call.ts';
+import { type MeasuredUsage, watchCaller } from '../routing/call-record.ts';
+import { DEMO_API } from '../routing/model-plan.ts';
+import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
+import type { SendUpstream } from '../upstream/send-upstream.ts';
+import { createAlarms } from '../upstream/upstream-exchange.ts';
+import { type AdmittedCall, type ChatPipeline, readCallOptions } from './chat-pipeline.ts';
+import { speaksOpenai } from './encode-chat.ts';
+import { isForm } from './form-data.ts';
+import type { MediaKind, MediaRequest } from './media-requests.ts';
+import { failureInAnswer } from './open-operation.ts';
+
+interface MediaHandlerOptions extends Pick<Runtime, 'clock' | 'makeId'> {
+  readonly pipeline: ChatPipeline;
+  readonly findApi: FindApi;
+  readonly send: SendUpstream;
+  readonly maxEventBytes: number;
+  /** Whether a page of this origin may call. */
+  readonly allowsOrigin: (head: RequestHead) => boolean;
+}
+
+/** A whole answer, or one that comes in pieces. */
+type OpenedMedia =
+  | { readonly body: Buffer | string; readonly contentType: string; readonly measured: MeasuredUsage }
+  | { readonly stream: OpenedStream<Buffer>; readonly contentType: string };
+
+const EVENTS = 'text/event-stream; charset=utf-8';
+/** What an answer may call itself: nothing that a browser would run. */
+const PASSED_TYPES =
+  /^(?:application\/(?:json|x-subrip)|text\/(?:plain|vtt)|audio\/[\w.+-]{1,64})(?:; ?charset=utf-8)?$/i;
+const OPEN_BRACE = 0x7b;
+
+/**
+ * Images, speech, moderations and rankings: requests pass as they came, with the upstream's name of the model, to APIs that have the
+ * operation, and answers come back as bytes. Limits, budgets, retries, fallbacks and the log of calls are those of chats.
+ */
+export function createMediaHandler(options: MediaHandlerOptions) {
+  const { pipeline, findApi, send, maxEventBytes, allowsOrigin, clock, makeId } = options;
+  const alarms = createAlarms(clock);
+
+  async function open(
+    attempt: Attempt,
+    kind: MediaKind,
+    request: MediaRequest,
+    call: AdmittedCall,
+  ): Promise<OpenedMedia> {
+    const { target } = attempt;
+    const { promptTokens, presence } = call;
+    const estimated = { usage: estimatedUsage(promptTokens, 0), estimated: true };
+    if (target.apiId === DEMO_API) {
+      const demo = target.model === kind.demo ? kind.answerDemo(request, Math.floor(clock.now() / 1000)) : undefined;
+      if (demo === undefined) throw notOffered(kind);
+      return { ...demo, measured: estimated };
+    }
+    const api = findApi(target.apiId, target.key);
+    if (api === undefined) throw upstreamError('its key is not set any more');
+    if (!speaksOpenai({ name: api.dialect }) && kind.alsoSpokenBy !== api.dialect) throw notOffered(kind);
+    const encoded = {
+      path: api.dialect === 'azure' ? azurePath(api.baseUrl, target.model, kind.path) : kind.path,
+      headers: {},
+      ...request.encode(target.model),
+      accept: request.answer === 'whole' ? '*/*' : request.answer === 'audio' ? 'audio/*, */*' : EVENTS,
+    };
+    const idempotencyId = makeId('idem-');
+    const start = await send({ api, attempt, encoded, stream: request.answer !== 'whole', idempotencyId });
+    const secret = api.credentials.key;
+    const exchange = { start, decodeFailure: failureInBody, secret, presence, now: clock.now };
+    if (request.answer === 'events') {
+      const reader = createLaneReader({ lane: mediaEvents, promptTokens, maxEventBytes, onKept: () => undefined });
+      return { stream: await openStream({ ...exchange, reader }), contentType: EVENTS };
+    }
+    if (request.answer === 'audio') {
+      const reader = createFileReader(estimated);
+      return { stream: await openStream({ ...exchange, reader }), contentType: request.contentType };
+    }
+    let given = '';
+    const onHeaders = (headers: { readonly [name: string]: unknown }) => {
+      given = String(headers['content-type'] ?? '');
+    };
+    const body = await openAnswer({ ...exchange, onHeaders });
+    const isJson = body[0] === OPEN_BRACE;
+    if (!isJson && !kind.mayBeText) throw upstreamError('its answer is not JSON');
+    const failure = isJson ? failureInAnswer(body, kind.results) : undefined;
+    if (failure !== undefined) throw failureToError(failure, secret);
+    const usage = isJson ? findUsage(body, readUsage) : undefined;
+    const contentType = PASSED_TYPES.test(given) ? given : isJson ? 'application/json' : 'application/octet-stream';
+    return { body, contentType, measured: usage === undefined ? estimated : { usage, estimated: false } };
+  }
+
+  return (kind: MediaKind) =>
+    async ({ head, caller: holder, body, reply }: Call<KeyHolder, Buffer>): Promise<unknown> => {
+      // Browsers send forms of any page without asking, so JSON alone does not need this.
+      if (isForm(head.headers['content-type']) && !allowsOrigin(head)) refuseOrigin(head);
+      const request = kind.read(body, head.headers['content-type']);
+      if (body.length > MIN_LARGE_BODY) await afterOthers();
+      const { timeoutMs, fallbacks } = readCallOptions(head, false);
+      const presence = watchCaller(reply.raw);
+      const { requestId } = head;
+      const { operation } = kind;
+      const incoming = { holder, requestId, presence, operation, timeoutMs, fallbacks };
+      const call = pipeline.admit(incoming, request.model, request.estimate);
+      const { record } = call;
+      const start = () => pipeline.attempt(call, (attempt) => open(attempt, kind, request, call));
+      const begun =
+        request.answer === 'events'
+          ? await openInSilence({ reply, record, clock, alarms }, start)
+          : { opened: await start(), headersSent: false };
+      if (begun === undefined) return reply;
+      const { result, finish } = begun.opened;
+      if ('stream' in result) {
+        const { stream, contentType } = result;
+        const shared = { reply, finish, clock, alarms, headersSent: begun.headersSent, stream };
+        const pass = { encode: (piece: Buffer) => piece, encodeEnd: (last: Buffer | undefined) => last ?? '' };
+        if (contentType === EVENTS) {
+          relayStream({ ...shared, ...pass, record, requestText: () => request.text });
+        } else {
+          // Nothing can be said in the middle of a recording: an end without its last chunk tells that it is incomplete.
+          const encodeFailure = () => {
+            reply.raw.destroy();
+            return [];
+          };
+          const quiet = { ...record, keepsContent: false };
+          const framing = { contentType, keepAlive: '' };
+          relayStream({ ...shared, ...pass, record: quiet, requestText: () => '', encodeFailure, framing });
+        }
+        return reply;
+      }
+      const { measured, contentType } = result;
+      const content = record.keepsContent && { content: { request: request.text, answer: String(result.body) } };
+      finish({ outcome: 'ok', status: 200, measured, ...content });
+      reply.code(200).headers(record.headers()).type(contentType).send(result.body);
+      return reply;
+    };
+}
+
+function notOffered({ named }: MediaKind): AppError {
+  return new AppError('OPERATION_NOT_SUPPORTED', { operation: named });
+}
+
+/** Passes a file on as it comes. It is complete when the connection ends properly. */
+export function createFileReader(measured: MeasuredUsage): StreamReader<Buffer> {
+  return {
+    feed: (chunk) => ({ piece: chunk, hasEvent: true, done: false }),
+    end: () => ({ piece: undefined, hasEvent: true, done: true }),
+    usage: () => measured,
+  };
+}
+
+/** Figures of these operations: as chats have them, or as responses have them, with parts for images and audio. */
+export function readUsage(value: unknown): Usage | undefined {
+  const chat = asUsage(value);
+  if (chat !== undefined) return chat;
+  const usage = asObject(value);
+  if (usage?.input_tokens === undefined) return undefined;
+  const [prompt, completion] = [asCount(usage.input_tokens), asCount(usage.output_tokens)];
+  const details = asObject(usage.input_tokens_details) ?? asObject(usage.input_token_details) ?? {};
+  const [image, audio] = [asCount(details.image_tokens), asCount(details.audio_tokens)];
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    ...(image + audio > 0 && { prompt_tokens_details: { image_tokens: image, audio_tokens: audio } }),
+  };
+}
