@@ -14,6 +14,7 @@ import {
 import {
   checkPath,
   genericPlatform,
+  limitNames,
   noBarrelsNoDefaults,
   noLeftovers,
   shortFiles,
@@ -123,6 +124,7 @@ for (const [sentence, rule] of Object.entries(programRules)) {
 const rulesForEverything: Readonly<Record<string, Rule>> = {
   'no file is longer than 400 lines': shortFiles,
   'no comment announces work': noLeftovers,
+  'limits are named MAX_ and MIN_': limitNames,
 };
 
 for (const [sentence, rule] of Object.entries(rulesForEverything)) {

@@ -4,6 +4,7 @@ import { type CallbackNetwork, systemCallbackNetwork } from '../platform/callbac
 import type { Database } from '../platform/database/database.ts';
 import { originAllowed } from '../platform/http/cross-origin.ts';
 import type { RequestHead } from '../platform/http/surface.ts';
+import { withoutSlash } from '../platform/network-address/ip-address.ts';
 import { createBatcher } from '../platform/queue/batcher.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { IsBreached } from '../platform/secrets/password-filter.ts';
@@ -285,8 +286,4 @@ export function createAccountsCore(
       await used.close();
     },
   };
-}
-
-function withoutSlash(url: string): string {
-  return url.endsWith('/') ? url.slice(0, -1) : url;
 }

@@ -2,6 +2,7 @@ import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
 import { readAtMost } from '../platform/http/bounded-fetch.ts';
 import { isLoopbackHost } from '../platform/network-address/classify-address.ts';
+import { withoutSlash } from '../platform/network-address/ip-address.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE } from './command-context.ts';
 import { printable } from './turn-display.ts';
 
@@ -105,8 +106,7 @@ function readUrl(text: string, context: CommandContext): string {
       EXIT_USAGE,
     );
   }
-  const address = url.origin + url.pathname;
-  return address.endsWith('/') ? address.slice(0, -1) : address;
+  return withoutSlash(url.origin + url.pathname);
 }
 
 export function hostOf(url: string): string {

@@ -35,7 +35,7 @@ export interface StdioSystem {
 
 const clock = systemClock;
 /** Editors start one program for each window. */
-const MOST_AT_ONCE = 32;
+const MAX_AT_ONCE = 32;
 
 export async function startStdio(options: StdioOptions): Promise<StdioSystem> {
   const { settings, agent, environment, homeDirectory, logger } = options;
@@ -80,7 +80,7 @@ async function openOwnFolder({ settings, homeDirectory, environment }: StdioOpti
 }> {
   const main = dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME);
   const folder = join(main, 'stdio');
-  for (let number = 1; number <= MOST_AT_ONCE; number += 1) {
+  for (let number = 1; number <= MAX_AT_ONCE; number += 1) {
     const own = await prepareDataDirectory(join(folder, String(number)));
     // A shared database is encrypted with the key of the main data directory.
     const files = settings.database.url === '' ? own : { ...own, secretKey: dataFiles(main).secretKey };
@@ -90,7 +90,7 @@ async function openOwnFolder({ settings, homeDirectory, environment }: StdioOpti
       if (!(error instanceof AppError) || error.code !== 'STORAGE_IN_USE') throw error;
     }
   }
-  throw new AppError('STDIO_CROWDED', { most: MOST_AT_ONCE, folder });
+  throw new AppError('STDIO_CROWDED', { most: MAX_AT_ONCE, folder });
 }
 
 function withEnd(channel: MessageChannel, ended: () => void): MessageChannel {

@@ -7,6 +7,7 @@ import { isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, type Listener } from '../platform/http/listener.ts';
 import type { LogOutput } from '../platform/log/log-output.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import { withoutSlash } from '../platform/network-address/ip-address.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { createApiSurface } from './api-surface.ts';
@@ -218,10 +219,6 @@ export async function startSystem(options: SystemOptions): Promise<System> {
 
 function publicUrl({ accounts }: Settings, ownUrl: string): string {
   return withoutSlash(accounts.public_url === '' ? ownUrl : accounts.public_url);
-}
-
-function withoutSlash(url: string): string {
-  return url.endsWith('/') ? url.slice(0, -1) : url;
 }
 
 /** Throws SECOND_ISSUER where accounts would run here although the people are those of another server. */

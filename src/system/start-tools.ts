@@ -7,6 +7,7 @@ import { systemClock as clock } from '../platform/clock/clock.ts';
 import { systemRandomness as randomness } from '../platform/clock/randomness.ts';
 import { createSortableIds } from '../platform/ids/sortable-id.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import { withoutSlash } from '../platform/network-address/ip-address.ts';
 import { PROGRAM_VERSION } from './environment.ts';
 import { listenAddress, type Settings } from './settings.ts';
 
@@ -24,8 +25,8 @@ export interface ToolsOptions {
 /** The tool bridge: a client of a running server, with that server's tokens. Resolves when the agent has gone. */
 export function startTools(options: ToolsOptions): Promise<void> {
   const { settings, input, output, logger } = options;
-  const url = trimmed(options.url ?? ownUrl(settings));
-  const completionsUrl = trimmed(options.completionsUrl ?? url);
+  const url = withoutSlash(options.url ?? ownUrl(settings));
+  const completionsUrl = withoutSlash(options.completionsUrl ?? url);
   const tools = offeredTools({
     model: settings.agents.builtin.model,
     complete: createCompleteOverHttp({
@@ -43,8 +44,4 @@ export function startTools(options: ToolsOptions): Promise<void> {
 function ownUrl(settings: Settings): string {
   const { host, port } = listenAddress(settings);
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-}
-
-function trimmed(url: string): string {
-  return url.endsWith('/') ? url.slice(0, -1) : url;
 }

@@ -68,3 +68,9 @@ export const noLeftovers: Rule = (file) =>
   file.comments
     .filter(({ value }) => /\b(?:TODO|FIXME|XXX|HACK)\b/.test(value))
     .map(({ start }) => violation(file, start, 'a comment that announces work'));
+
+/** Limits are named `MAX_` and `MIN_` (glossary). */
+export const limitNames: Rule = (file) =>
+  [...file.text.matchAll(/^ *(?:export )?const (?:MOST|LEAST)_\w+/gm)].map(({ index, 0: found }) =>
+    violation(file, index, `${found.trim()}: limits are named MAX_ or MIN_`),
+  );

@@ -9,7 +9,14 @@ import {
   importsRunOneWay,
   onlyListedPackages,
 } from './import-rules.ts';
-import { checkPath, genericPlatform, noBarrelsNoDefaults, noLeftovers, shortFiles } from './naming-rules.ts';
+import {
+  checkPath,
+  genericPlatform,
+  limitNames,
+  noBarrelsNoDefaults,
+  noLeftovers,
+  shortFiles,
+} from './naming-rules.ts';
 import { noDynamicPatterns } from './pattern-rules.ts';
 import {
   consoleInCommands,
@@ -258,6 +265,11 @@ const samples: Readonly<Record<string, Samples>> = {
       ['src/a.ts', 'export default 1;'],
     ],
     passed: [['src/a.ts', 'const b = 1;\nexport { b };']],
+  },
+  limitNames: {
+    rule: limitNames,
+    refused: [['src/a.ts', 'const MOST_FILES = 3;']],
+    passed: [['src/a.ts', 'const MAX_FILES = 3;']],
   },
   noLeftovers: {
     rule: noLeftovers,

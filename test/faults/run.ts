@@ -61,7 +61,7 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
 };
 
 const MEASUREMENTS = fileURLToPath(new URL('../../docs/measurements.md', import.meta.url));
-const MOST_SHOWN = 50;
+const MAX_SHOWN = 50;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -95,7 +95,7 @@ for (const [suite, { run, cycles: usual }] of Object.entries(SUITES)) {
     continue;
   }
   process.stdout.write(`\n${figuresTable(figures)}\n`);
-  for (const violation of violations.slice(0, MOST_SHOWN)) say(`VIOLATION ${violation}`);
+  for (const violation of violations.slice(0, MAX_SHOWN)) say(`VIOLATION ${violation}`);
   say(violations.length === 0 ? 'nothing was violated' : `${violations.length} violations`);
   found += violations.length;
   missed += figures.filter(({ met }) => !met).length;

@@ -6,7 +6,7 @@ export interface Browser {
   setCookie(url: string, name: string, value: string): void;
 }
 
-const MOST_REDIRECTS = 10;
+const MAX_REDIRECTS = 10;
 
 export function createBrowser(): Browser {
   const jars = new Map<string, Map<string, string>>();
@@ -26,7 +26,7 @@ export function createBrowser(): Browser {
   return {
     async open(start, stop = () => false, headers = {}) {
       let url = start;
-      for (let count = 0; count < MOST_REDIRECTS && !stop(url); count += 1) {
+      for (let count = 0; count < MAX_REDIRECTS && !stop(url); count += 1) {
         const cookie = [...jarOf(url)].map(([name, value]) => `${name}=${value}`).join('; ');
         const response = await fetch(url, {
           redirect: 'manual',

@@ -125,7 +125,7 @@ export function createMatrixSettings({ database, audit, clock }: Pick<AccountsCo
 /** What may be written into the permission matrix (contract/accounts: admin/settings; Rules: Admin). All of it is pure. */
 
 const MODULE = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
-const MOST_MODULES = 500;
+const MAX_MODULES = 500;
 const ADMIN_KEYS: ReadonlySet<string> = new Set(ADMIN_PERMISSIONS);
 /** What nobody can change about the keys of this service; for operators they can be set. */
 const FIXED: Readonly<Record<string, boolean>> = { root: true, admin: true, user: false, readonly: false };
@@ -133,8 +133,8 @@ const FIXED: Readonly<Record<string, boolean>> = { root: true, admin: true, user
 /** Throws INVALID_MODULE or INVALID_ROLE. */
 function checkMatrix(matrix: PermissionMatrix): void {
   const modules = Object.entries(matrix);
-  if (modules.length > MOST_MODULES) {
-    throw new AppError('INVALID_REQUEST', { reason: `the matrix has more than ${MOST_MODULES} modules` });
+  if (modules.length > MAX_MODULES) {
+    throw new AppError('INVALID_REQUEST', { reason: `the matrix has more than ${MAX_MODULES} modules` });
   }
   for (const [module, roles] of modules) {
     const isKnown = ADMIN_KEYS.has(module) || (MODULE.test(module) && !module.startsWith('admin.'));

@@ -5,6 +5,7 @@ import { Compile } from 'typebox/schema';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { boundedFetch } from '../../platform/http/bounded-fetch.ts';
+import { withoutSlash } from '../../platform/network-address/ip-address.ts';
 import type { AccountsSettings } from '../settings.ts';
 
 /** Someone as a provider knows them. */
@@ -151,10 +152,6 @@ function createGithubProvider(settings: GithubSettings): OauthProvider {
       return { id: String(person.id), email, name: person.name || person.login };
     },
   };
-}
-
-function withoutSlash(url: string): string {
-  return url.endsWith('/') ? url.slice(0, -1) : url;
 }
 
 interface OidcSettings {

@@ -5,7 +5,7 @@ import { COMMON_PASSWORD_WORDS } from './common-password-words.ts';
 const LEAST = 8;
 const MOST = 256;
 /** A shorter name or part of an address is in many good passwords by chance. */
-const LEAST_IDENTITY = 4;
+const MIN_IDENTITY = 4;
 
 /** Throws unless it can be this person's password. Nothing is trimmed, cut or demanded of its characters. */
 export function checkNewPassword(
@@ -37,7 +37,7 @@ function containsIdentity(
   const [local = ''] = email.split('@');
   return [name, local, email]
     .map(comparable)
-    .some((word) => (word.length >= LEAST_IDENTITY ? text.includes(word) : word !== '' && text === word));
+    .some((word) => (word.length >= MIN_IDENTITY ? text.includes(word) : word !== '' && text === word));
 }
 
 function comparable(text: string): string {

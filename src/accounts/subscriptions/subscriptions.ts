@@ -27,7 +27,7 @@ interface Subscriptions {
 }
 
 /** Far more than anyone buys; a stored list needs a limit. */
-const MOST_PER_USER = 100;
+const MAX_PER_USER = 100;
 const META_BYTES = 4096;
 
 type SubscriptionParts = Pick<AccountsCore, 'subscriptions' | 'audit' | 'webhooks' | 'clock' | 'makeId'>;
@@ -42,7 +42,7 @@ export function createSubscriptions({
   const described = (row: SubscriptionRow) => ({ subscription: describeSubscription(row, clock.now()) });
   return {
     async list(userId) {
-      const own = await store.ofUser(userId, MOST_PER_USER + 1);
+      const own = await store.ofUser(userId, MAX_PER_USER + 1);
       return { subscriptions: own.map((row) => describeSubscription(row, clock.now())) };
     },
     async claim(claim, { caller: { user }, head }) {
@@ -50,8 +50,8 @@ export function createSubscriptions({
       const row = { ...newSubscription(makeId('sub_'), user.id, externalId, clock.now()), ...claimed(claim) };
       const details = { externalId, planId: row.plan_id };
       const entry = { event: 'subscription.claimed', actor: user.id, subject: user.id, head, details };
-      const stored = await store.claim(row, [audit.statement(entry)], MOST_PER_USER);
-      if (stored === undefined) throw new AppError('TOO_MANY_SUBSCRIPTIONS', { most: MOST_PER_USER });
+      const stored = await store.claim(row, [audit.statement(entry)], MAX_PER_USER);
+      if (stored === undefined) throw new AppError('TOO_MANY_SUBSCRIPTIONS', { most: MAX_PER_USER });
       return described(stored);
     },
     async cancel(given, { caller: { user }, head }) {
@@ -245,7 +245,7 @@ function deliveryNames(head: RequestHead, sentAt: number, body: Buffer): readonl
 
 const TOLERANCE_MS = 5 * 60_000;
 const LONGEST_HEADER = 1024;
-const MOST_SIGNATURES = 4;
+const MAX_SIGNATURES = 4;
 
 /**
  * When a webhook was signed (`X-App-Signature: t=<unix seconds>,v1=<hex of HMAC-SHA256 over "t.body">`), in milliseconds;
@@ -262,7 +262,7 @@ export function signedAt(
   const parts = header.split(',').map((part) => part.trim());
   const times = parts.filter((part) => part.startsWith('t='));
   const [time = ''] = times;
-  const signatures = parts.filter((part) => part.startsWith('v1=')).slice(0, MOST_SIGNATURES);
+  const signatures = parts.filter((part) => part.startsWith('v1=')).slice(0, MAX_SIGNATURES);
   if (times.length !== 1 || !/^t=\d{1,12}$/.test(time)) return undefined;
   const seconds = time.slice(2);
   const at = Number(seconds) * 1000;

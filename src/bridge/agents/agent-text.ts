@@ -93,7 +93,7 @@ export function cutText(text: string, maxLength: number): string {
 }
 
 /** Calls at the same time; of a further one every step is passed on. */
-const MOST_RUNNING_CALLS = 100;
+const MAX_RUNNING_CALLS = 100;
 
 /**
  * Agents repeat all that a running tool has printed with every line that it adds. Passed on like that, the events of one
@@ -112,7 +112,7 @@ export function createProgressThinning(): (event: AgentEvent) => boolean {
     const { length } = event.output;
     const before = passedOn.get(event.toolCallId);
     if (before !== undefined && length < 2 * before) return false;
-    if (before !== undefined || passedOn.size < MOST_RUNNING_CALLS) passedOn.set(event.toolCallId, length);
+    if (before !== undefined || passedOn.size < MAX_RUNNING_CALLS) passedOn.set(event.toolCallId, length);
     return true;
   };
 }

@@ -69,7 +69,7 @@ interface ArtifactsOptions {
 
 /** Contract/bridge 1. */
 const LINK_MS = 24 * 3_600_000;
-const MOST_FILES = 20;
+const MAX_FILES = 20;
 const CHUNK_BYTES = 256 * 1024;
 const SWEEP_STEP = 500;
 
@@ -202,7 +202,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
         kept.set(artifact.relativePath, artifact);
         room -= isElsewhere ? 0 : artifact.sizeBytes;
       };
-      for (const produced of files.slice(0, MOST_FILES)) {
+      for (const produced of files.slice(0, MAX_FILES)) {
         if ('place' in produced) {
           add(linkElsewhere(produced, kept), true);
           continue;
@@ -214,10 +214,10 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
         const copy = (file: string) => writeCopy(file, [bytes]);
         add(await keepOne(origin, free, contentType, copy).catch(notKept(origin)));
       }
-      for (const path of paths) if (kept.size < MOST_FILES) add(await keepPath(origin, path, room));
+      for (const path of paths) if (kept.size < MAX_FILES) add(await keepPath(origin, path, room));
       // A long text does not take the room of the files that the turn was about.
       room = Math.min(MAX_ARTIFACT_BYTES, options.maxBytes, options.maxBytesOfOwner);
-      for (const output of outputs.slice(0, MOST_FILES)) add(await keepOutput(origin, output, room, kept));
+      for (const output of outputs.slice(0, MAX_FILES)) add(await keepOutput(origin, output, room, kept));
       return [...kept.values()];
     },
     async find(path) {
@@ -321,7 +321,7 @@ interface ProducedPaths {
   paths(): readonly string[];
 }
 
-const MOST_PATHS = 100;
+const MAX_PATHS = 100;
 
 /** What counts is the place of a completed tool call of kind `edit`: nothing is guessed from texts or from folders. */
 export function createProducedPaths(): ProducedPaths {
@@ -334,13 +334,13 @@ export function createProducedPaths(): ProducedPaths {
       const { toolCallId, toolKind, status, locations } = event;
       const named = locations?.map(({ path }) => path) ?? open.get(toolCallId) ?? [];
       if (status === 'pending' || status === 'in_progress') {
-        if (toolKind === 'edit' && named.length > 0 && open.size < MOST_PATHS) open.set(toolCallId, named);
+        if (toolKind === 'edit' && named.length > 0 && open.size < MAX_PATHS) open.set(toolCallId, named);
         return;
       }
       const isEdit = toolKind === 'edit' || open.has(toolCallId);
       open.delete(toolCallId);
       if (status !== 'completed' || !isEdit) return;
-      for (const path of named) if (found.size < MOST_PATHS) found.add(path);
+      for (const path of named) if (found.size < MAX_PATHS) found.add(path);
     },
     paths: () => [...found],
   };

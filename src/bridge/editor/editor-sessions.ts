@@ -26,7 +26,7 @@ const TOOL_KINDS: ReadonlySet<unknown> = new Set([
   'other',
 ]);
 /** The tool calls of one turn that were sent to the editor. */
-const MOST_REMEMBERED = 10_000;
+const MAX_REMEMBERED = 10_000;
 
 /** A kind of tool that the protocol knows. */
 export function editorToolKind(kind: unknown): unknown {
@@ -50,7 +50,7 @@ export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefi
   function toolCall(event: Fields): EditorUpdate {
     const toolCallId = textOf(event.toolCallId);
     const isNew = !announced.has(toolCallId);
-    if (announced.size >= MOST_REMEMBERED) announced.clear();
+    if (announced.size >= MAX_REMEMBERED) announced.clear();
     announced.add(toolCallId);
     const { input, output, locations } = event;
     const content = [...(typeof output === 'string' ? [textContent(output)] : []), ...diffContents(event.changes)];
@@ -161,7 +161,7 @@ interface EditorSession {
 const AGENT_OPTION = 'agent';
 const ANY_AGENT = 'auto';
 /** The least recently opened is forgotten; it can be loaded again. */
-const MOST_SESSIONS = 1000;
+const MAX_SESSIONS = 1000;
 
 export function createEditorSessions(options: EditorSessionsOptions): EditorSessions {
   const { dispatch, agents, makeId, send } = options;
@@ -171,7 +171,7 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
     const session: EditorSession = { ...given, agent: options.agent, read: createEditorUpdates(), past: undefined };
     sessions.set(sessionId, session);
     const [oldest] = sessions.keys();
-    if (sessions.size > MOST_SESSIONS && oldest !== undefined) sessions.delete(oldest);
+    if (sessions.size > MAX_SESSIONS && oldest !== undefined) sessions.delete(oldest);
     return session;
   }
 

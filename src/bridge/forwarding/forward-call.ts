@@ -71,7 +71,7 @@ class BoundElsewhere extends Error {
 
 const TURN_METHODS: ReadonlySet<string> = new Set(['session.start', 'session.message']);
 const METHOD_NOT_FOUND = -32601;
-const LEAST_CONNECT_MS = 200;
+const MIN_CONNECT_MS = 200;
 
 /**
  * Hands a call to the first candidate that takes it (contract/bridge 9): the next one is asked only when it is certain
@@ -94,7 +94,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
       const { target } = candidate;
       const binding: Binding = { ...about, owner, nodeId: target };
       const bindsFirst = about.binds === 'before';
-      const connectMs = Math.max(LEAST_CONNECT_MS, (deadline - clock.monotonic()) / (left.length + 1));
+      const connectMs = Math.max(MIN_CONNECT_MS, (deadline - clock.monotonic()) / (left.length + 1));
       let answer: PeerAnswer;
       try {
         answer = await ask(outgoing, candidate, connectMs, signal, async () => {

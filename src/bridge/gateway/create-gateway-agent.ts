@@ -240,8 +240,8 @@ function readUsage(data: unknown): TurnUsage | undefined {
   return counts.length === 0 ? undefined : (Object.fromEntries(counts) as TurnUsage);
 }
 
-const MOST_FILES = 10;
-const MOST_BYTES = 64 * 1024 * 1024;
+const MAX_FILES = 10;
+const MAX_BYTES = 64 * 1024 * 1024;
 const LIST_MS = 10_000;
 const DOWNLOAD_MS = 60_000;
 
@@ -259,8 +259,8 @@ async function fetchGatewayArtifacts(
   const files: ProducedFile[] = [];
   try {
     const { artifacts } = asObject(await link.request('artifacts.list', scope, LIST_MS));
-    let room = MOST_BYTES;
-    for (const artifact of (Array.isArray(artifacts) ? artifacts : []).slice(0, MOST_FILES)) {
+    let room = MAX_BYTES;
+    for (const artifact of (Array.isArray(artifacts) ? artifacts : []).slice(0, MAX_FILES)) {
       const { id, title, mimeType, sizeBytes } = asObject(artifact);
       if (textOf(id) === '' || (typeof sizeBytes === 'number' && sizeBytes > room)) continue;
       const loaded = asObject(await link.request('artifacts.download', { ...scope, artifactId: id }, DOWNLOAD_MS));

@@ -51,7 +51,7 @@ interface GatewayOptions extends Runtime {
 }
 
 const TOOL_MS = 60_000;
-const MOST_ANSWER_BYTES = 1024 * 1024;
+const MAX_ANSWER_BYTES = 1024 * 1024;
 
 export function createGateway(options: GatewayOptions): Gateway {
   const { clock, randomness, makeId, logger, version } = options;
@@ -69,13 +69,13 @@ export function createGateway(options: GatewayOptions): Gateway {
   });
   const callTool =
     toolsUrl === ''
-      ? createToolsOverRuntime(link, TOOL_MS, MOST_ANSWER_BYTES)
+      ? createToolsOverRuntime(link, TOOL_MS, MAX_ANSWER_BYTES)
       : createToolsOverHttp({
           url: toolsUrl,
           token: () => toolsToken,
           clock,
           timeoutMs: TOOL_MS,
-          mostBytes: MOST_ANSWER_BYTES,
+          mostBytes: MAX_ANSWER_BYTES,
         });
   const checkTool = createToolRule(toolsAllowed);
   const invokeTool = createInvokeTool({ checkTool, callTool, secrets: () => [token, toolsToken] });

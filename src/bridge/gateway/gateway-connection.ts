@@ -41,8 +41,8 @@ interface PendingRequest {
 }
 
 /** Larger than any answer that we ask for; artifacts come in base64. */
-const MOST_MESSAGE_BYTES = 96 * 1024 * 1024;
-const MOST_PENDING = 256;
+const MAX_MESSAGE_BYTES = 96 * 1024 * 1024;
+const MAX_PENDING = 256;
 /** With more than this waiting for the gateway, requests wait: an amount at one moment does not say that it is too much. */
 const MAX_BUFFERED_BYTES = 8 * 1024 * 1024;
 const CONNECT_ID = 'connect';
@@ -65,7 +65,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
 
   const socket = new WebSocket(url, {
     perMessageDeflate: false,
-    maxPayload: MOST_MESSAGE_BYTES,
+    maxPayload: MAX_MESSAGE_BYTES,
     followRedirects: false,
     handshakeTimeout: options.handshakeMs,
   });
@@ -157,7 +157,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
 
   function request(method: string, params: unknown, timeoutMs: number, abort?: AbortSignal): Promise<unknown> {
     if (!isOpen) return Promise.reject(gatewayFailed('SOCKET_CLOSED', 'the connection is closed'));
-    if (pending.size >= MOST_PENDING) {
+    if (pending.size >= MAX_PENDING) {
       return Promise.reject(gatewayFailed('OVERLOADED', 'too many requests to the gateway are under way'));
     }
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();

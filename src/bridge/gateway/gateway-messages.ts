@@ -182,8 +182,8 @@ export function connectParams({ challenge, device, token, version, platform }: C
 }
 
 const DEFAULT_TICK_MS = 30_000;
-const LEAST_TICK_MS = 1000;
-const MOST_TICK_MS = 300_000;
+const MIN_TICK_MS = 1000;
+const MAX_TICK_MS = 300_000;
 
 /** Undefined for what is no greeting, or one of a protocol that we do not speak. */
 export function readGreeting(payload: unknown): Greeting | undefined {
@@ -201,7 +201,7 @@ export function readGreeting(payload: unknown): Greeting | undefined {
     role: textOf(granted.role) || ROLE,
     scopes: Array.isArray(scopes) ? scopes.filter((scope): scope is string => typeof scope === 'string') : SCOPES,
     hasDeviceToken: textOf(granted.deviceToken) !== '',
-    tickMs: Math.min(MOST_TICK_MS, Math.max(LEAST_TICK_MS, typeof tick === 'number' ? tick : DEFAULT_TICK_MS)),
+    tickMs: Math.min(MAX_TICK_MS, Math.max(MIN_TICK_MS, typeof tick === 'number' ? tick : DEFAULT_TICK_MS)),
   };
 }
 

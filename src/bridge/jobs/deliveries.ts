@@ -142,7 +142,7 @@ export function createWebhook({ post, secret, now }: WebhookOptions): SendDelive
 }
 
 /** What chat systems take at least. */
-const MOST_CHARACTERS = 3500;
+const MAX_CHARACTERS = 3500;
 const INVISIBLE_SPACE = '\u200b';
 
 /** The Markdown text of a result card: a heading with id and status, then the outcome of the job. */
@@ -172,5 +172,5 @@ export function neutralise(text: string): string {
 }
 
 function shorten(text: string): string {
-  return text.length <= MOST_CHARACTERS ? text : `${text.slice(0, MOST_CHARACTERS).toWellFormed()}…`;
+  return text.length <= MAX_CHARACTERS ? text : `${text.slice(0, MAX_CHARACTERS).toWellFormed()}…`;
 }

@@ -40,7 +40,7 @@ interface JobReportsOptions {
 
 const DEFAULT_LIMIT = 100;
 /** Results may be long: a page ends when it has this much of them, and its cursor leads on. */
-const MOST_CHARACTERS = 8 * 1024 * 1024;
+const MAX_CHARACTERS = 8 * 1024 * 1024;
 const READ_AT_ONCE = 100;
 const JOB_ID = /^job-[0-9a-z]{26}$/;
 
@@ -85,7 +85,7 @@ export function createJobReports({ jobs, reports, deliveries, clock }: JobReport
       const found: JobRow[] = [];
       let before = earlier(cursor, readEnd(params.to));
       let isMore = isSeen;
-      for (let characters = 0; isMore && found.length < limit && characters < MOST_CHARACTERS; ) {
+      for (let characters = 0; isMore && found.length < limit && characters < MAX_CHARACTERS; ) {
         const wanted = Math.min(READ_AT_ONCE, limit - found.length);
         const { jobs: taken, seenUntil } = await readPage(owners, { status, before, limit: wanted }, filters);
         found.push(...taken);

@@ -325,7 +325,7 @@ export interface ClockStep {
 }
 
 /** Smaller steps are not reported, and a job may end a second too early or too late. */
-const LEAST_STEP_MS = 1000;
+const MIN_STEP_MS = 1000;
 
 /**
  * The deadlines of jobs are stored as times of the wall clock, but a job has its time by the monotonic one. Each look at
@@ -343,7 +343,7 @@ export function createFollowClock(
     const now = clock.now();
     const monotonic = clock.monotonic();
     const byMs = Math.round(now - monotonic - apart);
-    if (Math.abs(byMs) >= LEAST_STEP_MS) {
+    if (Math.abs(byMs) >= MIN_STEP_MS) {
       await move({ byMs, now, sinceMs: Math.ceil(monotonic - lookedAt) });
       apart += byMs;
     }

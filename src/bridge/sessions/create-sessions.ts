@@ -91,7 +91,7 @@ const SWEEP_PAUSE_MS = 10 * 60_000;
 const CLEAR_UP_MS = 6_000;
 /** Checkpoints are measured where they are saved. */
 const UNLIMITED = { maxBytes: Number.POSITIVE_INFINITY, maxBytesOfOwner: Number.POSITIVE_INFINITY };
-const MOST_TURNS_OF_THE_PAST = 10_000;
+const MAX_TURNS_OF_THE_PAST = 10_000;
 /** A drain takes 30 seconds, and an agent has five to be quiet. */
 const SETTLE_MS = 25_000;
 
@@ -258,7 +258,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       const session = await table.load(principal, sessionId);
       if (session?.stored !== 'open') return undefined;
       await log.flush();
-      const asked = await turns.prompts(session.key, MOST_TURNS_OF_THE_PAST);
+      const asked = await turns.prompts(session.key, MAX_TURNS_OF_THE_PAST);
       const prompts = new Map(asked.map(({ id, prompt }) => [id, JSON.parse(prompt) as string]));
       const mcpServers = shownServers(serverBox.open(session.key, session.mcpServers));
       return { providerId: session.providerId, mcpServers, prompts };

@@ -81,7 +81,7 @@ export interface SessionOrchestratorOptions extends Pick<Runtime, 'clock' | 'mak
 }
 
 /** Turns that may wait behind the one that runs (contract/bridge 4). */
-const MOST_WAITING = 32;
+const MAX_WAITING = 32;
 const START = 'session.start';
 const MESSAGE = 'session.message';
 
@@ -135,7 +135,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       const { sessionId, threadId, routing } = request;
       throw continuationLost(sessionId, threadId || sessionId, routing.explicitProviderId ?? '');
     }
-    const isFull = (found?.turns.length ?? 0) > (isStart ? 0 : MOST_WAITING);
+    const isFull = (found?.turns.length ?? 0) > (isStart ? 0 : MAX_WAITING);
     if (found?.state === 'elsewhere' || isFull) throw new AppError('SESSION_BUSY');
     limits.opened(request.principal);
     const session = found ?? table.create(request.principal.id, request.sessionId);

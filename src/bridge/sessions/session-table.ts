@@ -31,7 +31,7 @@ export interface SessionTableOptions {
 }
 
 /** Sessions with nothing to do stay while there are fewer than this. */
-const MOST_IDLE = 1000;
+const MAX_IDLE = 1000;
 /** So long they stay in any case: a call may be about to use them. */
 const IDLE_MS = 60_000;
 
@@ -65,7 +65,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
   function dropIdle(): void {
     const limit = clock.monotonic() - IDLE_MS;
     for (const [name, session] of sessions) {
-      if (sessions.size < MOST_IDLE || session.usedAt > limit) return;
+      if (sessions.size < MAX_IDLE || session.usedAt > limit) return;
       if (!isBusy(session)) sessions.delete(name);
       else use(session);
     }

@@ -82,7 +82,7 @@ interface KeyRegisterOptions {
   onChanged(id: string): void;
 }
 
-const MOST_AT_ONCE = 1000;
+const MAX_AT_ONCE = 1000;
 const HINT_LENGTH = KEY_PREFIX.length + 4;
 
 /** This program itself. */
@@ -142,7 +142,7 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
       await record({ ...by, event: 'key.created', subject: row.owner, details: { key: row.id, name: row.name } });
       return { ...describeKey(row), key };
     },
-    async list({ owner, after = '', limit = MOST_AT_ONCE }) {
+    async list({ owner, after = '', limit = MAX_AT_ONCE }) {
       const owned = owner === undefined ? undefined : ownerIdOf(owner);
       const rows = await store.list({ owner: owned, after, limit: limit + 1 });
       return { object: 'list', data: rows.slice(0, limit).map(describeKey), has_more: rows.length > limit };

@@ -191,7 +191,7 @@ export interface Alarms {
 }
 
 /** Alarms that follow closely upon another wait for each other: with thousands of them each look costs something. */
-const LEAST_PAUSE_MS = 50;
+const MIN_PAUSE_MS = 50;
 
 /** The timer is set while alarms are; it does not keep the process alive. */
 export function createAlarms(clock: Pick<Clock, 'monotonic' | 'after'>): Alarms {
@@ -215,7 +215,7 @@ export function createAlarms(clock: Pick<Clock, 'monotonic' | 'after'>): Alarms 
       // One that rang may have cleared others.
       else if (alarms.delete(alarm)) alarm.ring();
     }
-    if (next < wakesAt) wakeAt(Math.max(next, now + LEAST_PAUSE_MS), now);
+    if (next < wakesAt) wakeAt(Math.max(next, now + MIN_PAUSE_MS), now);
   }
 
   return {

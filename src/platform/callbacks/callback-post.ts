@@ -181,7 +181,7 @@ interface CallbackWay extends Pick<CallbackRules, 'allows' | 'notOpen'> {
   readonly addresses: readonly string[];
 }
 
-const MOST_READ = 64 * 1024;
+const MAX_READ = 64 * 1024;
 
 type Connector = buildConnector.connector;
 
@@ -259,7 +259,7 @@ async function readSome(body: AsyncIterable<Buffer>): Promise<void> {
   let read = 0;
   for await (const chunk of body) {
     read += chunk.length;
-    if (read >= MOST_READ) return;
+    if (read >= MAX_READ) return;
   }
 }
 

@@ -1,7 +1,7 @@
 export const REDACTED = '[redacted]';
 
 /** Shorter values would be found in ordinary words and numbers. */
-const LEAST_LENGTH = 6;
+const MIN_LENGTH = 6;
 
 /** Takes the secrets that the program itself was given out of texts: as they are, in base64 and hex, and as JSON and URLs write them. */
 export interface KnownSecrets {
@@ -17,7 +17,7 @@ export function createKnownSecrets(secrets: readonly string[]): KnownSecrets {
 }
 
 function formsOf(secret: string): readonly string[] {
-  if (secret.length < LEAST_LENGTH) return [];
+  if (secret.length < MIN_LENGTH) return [];
   const bytes = Buffer.from(secret, 'utf8');
   const hex = bytes.toString('hex');
   const json = inJson(secret);

@@ -10,11 +10,11 @@ import {
 import type { LogOutput } from './log-output.ts';
 
 /** What one line may take: whatever is handed to the logger, writing it stays quick. */
-const MOST_VALUES = 1000;
-const MOST_CHARACTERS = 32_768;
-const MOST_OF_A_TEXT = 8192;
-const MOST_OF_A_NAME = 200;
-const MOST_MEMBERS = 200;
+const MAX_VALUES = 1000;
+const MAX_CHARACTERS = 32_768;
+const MAX_TEXT = 8192;
+const MAX_NAME = 200;
+const MAX_MEMBERS = 200;
 const DEEPEST = 8;
 /** Patterns need to see this much beyond a cut, so that none is cut in two. */
 const LOOK_BEYOND = 1200;
@@ -50,8 +50,8 @@ function createCleaner(known: KnownSecrets) {
   function cleanValue(value: unknown, budget: Budget): unknown {
     budget.values -= 1;
     if (budget.values < 0) return '[more]';
-    if (typeof value === 'string') return cleanText(value, MOST_OF_A_TEXT, budget);
-    if (typeof value === 'bigint') return cleanText(String(value), MOST_OF_A_NAME, budget);
+    if (typeof value === 'string') return cleanText(value, MAX_TEXT, budget);
+    if (typeof value === 'bigint') return cleanText(String(value), MAX_NAME, budget);
     if (typeof value === 'number') return known.hide(String(value)) === String(value) ? value : REDACTED;
     if (typeof value === 'object' && value !== null) return cleanNested(value, budget);
     return typeof value === 'boolean' || value === null ? value : undefined;
@@ -66,7 +66,7 @@ function createCleaner(known: KnownSecrets) {
       if (value instanceof Error) return cleanError(value, budget);
       if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return `[${value.byteLength} bytes]`;
       if (value instanceof Map || value instanceof Set) return `[${value.size} entries]`;
-      if (value instanceof URLSearchParams) return cleanText(`?${value}`, MOST_OF_A_TEXT, budget);
+      if (value instanceof URLSearchParams) return cleanText(`?${value}`, MAX_TEXT, budget);
       if ('toJSON' in value && typeof value.toJSON === 'function') return cleanValue(value.toJSON(), budget);
       return cleanMembers(value, budget);
     } catch {
@@ -78,7 +78,7 @@ function createCleaner(known: KnownSecrets) {
 
   function cleanList(list: readonly unknown[], budget: Budget): unknown[] {
     const copy: unknown[] = [];
-    for (let index = 0; index < list.length && index < MOST_MEMBERS && budget.values > 0; index += 1) {
+    for (let index = 0; index < list.length && index < MAX_MEMBERS && budget.values > 0; index += 1) {
       const item = list[index];
       // Raw headers come as a list of names and values.
       const before = index > 0 ? list[index - 1] : undefined;
@@ -91,11 +91,11 @@ function createCleaner(known: KnownSecrets) {
 
   function cleanMembers(from: object, budget: Budget): Record<string, unknown> {
     const copy: Record<string, unknown> = {};
-    let left = MOST_MEMBERS;
+    let left = MAX_MEMBERS;
     for (const name of Object.keys(from)) {
       left -= 1;
       if (left < 0 || budget.values <= 0) return { ...copy, '[more]': true };
-      const shown = name === '__proto__' ? '[__proto__]' : cleanText(name, MOST_OF_A_NAME, budget);
+      const shown = name === '__proto__' ? '[__proto__]' : cleanText(name, MAX_NAME, budget);
       try {
         const value: unknown = Reflect.get(from, name);
         const secret = isSecretName(name) && typeof value !== 'boolean' && value !== null && value !== undefined;
@@ -110,12 +110,12 @@ function createCleaner(known: KnownSecrets) {
   function cleanError(error: Error, budget: Budget): Record<string, unknown> {
     const { name, message, stack, cause } = error;
     return {
-      type: cleanText(String(name), MOST_OF_A_NAME, budget),
-      message: cleanText(String(message), MOST_OF_A_TEXT, budget),
+      type: cleanText(String(name), MAX_NAME, budget),
+      message: cleanText(String(message), MAX_TEXT, budget),
       ...cleanMembers(error, budget),
       // The stack repeats the message in front of the frames.
       ...(typeof stack === 'string' && {
-        stack: cleanText(stack.slice(stack.indexOf('\n    at ') + 1), MOST_OF_A_TEXT, budget),
+        stack: cleanText(stack.slice(stack.indexOf('\n    at ') + 1), MAX_TEXT, budget),
       }),
       ...(cause !== undefined && { cause: cleanValue(cause, budget) }),
       ...(error instanceof AggregateError && { errors: cleanValue(error.errors, budget) }),
@@ -124,7 +124,7 @@ function createCleaner(known: KnownSecrets) {
 
   return {
     fields(fields: LogFields): Record<string, unknown> {
-      const budget: Budget = { values: MOST_VALUES, characters: MOST_CHARACTERS, around: [] };
+      const budget: Budget = { values: MAX_VALUES, characters: MAX_CHARACTERS, around: [] };
       const cleaned = cleanNested(fields, budget);
       const copy = typeof cleaned === 'object' ? (cleaned as Record<string, unknown>) : { fields: cleaned };
       for (const name of OWN_NAMES) {
@@ -134,7 +134,7 @@ function createCleaner(known: KnownSecrets) {
       }
       return copy;
     },
-    text: (text: string) => cleanText(text, MOST_OF_A_TEXT, { values: 0, characters: MOST_OF_A_TEXT, around: [] }),
+    text: (text: string) => cleanText(text, MAX_TEXT, { values: 0, characters: MAX_TEXT, around: [] }),
   };
 }
 

@@ -140,3 +140,8 @@ function mistaken(text: string): ParsedListenAddress {
   if (isHostNameOrIpv4(text)) return { wrong: 'has no port', fix: `say ${text}:8787` };
   return { wrong: 'is not an address with a port' };
 }
+
+/** A URL to which paths are appended. */
+export function withoutSlash(url: string): string {
+  return url.endsWith('/') ? url.slice(0, -1) : url;
+}

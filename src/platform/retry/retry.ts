@@ -20,7 +20,7 @@ export interface RetryOptions extends Backoff {
 }
 
 /** Beyond this the product is no exact number any more, and long past any bound. */
-const MOST_DOUBLINGS = 40;
+const MAX_DOUBLINGS = 40;
 
 /** How long to wait after the given failed attempt (1, 2, ...): anything up to a bound that doubles, so that callers spread. */
 export function backoffDelay(
@@ -28,7 +28,7 @@ export function backoffDelay(
   { baseMs, maxMs }: Backoff,
   randomness: Pick<Randomness, 'below'>,
 ): number {
-  const bound = Math.min(maxMs, baseMs * 2 ** Math.min(attempt - 1, MOST_DOUBLINGS));
+  const bound = Math.min(maxMs, baseMs * 2 ** Math.min(attempt - 1, MAX_DOUBLINGS));
   return randomness.below(Math.max(0, Math.floor(bound)) + 1);
 }
 

@@ -25,8 +25,8 @@ export function createToken(randomness: Pick<Randomness, 'bytes'>, prefix = ''):
   return prefix + Buffer.from(randomness.bytes(TOKEN_BYTES)).toString('base64url');
 }
 
-const LEAST_LENGTH = 16;
-const LEAST_DISTINCT = 8;
+const MIN_LENGTH = 16;
+const MIN_DISTINCT = 8;
 /** Nobody tries longer ones; and the checks below stay quick. */
 const LOOKED_AT = 256;
 
@@ -36,12 +36,12 @@ const COMMON_WORDS =
 /** Why a configured token would be guessed; undefined when nothing speaks against it. Ends a sentence: "The token ...". */
 export function tokenWeakness(token: string): string | undefined {
   const text = token.slice(0, LOOKED_AT);
-  if (text.length < LEAST_LENGTH) return `is shorter than ${LEAST_LENGTH} characters`;
+  if (text.length < MIN_LENGTH) return `is shorter than ${MIN_LENGTH} characters`;
   if (/^(.{1,8})\1+.{0,7}$/s.test(text)) return 'repeats the same few characters';
-  if (new Set(text).size < LEAST_DISTINCT) return `has fewer than ${LEAST_DISTINCT} different characters`;
+  if (new Set(text).size < MIN_DISTINCT) return `has fewer than ${MIN_DISTINCT} different characters`;
   if (isSequence(text)) return 'is a sequence of neighbouring characters';
   const rest = text.replaceAll(COMMON_WORDS, '').replaceAll(/[\s_.,:;!-]|0?1?2?3456?7?8?9?0?/g, '');
-  if (rest.length < LEAST_LENGTH / 2 || new Set(rest).size < LEAST_DISTINCT / 2) return 'is made of common words';
+  if (rest.length < MIN_LENGTH / 2 || new Set(rest).size < MIN_DISTINCT / 2) return 'is made of common words';
   return undefined;
 }
 

@@ -36,7 +36,7 @@ interface TotpOwner {
 
 const PASSWORD = 'copper kettle 47 over the pass';
 const STEP_MS = 30_000;
-const MOST_REPLAYS = 2;
+const MAX_REPLAYS = 2;
 
 export function createAccountWorker({ name, random, note }: AccountWorkerOptions): AccountWorker {
   const people: string[] = [];
@@ -143,7 +143,7 @@ export function createAccountWorker({ name, random, note }: AccountWorkerOptions
   async function useCode(url: string, owner: TotpOwner): Promise<void> {
     const fresh = Math.max(owner.lastStep + 1, currentStep() - 1);
     const isReplay = owner.inDoubt || fresh > currentStep() + 1;
-    if (isReplay && owner.replays >= MOST_REPLAYS) return;
+    if (isReplay && owner.replays >= MAX_REPLAYS) return;
     const step = isReplay ? owner.lastStep : fresh;
     const { body: _, ...rest } = await login(url, owner.email, { totpCode: codeOf(owner.totp, step) });
     note({ ...rest, kind: 'code', email: owner.email, step });

@@ -18,8 +18,8 @@ import { readStoredAccounts } from './stored-accounts.ts';
 
 const WORKERS = 8;
 /** So many answers come before a kill: by count and not by time, so that a slow machine does as much. */
-const LEAST_ANSWERS = 20;
-const MOST_ANSWERS = 150;
+const MIN_ANSWERS = 20;
+const MAX_ANSWERS = 150;
 const LONGEST_MS = 20_000;
 const READY_MS = 2000;
 /** Not always right after an answer. */
@@ -57,7 +57,7 @@ export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
       const running = await start();
       let isOver = false;
       const load = workers.map((worker) => worker.workUntil(running.url, () => isOver));
-      const enough = answers + LEAST_ANSWERS + random() * (MOST_ANSWERS - LEAST_ANSWERS);
+      const enough = answers + MIN_ANSWERS + random() * (MAX_ANSWERS - MIN_ANSWERS);
       for (const limit = Date.now() + LONGEST_MS; answers < enough && Date.now() < limit; ) await sleep(1);
       await sleep(random() * LAG_MS);
       const stopped = running.stop('SIGKILL');

@@ -26,8 +26,8 @@ export interface JobOperation {
   readonly errorCode: string | null;
 }
 
-const MOST_EARLY_MS = 1000;
-const MOST_LATE_MS = 3000;
+const MAX_EARLY_MS = 1000;
+const MAX_LATE_MS = 3000;
 /** Contract/accounts, Rules: Tokens and Refresh; with a little for the way. */
 const REPLAY_MS = 10_000 + 500;
 const SESSION_LIFE_MS = 24 * 3_600_000;
@@ -49,12 +49,12 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
     longestFigure(
       'a job that timed out too early, by at most',
       timedOut.map(({ ms, timeoutMs }) => timeoutMs - ms),
-      MOST_EARLY_MS,
+      MAX_EARLY_MS,
     ),
     longestFigure(
       'a job that went on after its time, by at most',
       jobs.map(({ ms, timeoutMs }) => ms - timeoutMs),
-      MOST_LATE_MS,
+      MAX_LATE_MS,
     ),
     countFigure('codes of the second factor that were tried', countOf('code')),
     neverFigure('of those accepted again', checkCodes(operations).length),
@@ -96,7 +96,7 @@ function checkJob({ name, timeoutMs, ms, status, errorCode }: JobOperation): str
   if (status === 'open') return [`${name} was open ${Math.round(ms - timeoutMs)} ms after its time`];
   const early = timeoutMs - ms;
   if (errorCode !== 'JOB_TIMEOUT') return errorCode === null ? [] : [`${name} ended as ${errorCode}`];
-  return early > MOST_EARLY_MS ? [`${name} timed out ${Math.round(early)} ms early`] : [];
+  return early > MAX_EARLY_MS ? [`${name} timed out ${Math.round(early)} ms early`] : [];
 }
 
 /** Of one person each step is accepted once, and none that is older than one that was. */

@@ -24,7 +24,7 @@ const PASSWORD = 'copper kettle 47 over the pass';
 const STEP_MS = 30_000;
 const REPLAY_MS = 11_000;
 /** Five wrong codes lock; the lock is not what is tried here. */
-const MOST_CODES = 3;
+const MAX_CODES = 3;
 
 export async function followPerson({ url, name, note, shift }: PersonOptions): Promise<Person> {
   const email = `${name}@example.org`;
@@ -66,7 +66,7 @@ export async function followPerson({ url, name, note, shift }: PersonOptions): P
       const { outcome } = await send('GET', 'session', undefined, String(token));
       if (performance.now() - usedAt < REPLAY_MS) note({ kind: 'check', shiftMs: shift(), outcome });
       codes += 1;
-      if (codes <= MOST_CODES) await logIn(usedStep);
+      if (codes <= MAX_CODES) await logIn(usedStep);
     },
     async afterReplayTime() {
       await sleep(Math.max(0, usedAt + REPLAY_MS - performance.now()));

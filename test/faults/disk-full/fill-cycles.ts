@@ -16,11 +16,11 @@ const run = promisify(execFile);
 /** The write-ahead log alone takes four before it is emptied for the first time. */
 const DISK = '8m';
 const CLIENTS = 4;
-const LEAST_SUBMITS = 10;
-const MOST_SUBMITS = 60;
+const MIN_SUBMITS = 10;
+const MAX_SUBMITS = 60;
 /** The write-ahead log has room within itself for a while: each client tries until it was refused this often. */
 const REFUSALS = 5;
-const MOST_TRIES = 200;
+const MAX_TRIES = 200;
 const RECOVERY_LIMIT_MS = 30_000;
 const LOOK_LIMIT_MS = 10_000;
 const BLOCK = Buffer.alloc(4096);
@@ -69,7 +69,7 @@ async function fillOnce(random: () => number, name: string) {
   await run('mount', ['-t', 'tmpfs', '-o', `size=${DISK}`, 'trestle', folder]);
   try {
     const program = await start();
-    const before = LEAST_SUBMITS + random() * (MOST_SUBMITS - LEAST_SUBMITS);
+    const before = MIN_SUBMITS + random() * (MAX_SUBMITS - MIN_SUBMITS);
     await atOnce(async () => {
       while (keys.length < before) await submit(program.url);
     });
@@ -77,7 +77,7 @@ async function fillOnce(random: () => number, name: string) {
     await fill(filler);
     log.note({ kind: 'disk', state: 'full', at: performance.now() });
     await atOnce(async () => {
-      for (let [tried, refused] = [0, 0]; refused < REFUSALS && tried < MOST_TRIES; tried += 1) {
+      for (let [tried, refused] = [0, 0]; refused < REFUSALS && tried < MAX_TRIES; tried += 1) {
         if (!(await submit(program.url))) refused += 1;
         // Whatever the program has let go of meanwhile.
         await fill(filler);

@@ -22,7 +22,7 @@ export interface FoundTurn {
 /** Goal for a node that cannot be reached. */
 const NOT_STARTED_MS = 5000;
 
-const MOST_RUNS: Readonly<Record<TurnOperation['outcome'], number>> = { ok: 1, not_started: 0, refused: 0, unknown: 1 };
+const MAX_RUNS: Readonly<Record<TurnOperation['outcome'], number>> = { ok: 1, not_started: 0, refused: 0, unknown: 1 };
 
 /** Judges a whole run by its log and by what the nodes have stored at its end. */
 export function checkOperations(
@@ -35,7 +35,7 @@ export function checkOperations(
   for (const { prompt, method, transport, outcome, ms } of operations) {
     const count = runs.get(prompt)?.length ?? 0;
     const what = `${method} "${prompt}" over ${transport}`;
-    if (count > MOST_RUNS[outcome]) violations.push(`${what} was told ${outcome} and ran ${count} times`);
+    if (count > MAX_RUNS[outcome]) violations.push(`${what} was told ${outcome} and ran ${count} times`);
     if (outcome === 'ok' && count === 0) violations.push(`${what} was told ok and never ran`);
     if (ms > limitMs) violations.push(`${what} was answered only after ${Math.round(ms)} ms`);
   }

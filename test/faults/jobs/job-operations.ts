@@ -7,7 +7,7 @@ const PAGE = 1000;
 const AT_ONCE = 8;
 /** A submit is answered or refused long before. */
 const SUBMIT_LIMIT_MS = 60_000;
-const LEAST_PATIENCE_MS = 120_000;
+const MIN_PATIENCE_MS = 120_000;
 const PATIENCE_PER_JOB_MS = 20;
 
 /** A key that comes again must come with the same parameters. */
@@ -47,7 +47,7 @@ async function tooLate(): Promise<never> {
 
 /** Waits until no job is open, and gives what is stored then; jobs by their keys, as repeating the submits tells. */
 export async function storedJobs(url: string, keys: readonly string[]): Promise<CheckedStore> {
-  const end = performance.now() + LEAST_PATIENCE_MS + keys.length * PATIENCE_PER_JOB_MS;
+  const end = performance.now() + MIN_PATIENCE_MS + keys.length * PATIENCE_PER_JOB_MS;
   while ((await openJobs(url)) > 0 && performance.now() < end) await sleep(200);
   const jobs = await listJobs(url);
   const jobOfKey = new Map<string, string>();

@@ -12,8 +12,8 @@ import { seenOf, storedJobs, submitJob } from './job-operations.ts';
 
 const CLIENTS = 8;
 /** So many answers come before a kill: by count and not by time, so that a slow machine does as much. */
-const LEAST_ANSWERS = 100;
-const MOST_ANSWERS = 320;
+const MIN_ANSWERS = 100;
+const MAX_ANSWERS = 320;
 const LONGEST_MS = 20_000;
 /** Not always right after an answer. */
 const LAG_MS = 20;
@@ -57,7 +57,7 @@ export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions
       const program = await start();
       let isOver = false;
       const load = Array.from({ length: CLIENTS }, () => submitUntilKilled(program, () => isOver));
-      const enough = answers + LEAST_ANSWERS + random() * (MOST_ANSWERS - LEAST_ANSWERS);
+      const enough = answers + MIN_ANSWERS + random() * (MAX_ANSWERS - MIN_ANSWERS);
       for (const limit = performance.now() + LONGEST_MS; answers < enough && performance.now() < limit; )
         await sleep(1);
       await sleep(random() * LAG_MS);

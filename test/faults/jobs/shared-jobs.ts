@@ -16,7 +16,7 @@ export interface SharedPlace {
 
 const AT_ONCE = 20;
 const JOBS_PER_CYCLE = 50;
-const LEAST_PATIENCE_MS = 60_000;
+const MIN_PATIENCE_MS = 60_000;
 const PATIENCE_PER_JOB_MS = 100;
 
 /** Lets two bridges on one PostgreSQL run jobs, and tells what did not hold: each job runs once, on one of them. */
@@ -45,7 +45,7 @@ export async function spreadJobs(scope: Scope, place: SharedPlace, count: number
     ...(await listJobs(url, { status: 'pending', limit: 1 })),
     ...(await listJobs(url, { status: 'running', limit: 1 })),
   ];
-  const patienceMs = LEAST_PATIENCE_MS + count * PATIENCE_PER_JOB_MS;
+  const patienceMs = MIN_PATIENCE_MS + count * PATIENCE_PER_JOB_MS;
   await until('all jobs to end', async () => (await openJobs()).length === 0, patienceMs);
   const { result } = await call(url, 'app.jobs.stats', {});
   const expected = JSON.stringify({ pending: 0, running: 0, completed: count, failed: 0, total: count });

@@ -7,7 +7,7 @@ import type { CallPrice } from './check-operations.ts';
 /** No more than what is reserved for a call before it begins, so that a budget can be kept exactly. */
 const USAGE = { prompt_tokens: 5, completion_tokens: 5, total_tokens: 10 };
 export const PRICES = { 'lab/small': { input: 0.001, output: 0.002 } };
-export const MOST_TOKENS = USAGE.completion_tokens;
+export const MAX_TOKENS = USAGE.completion_tokens;
 export const CALL_PRICE: CallPrice = {
   tokens: USAGE.total_tokens,
   costUsd: USAGE.prompt_tokens * PRICES['lab/small'].input + USAGE.completion_tokens * PRICES['lab/small'].output,

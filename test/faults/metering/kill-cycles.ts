@@ -15,7 +15,7 @@ const SHORTEST_MS = 300;
 /** Some cycles are longer than the second after which records are stored. */
 const LONGEST_MS = 2500;
 /** A slow machine takes longer. */
-const LEAST_ANSWERS = 60;
+const MIN_ANSWERS = 60;
 const LIMIT_MS = 20_000;
 /** Budgets in calls: small enough to run out within some cycles. */
 const SMALLEST_BUDGET = 10;
@@ -86,7 +86,7 @@ export const meteringFaults: FaultSuite = async ({ cycles, seed, say }) => {
       await issue(running.url, budget * CALL_PRICE.costUsd);
       let isOver = false;
       const load = Array.from({ length: CLIENTS }, () => callUntil(running.url, () => isOver));
-      const enough = answers + LEAST_ANSWERS;
+      const enough = answers + MIN_ANSWERS;
       const limit = Date.now() + LIMIT_MS;
       await sleep(SHORTEST_MS + random() * (LONGEST_MS - SHORTEST_MS));
       while (answers < enough && Date.now() < limit) await sleep(5);

@@ -1,5 +1,5 @@
 import type { Operation } from './check-operations.ts';
-import { MOST_TOKENS } from './counting-upstream.ts';
+import { MAX_TOKENS } from './counting-upstream.ts';
 
 const LIMIT_MS = 60_000;
 
@@ -34,7 +34,7 @@ export async function complete({ url, id, key, stream }: MeteredCall): Promise<E
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-request-id': id },
       body: JSON.stringify({
         model: 'lab/small',
-        max_tokens: MOST_TOKENS,
+        max_tokens: MAX_TOKENS,
         stream,
         messages: [{ role: 'user', content: id }],
       }),

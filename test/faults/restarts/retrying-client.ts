@@ -34,7 +34,7 @@ export interface RetryingClient {
   close(): void;
 }
 
-const MOST_TRIES = 5;
+const MAX_TRIES = 5;
 const PAUSE_MS = 50;
 /** One that refuses connections is left alone for so long. */
 const REFUSED_MS = 1000;
@@ -66,7 +66,7 @@ export function createRetryingClient({ urls, random, stays }: RetryingClientOpti
       };
       const any = next(urls(), Math.floor(random() * urls().length));
       let instance = first ?? (stays ? lastInstance : undefined) ?? any;
-      while (tries.length < MOST_TRIES) {
+      while (tries.length < MAX_TRIES) {
         const url = urls()[instance] ?? '';
         const tried = await tryOnce({ agent, url: `${url}${path}`, body, onHead });
         const isTurnedAway = tried.end === 'answered' && tried.status === 503;

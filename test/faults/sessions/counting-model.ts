@@ -9,8 +9,8 @@ export interface CountingModel {
   close(): Promise<void>;
 }
 
-const LEAST_WORDS = 5;
-const MOST_WORDS = 60;
+const MIN_WORDS = 5;
+const MAX_WORDS = 60;
 const LONGEST_PAUSE_MS = 8;
 
 /** A model that speaks in words, some slowly, and tells of every prompt it gets. */
@@ -36,7 +36,7 @@ export async function startCountingModel(
 async function speak(response: ServerResponse, random: () => number): Promise<void> {
   response.on('error', () => undefined);
   response.writeHead(200, { 'content-type': 'text/event-stream' });
-  const words = LEAST_WORDS + Math.floor(random() * (MOST_WORDS - LEAST_WORDS));
+  const words = MIN_WORDS + Math.floor(random() * (MAX_WORDS - MIN_WORDS));
   const pauseMs = random() * LONGEST_PAUSE_MS;
   for (let word = 0; word < words && !response.destroyed; word += 1) {
     response.write(deltaEvent({ content: `word ${word} ` }, null));

@@ -8,7 +8,7 @@ import { holdSlowSenders } from './slow-senders.ts';
 import { startTalkativeModel } from './talkative-model.ts';
 
 /** Between two updates of a session: the more sockets, the longer, so that the machine can carry all of them. */
-const LEAST_PAUSE_MS = 100;
+const MIN_PAUSE_MS = 100;
 const SOCKETS_PER_MS = 2;
 
 /** So many sockets of which some do not read, then as many that hardly send; and others beside them that must not notice. */
@@ -17,7 +17,7 @@ export const slowFaults: FaultSuite = async ({ cycles, say }) => {
   const log = openOperationLog<Operation>('slow');
   const { note } = log;
   try {
-    const model = await startTalkativeModel(LEAST_PAUSE_MS + cycles / SOCKETS_PER_MS);
+    const model = await startTalkativeModel(MIN_PAUSE_MS + cycles / SOCKETS_PER_MS);
     scope.after(model.close);
     const program = await startProgram(scope, {
       args: ['bridge', '--log-level', 'silent'],

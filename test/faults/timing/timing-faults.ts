@@ -5,9 +5,9 @@ import { timeEnumeration } from './enumeration.ts';
 import { timeHostileTexts } from './hostile-texts.ts';
 import { timeTokenCompare } from './token-compare.ts';
 
-const MOST_T = 4.5;
-const MOST_DIFFERENCE_MS = 5;
-const MOST_READING_MS = 5;
+const MAX_T = 4.5;
+const MAX_DIFFERENCE_MS = 5;
+const MAX_READING_MS = 5;
 /** A compare takes a microsecond, a login twenty milliseconds: as many thousands of one as there are of the other. */
 const COMPARES_PER_CYCLE = 1000;
 
@@ -38,14 +38,14 @@ function judgeCompare(count: number, random: () => number): FaultReport {
     {
       name: `B-28: |t| of ${count.toLocaleString('en')} wrong tokens`,
       value: ours.toFixed(2),
-      goal: `< ${MOST_T}`,
-      met: ours < MOST_T,
+      goal: `< ${MAX_T}`,
+      met: ours < MAX_T,
     },
     {
       name: 'B-28: the same of a compare that leaks, which must be noticed',
       value: leaking.toFixed(1),
-      goal: `≥ ${MOST_T}`,
-      met: leaking >= MOST_T,
+      goal: `≥ ${MAX_T}`,
+      met: leaking >= MAX_T,
     },
   ]);
 }
@@ -53,7 +53,7 @@ function judgeCompare(count: number, random: () => number): FaultReport {
 function judgeHostileTexts(): FaultReport {
   const { reader, text, ms } = timeHostileTexts();
   const name = `A-12: the slowest hostile text (${reader}, ${text}...)`;
-  return asReport([{ name, value: `${ms.toFixed(2)} ms`, goal: `< ${MOST_READING_MS} ms`, met: ms < MOST_READING_MS }]);
+  return asReport([{ name, value: `${ms.toFixed(2)} ms`, goal: `< ${MAX_READING_MS} ms`, met: ms < MAX_READING_MS }]);
 }
 
 async function judgeEnumeration(count: number, random: () => number): Promise<FaultReport> {
@@ -68,8 +68,8 @@ async function judgeEnumeration(count: number, random: () => number): Promise<Fa
         {
           name: `${name}: difference of p50 (${times})`,
           value: `${difference.toFixed(2)} ms`,
-          goal: `< ${MOST_DIFFERENCE_MS} ms`,
-          met: difference < MOST_DIFFERENCE_MS,
+          goal: `< ${MAX_DIFFERENCE_MS} ms`,
+          met: difference < MAX_DIFFERENCE_MS,
         },
         { name: `${name}: answers unlike the others`, value: `${otherAnswers}`, goal: '0', met: otherAnswers === 0 },
       ];

@@ -13,7 +13,7 @@ import { askForStream, readStream, whenClosed } from './stream-client.ts';
 
 const AT_ONCE = 50;
 const IDLE_MS = 2000;
-const MOST_WORDS = 30;
+const MAX_WORDS = 30;
 /** A client that has waited so long gives up. */
 const LIMIT_MS = IDLE_MS + 20_000;
 const BEGUN_LIMIT_MS = 20_000;
@@ -41,7 +41,7 @@ export const upstreamFaults: FaultSuite = async ({ cycles, seed, say }) => {
       const fault = FAULTS[Math.floor(random() * FAULTS.length)] ?? 'whole';
       const asked = askForStream(url, `model-${index}`, {
         id,
-        words: Math.floor(random() * MOST_WORDS),
+        words: Math.floor(random() * MAX_WORDS),
         ending: fault,
       });
       note(await readStream(asked, id, LIMIT_MS));

@@ -62,7 +62,7 @@ export interface UpdateReader {
 
 const STATUSES: ReadonlySet<unknown> = new Set(['pending', 'in_progress', 'completed', 'failed']);
 /** An agent that calls more tools in one turn has the first ones forgotten. */
-const MOST_TOOL_CALLS = 1000;
+const MAX_TOOL_CALLS = 1000;
 
 /**
  * Kinds with an event of their own are in the table. Left out on purpose (contract/bridge 4, session.update):
@@ -104,7 +104,7 @@ export function createUpdateReader(): UpdateReader {
     toolCalls.delete(toolCallId);
     toolCalls.set(toolCallId, call);
     const [oldest] = toolCalls.keys();
-    if (toolCalls.size > MOST_TOOL_CALLS && oldest !== undefined) toolCalls.delete(oldest);
+    if (toolCalls.size > MAX_TOOL_CALLS && oldest !== undefined) toolCalls.delete(oldest);
     return call;
   }
 

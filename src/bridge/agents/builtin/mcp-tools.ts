@@ -242,7 +242,7 @@ interface McpConnectionOptions {
   readonly callMs: number;
 }
 
-const MOST_TOOLS = 128;
+const MAX_TOOLS = 128;
 const GRACE_MS = 1_000;
 
 async function connectMcpServer(transport: Transport, options: McpConnectionOptions): Promise<McpConnection> {
@@ -255,7 +255,7 @@ async function connectMcpServer(transport: Transport, options: McpConnectionOpti
     await client.connect(transport, { timeout: connectMs });
     const { tools } = await client.listTools({}, { timeout: connectMs });
     return {
-      tools: tools.slice(0, MOST_TOOLS).map(({ name, description = '', inputSchema }) => ({
+      tools: tools.slice(0, MAX_TOOLS).map(({ name, description = '', inputSchema }) => ({
         name,
         description,
         inputSchema,

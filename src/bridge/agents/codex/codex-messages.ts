@@ -127,7 +127,7 @@ interface ItemReader {
   lastMessage(): string | undefined;
 }
 
-const MOST_OUTPUT = 65_536;
+const MAX_OUTPUT = 65_536;
 
 /** The items that are something done, each with how it is shown. All others are left out (contract/bridge 4). */
 const DEEDS: Readonly<Record<string, (item: Fields) => Described>> = {
@@ -220,8 +220,8 @@ function createItemReader(): ItemReader {
     },
     output(itemId, delta) {
       const entry = running.get(shownText(itemId));
-      if (entry === undefined || typeof delta !== 'string' || entry.printed.length >= MOST_OUTPUT) return [];
-      entry.printed = (entry.printed + delta).slice(0, MOST_OUTPUT);
+      if (entry === undefined || typeof delta !== 'string' || entry.printed.length >= MAX_OUTPUT) return [];
+      entry.printed = (entry.printed + delta).slice(0, MAX_OUTPUT);
       return [{ ...entry.call, output: entry.printed }];
     },
     lastMessage: () => lastMessage,

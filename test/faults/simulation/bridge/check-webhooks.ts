@@ -1,7 +1,7 @@
 import type { JobsEvent, StoredJobs } from './job-events.ts';
 import type { CallbackEvent } from './played-receivers.ts';
 
-const MOST_ATTEMPTS = 3;
+const MAX_ATTEMPTS = 3;
 const PAUSES_MS = [2000, 10_000];
 
 /** Webhooks tell of ends, say the same each time, and are tried as often as documented. */
@@ -22,14 +22,13 @@ export function checkWebhooks(events: readonly JobsEvent[], { jobs, deliveries }
       const say = (problem: string) => void problems.push(`the webhook of ${id} ${problem}`);
       if (url === '' && calls.length > 0) say('was sent, and nobody asked for it');
       if (url === '' || job.completed_at === null) return problems;
-      if (calls.length > MOST_ATTEMPTS || tries > MOST_ATTEMPTS)
-        say(`was sent ${calls.length} times, in ${tries} tries`);
+      if (calls.length > MAX_ATTEMPTS || tries > MAX_ATTEMPTS) say(`was sent ${calls.length} times, in ${tries} tries`);
       if (new Set(calls.map(({ digest }) => digest)).size > 1) say('said different things');
       const isTaken = calls.some(({ answer }) => answer === 200);
       const isRefused = calls.some(({ answer }) => answer === 404);
       if (sent === 1 && !isTaken) say('counts as sent, and nobody has taken it');
       const isInside = new URL(url).hostname.startsWith('inside');
-      if (sent === 0 && !isRefused && !isInside && tries < MOST_ATTEMPTS) say(`was given up after ${tries} tries`);
+      if (sent === 0 && !isRefused && !isInside && tries < MAX_ATTEMPTS) say(`was given up after ${tries} tries`);
       if (isInTime) problems.push(...checkPauses(id, calls));
       return problems;
     }),

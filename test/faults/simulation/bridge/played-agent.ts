@@ -28,7 +28,7 @@ export interface PlayedAgentOptions {
 type Ending = 'completes' | 'says nothing' | 'fails' | 'hangs' | 'breaks';
 
 const LONGEST_TO_BE_QUIET_MS = 4500;
-const MOST_TEXTS = 6;
+const MAX_TEXTS = 6;
 /** More than the numbers that are reserved at once. */
 const LONGEST_BURST = 400;
 
@@ -59,7 +59,7 @@ export function createPlayedAgent({ id, clock, chance, conversations, now, note 
     if (chance.happens(0.05)) {
       for (let left = chance.between(1, LONGEST_BURST); left > 0; left -= 1) report({ kind: 'text', text: '.' });
     }
-    for (let left = chance.between(0, MOST_TEXTS); left >= 0; left -= 1) {
+    for (let left = chance.between(0, MAX_TEXTS); left >= 0; left -= 1) {
       await pause(clock, between(), signal);
       if (signal.aborted) return stop(output);
       if (left === 0 || how === 'says nothing') break;

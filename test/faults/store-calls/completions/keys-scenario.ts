@@ -2,7 +2,7 @@ import { usdOfNano } from '../../../../src/completions/apis/prices.ts';
 import { startCompletions } from '../../../kit/completions/start-completions.ts';
 import { MASTER_KEY } from '../../../kit/completions/start-keys.ts';
 import { createFakeClock } from '../../../kit/fake-clock.ts';
-import { CALL_PRICE, MOST_TOKENS, PRICES, startCountingUpstream } from '../../metering/counting-upstream.ts';
+import { CALL_PRICE, MAX_TOKENS, PRICES, startCountingUpstream } from '../../metering/counting-upstream.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Scenario } from '../scenario.ts';
 import { storedOf } from '../stored-of.ts';
@@ -49,7 +49,7 @@ export const keysScenario: Scenario = {
     };
     const call = async (name: string, key: string, refusal?: string): Promise<void> => {
       const messages = [{ role: 'user', content: name }];
-      const body = { model: 'lab/small', max_tokens: MOST_TOKENS, messages };
+      const body = { model: 'lab/small', max_tokens: MAX_TOKENS, messages };
       const told = await stage.step({
         name,
         ask: () => ask({ method: 'POST', path: '/chat/completions', key, body }),

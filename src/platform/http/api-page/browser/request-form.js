@@ -4,7 +4,7 @@ import { messageSchema, resolve, variantsOf } from './operations.js';
 
 /** @import { OpenApiDocument, Operation, Parameter, RequestValues, Schema } from './openapi-types.d.ts' */
 
-const MOST_ROWS = 22;
+const MAX_ROWS = 22;
 
 /**
  * The fields of one operation: its parameters, and what can be sent, prefilled with an example.
@@ -56,7 +56,7 @@ export function createRequestForm(api, operation, { onInput, onVariant }) {
   function showExample(shown) {
     const text = shown === undefined ? '' : JSON.stringify(exampleOf(api, shown), null, 2);
     editor.value = text;
-    editor.rows = Math.min(Math.max(text.split('\n').length, 4), MOST_ROWS);
+    editor.rows = Math.min(Math.max(text.split('\n').length, 4), MAX_ROWS);
   }
 
   function check() {

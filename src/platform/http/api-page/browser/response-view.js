@@ -4,7 +4,7 @@ import { addedText, prettyJson } from './stream-text.js';
 
 /** @import { ApiRequest } from './openapi-types.d.ts' */
 
-const MOST_EVENTS = 500;
+const MAX_EVENTS = 500;
 const LONGEST_TEXT = 1024 * 1024;
 
 /**
@@ -117,7 +117,7 @@ async function showBody(response, result) {
  * @param {HTMLElement} result
  */
 async function showEvents(response, result) {
-  const log = createLog('Events', MOST_EVENTS);
+  const log = createLog('Events', MAX_EVENTS);
   const assembled = document.createTextNode('');
   const whole = element('pre', { class: 'assembled', tabindex: 0, 'aria-label': 'Text so far' }, assembled);
   const eventsTitle = element('h4', {}, 'Events');

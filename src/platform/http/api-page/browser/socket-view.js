@@ -1,6 +1,6 @@
 import { button, createLog, createStatus, element } from './element.js';
 
-const MOST_MESSAGES = 500;
+const MAX_MESSAGES = 500;
 
 /**
  * A WebSocket that the reader opens, writes to and watches.
@@ -9,7 +9,7 @@ const MOST_MESSAGES = 500;
  */
 export function createSocketView(nextUrl, nextMessage) {
   const { status, showStatus } = createStatus('Not connected.');
-  const log = createLog('Messages', MOST_MESSAGES);
+  const log = createLog('Messages', MAX_MESSAGES);
   const connect = element('button', { class: 'primary' }, 'Connect');
   const send = button('Send', sendMessage, { disabled: true });
   /** @type {WebSocket | undefined} */
