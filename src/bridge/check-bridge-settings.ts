@@ -31,6 +31,17 @@ function checkAccess({ bridge }: BridgeGroups): readonly Complaint[] {
       right: 'put {user} into it, which stands for the id of the person: ~/trestle/{user}',
     });
   }
+  const serverNames = bridge.mcp_servers.map(({ name }) => name);
+  bridge.mcp_servers.forEach(({ name, command, url }, index) => {
+    const path = `bridge.mcp_servers[${index}]`;
+    if ((command === '') === (url === '')) {
+      const wrong = command === '' ? 'there is no way to reach the server' : 'it has both "command" and "url"';
+      complaints.push({ path, wrong, right: 'give "command" for a program, or "url" for an address' });
+    }
+    if (serverNames.indexOf(name) !== index) {
+      complaints.push({ path: `${path}.name`, wrong: `the name "${name}" is taken`, right: 'choose another name' });
+    }
+  });
   bridge.method_prefix_aliases.forEach((alias, index) => {
     if (!METHOD_PREFIXES.includes(alias)) return;
     const path = `bridge.method_prefix_aliases[${index}]`;

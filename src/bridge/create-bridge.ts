@@ -39,6 +39,7 @@ import { createRpcOverHttp } from './rpc-over-http.ts';
 import { createRpcOverSocket } from './rpc-over-socket.ts';
 import { createSessions } from './sessions/create-sessions.ts';
 import type { Retention } from './sessions/housekeeping.ts';
+import { createWithConfigured } from './sessions/mcp-servers.ts';
 import { createSessionCalls } from './sessions/session-calls.ts';
 import { createTurnLimits } from './sessions/turn-limits.ts';
 import type { BridgeGroups } from './settings.ts';
@@ -194,6 +195,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     instance: instance.id,
     limits,
     permissions,
+    withConfigured: createWithConfigured(settings.bridge),
     route,
     agentFailed: probes.lookNow,
   });

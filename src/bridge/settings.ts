@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import { setting } from '../platform/config/setting.ts';
 import { sandboxLimitSettings, sandboxSettings } from './agents/agent-fence.ts';
-import { checkpointSettings, type jobsSettings, permissionSettings } from './work-settings.ts';
+import { checkpointSettings, type jobsSettings, mcpServerSettings, permissionSettings } from './work-settings.ts';
 
 const AGENT_ID = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
 const AGENT_ID_WORDS = 'letters, digits, dots, dashes and underscores, at most 64';
@@ -80,6 +80,7 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
     description: 'How the bridge answers when an agent asks for permission.',
   }),
   ...permissionSettings,
+  ...mcpServerSettings,
   ...checkpointSettings,
   ...sandboxSettings,
   limits: setting.group('What one client may use up.', {

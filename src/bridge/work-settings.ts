@@ -108,3 +108,42 @@ export const checkpointSettings = {
     }),
   }),
 };
+
+/** The part of `bridge.*` that gives MCP servers to sessions of certain owners. */
+export const mcpServerSettings = {
+  mcp_servers: setting.list(
+    setting.group('', {
+      name: setting.text({
+        pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+        expects: 'letters, digits, dots, dashes and underscores, at most 64',
+        description: 'Its name. A server of the same name in a call is used instead.',
+      }),
+      owners: setting.list(setting.text({ pattern: '^[!-~]{1,200}$', expects: 'an owner, or *' }), {
+        default: ['main'],
+        description:
+          'Whose sessions have it: `main`, `user:<id>`, `service:<id>`, `team:<id>`, or `*` for everyone. Their agents can read its variables and headers.',
+      }),
+      command: setting.command({ default: '', description: 'The program: a name to look up in PATH, or a path.' }),
+      args: setting.list(setting.text({ default: '' }), { description: 'Arguments of the program.' }),
+      env: setting.record(setting.text({ default: '', secret: 'maybe' }), {
+        keyPattern: '^[A-Za-z_][A-Za-z0-9_]*$',
+        keyExpects: 'names of environment variables',
+        description: 'Variables of the program.',
+      }),
+      type: setting.choice(['http', 'sse'], { default: 'http', description: 'How `url` is reached.' }),
+      url: setting.url({ schemes: ['http', 'https'], default: '', description: 'Its address, instead of a program.' }),
+      headers: setting.record(
+        setting.text({ default: '', pattern: '^[ -~]*$', expects: 'visible ASCII', secret: 'maybe' }),
+        {
+          keyPattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
+          keyExpects: 'names of HTTP headers',
+          description: 'Sent with each request to `url`.',
+        },
+      ),
+    }),
+    {
+      description:
+        'MCP servers for the agents of sessions that are started from now on, besides those of the call. None where `permissions` is `deny`.',
+    },
+  ),
+};

@@ -24,6 +24,22 @@ const SECTIONS: Readonly<Record<string, readonly CheckCase[]>> = {
       '{ user_root: /srv/people }',
       /bridge\.user_root: all people would share one folder; put \{user\} into it/,
     ],
+    ['MCP servers', '{ mcp_servers: [{ name: a, command: x }, { name: b, url: "https://b.test" }] }'],
+    [
+      'an MCP server without a way to it',
+      '{ mcp_servers: [{ name: a }] }',
+      /mcp_servers\[0\]: there is no way to reach/,
+    ],
+    [
+      'an MCP server with two ways to it',
+      '{ mcp_servers: [{ name: a, command: x, url: "https://b.test" }] }',
+      /mcp_servers\[0\]: it has both "command" and "url"; give "command" for a program, or "url"/,
+    ],
+    [
+      'two MCP servers of one name',
+      '{ mcp_servers: [{ name: a, command: x }, { name: a, command: y }] }',
+      /mcp_servers\[1\]\.name: the name "a" is taken; choose another name/,
+    ],
     ['an origin with a path', '{ allowed_origins: ["https://a.example/x"] }', /say https:\/\/a\.example$/],
   ],
   plans: [

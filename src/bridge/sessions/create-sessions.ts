@@ -74,6 +74,7 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly permissions: TurnRunnerOptions['permissions'];
   readonly placeFiles: TurnRunnerOptions['placeFiles'];
   readonly secretBox: SecretBox;
+  readonly withConfigured: TurnRunnerOptions['withConfigured'];
   route(request: RouteRequest): Promise<RoutingResolution>;
   agentFailed(providerId: string): void;
   readonly keepArtifacts: TurnRunnerOptions['keepArtifacts'];

@@ -1,6 +1,7 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
 import { MAX_MCP_BYTES, MAX_MCP_SERVERS, type McpServer, type ShownMcpServer } from '../contract/session.ts';
+import type { BridgeGroups } from '../settings.ts';
 
 interface Pair {
   readonly name: string;
@@ -57,6 +58,33 @@ function readServer({ name, type = 'stdio', ...given }: McpServer, index: number
 function invalid(path: string, message: string): AppError {
   const issues = [{ path: `/mcpServers${path}`, message }];
   return new AppError('INVALID_PARAMS', { reason: `mcpServers${path.replaceAll('/', '.')} ${message}`, issues });
+}
+
+/** Adds the servers that the settings give to the sessions of an owner. One of the call replaces one of the same name. */
+export type WithConfigured = (owner: string, given: readonly SessionMcpServer[]) => readonly SessionMcpServer[];
+
+export function createWithConfigured({
+  mcp_servers: configured,
+  permissions,
+}: Pick<BridgeGroups['bridge'], 'mcp_servers' | 'permissions'>): WithConfigured {
+  const pairs = (values: Readonly<Record<string, string>>) =>
+    Object.entries(values).map(([name, value]) => ({ name, value }));
+  // Where agents may only read, they have no servers.
+  const servers = (permissions === 'deny' ? [] : configured).map(
+    ({ owners, name, command, args, env, type, url, headers }) => ({
+      owners: new Set(owners),
+      server: (command === ''
+        ? { type, name, url, headers: pairs(headers) }
+        : { type: 'stdio', name, command, args, env: pairs(env) }) satisfies SessionMcpServer,
+    }),
+  );
+  return (owner, given) => {
+    const names = new Set(given.map(({ name }) => name));
+    const added = servers.filter(
+      ({ owners, server }) => (owners.has('*') || owners.has(owner)) && !names.has(server.name),
+    );
+    return [...added.map(({ server }) => server), ...given];
+  };
 }
 
 export function shownServers(servers: readonly SessionMcpServer[]): ShownMcpServer[] {

@@ -12,7 +12,7 @@ import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
 import { gatewayUnavailable, multiAgentRoute, type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { Permissions } from '../workbench/permissions.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
-import type { ServerBox } from './mcp-servers.ts';
+import type { ServerBox, WithConfigured } from './mcp-servers.ts';
 import type { SessionRecords } from './session-records.ts';
 import { placeOf, readChoices } from './session-state.ts';
 import { idsOf, type TurnLimits, takePlace } from './turn-limits.ts';
@@ -42,6 +42,7 @@ export interface TurnRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly limits: Pick<TurnLimits, 'ofAgent'>;
   readonly permissions: Pick<Permissions, 'forTurn' | 'checkServers'>;
   readonly serverBox: ServerBox;
+  readonly withConfigured: WithConfigured;
   /** Undefined: working directories are not saved. */
   readonly checkpoints: Pick<Checkpoints, 'begin' | 'end' | 'drop'> | undefined;
   readonly placeFiles: Attachments['place'];
@@ -173,7 +174,9 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const mode = provider.modes?.find(({ id }) => id === chosen.mode);
     const permissions = turn.request.routing.permissions ?? mode?.permissions;
     const { threadId } = origin;
-    const servers = isStart ? turn.request.mcpServers : options.serverBox.open(session.key, session.mcpServers);
+    const servers = isStart
+      ? options.withConfigured(session.owner, turn.request.mcpServers)
+      : options.serverBox.open(session.key, session.mcpServers);
     const mcpServers = isStart ? options.serverBox.seal(session.key, servers) : session.mcpServers;
     const place = { threadId, providerId: provider.id, reference, workingDirectory: prepared.ofSession, mcpServers };
     /** Aborts when the beginning could not be stored: then nothing of the turn is shown any more. */

@@ -199,6 +199,44 @@ for (const [title, mcpServers, expected] of [
   });
 }
 
+const CONFIGURED = `  mcp_servers:
+    - { name: own, command: own-mcp, args: [--fast], env: { KEY: ${SECRET} } }
+    - { name: files, command: shared-mcp, owners: ["*"] }
+    - { name: web, owners: [review], url: "https://shared.test/mcp", headers: { X-Key: ${SECRET} } }
+`;
+
+test('sessions and jobs have the servers that the settings give to their owner, unless the call names its own', async (t) => {
+  const { url } = await startBridge(t, { providers: [teller], settings: settings(CONFIGURED) });
+  const targetsOf = async (headers: typeof main, sessionId: string, method = 'session.start', more = {}) => {
+    const { result } = await call(url, method, { sessionId, taskPrompt: 'tell', ...more }, headers);
+    return (JSON.parse(String(result?.output)) as { name: string; command?: string; url?: string }[]).map(
+      ({ name, command, url: address }) => `${name} ${command ?? address}`,
+    );
+  };
+  const review = bearer(REVIEW_TOKEN);
+  assert.deepEqual(await targetsOf(main, 'm'), ['own own-mcp', 'files shared-mcp']);
+  assert.deepEqual(await targetsOf(main, 'm', 'session.message'), ['own own-mcp', 'files shared-mcp']);
+  assert.deepEqual(await targetsOf(review, 'r'), ['files shared-mcp', 'web https://shared.test/mcp']);
+  const given = await targetsOf(main, 'g', 'session.start', { mcpServers: [SERVERS[0]] });
+  assert.deepEqual(given, ['own own-mcp', 'files files-mcp']);
+  const { output } = (await turn(url, 'session.start', 'whole')).result ?? {};
+  assert.deepEqual(JSON.parse(String(output))[0], {
+    ...{ type: 'stdio', name: 'own', command: 'own-mcp', args: ['--fast'] },
+    env: [{ name: 'KEY', value: SECRET }],
+  });
+  const shown = await fetch(`${url}/api/bridge/sessions/r?owner=review`, { headers: main });
+  const text = await shown.text();
+  assert.match(text, /"target":"https:\/\/shared\.test"/);
+  // The turn says the servers; the view of the session does not have what the turn says.
+  assert.equal(JSON.stringify((JSON.parse(text) as SessionView).mcpServers).includes(SECRET), false);
+});
+
+test('where agents may only read, the servers of the settings are left out', async (t) => {
+  const only = settings(`${CONFIGURED}  permissions: deny\n`);
+  const { url } = await startBridge(t, { providers: [teller], settings: only });
+  assert.equal(await outputOf(url, 'session.start', 's'), 'none');
+});
+
 test('where agents may only read, a session has no servers', async (t) => {
   const { url } = await startBridge(t, {
     providers: [createScriptedProvider('one')],

@@ -114,6 +114,7 @@ async function openParts({
         });
   const sessions = await createSessions({
     database,
+    withConfigured: (_owner, given) => given,
     providers: new Map(agents.map((agent) => [agent.id, agent])),
     directories,
     instance: instance.id,
