@@ -18,6 +18,7 @@ import {
   type KeyRegister,
   type OwnKeys,
 } from './keys/key-register.ts';
+import { createBudgetAlerts } from './metering/budget-alerts.ts';
 import { type CallLog, createCallLog, startUsageRetention } from './metering/call-log.ts';
 import { createCallFigures, createCallSpans } from './metering/call-telemetry.ts';
 import { createUsageMeter } from './metering/usage-meter.ts';
@@ -45,7 +46,8 @@ export interface MeteredKeys {
 }
 
 export interface MeteredKeysOptions extends Runtime {
-  readonly settings: Pick<CompletionsSettings, 'master_key' | 'store_content'>;
+  readonly settings: Pick<CompletionsSettings, 'master_key' | 'store_content'> &
+    Partial<Pick<CompletionsSettings, 'alerts'>>;
   readonly usageRetentionMs: number;
   /** Empty: no spans. */
   readonly otlpEndpoint: string;
@@ -100,7 +102,15 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
           clock,
           onError: warnOf('spans not sent'),
         });
-  const budgets = createBudgets({ clock, readSpent: keyStore.spent, unstored: meter.unstored, freshMs });
+  const { alerts: addressed = { url: '', token: '' } } = settings;
+  const alerts = createBudgetAlerts({ settings: addressed, clock, randomness, makeId, logger });
+  const budgets = createBudgets({
+    clock,
+    readSpent: keyStore.spent,
+    unstored: meter.unstored,
+    freshMs,
+    onAlert: alerts.tell,
+  });
   const admissions = createAdmissions({
     clock,
     budgets,
@@ -154,6 +164,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     async stop() {
       stopWatching?.();
       await retention.stop();
+      await alerts.stop();
       await meter.close();
       await spans?.stop();
     },

@@ -115,6 +115,17 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     description:
       'Private ranges from which images and documents given by URL are fetched, for model APIs that cannot fetch them (Bedrock).',
   }),
+  alerts: setting.group('Where alerts go when 50, 80 or 100 % of a budget is spent. The log has a line in any case.', {
+    url: setting.url({
+      default: '',
+      schemes: ['https', 'http'],
+      description: 'An address that gets a POST with JSON for each alert. Empty: none.',
+    }),
+    token: setting.token({
+      default: '',
+      description: 'Sent to that address as `Authorization: Bearer`. Empty: none.',
+    }),
+  }),
   usage_cost: setting.flag({
     default: false,
     description:

@@ -155,6 +155,18 @@ export interface BudgetReservation {
   settle(nano: number): void;
 }
 
+/** So much of a budget is spent. */
+export interface BudgetAlert {
+  /** `key_...`, `user:...` or `team:...`. */
+  readonly bucket: string;
+  /** 50, 80 or 100. */
+  readonly percent: number;
+  readonly spentNano: number;
+  readonly usd: number;
+  /** `2030-01-31`, `2030-01` or `total`. */
+  readonly period: string;
+}
+
 interface BudgetsOptions {
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   readSpent(keyId: string, period: string): Promise<number>;
@@ -162,6 +174,8 @@ interface BudgetsOptions {
   unstored(keyId: string, period: string): number;
   /** How long the figure holds; for ever where no other instance writes to the store. */
   readonly freshMs: number;
+  /** Called once for each level in a period; where several instances share a store, by each of them. */
+  onAlert?(alert: BudgetAlert): void;
 }
 
 interface Spending {
@@ -175,15 +189,40 @@ interface Spending {
   settled: number;
   readAt: number;
   reading: Promise<void> | undefined;
+  /** The highest level that was told in this period, of a budget of this size. */
+  told: number;
+  toldOf: number;
 }
+
+const ALERT_LEVELS = [100, 80, 50];
+/** A call that is refused from here on is refused because the budget is used up, and not because the call is dear. */
+const NEARLY_SPENT = 80;
 
 const MAX_IDLE = 10_000;
 
-export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOptions): Budgets {
+export function createBudgets({ clock, readSpent, unstored, freshMs, onAlert }: BudgetsOptions): Budgets {
   const known = new Map<string, Spending>();
 
-  async function read(keyId: string, spending: Spending, kind: Budget['period']): Promise<void> {
+  function levelOf({ spent }: Spending, limit: number): number {
+    return ALERT_LEVELS.find((percent) => (spent / limit) * 100 >= percent) ?? 0;
+  }
+
+  function tell(keyId: string, spending: Spending, { usd }: Budget, isRefused = false): void {
+    const limit = nanoOfUsd(usd);
+    // Another budget has other levels.
+    if (spending.toldOf !== limit) spending.told = 0;
+    spending.toldOf = limit;
+    const level = levelOf(spending, limit);
+    const percent = isRefused && level >= NEARLY_SPENT ? 100 : level;
+    if (percent <= spending.told) return;
+    spending.told = percent;
+    onAlert?.({ bucket: keyId, percent, spentNano: spending.spent, usd, period: spending.period });
+  }
+
+  async function read(keyId: string, spending: Spending, budget: Budget): Promise<void> {
+    const { period: kind } = budget;
     const period = periodOf(kind, clock.now());
+    const isKnown = spending.kind === kind && spending.period === period;
     // Taken before the read: spending that is stored during the read may count twice until the next one, but is never missed.
     const pending = unstored(keyId, period);
     const before = spending.settled;
@@ -192,6 +231,11 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
     spending.period = period;
     spending.spent = stored + pending + (spending.settled - before);
     spending.readAt = clock.monotonic();
+    if (!isKnown) {
+      // What was spent before this program began has been told by the one before it.
+      spending.toldOf = nanoOfUsd(budget.usd);
+      spending.told = levelOf(spending, spending.toldOf);
+    } else tell(keyId, spending, budget);
   }
 
   function inPeriod(spending: Spending, kind: Budget['period']): Spending {
@@ -199,6 +243,7 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
     if (spending.period !== period) {
       spending.period = period;
       spending.spent = 0;
+      spending.told = 0;
     }
     return spending;
   }
@@ -215,6 +260,8 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
         settled: 0,
         readAt: Number.NEGATIVE_INFINITY,
         reading: undefined,
+        told: 0,
+        toldOf: 0,
       };
       known.set(keyId, spending);
     }
@@ -237,7 +284,7 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
       const { reading } = spending;
       if (reading !== undefined) return reading.then(() => budgets.prepare(keyId, budget));
       if (spending.kind === budget.period && clock.monotonic() - spending.readAt < freshMs) return undefined;
-      const fresh = read(keyId, spending, budget.period).finally(() => {
+      const fresh = read(keyId, spending, budget).finally(() => {
         spending.reading = undefined;
       });
       spending.reading = fresh;
@@ -248,13 +295,17 @@ export function createBudgets({ clock, readSpent, unstored, freshMs }: BudgetsOp
       const spending = inPeriod(found, found.kind ?? budget.period);
       const used = spending.spent + spending.reserved;
       const limit = nanoOfUsd(budget.usd);
-      if (used >= limit || used + nano > limit) return undefined;
+      if (used >= limit || used + nano > limit) {
+        tell(keyId, spending, budget, true);
+        return undefined;
+      }
       spending.reserved += nano;
       return {
         settle(cost) {
           spending.reserved = Math.max(0, spending.reserved - nano);
           spending.settled += cost;
           inPeriod(spending, spending.kind ?? budget.period).spent += cost;
+          if (cost > 0) tell(keyId, spending, budget);
         },
       };
     },

@@ -4,6 +4,7 @@ import { nanoOfUsd, priceFrom } from '../../../src/completions/apis/prices.ts';
 import { createBudgets, type KeyHolder, type SettledCall } from '../../../src/completions/keys/admission.ts';
 import { createAdmissions } from '../../../src/completions/keys/create-admissions.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
+import type { Budget } from '../../../src/platform/identity/owner.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import fc from '../../kit/properties.ts';
 import { holderOf, outcomeOf } from './calls.ts';
@@ -215,6 +216,47 @@ test('where others spend too, what they spent is seen, and nothing of our own is
   await Promise.all([budgets.prepare('key_1', budget), budgets.prepare('key_1', budget)]);
   assert.equal(budgets.reserve('key_1', budget, nanoOfUsd(0.11)), undefined);
   assert.ok(budgets.reserve('key_1', budget, nanoOfUsd(0.09)) !== undefined);
+});
+
+test('50, 80 and 100 % of a budget give one alert each in a period; what was spent before the start gives none', async () => {
+  const clock = createFakeClock(Date.UTC(2030, 0, 31));
+  const told: [string, number, string][] = [];
+  const stored = new Map([['old', nanoOfUsd(0.6)]]);
+  const budgets = createBudgets({
+    clock,
+    readSpent: async (key) => stored.get(key) ?? 0,
+    unstored: () => 0,
+    freshMs: Number.POSITIVE_INFINITY,
+    onAlert: ({ bucket, percent, period }) => told.push([bucket, percent, period]),
+  });
+  const budget = { usd: 1, period: 'day' } as const;
+  const spend = (key: string, usd: number, given: Budget = budget) =>
+    budgets.reserve(key, given, nanoOfUsd(usd))?.settle(nanoOfUsd(usd));
+  const taken = () => told.splice(0).map(([bucket, percent, period]) => `${bucket} ${percent} ${period}`);
+  await budgets.prepare('new', budget);
+  await budgets.prepare('old', budget);
+  spend('old', 0.1);
+  spend('new', 0.4);
+  assert.deepEqual(taken(), []);
+  spend('new', 0.15);
+  spend('new', 0.1);
+  assert.deepEqual(taken(), ['new 50 2030-01-31']);
+  spend('old', 0.15);
+  spend('new', 0.2);
+  assert.deepEqual(taken(), ['old 80 2030-01-31', 'new 80 2030-01-31']);
+  // Too dear for what is left: the next calls are refused, and that is told once.
+  for (let count = 0; count < 3; count += 1) assert.equal(spend('new', 0.5), undefined);
+  assert.deepEqual(taken(), ['new 100 2030-01-31']);
+  // A larger budget begins again.
+  spend('new', 0.5, { ...budget, usd: 2 });
+  assert.deepEqual(taken(), ['new 50 2030-01-31']);
+  await clock.advance(86_400_000);
+  spend('new', 1, { ...budget, usd: 1 });
+  assert.deepEqual(taken(), ['new 100 2030-02-01']);
+  // One call that is too dear for a budget of which hardly anything is spent.
+  await budgets.prepare('dear', budget);
+  assert.equal(spend('dear', 5), undefined);
+  assert.deepEqual(taken(), []);
 });
 
 test('a call that is settled twice counts once, and that is noticed', () => {

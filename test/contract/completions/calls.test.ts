@@ -226,3 +226,39 @@ test('targets: a key sees the aliases that it may use and how their models fare;
   const names = all.data.map(({ target }: Json) => target).sort();
   assert.deepEqual(names, ['lab/hidden', 'lab/secret-project', 'lab/small']);
 });
+
+test('an alert of a budget reaches the log and the operator’s address, which may fail at first', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('Hi')));
+  const receiver = await startScriptedUpstream(t, refuses(503), answers({}));
+  const alerts = { url: `${receiver.origin}/alerts`, token: 'token-of-the-alerts-1' };
+  const prices = { 'lab/small': { input: 0.01, output: 0 } };
+  const { post, log } = await startCompletions(t, {
+    settings: labAt(upstream.url, { master_key: MASTER, prices, alerts }),
+  });
+  const budget = { usd: 0.2, period: 'total' };
+  const issued = await post('/keys', { name: 'one', budget }, { headers: { authorization: `Bearer ${MASTER}` } });
+  const { key, id } = (await issued.json()) as Json;
+  const chat = { model: 'lab/small', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 5 };
+  const answer = await post('/v1/chat/completions', chat, { headers: { authorization: `Bearer ${key}` } });
+  assert.equal(answer.status, 200);
+  await until('the alert was repeated', () => receiver.requests.length === 2);
+  const [first, second] = receiver.requests;
+  assert.deepEqual(
+    [second?.path, second?.headers.authorization, second?.text],
+    ['/alerts', `Bearer ${alerts.token}`, first?.text],
+  );
+  assert.equal(first?.headers['idempotency-key'], second?.headers['idempotency-key']);
+  const { at, id: alertId, ...alert } = second?.json ?? {};
+  assert.ok(!Number.isNaN(Date.parse(String(at))));
+  assert.match(String(alertId), /^alr_/);
+  assert.deepEqual(alert, {
+    type: 'budget.alert',
+    bucket: id,
+    percent: 50,
+    spent_usd: 0.11,
+    budget_usd: 0.2,
+    period: 'total',
+  });
+  assert.match(log(), /"percent":50/);
+  assert.doesNotMatch(log(), /token-of-the-alerts/);
+});
