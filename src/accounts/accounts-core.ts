@@ -24,21 +24,19 @@ import type { AccountsSettings } from './settings.ts';
 import type { AccountsSchema } from './storage/accounts-schema.ts';
 import {
   type BlacklistStore,
+  type ClientListStore,
   createAuditStore,
   createBlacklistStore,
+  createClientListStore,
   createPermissionStore,
+  createProxyAgentStore,
+  type ProxyAgentStore,
 } from './storage/administration-stores.ts';
 import { type CredentialStore, createCredentialStore } from './storage/credential-store.ts';
 import { createFlowStore, type FlowStore } from './storage/expiring-stores.ts';
 import { watchWrites } from './storage/guarded-writes.ts';
 import { createLimitStore } from './storage/limit-store.ts';
 import { createWebhookStore } from './storage/outgoing-stores.ts';
-import {
-  type ClientListStore,
-  createClientListStore,
-  createProxyAgentStore,
-  type ProxyAgentStore,
-} from './storage/proxy-node-store.ts';
 import { createSessionStore, type SessionStore } from './storage/session-store.ts';
 import { createSubscriptionStore, type SubscriptionStore } from './storage/subscription-store.ts';
 import { createTeamStore, type TeamStore } from './storage/team-store.ts';

@@ -9,9 +9,9 @@ import {
   createCallLimits,
   createPatience,
   type TurnCall,
+  updateOf,
   withinLimits,
 } from './bridge-transport.ts';
-import { updateOf } from './rpc-message.ts';
 import type { OpenLink, SocketLink } from './socket-link.ts';
 import { clientError } from './trestle-error.ts';
 

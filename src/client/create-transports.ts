@@ -1,8 +1,16 @@
 import type { SessionResult } from '../bridge/contract/session.ts';
 import type { SessionUpdate } from '../bridge/contract/session-update.ts';
-import { type BridgeTransport, createPatience, type MakeCallId, type TurnCall } from './bridge-transport.ts';
+import {
+  type BridgeTransport,
+  createPatience,
+  type MakeCallId,
+  type RpcMessage,
+  type RpcRequest,
+  resultOf,
+  type TurnCall,
+  updateOf,
+} from './bridge-transport.ts';
 import type { HttpExchange } from './http-exchange.ts';
-import { type RpcMessage, type RpcRequest, resultOf, updateOf } from './rpc-message.ts';
 import type { OpenLink, SocketLink } from './socket-link.ts';
 import { connectionLost, TrestleError } from './trestle-error.ts';
 

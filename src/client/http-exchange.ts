@@ -1,6 +1,12 @@
 import { createParser } from 'eventsource-parser';
-import { defer } from './bridge-transport.ts';
-import { MAX_MESSAGE_CHARACTERS, parseMessage, type RpcMessage, type RpcRequest, resultOf } from './rpc-message.ts';
+import {
+  defer,
+  MAX_MESSAGE_CHARACTERS,
+  parseMessage,
+  type RpcMessage,
+  type RpcRequest,
+  resultOf,
+} from './bridge-transport.ts';
 import { clientError, connectionLost, TrestleError } from './trestle-error.ts';
 
 /** `POST /acp/rpc`, once: nothing is tried again here. */

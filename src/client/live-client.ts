@@ -1,7 +1,6 @@
 import type { Change } from '../bridge/contract/live.ts';
 import type { PlainUpdate } from '../bridge/contract/workbench.ts';
-import { createPatience, type MakeCallId } from './bridge-transport.ts';
-import { type RpcMessage, resultOf } from './rpc-message.ts';
+import { createPatience, type MakeCallId, type RpcMessage, resultOf } from './bridge-transport.ts';
 import type { OpenLink, SocketLink } from './socket-link.ts';
 import { TrestleError } from './trestle-error.ts';
 

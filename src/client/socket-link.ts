@@ -1,6 +1,13 @@
-import { type Deferred, defer, type MakeCallId } from './bridge-transport.ts';
+import {
+  type Deferred,
+  defer,
+  MAX_MESSAGE_CHARACTERS,
+  type MakeCallId,
+  parseMessage,
+  type RpcMessage,
+  type RpcRequest,
+} from './bridge-transport.ts';
 import type { HttpExchange } from './http-exchange.ts';
-import { MAX_MESSAGE_CHARACTERS, parseMessage, type RpcMessage, type RpcRequest } from './rpc-message.ts';
 import { clientError, connectionLost } from './trestle-error.ts';
 
 /** As much of a WebSocket as the client uses: the browser's, Node's, or that of the `ws` package. */

@@ -31,9 +31,8 @@ import { createTextHandler } from './operations/text-handler.ts';
 import { completionsRoutes } from './routes.ts';
 import type { TargetStatus } from './routing/target-board.ts';
 import type { CompletionsSettings } from './settings.ts';
-import { createCatalogueStore } from './storage/catalogue-store.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
-import { createObjectStore } from './storage/object-store.ts';
+import { createCatalogueStore, createObjectStore } from './storage/object-store.ts';
 
 export interface Completions {
   readonly surface: HttpSurface;

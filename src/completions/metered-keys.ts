@@ -21,8 +21,8 @@ import {
 import { createBudgetAlerts } from './metering/budget-alerts.ts';
 import { type CallLog, createCallLog, startUsageRetention } from './metering/call-log.ts';
 import { createCallFigures, createCallSpans } from './metering/call-telemetry.ts';
+import { createOwnUsage, createUsageReport } from './metering/usage-cells.ts';
 import { createUsageMeter } from './metering/usage-meter.ts';
-import { createOwnUsage, createUsageReport } from './metering/usage-report.ts';
 import type { CompletionsSettings } from './settings.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
 import { createKeyStore } from './storage/key-store.ts';

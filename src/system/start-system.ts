@@ -10,11 +10,10 @@ import type { Logger } from '../platform/log/logger.ts';
 import { withoutSlash } from '../platform/network-address/ip-address.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
-import { createApiSurface } from './api-surface.ts';
-import { createConsoleFiles, createConsoleSurface } from './console-surface.ts';
 import { serveControls } from './controls.ts';
 import { prepareDataDirectory } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
+import { createApiSurface, createConsoleFiles, createConsoleSurface } from './page-surfaces.ts';
 import { prepareServiceParts, type ServiceParts, startServices } from './service-wiring.ts';
 import {
   accountsSettingsOf,

@@ -1,8 +1,7 @@
 import type { Readable, Writable } from 'node:stream';
 import { createCompleteOverHttp } from '../bridge/agents/builtin/complete-over-http.ts';
 import { createRemoteConnection } from '../bridge/agents/remote/remote-connection.ts';
-import { offeredTools } from '../bridge/tool-bridge/offered-tools.ts';
-import { serveTools } from '../bridge/tool-bridge/serve-tools.ts';
+import { offeredTools, serveTools } from '../bridge/tool-bridge/serve-tools.ts';
 import { systemClock as clock } from '../platform/clock/clock.ts';
 import { systemRandomness as randomness } from '../platform/clock/randomness.ts';
 import { createSortableIds } from '../platform/ids/sortable-id.ts';

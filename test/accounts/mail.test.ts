@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { after, describe, type TestContext, test } from 'node:test';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import { createSmtpMailer, type SmtpSettings } from '../../src/accounts/mail/mail-post.ts';
+import { de, en, zh } from '../../src/accounts/mail/message-texts.ts';
 import {
   accountClosingMail,
   invitationMail,
@@ -15,9 +16,6 @@ import {
   renderMail,
   securityNoticeMail,
 } from '../../src/accounts/mail/messages.ts';
-import { de } from '../../src/accounts/mail/texts/de.ts';
-import { en } from '../../src/accounts/mail/texts/en.ts';
-import { zh } from '../../src/accounts/mail/texts/zh.ts';
 import type { OutgoingMailRow } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { loggedInAs } from '../kit/accounts/people.ts';

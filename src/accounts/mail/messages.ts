@@ -1,7 +1,5 @@
 import type { LinkedLogin } from '../contract/login.ts';
-import { de } from './texts/de.ts';
-import { en, type MailTexts } from './texts/en.ts';
-import { zh } from './texts/zh.ts';
+import { de, en, type MailTexts, zh } from './message-texts.ts';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;

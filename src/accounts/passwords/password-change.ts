@@ -11,7 +11,7 @@ import type { SessionOpening } from '../login/session-opening.ts';
 import { passwordChangedMail, passwordResetMail } from '../mail/messages.ts';
 import { normalizeEmail } from '../registration/identity.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
-import { createClientListStore } from '../storage/proxy-node-store.ts';
+import { createClientListStore } from '../storage/administration-stores.ts';
 import { createDeviceStore } from '../storage/session-store.ts';
 import { checkNewPassword } from './passwords.ts';
 

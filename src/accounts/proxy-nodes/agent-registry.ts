@@ -10,7 +10,7 @@ import type { Agent, NewAgent, ProxyNode } from '../contract/proxy-node.ts';
 import { tokenKey } from '../flows.ts';
 import type { AccountsSettings } from '../settings.ts';
 import type { AccountsSchema, ProxyAgentRow } from '../storage/accounts-schema.ts';
-import type { ProxyAgentStore } from '../storage/proxy-node-store.ts';
+import type { ProxyAgentStore } from '../storage/administration-stores.ts';
 import { timeText } from '../user-object.ts';
 
 /** An agent of a proxy node, from the settings or made by an administrator. */

@@ -7,7 +7,7 @@ import type { BasePort, PeoplePort } from '../accounts-core.ts';
 import type { AgentReport, AgentStatus, ProxyNode } from '../contract/proxy-node.ts';
 import { requireNotClosing } from '../owners.ts';
 import type { ProxyAgentStatusRow } from '../storage/accounts-schema.ts';
-import type { ClientListStore } from '../storage/proxy-node-store.ts';
+import type { ClientListStore } from '../storage/administration-stores.ts';
 import { timeText } from '../user-object.ts';
 import { describeNode, FLOW } from './agent-registry.ts';
 

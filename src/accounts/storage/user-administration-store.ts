@@ -2,8 +2,7 @@ import { sql } from 'kysely';
 import type { Database, Transaction } from '../../platform/database/database.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, FoundUser, UserRow } from './accounts-schema.ts';
-import { pseudonymizeAudit } from './administration-stores.ts';
-import { createClientListStore } from './proxy-node-store.ts';
+import { createClientListStore, pseudonymizeAudit } from './administration-stores.ts';
 import { createUserCountStore, selectUsers } from './user-store.ts';
 
 export type UserChange = Partial<

@@ -2,8 +2,8 @@ import { type Kysely, sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import type { AccountsSchema, FoundUser, SubscriptionRow, TeamRow, UserCountRow, UserRow } from './accounts-schema.ts';
+import { createClientListStore } from './administration-stores.ts';
 import { createCredentialStore } from './credential-store.ts';
-import { createClientListStore } from './proxy-node-store.ts';
 import { createTeamStore } from './team-store.ts';
 import { createAccessTokenStore } from './token-stores.ts';
 

@@ -13,7 +13,7 @@ import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
 import type { Audit } from '../audit.ts';
-import type { WebhookEventName } from '../contract/webhooks.ts';
+import type { WebhookEventName } from '../contract/administration.ts';
 import type { MailPost } from '../mail/mail-post.ts';
 import { webhookDisabledMail } from '../mail/messages.ts';
 import { isAdminRole } from '../permissions.ts';

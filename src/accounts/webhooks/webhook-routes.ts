@@ -3,14 +3,14 @@ import { type Route, defineRoute as row } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
 import type { AccountsCore } from '../accounts-core.ts';
 import { type Actor, actorOf } from '../administration/user-administration.ts';
-import { pageOf } from '../contract/conventions.ts';
 import {
   type NewWebhook,
   webhookOperations as op,
   type Webhook,
   type WebhookDelivery,
   type WebhookEventName,
-} from '../contract/webhooks.ts';
+} from '../contract/administration.ts';
+import { pageOf } from '../contract/conventions.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/accounts-schema.ts';
 import { createWebhookStore } from '../storage/outgoing-stores.ts';
 import { timeText } from '../user-object.ts';

@@ -1,11 +1,12 @@
 import type { Payer } from '../../platform/identity/owner.ts';
 import type { RelayedFile } from '../artifacts/artifact-links.ts';
-import type { QuestionForm, QuestionValues } from '../contract/question-form.ts';
 import type { Artifact } from '../contract/session.ts';
 import type {
   CommandsEvent,
   ModeEvent,
   PlanEvent,
+  QuestionForm,
+  QuestionValues,
   StatusEvent,
   SteerEvent,
   TextEvent,

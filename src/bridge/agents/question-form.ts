@@ -6,7 +6,7 @@ import {
   type QuestionForm,
   type QuestionValue,
   type QuestionValues,
-} from '../contract/question-form.ts';
+} from '../contract/session-update.ts';
 import type { PermissionQuestion } from './agent-provider.ts';
 import { asObject, cutText, textOf } from './agent-text.ts';
 

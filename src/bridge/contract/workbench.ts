@@ -1,11 +1,12 @@
 import { type Static, Type } from 'typebox';
-import { QuestionForm, QuestionValues } from './question-form.ts';
 import { Artifact, ShownMcpServer, TurnUsage } from './session.ts';
 import {
   CommandsEvent,
   FileChange,
   ModeEvent,
   PlanEvent,
+  QuestionForm,
+  QuestionValues,
   SteerEvent,
   StepRecord,
   TurnAttachment,

@@ -18,8 +18,8 @@ import type { PermissionQuestion, PermissionReply } from '../agents/agent-provid
 import { asObject } from '../agents/agent-text.ts';
 import { findWrongValue, toSchema } from '../agents/question-form.ts';
 import { type BridgeClient, channelSink, NO_RESUME } from '../bridge-client.ts';
-import type { QuestionForm, QuestionValues } from '../contract/question-form.ts';
 import { StartParams } from '../contract/session.ts';
+import type { QuestionForm, QuestionValues } from '../contract/session-update.ts';
 import { bridgeErrors } from '../errors.ts';
 import { MAIN } from '../principal.ts';
 import type { RpcOverSocket } from '../rpc-over-socket.ts';

@@ -24,12 +24,11 @@ import {
   settleInterrupted,
   sweepOldRecords,
 } from './housekeeping.ts';
-import type { LiveSession } from './live-session.ts';
+import { createSessionTable, type LiveSession } from './live-session.ts';
 import { createServerBox, type ServerBox, shownServers } from './mcp-servers.ts';
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
 import { createSessionRecords } from './session-records.ts';
 import { createSessionStates } from './session-state.ts';
-import { createSessionTable } from './session-table.ts';
 import type { TurnLimits } from './turn-limits.ts';
 import { createReplay, createTurnResumption } from './turn-resumption.ts';
 import { createTurnRunner, type TurnRunnerOptions } from './turn-runner.ts';

@@ -15,12 +15,12 @@ import {
   type JobTurnRequest,
   type LiveSession,
   type LiveTurn,
+  type SessionTable,
   stopTurn,
   type TurnRequest,
 } from './live-session.ts';
 import type { SessionRecords } from './session-records.ts';
 import type { SessionStates } from './session-state.ts';
-import type { SessionTable } from './session-table.ts';
 import { idsOf, type TurnLimits, takePlace } from './turn-limits.ts';
 import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
 import type { TurnResumption } from './turn-resumption.ts';

@@ -1,13 +1,19 @@
 import type { Readable, Writable } from 'node:stream';
+import { type Static, type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/schema';
 import { type Clock, joinSignals, withinTime } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError, isExpected } from '../../platform/errors/error-table.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { findIssues, firstIssue } from '../../platform/json/describe-issues.ts';
 import type { Logger } from '../../platform/log/logger.ts';
+import { asObject, textOf } from '../agents/agent-text.ts';
+import type { CompleteChat, ConversationMessage } from '../agents/builtin/complete-chat.ts';
+import { emptyAnswer, readAnswer } from '../agents/builtin/read-answer.ts';
+import type { CallRemote, RemoteReply } from '../agents/remote/remote-connection.ts';
 import { bridgeErrors } from '../errors.ts';
-import type { OfferedTool, ToolCall } from './offered-tools.ts';
 
-export interface ServeToolsOptions {
+interface ServeToolsOptions {
   readonly tools: readonly OfferedTool[];
   readonly version: string;
   readonly input: Readable;
@@ -99,4 +105,178 @@ function issueOf(validator: Parameters<typeof findIssues>[0], given: unknown): s
 
 function noop(): void {
   // A caller that is gone needs no progress.
+}
+
+/** What the tools reach: a running server, over HTTP. */
+interface ToolBridgeParts {
+  /** The completions service. */
+  readonly complete: CompleteChat;
+  /** For completions that name no model. */
+  readonly model: string;
+  /** The bridge's method family. */
+  readonly callBridge: CallRemote;
+  readonly makeId: MakeId;
+}
+
+interface ToolCall {
+  readonly signal: AbortSignal;
+  /** Tells that something is still going on. */
+  progress(message: string): void;
+}
+
+interface OfferedTool<Input extends TSchema = TSchema> {
+  readonly name: string;
+  readonly description: string;
+  readonly input: Input;
+  /** Returns the text for the agent. Throws TOOL_CALL_REFUSED or MODEL_FAILED for what did not go well. */
+  run(input: Static<Input>, call: ToolCall): Promise<string>;
+}
+
+const prompt = Type.String({ minLength: 1, description: 'What is to be done, with all that is needed to do it.' });
+const provider = Type.Optional(Type.String({ description: 'Id of the agent. Left out: the default one.' }));
+const folder = Type.Optional(Type.String({ description: 'Absolute path of the folder to work in.' }));
+const seconds = Type.Optional(Type.Integer({ minimum: 1, maximum: 86_400, description: 'After that it is given up.' }));
+const SHORT_CALL_MS = 30_000;
+const CANCEL_MS = 8_000;
+const ASK_SECONDS = 600;
+/** In a row, with pauses of five seconds at most between them. */
+const ATTEMPTS = 4;
+
+/** THE TABLE of what `trestle tools` offers to agents (contract/bridge 10). */
+export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
+  const { complete, callBridge, makeId } = parts;
+
+  async function shortCall(method: string, params: object, signal: AbortSignal): Promise<string> {
+    const either = AbortSignal.any([signal, AbortSignal.timeout(SHORT_CALL_MS)]);
+    const call = { method, params, key: makeId('call-'), resumable: false, attempts: 1, signal: either };
+    return JSON.stringify(resultOf(await callBridge(call)), undefined, 2);
+  }
+
+  function cancelSession(sessionId: string): Promise<RemoteReply> {
+    const signal = AbortSignal.timeout(CANCEL_MS);
+    const key = makeId('call-');
+    return callBridge({ method: 'session.cancel', params: { sessionId }, key, resumable: false, attempts: 1, signal });
+  }
+
+  return [
+    define({
+      name: 'chat',
+      description: 'Asks a language model one question and returns its answer.',
+      input: Type.Object({
+        prompt: Type.String({ minLength: 1, description: 'The question.' }),
+        system: Type.Optional(Type.String({ description: 'How the model should behave.' })),
+        model: Type.Optional(Type.String({ minLength: 1, description: 'Such as "openai/gpt-5".' })),
+      }),
+      async run({ prompt: content, system, model = parts.model }, { signal }) {
+        const messages: ConversationMessage[] = [{ role: 'user', content }];
+        if (system !== undefined) messages.unshift({ role: 'system', content: system });
+        const answer = emptyAnswer();
+        const request = { model, messages, stream: true as const, stream_options: { include_usage: true as const } };
+        await readAnswer(complete(request, signal, { owner: '' }), answer, () => undefined);
+        return answer.text + answer.refusal;
+      },
+    }),
+    define({
+      name: 'ask_agent',
+      description:
+        'Has another agent do something, waits for it and returns what it said. The answer ends with the id of the session: give it to go on with the same conversation.',
+      input: Type.Object({
+        prompt,
+        provider,
+        working_directory: folder,
+        session: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Of an earlier answer.' })),
+        timeout_seconds: seconds,
+      }),
+      async run(input, { signal, progress }) {
+        const sessionId = input.session ?? makeId('tool-');
+        const limit = AbortSignal.timeout((input.timeout_seconds ?? ASK_SECONDS) * 1000);
+        const reply = await callBridge({
+          method: input.session === undefined ? 'session.start' : 'session.message',
+          params: { sessionId, taskPrompt: input.prompt, ...place(input) },
+          key: makeId('call-'),
+          resumable: true,
+          attempts: ATTEMPTS,
+          signal: AbortSignal.any([signal, limit]),
+          onUpdate({ message }) {
+            progress(textOf(message).slice(0, 200));
+            return undefined;
+          },
+        });
+        if (reply.kind === 'aborted') {
+          await cancelSession(sessionId);
+          throw refused(limit.aborted ? 'the agent took too long and was stopped' : 'the call was cancelled');
+        }
+        const result = resultOf(reply);
+        if (result.success !== true) {
+          throw refused(textOf(result.error) || textOf(result.unavailableMessage) || 'the agent failed');
+        }
+        return `${textOf(result.output)}\n\n[session ${sessionId}]`;
+      },
+    }),
+    define({
+      name: 'submit_job',
+      description: 'Has an agent do something in the background and returns immediately, with the id of the job.',
+      input: Type.Object({ prompt, provider, working_directory: folder, timeout_seconds: seconds }),
+      run: ({ prompt: taskPrompt, timeout_seconds: time, ...input }, { signal }) =>
+        shortCall(
+          'app.jobs.submit',
+          { taskPrompt, ...(time !== undefined && { timeoutMs: time * 1000 }), ...place(input) },
+          signal,
+        ),
+    }),
+    define({
+      name: 'get_job',
+      description: 'The state of a job of submit_job, and its outcome.',
+      input: Type.Object({ job_id: Type.String({ minLength: 1, maxLength: 256 }) }),
+      run: ({ job_id: jobId }, { signal }) => shortCall('app.jobs.get', { jobId }, signal),
+    }),
+    define({
+      name: 'send_message',
+      description: 'Sends a message to a person or a group through the gateway.',
+      input: Type.Object({
+        target: Type.String({ minLength: 1, description: 'Whom it is for.' }),
+        message: Type.String({ minLength: 1 }),
+        channel: Type.Optional(Type.String({ description: 'Such as "telegram".' })),
+        account_id: Type.Optional(Type.String({ description: 'From which account.' })),
+      }),
+      run: ({ target, message, channel, account_id: accountId }, { signal }) => {
+        const more = { ...(channel !== undefined && { channel }), ...(accountId !== undefined && { accountId }) };
+        const args = { target, message, ...more };
+        return shortCall('app.tools.invoke', { tool: 'message', action: 'send', args }, signal);
+      },
+    }),
+  ];
+}
+
+function define<Input extends TSchema>(tool: OfferedTool<Input>): OfferedTool {
+  return tool as unknown as OfferedTool;
+}
+
+interface PlaceInput {
+  readonly provider?: string;
+  readonly working_directory?: string;
+}
+
+function place({ provider: id, working_directory: path }: PlaceInput): object {
+  return {
+    ...(id !== undefined && { routing: { explicitProviderId: id } }),
+    ...(path !== undefined && { workingDirectory: path }),
+  };
+}
+
+function resultOf(reply: RemoteReply): Readonly<Record<string, unknown>> {
+  switch (reply.kind) {
+    case 'result':
+      return asObject(reply.result);
+    case 'error':
+      throw refused(reply.message);
+    case 'unreachable':
+      throw refused(`the bridge cannot be reached: ${reply.reason}`);
+    case 'aborted':
+      throw refused('the bridge did not answer in time, or the call was cancelled');
+  }
+}
+
+function refused(reason: string): AppError {
+  return new AppError('TOOL_CALL_REFUSED', { reason });
 }

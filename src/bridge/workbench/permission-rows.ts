@@ -1,7 +1,7 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { AskPermission, PermissionOption, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
 import { findWrongValue } from '../agents/question-form.ts';
-import type { QuestionForm, QuestionValues } from '../contract/question-form.ts';
+import type { QuestionForm, QuestionValues } from '../contract/session-update.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { TENANT } from '../principal.ts';
 import type { PermissionRow, PermissionRuleRow } from '../storage/bridge-schema.ts';

@@ -4,8 +4,8 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import { boundedFetch, readAtMost } from '../../platform/http/bounded-fetch.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import type { CatalogueStore } from '../storage/catalogue-store.ts';
 import type { CatalogueRow } from '../storage/completions-schema.ts';
+import type { CatalogueStore } from '../storage/object-store.ts';
 import { type Catalogue, readCatalogue } from './catalogue.ts';
 
 /** What an update has brought. */

@@ -1,5 +1,5 @@
 import type { Database } from '../../platform/database/database.ts';
-import type { CompletionsSchema, UpstreamObjectRow } from './completions-schema.ts';
+import type { CatalogueRow, CompletionsSchema, UpstreamObjectRow } from './completions-schema.ts';
 
 /** Whose the objects are that model APIs keep. */
 export interface ObjectStore {
@@ -53,6 +53,34 @@ export function createObjectStore(database: Database<CompletionsSchema>): Object
     },
     async removeOf(owner) {
       await database.write([query.deleteFrom('upstream_objects').where('owner', '=', owner).compile()]);
+    },
+  };
+}
+
+/** Updates of the catalogue of models. */
+export interface CatalogueStore {
+  /** The newest first. */
+  newest(limit: number): Promise<readonly CatalogueRow[]>;
+  /** Stores an update, or when it was checked last, and removes all but the newest `versions`. */
+  keep(row: CatalogueRow, versions: number): Promise<void>;
+}
+
+export function createCatalogueStore(database: Database<CompletionsSchema>): CatalogueStore {
+  const { query } = database;
+  const newest = (limit: number) =>
+    query.selectFrom('catalogues').where('id', '>', '').orderBy('id', 'desc').limit(limit);
+  return {
+    newest: (limit) => database.readKeyed(newest(limit).selectAll().compile()),
+    async keep(row, versions) {
+      const { source, checked_at } = row;
+      await database.write([
+        query
+          .insertInto('catalogues')
+          .values(row)
+          .onConflict((conflict) => conflict.column('id').doUpdateSet({ source, checked_at }))
+          .compile(),
+        query.deleteFrom('catalogues').where('id', 'not in', newest(versions).select('id')).compile(),
+      ]);
     },
   };
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { findWrongValue, readForm, readQuestions, toSchema } from '../../../src/bridge/agents/question-form.ts';
-import type { QuestionForm } from '../../../src/bridge/contract/question-form.ts';
+import type { QuestionForm } from '../../../src/bridge/contract/session-update.ts';
 
 const COLORS = ['red', 'blue'].map((value) => ({ const: value, title: value.toUpperCase(), description: '' }));
 const SCHEMA = {

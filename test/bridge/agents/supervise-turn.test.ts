@@ -9,7 +9,7 @@ import type {
   TurnTimeouts,
 } from '../../../src/bridge/agents/agent-provider.ts';
 import { superviseTurn } from '../../../src/bridge/agents/supervise-turn.ts';
-import type { QuestionForm } from '../../../src/bridge/contract/question-form.ts';
+import type { QuestionForm } from '../../../src/bridge/contract/session-update.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import { recordTurn } from './recorded-turn.ts';
 

@@ -8,8 +8,8 @@ import { createCatalogue, readCatalogue } from '../../../src/completions/apis/ca
 import { createCatalogueUpdates } from '../../../src/completions/apis/catalogue-updates.ts';
 import { knownModels, MODELS_DATE } from '../../../src/completions/apis/known-models.ts';
 import { costOf, createPrices } from '../../../src/completions/apis/prices.ts';
-import { createCatalogueStore } from '../../../src/completions/storage/catalogue-store.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
+import { createCatalogueStore } from '../../../src/completions/storage/object-store.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import { completionsDatabase, createListLogger, type LoggedLine } from '../../kit/completions/start-keys.ts';

@@ -14,8 +14,6 @@ const folder = new URL('../../../src/platform/http/api-page/browser/', import.me
 
 /** What the tests call of the page's own modules: those are JavaScript, checked with a configuration of their own. */
 export interface BrowserModules {
-  'event-parser': { createEventParser(onEvent: (event: StreamEvent) => void): { push(bytes: Uint8Array): void } };
-  example: { exampleOf(document: OpenApiDocument, schema: Schema | boolean | undefined): unknown };
   operations: {
     groupOperations(document: OpenApiDocument): { title: string; operations: Operation[] }[];
     matches(document: OpenApiDocument, operation: Operation, words: string): boolean;
@@ -28,15 +26,20 @@ export interface BrowserModules {
     missingParameters(operation: Operation, values: RequestValues): string[];
     curlCommand(request: ApiRequest, withToken: boolean): string;
   };
-  'stream-text': { addedText(data: string): string; prettyJson(text: string): string };
   element: { prose(text: string): unknown[] };
   'response-view': {
+    createEventParser(onEvent: (event: StreamEvent) => void): { push(bytes: Uint8Array): void };
+    addedText(data: string): string;
+    prettyJson(text: string): string;
     createResponseView(
       nextRequest: () => ApiRequest | undefined,
       token: () => string,
     ): { panel: unknown; run(): Promise<void>; close(): void };
   };
-  'schema-tree': { schemaTree(document: OpenApiDocument, schema: Schema): unknown };
+  'schema-tree': {
+    schemaTree(document: OpenApiDocument, schema: Schema): unknown;
+    exampleOf(document: OpenApiDocument, schema: Schema | boolean | undefined): unknown;
+  };
 }
 
 export async function browserModule<Name extends keyof BrowserModules>(name: Name): Promise<BrowserModules[Name]> {

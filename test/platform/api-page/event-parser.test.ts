@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from '../../kit/properties.ts';
 import { browserModule, type StreamEvent } from './browser-modules.ts';
 
-const { createEventParser } = await browserModule('event-parser');
+const { createEventParser } = await browserModule('response-view');
 
 /** The events of a text that comes in pieces which end at the given offsets of its bytes. */
 function eventsOf(text: string, cuts: readonly number[] = []): StreamEvent[] {

@@ -4,7 +4,7 @@ import { type TSchema, Type } from 'typebox';
 import { Check } from 'typebox/value';
 import { browserModule, documentOf, type OpenApiDocument, type Schema } from './browser-modules.ts';
 
-const { exampleOf } = await browserModule('example');
+const { exampleOf } = await browserModule('schema-tree');
 const none = documentOf();
 const example = (schema: Schema | boolean | undefined, document: OpenApiDocument = none) => exampleOf(document, schema);
 const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` });

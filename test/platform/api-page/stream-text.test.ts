@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { browserModule } from './browser-modules.ts';
 
-const { addedText, prettyJson } = await browserModule('stream-text');
+const { addedText, prettyJson } = await browserModule('response-view');
 const added = (value: unknown) => addedText(JSON.stringify(value));
 
 test('the text of a stream is taken from the usual shapes of an event', () => {

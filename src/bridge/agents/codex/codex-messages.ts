@@ -1,5 +1,4 @@
-import type { QuestionValues } from '../../contract/question-form.ts';
-import type { FileChange } from '../../contract/session-update.ts';
+import type { FileChange, QuestionValues } from '../../contract/session-update.ts';
 import { PLAIN_OPTIONS, type PromptEnd } from '../agent-connection.ts';
 import type { AgentEvent, PermissionQuestion, TurnUsage } from '../agent-provider.ts';
 import { asObject, objectsIn, shownText, textOf, withinBounds } from '../agent-text.ts';

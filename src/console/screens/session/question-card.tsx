@@ -1,5 +1,5 @@
 import { type ReactNode, useId } from 'react';
-import type { QuestionField, QuestionForm, QuestionValues } from '../../../bridge/contract/question-form.ts';
+import type { QuestionField, QuestionForm, QuestionValues } from '../../../bridge/contract/session-update.ts';
 import type { Permission } from '../../../bridge/contract/workbench.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
 import { spanText, visible } from '../../parts/text.ts';

@@ -22,16 +22,10 @@ const ASSETS = [
   'page.css',
   'page.js',
   'element.js',
-  'event-parser.js',
-  'example.js',
-  'operation-view.js',
   'operations.js',
   'request.js',
-  'request-form.js',
   'response-view.js',
   'schema-tree.js',
-  'socket-view.js',
-  'stream-text.js',
 ] as const;
 
 /** Pictures of the description itself. */

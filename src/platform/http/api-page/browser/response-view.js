@@ -1,8 +1,6 @@
 import { button, createLog, createStatus, element } from './element.js';
-import { createEventParser } from './event-parser.js';
-import { addedText, prettyJson } from './stream-text.js';
 
-/** @import { ApiRequest } from './openapi-types.d.ts' */
+/** @import { ApiRequest, StreamEvent } from './openapi-types.d.ts' */
 
 const MAX_EVENTS = 500;
 const LONGEST_TEXT = 1024 * 1024;
@@ -134,4 +132,163 @@ async function showEvents(response, result) {
   });
   for await (const chunk of chunksOf(response)) parser.push(chunk);
   return `${events} events`;
+}
+
+const LARGEST_EVENT = 4 * 1024 * 1024;
+
+/**
+ * Reads `text/event-stream` bytes, however they are cut, and calls back for each event.
+ * @param {(event: StreamEvent) => void} onEvent
+ * @returns {{ push(bytes: Uint8Array): void }}
+ */
+export function createEventParser(onEvent) {
+  const decoder = new TextDecoder();
+  let rest = '';
+  let afterReturn = false;
+  let event = '';
+  let id = '';
+  /** @type {string[]} */
+  let data = [];
+  let size = 0;
+
+  /** @param {string} line */
+  function takeLine(line) {
+    if (line === '') {
+      if (data.length > 0) onEvent({ event: event || 'message', id, data: data.join('\n') });
+      event = '';
+      data = [];
+      size = 0;
+      return;
+    }
+    const colon = line.indexOf(':');
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '');
+    if (field === 'data') {
+      data.push(value);
+      size += value.length + 1;
+    } else if (field === 'event') event = value;
+    else if (field === 'id' && !value.includes('\0')) id = value;
+  }
+
+  return {
+    push(bytes) {
+      let text = decoder.decode(bytes, { stream: true });
+      if (text === '') return;
+      // A line feed after a carriage return that ended the chunk before belongs to that line end.
+      if (afterReturn && text.startsWith('\n')) text = text.slice(1);
+      afterReturn = text === '' ? false : text.endsWith('\r');
+      const lines = (rest + text).split(/\r\n|\n|\r/);
+      rest = lines.pop() ?? '';
+      for (const line of lines) takeLine(line);
+      if (size + rest.length > LARGEST_EVENT) throw new Error('An event is too large to show.');
+    },
+  };
+}
+
+/**
+ * The text that one event of a stream adds to an answer, in the shapes that are common for this; else an empty string.
+ * @param {string} data
+ */
+export function addedText(data) {
+  const message = asObject(parse(data));
+  const update = asObject(message.params ?? message);
+  const choices = Array.isArray(update.choices) ? update.choices : [];
+  const choice = asObject(choices[0]);
+  const delta = choices.length > 0 ? (choice.delta ?? choice) : update.delta;
+  if (typeof delta === 'string') return delta;
+  const { content, text } = asObject(delta);
+  if (typeof content === 'string') return content;
+  return typeof text === 'string' ? text : '';
+}
+
+/**
+ * JSON with line breaks; any other text as it is.
+ * @param {string} text
+ */
+export function prettyJson(text) {
+  const value = parse(text);
+  return value === undefined ? text : JSON.stringify(value, null, 2);
+}
+
+/**
+ * @param {string} text
+ * @returns {unknown}
+ */
+function parse(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * @param {unknown} value
+ * @returns {Record<string, unknown>}
+ */
+function asObject(value) {
+  return typeof value === 'object' && value !== null ? { ...value } : {};
+}
+
+const MAX_MESSAGES = 500;
+
+/**
+ * A WebSocket that the reader opens, writes to and watches.
+ * @param {() => string | undefined} nextUrl undefined: the form is not ready
+ * @param {() => string} nextMessage
+ */
+export function createSocketView(nextUrl, nextMessage) {
+  const { status, showStatus } = createStatus('Not connected.');
+  const log = createLog('Messages', MAX_MESSAGES);
+  const connect = element('button', { class: 'primary' }, 'Connect');
+  const send = button('Send', sendMessage, { disabled: true });
+  /** @type {WebSocket | undefined} */
+  let socket;
+
+  function toggle() {
+    if (socket) {
+      socket.close(1000);
+      return;
+    }
+    const url = nextUrl();
+    if (url === undefined) return;
+    const opened = new WebSocket(url.replace(/^http/, 'ws'));
+    socket = opened;
+    showStatus('', 'Connecting …');
+    connect.textContent = 'Disconnect';
+    opened.addEventListener('open', () => {
+      showStatus('good', 'Connected.');
+      send.disabled = false;
+    });
+    opened.addEventListener('message', ({ data }) => add('received', typeof data === 'string' ? data : '(binary)'));
+    opened.addEventListener('close', ({ code, reason }) => {
+      showStatus(code === 1000 ? '' : 'bad', `Closed with ${code}${reason ? `: ${reason}` : ''}.`);
+      connect.textContent = 'Connect';
+      send.disabled = true;
+      socket = undefined;
+    });
+  }
+
+  function sendMessage() {
+    if (socket?.readyState !== WebSocket.OPEN) return;
+    socket.send(nextMessage());
+    add('sent', nextMessage());
+  }
+
+  /**
+   * @param {string} direction
+   * @param {string} text
+   */
+  function add(direction, text) {
+    const label = element('span', { class: `label ${direction}` }, direction);
+    log.add(label, element('time', {}, new Date().toLocaleTimeString()), element('code', {}, text));
+  }
+
+  return {
+    actions: element('div', { class: 'actions' }, connect, send),
+    panel: element('section', { 'aria-label': 'Messages' }, element('h3', {}, 'Messages'), status, log.list),
+    submit: toggle,
+    run: sendMessage,
+    close: () => socket?.close(1000),
+  };
 }
