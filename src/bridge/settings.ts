@@ -1,6 +1,7 @@
 import type { Static } from 'typebox';
 import { setting } from '../platform/config/setting.ts';
 import { sandboxLimitSettings, sandboxSettings } from './agents/agent-fence.ts';
+import { agentProgramSettings } from './agents/agent-models.ts';
 import { checkpointSettings, type jobsSettings, mcpServerSettings, permissionSettings } from './work-settings.ts';
 
 const AGENT_ID = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
@@ -155,12 +156,7 @@ export const agentsSettings = setting.group('The agents that do the work.', {
     expects: AGENT_ID_WORDS,
     description: 'The agent that serves requests which name none.',
   }),
-  max_processes: setting.integer({
-    default: 16,
-    minimum: 1,
-    maximum: 1000,
-    description: 'Agent processes at the same time. Each owner of sessions has one of its own per agent.',
-  }),
+  ...agentProgramSettings,
   builtin: setting.group('The built-in agent.', {
     model: setting.text({ default: 'demo/echo', description: 'Model that the built-in agent runs on.' }),
     base_url: setting.url({

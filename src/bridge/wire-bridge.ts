@@ -9,7 +9,8 @@ import type { PersonTokens } from '../platform/identity/principal.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { buildAgentCatalog } from './agents/agent-catalog.ts';
 import { agentHomes, createAgentFence, identityOf, NO_FENCE } from './agents/agent-fence.ts';
-import { createAgentLauncher, type ModelAccess } from './agents/agent-launcher.ts';
+import { type AccessModels, createAgentLauncher } from './agents/agent-launcher.ts';
+import type { OfferedModels } from './agents/agent-models.ts';
 import { installedAgents, installedPrograms } from './agents/agent-packages.ts';
 import type { ProbeEffects } from './agents/agent-probe.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
@@ -46,8 +47,10 @@ export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers
   /** Whether a model takes images, as far as it is known. */
   seesImages(model: string): boolean;
   readonly randomness: Randomness;
-  /** Lets the program of an agent call our models for a person. Undefined: there are no models here. */
-  readonly modelAccess?: ((payer: Payer, isFenced: boolean) => ModelAccess | undefined) | undefined;
+  /** Lets the programs of agents call our models. Undefined: there are no models here. */
+  readonly modelAccess?: AccessModels | undefined;
+  /** The models of ours that agents get. */
+  readonly offered?: OfferedModels | undefined;
   /** The completions service of this program, for the built-in agent. */
   readonly complete: CompleteChat;
   /** Charges people for what the API at `agents.builtin.base_url` answers. */
@@ -106,7 +109,13 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     programs: installedPrograms(dataDirectory),
   };
   const homes = agentHomes(dataDirectory);
-  const launch = createAgentLauncher({ ...launcher, fence, homes, modelAccess: options.modelAccess });
+  const launch = createAgentLauncher({
+    ...launcher,
+    fence,
+    homes,
+    modelAccess: options.modelAccess,
+    offered: options.offered,
+  });
 
   const checkedFetch = createCheckedFetch(
     createCallbackRules({

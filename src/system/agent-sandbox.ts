@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { ModelAccess } from '../bridge/agents/agent-launcher.ts';
+import type { AccessModels } from '../bridge/agents/agent-launcher.ts';
+import type { OfferedModels } from '../bridge/agents/agent-models.ts';
 import type { Completions } from '../completions/create-completions.ts';
 import { openSandbox, type Sandbox, type SandboxState } from '../platform/child-process/sandbox.ts';
 import { relayThrough, SANDBOX_URL, type ServeOwn } from '../platform/child-process/sandbox-network.ts';
@@ -120,13 +121,42 @@ export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
 }
 
 /**
- * How programs of people call our models: without a sandbox at our own address, with a key that ends with the program. In the
- * sandbox the gate puts in the key of the owner, whatever the program sends.
+ * How agents call our models: without a sandbox at our own address, with a key that ends with the program. In the sandbox the gate
+ * puts in the key of the owner, whatever the program sends. A program that is only looked at calls none, and gets no key.
  */
-export function createModelAccess(url: () => string, completions: Pick<Completions, 'keyForProgram'> | undefined) {
-  return (payer: Payer, isFenced: boolean): ModelAccess | undefined => {
-    if (completions === undefined || url() === '') return undefined;
-    if (isFenced) return { url: SANDBOX_URL, key: 'key-of-the-owner', end: () => undefined };
+export function createModelAccess(
+  { url, planned }: { url(): string; readonly planned: string },
+  completions: Pick<Completions, 'keyForProgram'> | undefined,
+): AccessModels {
+  return (payer, isFenced) => {
+    if (completions === undefined) return undefined;
+    if (payer === undefined) return looking(isFenced ? SANDBOX_URL : planned);
+    if (url() === '') return undefined;
+    if (isFenced) return looking(SANDBOX_URL);
     return { url: url(), ...completions.keyForProgram(payer) };
   };
+}
+
+/** For agents that are looked at while no server runs. */
+export function modelAccessOfProbes({ host, port }: { readonly host: string; readonly port: number }): AccessModels {
+  return (_payer, isFenced) => looking(isFenced ? SANDBOX_URL : `http://${host}:${port}`);
+}
+
+/** The key of a program that needs none. */
+function looking(url: string): ReturnType<AccessModels> {
+  return { url, key: 'key-of-the-owner', end: () => undefined };
+}
+
+/** The models that agents get. The built-in agent's is one of ours unless it calls another API. */
+export function offeredModels(
+  { agents, completions }: Pick<Settings, 'agents' | 'completions'>,
+  homeDirectory: string,
+) {
+  const { model, base_url: elsewhere } = agents.builtin;
+  return {
+    use: agents.models,
+    model: agents.model || (elsewhere === '' ? model : ''),
+    names: completions.models.map(({ name }) => name),
+    homeDirectory,
+  } satisfies OfferedModels;
 }

@@ -3,7 +3,7 @@ import { type Accounts, createAccounts } from '../accounts/create-accounts.ts';
 import { createIssuedPeople, type IssuedPeople } from '../accounts/issuer/issued-people.ts';
 import type { AccountsSchema } from '../accounts/storage/accounts-schema.ts';
 import { createAgentFence, identityOf } from '../bridge/agents/agent-fence.ts';
-import { createAgentLauncher, createFindProgram } from '../bridge/agents/agent-launcher.ts';
+import { type AccessModels, createAgentLauncher, createFindProgram } from '../bridge/agents/agent-launcher.ts';
 import { installedPrograms } from '../bridge/agents/agent-packages.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
 import type { Bridge, BridgeOptions } from '../bridge/create-bridge.ts';
@@ -30,7 +30,7 @@ import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { createSecretBox, deriveKeys, type SecretBox, type SecretKeys } from '../platform/secrets/secret-keys.ts';
-import { createModelAccess, createModelGate, openAgentSandbox } from './agent-sandbox.ts';
+import { createModelAccess, createModelGate, offeredModels, openAgentSandbox } from './agent-sandbox.ts';
 import { createChargeElsewhere, createCompleteInProcess } from './builtin-models.ts';
 import { type DataFiles, openSecretKeys } from './data-directory.ts';
 import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION, readBuildFacts } from './environment.ts';
@@ -173,6 +173,7 @@ async function startBridge(
     ...parts,
     serveOwn: createModelGate({ url: listeningAt, keyOf: completions?.temporaryKey }),
   });
+  const modelAccess = createModelAccess({ url: listeningAt, planned: urlOf(parts.address) }, completions);
   const bridge = await wireBridge({
     ...parts,
     sandbox,
@@ -185,10 +186,12 @@ async function startBridge(
       dataFolder: parts.dataDirectory,
       journalFolder: processJournal,
       sandbox,
+      modelAccess,
     }),
     builtinModelProblem: builtinModelProblem(settings, environment),
     seesImages: (model) => seesImages(settings.completions, model),
-    modelAccess: createModelAccess(listeningAt, completions),
+    modelAccess,
+    offered: offeredModels(settings, parts.homeDirectory),
     complete: createCompleteInProcess(runChat, completions, makeId),
     chargeElsewhere: createChargeElsewhere(completions, makeId),
   });
@@ -293,13 +296,14 @@ export async function prepareServiceParts(options: ServicePartsOptions): Promise
 }
 
 interface ProbeEffectsOptions {
-  readonly settings: Pick<Settings, 'bridge'>;
+  readonly settings: Pick<Settings, 'bridge' | 'agents' | 'completions'>;
   readonly environment: Environment;
   readonly homeDirectory: string;
   readonly privatePaths?: PrivatePaths;
   readonly dataFolder: string;
   readonly journalFolder: string;
   readonly sandbox: Sandbox | undefined;
+  readonly modelAccess?: AccessModels | undefined;
 }
 
 /** Looks for agents on this machine: installed ones and those in PATH, as turns would start them. */
@@ -317,7 +321,15 @@ export function createProbeEffects(options: ProbeEffectsOptions): ProbeEffects {
   });
   return {
     findProgram: createFindProgram(programs, environment),
-    launch: createAgentLauncher({ environment, folder, journalFolder, programs, fence }),
+    launch: createAgentLauncher({
+      environment,
+      folder,
+      journalFolder,
+      programs,
+      fence,
+      modelAccess: options.modelAccess,
+      offered: offeredModels(settings, options.homeDirectory),
+    }),
     folder,
   };
 }

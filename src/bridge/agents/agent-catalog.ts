@@ -78,6 +78,8 @@ export type AgentPlace =
       readonly command: string;
       readonly args: readonly string[];
       readonly environment: Readonly<Record<string, string>>;
+      /** The preset that the program is; undefined for another one. */
+      readonly preset?: string | undefined;
     }
   | { readonly kind: 'remote'; readonly url: string; readonly token: string };
 
@@ -105,9 +107,24 @@ export function buildAgentCatalog(settings: AgentsSettings, installed: Iterable<
 function shippedAgents({ codex, opencode, gemini }: AgentsSettings): readonly CatalogAgent[] {
   return [
     { id: 'builtin', label: 'Built-in', category: 'native', place: { kind: 'in-process' } },
-    { id: 'codex', label: 'Codex', category: 'native', place: placeOf(codex, 'codex') },
-    { id: 'opencode', label: 'OpenCode', category: 'protocol-adapter', place: placeOf(opencode, 'acp') },
-    { id: 'gemini', label: 'Gemini', category: 'protocol-adapter', place: placeOf(gemini, 'acp') },
+    {
+      id: 'codex',
+      label: 'Codex',
+      category: 'native',
+      place: placeOf(codex, 'codex', presetOf('codex', codex.command)),
+    },
+    {
+      id: 'opencode',
+      label: 'OpenCode',
+      category: 'protocol-adapter',
+      place: placeOf(opencode, 'acp', presetOf('opencode', opencode.command)),
+    },
+    {
+      id: 'gemini',
+      label: 'Gemini',
+      category: 'protocol-adapter',
+      place: placeOf(gemini, 'acp', presetOf('gemini', gemini.command)),
+    },
   ];
 }
 
@@ -116,7 +133,7 @@ function presetAgents(): readonly CatalogAgent[] {
     id,
     label,
     category: 'protocol-adapter',
-    place: placeOf({ command, args, env: {} }, 'acp'),
+    place: placeOf({ command, args, env: {} }, 'acp', id),
   }));
 }
 
@@ -126,12 +143,13 @@ function customAgents({ custom }: AgentsSettings): readonly CatalogAgent[] {
     const preset = agentPresets.find((row) => row.id === id);
     const ownCommand = program.command !== '' || preset === undefined;
     const command = ownCommand ? program.command : preset.command;
+    const isPreset = preset !== undefined && basename(command) === preset.command;
     const args = ownCommand || program.args.length > 0 ? program.args : preset.args;
     return {
       id,
       label: label === '' ? (preset?.label ?? id) : label,
       category,
-      place: placeOf({ ...program, command, args }, 'acp'),
+      place: placeOf({ ...program, command, args }, 'acp', isPreset ? id : undefined),
     };
   });
 }
@@ -144,7 +162,16 @@ interface ConfiguredProgram {
   readonly token?: string;
 }
 
-function placeOf({ command, args, env, url, token }: ConfiguredProgram, protocol: 'acp' | 'codex'): AgentPlace {
+function placeOf(
+  { command, args, env, url, token }: ConfiguredProgram,
+  protocol: 'acp' | 'codex',
+  preset: string | undefined,
+): AgentPlace {
   if (url !== undefined && url !== '') return { kind: 'remote', url, token: token ?? '' };
-  return { kind: 'program', protocol, command, args, environment: env };
+  return { kind: 'program', protocol, command, args, environment: env, ...(preset !== undefined && { preset }) };
+}
+
+/** A path to the program of an agent is still that agent; a program of another name may be anything. */
+function presetOf(id: string, command: string): string | undefined {
+  return basename(command) === id ? id : undefined;
 }

@@ -24,6 +24,8 @@ export interface FencedWork {
   readonly folder: string;
   /** Where the program runs; inside `folder`. */
   readonly startIn?: string;
+  /** The script that the program runs, where that is Node. */
+  readonly script?: string | undefined;
   /** A caller or a model named the program, and not the operator: people do not see its folder in the sandbox. */
   readonly isCallers: boolean;
 }
@@ -95,7 +97,8 @@ export function createAgentFence(options: AgentFenceOptions): AgentFence {
     const source = await makeAgentHome(agentHomes(dataDirectory), owner, agent);
     const isOwn = owner === '' || isOperators(owner);
     const state = isOwn && Object.hasOwn(STATE_FOLDERS, agent) ? (STATE_FOLDERS[agent] ?? []) : [];
-    const installed = work.isCallers && !isOwn ? [] : await installationOf(command);
+    const started = work.script === undefined ? [command] : [command, work.script];
+    const installed = work.isCallers && !isOwn ? [] : (await Promise.all(started.map(installationOf))).flat();
     const shelf = fileShelf(dataDirectory, owner, folder);
     await mkdir(shelf, { recursive: true, mode: 0o700 });
     return {
@@ -180,7 +183,8 @@ async function installationOf(command: string): Promise<readonly string[]> {
   if (!command.startsWith('/')) return [];
   const real = await realpath(command).catch(() => command);
   const at = real.indexOf(PACKAGES);
-  return [command, at < 0 ? dirname(real) : real.slice(0, at + PACKAGES.length - 1), real];
+  // A link can be shown only where its target is there already.
+  return [at < 0 ? dirname(real) : real.slice(0, at + PACKAGES.length - 1), real, command];
 }
 
 /** `device:inode` of a folder of our own, which nobody can replace. */

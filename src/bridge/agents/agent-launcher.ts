@@ -1,15 +1,21 @@
 import { existsSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
-import { basename, delimiter } from 'node:path';
+import { mkdir, open } from 'node:fs/promises';
+import { basename, delimiter, sep } from 'node:path';
 import { findExecutable } from '../../platform/child-process/child-environment.ts';
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Payer } from '../../platform/identity/owner.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { Environment } from '../../platform/runtime/runtime.ts';
-import { isPersons } from '../principal.ts';
 import type { AgentConnection } from './agent-connection.ts';
 import { type AgentFence, environmentFor } from './agent-fence.ts';
+import {
+  type AgentProgram,
+  getsOurModels,
+  type ModelAccess,
+  type OfferedModels,
+  withOurModels,
+} from './agent-models.ts';
 import type { PermissionPolicy } from './agent-provider.ts';
 
 /** How long an agent program is waited for, and kept. */
@@ -45,14 +51,6 @@ export const DEFAULT_AGENT_LIMITS: AgentLimits = {
   longestPauseMs: 30_000,
 };
 
-/** A program as it is configured. */
-export interface AgentProgram {
-  readonly command: string;
-  readonly args: readonly string[];
-  /** Added to the few variables that every agent gets. */
-  readonly environment: Readonly<Record<string, string>>;
-}
-
 /** For whom and where an agent's program works. */
 export interface AgentWork extends Payer {
   /** Id of the agent. */
@@ -85,15 +83,8 @@ export async function connectAgent(process: RunningProcess, options: ConnectOpti
   return connectAcpAgent({ ...options, process });
 }
 
-/** How a program that works for a person calls our models. */
-export interface ModelAccess {
-  /** Of this program, as the agent reaches it; without a path. */
-  readonly url: string;
-  /** Charges the calls to the person. */
-  readonly key: string;
-  /** The program has ended: the key stops working. */
-  end(): void;
-}
+/** Lets a program call our models for an owner; undefined for one that is only looked at. */
+export type AccessModels = (payer: Payer | undefined, isFenced: boolean) => ModelAccess | undefined;
 
 interface AgentLauncherOptions {
   /** Our own environment, of which the allowed part goes along. */
@@ -106,8 +97,9 @@ interface AgentLauncherOptions {
   readonly fence: AgentFence;
   /** Where people have a home for each agent, without a sandbox. Undefined: everyone has that of this program. */
   readonly homes?: string | undefined;
-  /** Lets a program call our models for a person. Undefined: no program gets a key. */
-  readonly modelAccess?: ((payer: Payer, isFenced: boolean) => ModelAccess | undefined) | undefined;
+  /** Undefined: no program gets a key. */
+  readonly modelAccess?: AccessModels | undefined;
+  readonly offered?: OfferedModels | undefined;
 }
 
 /** Finds a program in a folder of ours, otherwise in the folders of PATH. */
@@ -116,9 +108,10 @@ export function createFindProgram(programs: string, { PATH = '' }: Environment) 
 }
 
 export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent {
-  const { environment, folder, journalFolder, programs, fence, homes, modelAccess } = options;
+  const { environment, folder, journalFolder, programs, fence, homes, offered } = options;
   const findProgram = createFindProgram(programs, environment);
-  return async ({ command, args, environment: own }, work) => {
+  return async (program, work) => {
+    const { command } = program;
     const file = await findProgram(command);
     if (file === undefined) return undefined;
     await mkdir(folder, { recursive: true, mode: 0o700 });
@@ -126,15 +119,23 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     const agent = work?.agent ?? basename(command);
     const place = work !== undefined && existsSync(work.folder) ? work.folder : folder;
     const general = await environmentFor(environment, fence, { owner, agent }, homes);
-    const models = isPersons(owner) ? modelAccess?.({ owner, member }, fence.isFenced(owner)) : undefined;
-    const env = { ...general, ...modelVariables(models, own), ...own };
+    const isFenced = fence.isFenced(owner);
+    const isOurs = getsOurModels(program, owner, isFenced, offered);
+    const models = isOurs
+      ? options.modelAccess?.(owner === undefined ? undefined : { owner, member }, isFenced)
+      : undefined;
+    const { args, environment: own } = withOurModels(program, models, offered);
+    const env = { ...general, ...own };
+    const script = file.startsWith(programs + sep) && (await isNodeScript(file)) ? file : undefined;
+    const started =
+      script === undefined ? { command: file, args } : { command: process.execPath, args: [file, ...args] };
     try {
-      const started = await fence.start(
-        { command: file, args, cwd: isCallers ? place : folder, env, journalFolder },
-        { owner, member, agent, folder: place, isCallers },
+      const running = await fence.start(
+        { ...started, cwd: isCallers ? place : folder, env, journalFolder },
+        { owner, member, agent, folder: place, isCallers, script },
       );
-      void started.exited.then(() => models?.end());
-      return started;
+      void running.exited.then(() => models?.end());
+      return running;
     } catch (error) {
       models?.end();
       throw error;
@@ -142,13 +143,15 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
   };
 }
 
-/** The variables by which agents find our models. An API that the settings of the agent speak of is left to them. */
-function modelVariables(models: ModelAccess | undefined, own: AgentProgram['environment']): Record<string, string> {
-  if (models === undefined) return {};
-  const { url, key } = models;
-  const speaksOf = (api: string) => Object.keys(own).some((name) => name.startsWith(`${api}_`));
-  return {
-    ...(!speaksOf('OPENAI') && { OPENAI_API_KEY: key, OPENAI_BASE_URL: `${url}/v1` }),
-    ...(!speaksOf('ANTHROPIC') && { ANTHROPIC_API_KEY: key, ANTHROPIC_BASE_URL: url }),
-  };
+const SHEBANG_BYTES = 64;
+
+/** Agents that we have installed run on our own Node: that of the user may be too old for them, or missing. */
+async function isNodeScript(file: string): Promise<boolean> {
+  const handle = await open(file, 'r');
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(SHEBANG_BYTES), 0, SHEBANG_BYTES, 0);
+    return /^#!.*\bnode\b/.test(buffer.toString('latin1', 0, bytesRead));
+  } finally {
+    await handle.close();
+  }
 }

@@ -4,7 +4,8 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Payer } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentConnection } from './agent-connection.ts';
-import type { AgentLimits, AgentProgram, LaunchAgent } from './agent-launcher.ts';
+import type { AgentLimits, LaunchAgent } from './agent-launcher.ts';
+import type { AgentProgram } from './agent-models.ts';
 import { describeFailure } from './agent-text.ts';
 
 /** A running process of the agent, ready for turns. */

@@ -6,7 +6,8 @@ import { MAIN } from '../principal.ts';
 import { promptWithSkills } from '../routing/resolve-route.ts';
 import { takenServers, untakenServers, withoutSecrets } from '../sessions/mcp-servers.ts';
 import type { AgentConnection, PromptEnd } from './agent-connection.ts';
-import type { AgentLimits, AgentProgram, LaunchAgent } from './agent-launcher.ts';
+import type { AgentLimits, LaunchAgent } from './agent-launcher.ts';
+import type { AgentProgram } from './agent-models.ts';
 import type { ProgramProbe } from './agent-probe.ts';
 import {
   createProcessKeeper,

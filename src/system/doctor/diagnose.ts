@@ -17,7 +17,7 @@ import { isLoopbackBind } from '../../platform/http/listen-address.ts';
 import { isLoopbackHost } from '../../platform/network-address/classify-address.ts';
 import type { Environment } from '../../platform/runtime/runtime.ts';
 import { sameSecret, tokenWeakness } from '../../platform/secrets/tokens.ts';
-import { openAgentSandbox, refuseAll, sandboxFinding } from '../agent-sandbox.ts';
+import { modelAccessOfProbes, openAgentSandbox, refuseAll, sandboxFinding } from '../agent-sandbox.ts';
 import { type DataFiles, dataFiles } from '../data-directory.ts';
 import { PROGRAM_VERSION } from '../environment.ts';
 import { builtinModelProblem, createProbeEffects } from '../service-wiring.ts';
@@ -165,7 +165,8 @@ export async function agentFindings(
   const given = { settings, environment, clock, serveOwn: refuseAll };
   const sandbox = await openAgentSandbox(given).catch(() => undefined);
   const places = { dataFolder: files.folder, journalFolder: files.processes };
-  const effects = createProbeEffects({ settings, environment, homeDirectory, ...places, sandbox });
+  const modelAccess = modelAccessOfProbes(listenAddress(settings));
+  const effects = createProbeEffects({ settings, environment, homeDirectory, ...places, sandbox, modelAccess });
   const { permissions } = settings.bridge;
   const connected = { permissions, version: PROGRAM_VERSION, clock, logger: { error: () => undefined } };
   const problem = builtinModelProblem(settings, environment);

@@ -33,16 +33,22 @@ test('the catalog has the four agents, and no preset that nobody asked for', () 
 test('a preset needs nothing but its name in the catalog', () => {
   for (const { id, label, command, args } of agentPresets) {
     const [, preset] = catalogOf({ catalog: ['builtin', id] });
-    assert.deepEqual(preset, { id, label, category: 'protocol-adapter', place: program(command, args) });
+    assert.deepEqual(preset, {
+      id,
+      label,
+      category: 'protocol-adapter',
+      place: { ...program(command, args), preset: id },
+    });
   }
 });
 
 test('a custom entry of a preset’s id changes what it names and keeps the rest', () => {
   const [, qwen] = catalogOf({ catalog: ['builtin'], custom: [{ id: 'qwen', env: { OPENAI_MODEL: 'm' } }] });
-  assert.deepEqual([qwen?.label, qwen?.place], ['Qwen Code', program('qwen', ['--acp'], { OPENAI_MODEL: 'm' })]);
+  const place = { ...program('qwen', ['--acp'], { OPENAI_MODEL: 'm' }), preset: 'qwen' };
+  assert.deepEqual([qwen?.label, qwen?.place], ['Qwen Code', place]);
   const args = ['--acp', '--auth-type', 'openai'];
   const [, withArgs] = catalogOf({ catalog: ['builtin'], custom: [{ id: 'qwen', args }] });
-  assert.deepEqual(withArgs?.place, program('qwen', args));
+  assert.deepEqual(withArgs?.place, { ...program('qwen', args), preset: 'qwen' });
   const [, withCommand] = catalogOf({ catalog: ['builtin'], custom: [{ id: 'qwen', command: '/opt/q', label: 'Q' }] });
   assert.deepEqual([withCommand?.label, withCommand?.place], ['Q', program('/opt/q', [])]);
 });

@@ -1,0 +1,250 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { setting } from '../../platform/config/setting.ts';
+import { isOperators, isPersons } from '../principal.ts';
+
+/** A program as it is configured. */
+export interface AgentProgram {
+  readonly command: string;
+  readonly args: readonly string[];
+  /** Added to the few variables that every agent gets. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** The preset that it is. Undefined: another program. */
+  readonly preset?: string | undefined;
+}
+
+/** How a program calls our models. */
+export interface ModelAccess {
+  /** Of this program, as the agent reaches it; without a path. */
+  readonly url: string;
+  /** Charges the calls to the owner of the work. */
+  readonly key: string;
+  /** The program has ended: the key stops working. */
+  end(): void;
+}
+
+/** The models of ours that agents get. */
+export interface OfferedModels {
+  readonly use: 'auto' | 'ours' | 'own';
+  /** The model of a turn that names none. Empty: there is none. */
+  readonly model: string;
+  /** All that can be chosen, with `model`. */
+  readonly names: readonly string[];
+  /** The home of the operator, where agents keep their logins. */
+  readonly homeDirectory: string;
+}
+
+type Given = Pick<ModelAccess, 'url' | 'key'> & Pick<OfferedModels, 'model' | 'names'>;
+
+/** How one agent is given a model, so that nobody has to log in. */
+interface ModelRow {
+  /** Files of the home that show that the operator has a login or settings for a model. */
+  readonly logins: readonly string[];
+  /** Variables that speak of a model: an operator who sets one for the agent has chosen. */
+  readonly variables: RegExp;
+  give(given: Given): { readonly args?: readonly string[]; readonly environment: Readonly<Record<string, string>> };
+}
+
+const KEY = 'TRESTLE_MODEL_KEY';
+
+/** By id of a preset. Agents without a row get the usual variables of OpenAI and Anthropic. */
+const ROWS: Readonly<Record<string, ModelRow>> = {
+  codex: {
+    logins: ['.codex/auth.json', '.codex/config.toml'],
+    variables: /^(?:CODEX|OPENAI)_/,
+    give: ({ url, key, model }) => ({
+      args: codexOptions({
+        model,
+        model_provider: 'trestle',
+        'model_providers.trestle.name': 'Trestle',
+        'model_providers.trestle.base_url': `${url}/v1`,
+        'model_providers.trestle.env_key': KEY,
+        'model_providers.trestle.wire_api': 'responses',
+        'model_providers.trestle.supports_websockets': false,
+        check_for_update_on_startup: false,
+        'analytics.enabled': false,
+      }),
+      environment: { [KEY]: key },
+    }),
+  },
+  opencode: {
+    logins: [
+      '.local/share/opencode/auth.json',
+      ...['opencode.json', 'opencode.jsonc', 'config.json'].map((name) => `.config/opencode/${name}`),
+    ],
+    variables: /^OPENCODE_(?:CONFIG|AUTH)|_API_KEY$/,
+    give: ({ url, key, model, names }) => ({
+      environment: {
+        [KEY]: key,
+        OPENCODE_CONFIG_CONTENT: openCodeSettings(`${url}/v1`, model, names),
+        OPENCODE_DISABLE_AUTOUPDATE: '1',
+        OPENCODE_DISABLE_MODELS_FETCH: '1',
+      },
+    }),
+  },
+  gemini: {
+    logins: ['.gemini/oauth_creds.json', '.gemini/settings.json', '.gemini/.env'],
+    variables: /^(?:GEMINI|GOOGLE)_/,
+    give: ({ url, key, model }) => ({
+      environment: {
+        GEMINI_API_KEY: key,
+        GOOGLE_GEMINI_BASE_URL: url,
+        GEMINI_MODEL: model,
+        GEMINI_CLI_TRUST_WORKSPACE: 'true',
+        GEMINI_TELEMETRY_ENABLED: 'false',
+      },
+    }),
+  },
+  claude: {
+    logins: ['.claude/.credentials.json', '.claude/settings.json'],
+    variables: /^(?:ANTHROPIC|CLAUDE|AWS)_/,
+    give: ({ url, key, model }) => ({
+      environment: {
+        ANTHROPIC_BASE_URL: url,
+        ANTHROPIC_API_KEY: key,
+        ANTHROPIC_MODEL: model,
+        ...Object.fromEntries(
+          ['OPUS', 'SONNET', 'HAIKU'].map((size) => [`ANTHROPIC_DEFAULT_${size}_MODEL`, model] as const),
+        ),
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
+        DISABLE_AUTOUPDATER: '1',
+        DISABLE_TELEMETRY: '1',
+      },
+    }),
+  },
+  qwen: {
+    logins: ['.qwen/oauth_creds.json', '.qwen/settings.json', '.qwen/.env'],
+    variables: /^(?:OPENAI|QWEN|DASHSCOPE)_/,
+    give: ({ url, key, model }) => ({
+      args: ['--auth-type', 'openai'],
+      environment: { OPENAI_API_KEY: key, OPENAI_BASE_URL: `${url}/v1`, OPENAI_MODEL: model },
+    }),
+  },
+  kimi: {
+    logins: ['.kimi-code/config.toml', '.kimi-code/credentials', '.kimi/config.toml'],
+    variables: /^KIMI_/,
+    give: ({ url, key, model }) => ({
+      environment: {
+        KIMI_MODEL_NAME: model,
+        KIMI_MODEL_API_KEY: key,
+        KIMI_MODEL_BASE_URL: `${url}/v1`,
+        KIMI_MODEL_PROVIDER_TYPE: 'openai',
+        KIMI_CODE_NO_AUTO_UPDATE: '1',
+      },
+    }),
+  },
+  copilot: {
+    logins: ['.copilot/config.json'],
+    variables: /^(?:COPILOT|GH|GITHUB)_/,
+    give: ({ url, key, model }) => ({
+      environment: {
+        COPILOT_PROVIDER_BASE_URL: `${url}/v1`,
+        COPILOT_PROVIDER_TYPE: 'openai',
+        COPILOT_PROVIDER_API_KEY: key,
+        COPILOT_MODEL: model,
+        COPILOT_OFFLINE: 'true',
+      },
+    }),
+  },
+};
+
+/** Values are TOML; JSON's strings and booleans are TOML as well. */
+function codexOptions(options: Readonly<Record<string, string | boolean>>): readonly string[] {
+  return Object.entries(options).flatMap(([name, value]) => ['-c', `${name}=${JSON.stringify(value)}`]);
+}
+
+/** Its tools ask first, so that the bridge decides about permissions. The key is a variable, and not in the text. */
+function openCodeSettings(baseURL: string, model: string, names: readonly string[]): string {
+  const limit = { context: 128_000, output: 16_000 };
+  const models = Object.fromEntries(
+    [model, ...names].map((name) => [name, { tool_call: true, attachment: true, limit }]),
+  );
+  const options = { baseURL, apiKey: `{env:${KEY}}` };
+  return JSON.stringify({
+    autoupdate: false,
+    share: 'disabled',
+    model: `trestle/${model}`,
+    small_model: `trestle/${model}`,
+    enabled_providers: ['trestle'],
+    provider: { trestle: { npm: '@ai-sdk/openai-compatible', name: 'Trestle', options, models } },
+    permission: { bash: 'ask', edit: 'ask' },
+  });
+}
+
+function rowOf({ preset }: AgentProgram): ModelRow | undefined {
+  return preset !== undefined && Object.hasOwn(ROWS, preset) ? ROWS[preset] : undefined;
+}
+
+const DEMO = /^demo\//;
+
+/**
+ * Whether a program is given our models. People, and others without the home of the operator, have no login of their own. The
+ * operator's agents keep the login or the settings that they have, and nobody gets the model that only repeats unasked.
+ */
+export function getsOurModels(
+  program: AgentProgram,
+  owner: string | undefined,
+  isFenced: boolean,
+  offered: OfferedModels | undefined,
+): boolean {
+  const use = offered?.use ?? 'auto';
+  if (use === 'own') return false;
+  if (isPersons(owner)) return true;
+  const row = rowOf(program);
+  if (row === undefined || offered === undefined || offered.model === '') return false;
+  if (Object.keys(program.environment).some((name) => row.variables.test(name))) return false;
+  if (use === 'ours') return true;
+  if (DEMO.test(offered.model)) return false;
+  const hasOperatorsHome = owner === undefined || isOperators(owner) || !isFenced;
+  return !hasOperatorsHome || !row.logins.some((file) => existsSync(join(offered.homeDirectory, file)));
+}
+
+/** A program with what it needs to call our models. An API that the settings of the agent speak of is left to them. */
+export function withOurModels(
+  program: AgentProgram,
+  access: ModelAccess | undefined,
+  offered: OfferedModels | undefined,
+): AgentProgram {
+  if (access === undefined) return program;
+  const { url, key } = access;
+  const own = Object.keys(program.environment);
+  const speaksOf = (api: string) => own.some((name) => name.startsWith(`${api}_`));
+  const usual = {
+    ...(!speaksOf('OPENAI') && { OPENAI_API_KEY: key, OPENAI_BASE_URL: `${url}/v1` }),
+    ...(!speaksOf('ANTHROPIC') && { ANTHROPIC_API_KEY: key, ANTHROPIC_BASE_URL: url }),
+  };
+  const row = rowOf(program);
+  const isTaken = row === undefined || own.some((name) => row.variables.test(name));
+  const given =
+    isTaken || offered === undefined || offered.model === '' ? undefined : row.give({ ...offered, ...access });
+  return {
+    ...program,
+    args: [...program.args, ...unlessGiven(program.args, given?.args ?? [])],
+    environment: { ...usual, ...given?.environment, ...program.environment },
+  };
+}
+
+/** Agents may refuse an option that they get twice; `-c` of Codex is one of a list. */
+function unlessGiven(own: readonly string[], more: readonly string[]): readonly string[] {
+  return more.some((arg) => arg.startsWith('--') && own.includes(arg)) ? [] : more;
+}
+
+/** The part of `agents.*` about programs and their models. */
+export const agentProgramSettings = {
+  max_processes: setting.integer({
+    default: 16,
+    minimum: 1,
+    maximum: 1000,
+    description: 'Agent processes at the same time. Each owner of sessions has one of its own per agent.',
+  }),
+  models: setting.choice(['auto', 'ours', 'own'], {
+    default: 'auto',
+    description:
+      'Whose models agents use: `ours` are those of the completions service of this program, charged to the owner of the session, and need no login; `own` are those that the agent is logged in to. `auto`: `ours` for people, and for agents without a login or settings of their own.',
+  }),
+  model: setting.text({
+    default: '',
+    description:
+      'The model of ours that these agents get: an alias, or <api>/<model>. Empty: that of the built-in agent.',
+  }),
+};
