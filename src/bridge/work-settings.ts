@@ -1,4 +1,5 @@
 import { setting } from '../platform/config/setting.ts';
+import { MAIN } from './principal.ts';
 
 /** The part of `bridge.*` that decides about what agents ask. */
 export const permissionSettings = {
@@ -119,7 +120,7 @@ export const mcpServerSettings = {
         description: 'Its name. A server of the same name in a call is used instead.',
       }),
       owners: setting.list(setting.text({ pattern: '^[!-~]{1,200}$', expects: 'an owner, or *' }), {
-        default: ['main'],
+        default: [MAIN.id],
         description:
           'Whose sessions have it: `main`, `user:<id>`, `service:<id>`, `team:<id>`, or `*` for everyone. Their agents can read its variables and headers.',
       }),
